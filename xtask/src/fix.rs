@@ -1,0 +1,22 @@
+//! `cargo xtask fix`: the one command that rewrites sources.
+
+use anyhow::Result;
+
+use crate::shell;
+
+/// Format, and apply the suggestions of clippy that are safe to apply.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {}
+
+pub(crate) fn run(_: &Arguments) -> Result<()> {
+    shell::run(&mut shell::cargo([
+        "clippy",
+        "--fix",
+        "--allow-dirty",
+        "--allow-staged",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+    ]))?;
+    shell::run(&mut shell::cargo(["fmt", "--all"]))
+}

@@ -1,0 +1,108 @@
+//! Programs that the tests and tools need: how to see that one is there, how to get it.
+//! Installed only if missing, and only through the ordinary package clients. What cannot be
+//! installed is a failure, never a skip.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell;
+
+/// One program from outside.
+///
+/// `install` is a list of command lines, so that every client is written alike:
+/// `apt-get install --yes NAME`; `cargo install --locked NAME`; or, for Python, two lines:
+/// `python3 -m venv target/venv` and `target/venv/bin/pip install NAME`.
+pub(crate) struct Need {
+    pub(crate) name: &'static str,
+    /// Succeeds exactly if the program is usable.
+    pub(crate) check: &'static [&'static str],
+    pub(crate) install: &'static [&'static [&'static str]],
+}
+
+/// What `cargo xtask test` needs.
+pub(crate) const FOR_TESTS: &[Need] = &[Need {
+    name: "cargo-nextest",
+    check: &["cargo", "nextest", "--version"],
+    // Without its self-update (an HTTP client and TLS) nextest builds in much less time.
+    install: &[&[
+        "cargo",
+        "install",
+        "--locked",
+        "--no-default-features",
+        "--features",
+        "default-no-update",
+        "cargo-nextest@0.9.143",
+    ]],
+}];
+
+/// What `cargo xtask mutants` needs.
+pub(crate) const FOR_MUTANTS: &[Need] = &[Need {
+    name: "cargo-mutants",
+    check: &["cargo", "mutants", "--version"],
+    install: &[&["cargo", "install", "--locked", "cargo-mutants@27.1.0"]],
+}];
+
+/// What `cargo xtask deny` needs.
+pub(crate) const FOR_DENY: &[Need] = &[Need {
+    name: "cargo-deny",
+    check: &["cargo", "deny", "--version"],
+    install: &[&["cargo", "install", "--locked", "cargo-deny@0.20.2"]],
+}];
+
+/// Installs whatever is missing.
+pub(crate) fn provide(needs: &[Need]) -> Result<()> {
+    for need in needs {
+        if is_there(need) {
+            continue;
+        }
+        eprintln!("{} is missing: installing it", need.name);
+        for line in need.install {
+            shell::run(&mut command(line)).with_context(|| format!("{} is needed", need.name))?;
+        }
+        if !is_there(need) {
+            bail!("{} was installed and still does not run", need.name);
+        }
+    }
+    Ok(())
+}
+
+fn is_there(need: &Need) -> bool {
+    shell::succeeds(&mut command(need.check))
+}
+
+fn command(line: &[&str]) -> Command {
+    let (program, arguments) = line.split_first().expect("invariant: a command line names its program");
+    let mut command = Command::new(program);
+    command.current_dir(shell::root()).args(arguments);
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ABSENT: &[&str] = &["sh", "-c", "exit 1"];
+    const PRESENT: &[&str] = &["sh", "-c", "exit 0"];
+
+    fn need(check: &'static [&'static str], install: &'static [&'static [&'static str]]) -> Need {
+        Need { name: "thing", check, install }
+    }
+
+    #[test]
+    fn what_is_there_is_not_installed() {
+        provide(&[need(PRESENT, &[ABSENT])]).unwrap();
+    }
+
+    #[test]
+    fn an_install_that_fails_is_a_failure() {
+        let error = provide(&[need(ABSENT, &[ABSENT])]).unwrap_err();
+        assert_eq!(error.to_string(), "thing is needed");
+    }
+
+    #[test]
+    fn an_install_without_effect_is_a_failure() {
+        let error = provide(&[need(ABSENT, &[PRESENT])]).unwrap_err();
+        assert_eq!(error.to_string(), "thing was installed and still does not run");
+    }
+}

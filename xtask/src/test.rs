@@ -1,0 +1,80 @@
+//! `cargo xtask test`: provides what the tests need, then runs every test.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{needs, shell};
+
+/// Install what the tests need, if missing, and run every test.
+///
+/// Without arguments: all tests of all packages, then the examples in the documentation.
+/// With arguments: they go to `cargo nextest run`, and the documentation is left out.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Arguments for `cargo nextest run`: a part of a test's name, `-p PACKAGE`, `-E FILTER`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    for_nextest: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    needs::provide(needs::FOR_TESTS)?;
+    shell::run(unit_and_integration().args(&arguments.for_nextest))?;
+    if arguments.for_nextest.is_empty() {
+        shell::run(&mut documentation())?;
+    }
+    Ok(())
+}
+
+/// Runs every test and returns the runners' own closing lines.
+pub(crate) fn run_all_for_ci() -> Result<Vec<String>> {
+    needs::provide(needs::FOR_TESTS)?;
+    let mut tests = unit_and_integration();
+    tests.args(["--profile", "ci"]);
+    // Would rewrite the expected values in the sources instead of comparing with them.
+    tests.env_remove("UPDATE_EXPECT");
+    let summary = shell::run_keeping(&mut tests, is_closing_line)?;
+    let mut closing = shell::run_keeping(&mut documentation(), is_closing_line)?;
+    // Last, because it counts nearly all of the tests.
+    closing.extend(summary);
+    Ok(closing)
+}
+
+/// Runs every test with many more cases per property.
+pub(crate) fn run_with_cases(cases: u32) -> Result<()> {
+    needs::provide(needs::FOR_TESTS)?;
+    let mut tests = unit_and_integration();
+    tests.args(["--profile", "soak"]);
+    shell::run(tests.env("PROPTEST_CASES", cases.to_string()))
+}
+
+fn unit_and_integration() -> Command {
+    let mut command = shell::cargo(["nextest", "run", "--workspace", "--all-features"]);
+    command.args(shell::locked());
+    command
+}
+
+fn documentation() -> Command {
+    let mut command = shell::cargo(["test", "--doc", "--workspace", "--all-features"]);
+    command.args(shell::locked());
+    command
+}
+
+/// nextest closes with `Summary [ 1.2s] 90 tests run: 90 passed`, the documentation tests of
+/// each package with `test result: ok. 3 passed; …`.
+fn is_closing_line(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("Summary [") || line.starts_with("test result:")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_of_both_runners_are_known() {
+        assert!(is_closing_line("     Summary [   0.012s] 3 tests run: 3 passed, 0 skipped"));
+        assert!(is_closing_line("test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured"));
+        assert!(!is_closing_line("        PASS [   0.004s] xtask a::b"));
+    }
+}
