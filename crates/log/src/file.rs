@@ -1,0 +1,412 @@
+//! The log in files: zero-filled segments, one frame per batch, one sync per frame.
+//!
+//! Invariant: everything before `offset` in the current segment is durable, `end` describes its last frame, and at most
+//! one frame after it is in the file unsynced. After the first failed write or sync nothing is written any more.
+
+mod catalog;
+mod offline;
+mod open;
+mod reader;
+mod recovery;
+mod repair;
+mod restore;
+mod rotate;
+mod scan;
+mod segment;
+mod spare;
+mod tail;
+mod window;
+
+pub use offline::{OfflineLog, Verification};
+pub use open::OpenError;
+pub use reader::{FileReader, Position};
+pub use recovery::{Ended, Gap, Recovery};
+pub use restore::{RestoreError, Restored, restore};
+pub use scan::LocatedFrame;
+pub use segment::{
+    SEGMENT_HEADER_BYTES, SEGMENT_VERSION, Seal, SegmentHeader, parse_segment_name, segment_name,
+};
+pub use tail::Cut;
+
+pub(crate) use spare::ChoreResult;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::batch::Batch;
+use crate::disk::{DiskFile, DiskLock, SharedDisk};
+use crate::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
+use crate::identity::{Genesis, Identity};
+use crate::ids::{BatchId, Lsn, Moment};
+use crate::ordered::{
+    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, LogReader, OrderedLog,
+    Resolution, Space, Trimmed,
+};
+use crate::planted::{self, Planted};
+use crate::snapshot::SnapshotStore;
+
+use reader::{Durable, Published};
+use scan::LogEnd;
+use segment::SealFound;
+use spare::{SPARES_KEPT, Spare};
+
+/// The usual length of a segment.
+pub const SEGMENT_BYTES: u64 = 64 << 20;
+/// The longest segment made on the hot path, when no spare is ready; also the first one, so that a start is quick.
+pub const INLINE_SEGMENT_BYTES_MAX: u64 = 4 << 20;
+
+/// How a file log is opened.
+#[derive(Clone, Debug)]
+pub struct FileLogOptions {
+    /// What a new log's identity is made from; unused if the log exists.
+    pub genesis: Genesis,
+    /// Unix milliseconds now, for people.
+    pub wall_ms: u64,
+    /// How long segments are made. Small ones are for tests.
+    pub segment_bytes: u64,
+    /// Below this many free bytes on the file system [`Space::Low`] is answered.
+    pub free_bytes_min: u64,
+    /// Where trimmed segments go; `None`: they are deleted.
+    pub archive: Option<PathBuf>,
+}
+
+impl FileLogOptions {
+    /// The usual settings.
+    pub fn new(genesis: Genesis, wall_ms: u64) -> Self {
+        Self {
+            genesis,
+            wall_ms,
+            segment_bytes: SEGMENT_BYTES,
+            free_bytes_min: 3 * SEGMENT_BYTES,
+            archive: None,
+        }
+    }
+
+    fn inline_bytes(&self) -> u64 {
+        self.segment_bytes.clamp(SEGMENT_HEADER_BYTES + FRAME_HEADER_BYTES as u64, INLINE_SEGMENT_BYTES_MAX)
+    }
+}
+
+/// Where things are in a data directory.
+#[derive(Clone, Debug)]
+struct Directories {
+    log: PathBuf,
+    snapshots: PathBuf,
+}
+
+impl Directories {
+    fn under(root: &Path) -> Self {
+        Self { log: root.join("log"), snapshots: root.join("snapshots") }
+    }
+}
+
+/// The embedded log of one data directory. Dropping it lets go of the directory; [`OrderedLog::close`] ends it cleanly.
+pub struct FileLog {
+    disk: SharedDisk,
+    directories: Directories,
+    options: FileLogOptions,
+    /// The segment being written.
+    header: SegmentHeader,
+    file: Box<dyn DiskFile>,
+    file_bytes: u64,
+    offset: u64,
+    next_lsn: Lsn,
+    end: LogEnd,
+    published: Published,
+    snapshots: SnapshotStore,
+    spares: Vec<Spare>,
+    spare_number: u64,
+    spare_failed: bool,
+    chore_under_way: bool,
+    to_remove: Vec<PathBuf>,
+    /// Removing failed; another try is worth its cost only after the next trim.
+    removal_failed: bool,
+    frame: Vec<u8>,
+    state: State,
+    _lock: Box<dyn DiskLock>,
+}
+
+/// Whether the log still takes batches.
+enum State {
+    Open,
+    Closed,
+    /// What is on the disk is not known any more.
+    Failed {
+        first: String,
+    },
+}
+
+impl FileLog {
+    /// Opens the log under `root`, creating it if there is none, and says what was found.
+    pub fn open(
+        disk: SharedDisk,
+        root: &Path,
+        options: FileLogOptions,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let opened = open::open(&disk, root, &options)?;
+        let current = opened.segments.last().expect("invariant: a log has a segment");
+        let (header, file_bytes) = (current.header, current.file_bytes);
+        let published = Published::new(durable_parts(&opened));
+        let log = Self {
+            disk,
+            directories: opened.directories,
+            options,
+            header,
+            file: opened.file,
+            file_bytes,
+            offset: opened.offset,
+            next_lsn: opened.end.last_lsn.next(),
+            end: opened.end,
+            published,
+            snapshots: opened.snapshots,
+            spares: opened.spares,
+            spare_number: opened.spare_number,
+            spare_failed: false,
+            chore_under_way: false,
+            to_remove: Vec::new(),
+            removal_failed: false,
+            frame: Vec::new(),
+            state: State::Open,
+            _lock: opened.lock,
+        };
+        Ok((log, opened.recovery))
+    }
+
+    /// A reader that also knows positions; see [`OrderedLog::reader`].
+    pub fn file_reader(&self) -> FileReader {
+        FileReader::new(self.disk.clone(), self.directories.log.clone(), self.published.clone())
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), AppendError> {
+        match &self.state {
+            State::Open => {}
+            State::Closed => return Err(AppendError::Closed),
+            State::Failed { first } => return Err(AppendError::FailedEarlier { first: first.clone() }),
+        }
+        let refused = |refusal: BatchRefusal| Err(refusal.into());
+        if batch.count() == 0 {
+            return refused(BatchRefusal::Empty);
+        }
+        if batch.first_lsn() != self.next_lsn {
+            return refused(BatchRefusal::Position { expected: self.next_lsn, found: batch.first_lsn() });
+        }
+        let last = self.end.last_batch;
+        if batch.id() <= last || batch.id().writer_epoch() != last.writer_epoch() {
+            return refused(BatchRefusal::Id { last, found: batch.id() });
+        }
+        if batch.at().tick < self.end.at.tick {
+            return refused(BatchRefusal::TickBack { last: self.end.at.tick, found: batch.at().tick });
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), AppendError> {
+        let frame_bytes = (FRAME_HEADER_BYTES + batch.payload().len()) as u64;
+        let holds_records = self.next_lsn > self.header.first_lsn;
+        // A segment without records grows instead: its successor would get the same name.
+        if self.offset + frame_bytes > self.file_bytes && holds_records {
+            self.rotate(frame_bytes)?;
+        }
+        let header = FrameHeader {
+            opening: false,
+            gap: false,
+            count: batch.count(),
+            first_lsn: batch.first_lsn(),
+            previous_lsn: self.end.last_lsn,
+            at: batch.at(),
+            writer_epoch: self.end.writer_epoch,
+            batch: batch.id(),
+            synced_lsn: self.end.last_lsn,
+            payload_bytes: batch.payload().len() as u32,
+            previous_checksum: self.end.checksum,
+            checksum: 0,
+        };
+        self.frame.clear();
+        let checksum = frame::encode(&header, batch.payload(), self.header.identity.salt, &mut self.frame);
+        self.file.write_at(&self.frame, self.offset).map_err(failed("write a frame"))?;
+        if !planted::has(Planted::SyncSkipped) {
+            self.file.sync().map_err(failed("sync a frame"))?;
+        }
+        self.offset += frame_bytes;
+        self.file_bytes = self.file_bytes.max(self.offset);
+        self.next_lsn = header.next_lsn();
+        self.end = LogEnd::after(&FrameHeader { checksum, ..header }, false);
+        self.published.advance(self.offset, self.end.last_lsn);
+        Ok(())
+    }
+
+    fn commit(&mut self, batch: &Batch) -> AppendOutcome {
+        if let Err(error) = self.check(batch) {
+            return AppendOutcome::Failed(error);
+        }
+        match self.write(batch) {
+            Ok(()) => AppendOutcome::Committed { synced: self.end.last_lsn },
+            Err(error) => {
+                self.state = State::Failed { first: describe(&error) };
+                AppendOutcome::Failed(error)
+            }
+        }
+    }
+}
+
+impl OrderedLog for FileLog {
+    fn identity(&self) -> Identity {
+        self.header.identity
+    }
+
+    fn writer_epoch(&self) -> u64 {
+        self.end.writer_epoch
+    }
+
+    fn authority_until(&self) -> Authority {
+        Authority::Forever
+    }
+
+    fn next_lsn(&self) -> Lsn {
+        self.next_lsn
+    }
+
+    fn synced_lsn(&self) -> Lsn {
+        self.end.last_lsn
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        let extent = |segment: &Durable| Extent {
+            first_lsn: segment.first_lsn,
+            last_lsn: segment.last_lsn,
+            bytes: segment.file_bytes,
+            began_wall_ms: segment.began_wall_ms,
+        };
+        self.published.lock().iter().map(extent).collect()
+    }
+
+    fn append(&mut self, batch: &Batch) -> AppendOutcome {
+        self.commit(batch)
+    }
+
+    fn resolve(&mut self, batch: BatchId) -> Resolution {
+        let last = self.end.last_batch;
+        let mine = batch.writer_epoch() == last.writer_epoch();
+        match &self.state {
+            State::Open | State::Closed | State::Failed { .. } if mine && batch <= last => {
+                Resolution::Committed { synced: self.end.last_lsn }
+            }
+            State::Open | State::Closed if mine => Resolution::Absent,
+            // Only the next start can say whether a frame whose sync failed is on the disk.
+            State::Open | State::Closed | State::Failed { .. } => Resolution::Unknown,
+        }
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(self.file_reader())
+    }
+
+    fn snapshots(&self) -> SnapshotStore {
+        self.snapshots.clone()
+    }
+
+    fn trim(&mut self, below: Lsn) -> Trimmed {
+        self.removal_failed = false;
+        let floor = self.snapshots.trim_floor();
+        let mut trimmed = Trimmed::default();
+        let mut segments = self.published.lock();
+        let sealed = segments.len() - 1;
+        let whole = |segment: &Durable| segment.last_lsn < below && segment.last_lsn <= floor;
+        let count = segments[..sealed].iter().take_while(|segment| whole(segment)).count();
+        for segment in segments.drain(..count) {
+            trimmed.extents += 1;
+            trimmed.bytes += segment.file_bytes;
+            self.to_remove.push(self.directories.log.join(segment_name(segment.first_lsn)));
+        }
+        trimmed
+    }
+
+    fn space(&self) -> Space {
+        let enough =
+            self.disk.free_bytes(&self.directories.log).is_ok_and(|free| free >= self.options.free_bytes_min);
+        if enough && !self.spare_failed { Space::Ok } else { Space::Low }
+    }
+
+    fn chore(&mut self) -> Option<Chore> {
+        if self.chore_under_way {
+            return None;
+        }
+        let chore = if !self.to_remove.is_empty() && !self.removal_failed {
+            let files = std::mem::take(&mut self.to_remove);
+            spare::remove_chore(self.disk.clone(), files, self.options.archive.clone())
+        } else if self.spares.len() < SPARES_KEPT && self.spare_may_succeed() {
+            self.spare_number += 1;
+            let directory = self.directories.log.clone();
+            spare::make_chore(self.disk.clone(), directory, self.spare_number - 1, self.options.segment_bytes)
+        } else {
+            return None;
+        };
+        self.chore_under_way = true;
+        Some(chore)
+    }
+
+    fn chore_done(&mut self, done: ChoreDone) {
+        self.chore_under_way = false;
+        match done.0 {
+            ChoreResult::SpareMade(spare) => {
+                self.spare_failed = false;
+                self.spares.push(spare);
+            }
+            ChoreResult::SpareFailed(_) => self.spare_failed = true,
+            ChoreResult::Removed => {}
+            ChoreResult::RemovalFailed { left, .. } => {
+                self.removal_failed = true;
+                self.to_remove.splice(0..0, left);
+            }
+        }
+    }
+
+    fn close(&mut self, at: Moment) -> AppendOutcome {
+        let at = Moment { tick: at.tick.max(self.end.at.tick), wall_ms: at.wall_ms };
+        let outcome = self.commit(&Batch::close(self.end.last_batch.next(), self.next_lsn, at));
+        if matches!(outcome, AppendOutcome::Committed { .. }) {
+            self.end.closed = true;
+            self.state = State::Closed;
+        }
+        outcome
+    }
+}
+
+/// What readers may see of the segments that were found.
+fn durable_parts(opened: &open::Opened) -> Vec<Durable> {
+    let last = opened.segments.len() - 1;
+    let durable = |(index, segment): (usize, &catalog::Segment)| {
+        let (end, last_lsn) = match segment.seal {
+            SealFound::Sealed(seal) => (seal.end, seal.last_lsn),
+            SealFound::Open | SealFound::Invalid => {
+                assert_eq!(index, last, "invariant: all segments but the last are sealed once a log is open");
+                (opened.offset, opened.end.last_lsn)
+            }
+        };
+        durable_part(segment, end, last_lsn)
+    };
+    opened.segments.iter().enumerate().map(durable).collect()
+}
+
+fn durable_part(segment: &catalog::Segment, end: u64, last_lsn: Lsn) -> Durable {
+    Durable {
+        first_lsn: segment.header.first_lsn,
+        previous_lsn: segment.header.previous_lsn,
+        last_lsn,
+        end,
+        file_bytes: segment.file_bytes,
+        salt: segment.header.identity.salt,
+        began_wall_ms: segment.header.at.wall_ms,
+    }
+}
+
+fn failed(action: &'static str) -> impl FnOnce(io::Error) -> AppendError {
+    move |source| AppendError::Io { action, source }
+}
+
+fn describe(error: &AppendError) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,237 @@
+//! Opening a directory for writing: lock, look, judge, and only then touch.
+//!
+//! Invariant: nothing is written before the whole log from the snapshot on has been found sound. What was found is
+//! returned as data; this crate never logs.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::damage::ReadError;
+use crate::disk::{DiskFile, DiskLock, LockError, LockHolder, OpenMode, SharedDisk};
+use crate::file::catalog::{Reach, Segment, read_catalog};
+use crate::file::recovery::{Ended, Recovery};
+use crate::file::repair;
+use crate::file::scan::{LogEnd, ScanEnd, Scanner};
+use crate::file::segment::{SealFound, SegmentHeader, segment_name};
+use crate::file::spare::{self, Spare};
+use crate::file::{Directories, FileLogOptions};
+use crate::ids::{Lsn, Moment};
+use crate::snapshot::{RejectedSnapshot, SnapshotHeader, SnapshotStore};
+
+/// Why a log was not opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process, or this one, has it open.
+    #[error("{} is in use", directory.display())]
+    Locked {
+        /// The data directory.
+        directory: PathBuf,
+        /// Who holds it.
+        #[source]
+        source: LockError,
+    },
+    /// The log cannot be read or is damaged.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Records between the newest usable snapshot and the oldest segment are gone.
+    #[error(
+        "the log begins at lsn {oldest}, but the newest usable snapshot ends at lsn {snapshot} (hint: tenure log verify)"
+    )]
+    BeginningMissing {
+        /// The first LSN in the log.
+        oldest: Lsn,
+        /// The last LSN in the snapshot; 0 without one.
+        snapshot: Lsn,
+    },
+    /// The snapshot knows more than the log.
+    #[error("the log ends at lsn {last}, before the snapshot at lsn {snapshot} (hint: tenure log verify)")]
+    EndMissing {
+        /// The last LSN in the log; 0 if there is none.
+        last: Lsn,
+        /// The last LSN in the snapshot.
+        snapshot: Lsn,
+    },
+    /// The disk refused.
+    #[error("cannot {action}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// All that a `FileLog` starts from.
+pub(super) struct Opened {
+    pub(super) directories: Directories,
+    pub(super) lock: Box<dyn DiskLock>,
+    pub(super) segments: Vec<Segment>,
+    pub(super) file: Box<dyn DiskFile>,
+    pub(super) end: LogEnd,
+    pub(super) offset: u64,
+    pub(super) snapshots: SnapshotStore,
+    pub(super) spares: Vec<Spare>,
+    pub(super) spare_number: u64,
+    pub(super) recovery: Recovery,
+}
+
+pub(super) fn open(disk: &SharedDisk, root: &Path, options: &FileLogOptions) -> Result<Opened, OpenError> {
+    let directories = Directories::under(root);
+    for directory in [root, &directories.log, &directories.snapshots] {
+        disk.create_dir(directory).map_err(failed("create the data directory"))?;
+    }
+    let lock = lock(disk, root, options.wall_ms)?;
+    let mut segments = read_catalog(&**disk, &directories.log, Reach::ToTheEnd)?;
+    let created = segments.is_empty();
+    let log_ids = if created { vec![options.genesis.identity().log_id] } else { log_ids(&segments) };
+    let (snapshots, rejected_snapshots) = SnapshotStore::find(disk.clone(), &directories.snapshots, &log_ids)
+        .map_err(failed("list the snapshots"))?;
+    let snapshot = snapshots.newest();
+    if created {
+        refuse_loss(&snapshots, &rejected_snapshots)?;
+        segments.push(create_first(disk, &directories, options)?);
+    }
+    let (scan, checked) = scan(disk, &directories, &segments, snapshot)?;
+
+    // From here on the directory is changed.
+    snapshots.remove_unfinished().map_err(failed("remove an unfinished snapshot"))?;
+    let (spares, spare_number) = spare::adopt(&**disk, &directories.log, options.segment_bytes)
+        .map_err(failed("look for spare segments"))?;
+    let begun = repair::repair(disk, &directories, &mut segments, &scan, options.wall_ms)?;
+    let last = segments.last().expect("invariant: a log has a segment");
+    let recovery = Recovery {
+        ended: match (created, scan.end.closed) {
+            (true, _) => Ended::NeverBegan,
+            (false, true) => Ended::Cleanly,
+            (false, false) => Ended::Abruptly,
+        },
+        identity: last.header.identity,
+        identity_since: last.header.identity_since,
+        last_lsn: scan.end.last_lsn,
+        last: scan.end.at,
+        oldest_lsn: segments[0].header.previous_lsn.next(),
+        cut: scan.tail.cut,
+        gap: begun.gap,
+        snapshot,
+        rejected_snapshots,
+        checked_frames: checked.frames,
+        checked_bytes: checked.bytes,
+    };
+    Ok(Opened {
+        directories,
+        lock,
+        segments,
+        file: begun.file,
+        end: begun.end,
+        offset: begun.offset,
+        snapshots,
+        spares,
+        spare_number,
+        recovery,
+    })
+}
+
+fn lock(disk: &SharedDisk, root: &Path, wall_ms: u64) -> Result<Box<dyn DiskLock>, OpenError> {
+    let holder = LockHolder { pid: std::process::id(), since_wall_ms: wall_ms };
+    disk.lock(&root.join("lock"), holder)
+        .map_err(|source| OpenError::Locked { directory: root.to_owned(), source })
+}
+
+/// The identities whose snapshots belong to these segments, the present one first.
+pub(crate) fn log_ids(segments: &[Segment]) -> Vec<u64> {
+    let mut log_ids = Vec::new();
+    for header in segments.iter().rev().map(|segment| &segment.header) {
+        for log_id in [header.identity.log_id, header.parent_log_id] {
+            if log_id != 0 && !log_ids.contains(&log_id) {
+                log_ids.push(log_id);
+            }
+        }
+    }
+    log_ids
+}
+
+/// Without a single segment, a snapshot of whatever log proves that there was one.
+fn refuse_loss(snapshots: &SnapshotStore, rejected: &[RejectedSnapshot]) -> Result<(), OpenError> {
+    let newest = snapshots.newest().map(|snapshot| snapshot.lsn);
+    let unreadable = (!rejected.is_empty()).then_some(Lsn::ZERO);
+    match newest.or(unreadable) {
+        Some(snapshot) => Err(OpenError::EndMissing { last: Lsn::ZERO, snapshot }),
+        None => Ok(()),
+    }
+}
+
+fn create_first(
+    disk: &SharedDisk,
+    directories: &Directories,
+    options: &FileLogOptions,
+) -> Result<Segment, OpenError> {
+    let (_, number) =
+        spare::adopt(&**disk, &directories.log, 0).map_err(failed("look for spare segments"))?;
+    let spare = spare::make(&**disk, &directories.log, number, options.inline_bytes())
+        .map_err(failed("make the first segment"))?;
+    let header = SegmentHeader {
+        identity: options.genesis.identity(),
+        identity_since: Lsn(1),
+        parent_log_id: 0,
+        first_lsn: Lsn(1),
+        previous_lsn: Lsn::ZERO,
+        previous_checksum: 0,
+        writer_epoch: 0,
+        at: Moment { tick: 0, wall_ms: options.wall_ms },
+        file_bytes: spare.bytes,
+    };
+    place_segment(disk, &directories.log, spare, &header).map_err(failed("make the first segment"))
+}
+
+/// Turns a spare into a segment: the header is durable before the name is.
+pub(super) fn place_segment(
+    disk: &SharedDisk,
+    directory: &Path,
+    spare: Spare,
+    header: &SegmentHeader,
+) -> io::Result<Segment> {
+    let file = disk.open(&spare.path, OpenMode::Write)?;
+    file.write_at(&header.encode(), 0)?;
+    file.sync()?;
+    disk.rename(&spare.path, &directory.join(segment_name(header.first_lsn)))?;
+    disk.sync_dir(directory)?;
+    Ok(Segment { header: *header, seal: SealFound::Open, file_bytes: spare.bytes })
+}
+
+#[derive(Default)]
+struct Checked {
+    frames: u64,
+    bytes: u64,
+}
+
+/// Checks every frame that replay will need, and all of the last segment.
+fn scan(
+    disk: &SharedDisk,
+    directories: &Directories,
+    segments: &[Segment],
+    snapshot: Option<SnapshotHeader>,
+) -> Result<(ScanEnd, Checked), OpenError> {
+    let known = snapshot.map_or(Lsn::ZERO, |snapshot| snapshot.lsn);
+    let oldest = segments[0].header.previous_lsn;
+    if oldest > known {
+        return Err(OpenError::BeginningMissing { oldest: oldest.next(), snapshot: known });
+    }
+    // The last segment that begins at or before the first record the snapshot does not have.
+    let index = segments.partition_point(|segment| segment.header.previous_lsn <= known) - 1;
+    let mut scanner = Scanner::new(disk.clone(), &directories.log, segments.to_vec(), index)?;
+    let mut checked = Checked::default();
+    while let Some(located) = scanner.next_frame()? {
+        checked.frames += 1;
+        checked.bytes += located.frame.header.frame_bytes() as u64;
+    }
+    let scan = scanner.finish()?;
+    if scan.end.last_lsn < known {
+        return Err(OpenError::EndMissing { last: scan.end.last_lsn, snapshot: known });
+    }
+    Ok((scan, checked))
+}
+
+pub(super) fn failed(action: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+    move |source| OpenError::Io { action, source }
+}

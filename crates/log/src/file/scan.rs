@@ -1,0 +1,198 @@
+//! Walks every frame of a log in order and checks everything there is to check. Reads only; recovery and the offline
+//! tools both stand on it.
+//!
+//! Invariant: a frame is yielded only if it continues the one before it by LSN, chain and epoch.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::damage::{Damage, DamageCause, ReadError};
+use crate::disk::{OpenMode, SharedDisk};
+use crate::file::catalog::Segment;
+use crate::file::segment::{SEAL_AT, SEGMENT_HEADER_BYTES, SealFound};
+use crate::file::tail::{self, Tail, TailAt};
+use crate::file::window::Window;
+use crate::frame::{Frame, FrameError, FrameHeader};
+use crate::ids::{BatchId, Lsn, Moment};
+use crate::planted::{self, Planted};
+
+/// A frame and where it stands.
+#[derive(Clone, Debug)]
+pub struct LocatedFrame<'a> {
+    /// The segment's first LSN, which names its file.
+    pub segment: Lsn,
+    /// The offset of the frame in that file.
+    pub offset: u64,
+    /// The frame.
+    pub frame: Frame<'a>,
+}
+
+/// What the next frame has to continue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogEnd {
+    pub(crate) last_lsn: Lsn,
+    pub(crate) checksum: u32,
+    pub(crate) writer_epoch: u64,
+    pub(crate) at: Moment,
+    pub(crate) last_batch: BatchId,
+    pub(crate) closed: bool,
+}
+
+impl LogEnd {
+    pub(crate) fn before(segment: &Segment) -> Self {
+        let header = &segment.header;
+        Self {
+            last_lsn: header.previous_lsn,
+            checksum: header.previous_checksum,
+            writer_epoch: header.writer_epoch,
+            at: header.at,
+            last_batch: BatchId::opening(header.writer_epoch),
+            closed: false,
+        }
+    }
+
+    pub(crate) fn after(header: &FrameHeader, closed: bool) -> Self {
+        Self {
+            last_lsn: header.last_lsn(),
+            checksum: header.checksum,
+            writer_epoch: header.writer_epoch,
+            at: header.at,
+            last_batch: header.batch,
+            closed,
+        }
+    }
+
+    fn is_continued_by(&self, header: &FrameHeader) -> bool {
+        let epoch_fits = if header.opening {
+            header.writer_epoch > self.writer_epoch
+        } else {
+            header.writer_epoch == self.writer_epoch && !self.closed
+        };
+        let chained = header.previous_checksum == self.checksum || planted::has(Planted::ChainNotChecked);
+        header.previous_lsn == self.last_lsn && chained && epoch_fits
+    }
+}
+
+/// Where a scan came to the end of the log.
+#[derive(Debug)]
+pub(crate) struct ScanEnd {
+    pub(crate) end: LogEnd,
+    pub(crate) offset: u64,
+    pub(crate) tail: Tail,
+    /// Where the last frame of the last segment stands; `None`: that segment has no frame.
+    pub(crate) last_frame: Option<Range<u64>>,
+}
+
+pub(crate) struct Scanner {
+    disk: SharedDisk,
+    directory: PathBuf,
+    segments: Vec<Segment>,
+    index: usize,
+    window: Window,
+    offset: u64,
+    end: LogEnd,
+    before_last: (LogEnd, u64),
+}
+
+impl Scanner {
+    /// Starts at the first frame of `segments[index]`.
+    pub(crate) fn new(
+        disk: SharedDisk,
+        directory: &Path,
+        segments: Vec<Segment>,
+        index: usize,
+    ) -> Result<Self, ReadError> {
+        let window = open_window(&disk, directory, &segments[index])?;
+        let end = LogEnd::before(&segments[index]);
+        let offset = SEGMENT_HEADER_BYTES;
+        let before_last = (end, offset);
+        Ok(Self { disk, directory: directory.to_owned(), segments, index, window, offset, end, before_last })
+    }
+
+    /// The next frame; `None` once the last valid one has been yielded and nothing after it is damage.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<LocatedFrame<'_>>, ReadError> {
+        loop {
+            let segment = &self.segments[self.index];
+            let (name, salt) = (segment.name(), segment.header.identity.salt);
+            let checked = self
+                .window
+                .check_frame(self.offset, segment.file_bytes, salt)
+                .map_err(ReadError::io(&name))?;
+            match checked {
+                Ok(header) => return self.accept(header).map(Some),
+                Err(error) if self.index + 1 < self.segments.len() => self.next_segment(error)?,
+                Err(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Looks at what follows the last valid frame. Called once `next_frame` has answered `None`.
+    pub(crate) fn finish(mut self) -> Result<ScanEnd, ReadError> {
+        let segment = &self.segments[self.index];
+        let at = TailAt { segment, offset: self.offset, after_close: self.end.closed };
+        let tail = tail::judge(&mut self.window, &at, self.end.last_lsn.next())?;
+        let last_is_empty = self.offset == SEGMENT_HEADER_BYTES && tail.cut.is_none();
+        self.check_seals(last_is_empty)?;
+        if planted::has(Planted::TornTailCutsValidFrame) && tail.cut.is_some() {
+            (self.end, self.offset) = self.before_last;
+        }
+        let last_frame = (self.offset > SEGMENT_HEADER_BYTES && self.before_last.1 < self.offset)
+            .then_some(self.before_last.1..self.offset);
+        Ok(ScanEnd { end: self.end, offset: self.offset, tail, last_frame })
+    }
+
+    fn accept(&mut self, header: FrameHeader) -> Result<LocatedFrame<'_>, ReadError> {
+        let segment = &self.segments[self.index];
+        if !self.end.is_continued_by(&header) {
+            return Err(segment.damage(self.offset, DamageCause::Chain(self.end.last_lsn)).into());
+        }
+        let offset = self.offset;
+        let frame = self.window.lend(offset, header);
+        self.before_last = (self.end, offset);
+        self.end = LogEnd::after(&header, frame.is_close());
+        self.offset += header.frame_bytes() as u64;
+        Ok(LocatedFrame { segment: segment.header.first_lsn, offset, frame })
+    }
+
+    /// No frame begins at `self.offset` of a segment that has a successor: this must be exactly its end.
+    fn next_segment(&mut self, error: FrameError) -> Result<(), ReadError> {
+        let segment = &self.segments[self.index];
+        let later = &self.segments[self.index + 1];
+        let rest = self.offset..segment.file_bytes;
+        let used = self.window.last_non_zero(rest).map_err(ReadError::io(&segment.name()))?;
+        if used != self.offset {
+            return Err(segment.damage(self.offset, DamageCause::BeforeLaterSegment(error)).into());
+        }
+        if later.header.previous_lsn != self.end.last_lsn
+            || later.header.previous_checksum != self.end.checksum
+        {
+            return Err(segment.damage(self.offset, DamageCause::BeforeLaterSegment(error)).into());
+        }
+        if let SealFound::Sealed(seal) = segment.seal
+            && seal.end != self.offset
+        {
+            return Err(segment.damage(SEAL_AT, DamageCause::Seal).into());
+        }
+        self.window = open_window(&self.disk, &self.directory, later)?;
+        self.index += 1;
+        self.offset = SEGMENT_HEADER_BYTES;
+        Ok(())
+    }
+
+    /// Only a segment without frames may follow an unsealed one, and it must be the last.
+    fn check_seals(&self, last_is_empty: bool) -> Result<(), Damage> {
+        let last_but_one = self.segments.len().checked_sub(2);
+        for (index, segment) in self.segments.iter().enumerate().take(self.segments.len() - 1) {
+            let rotation_interrupted = Some(index) == last_but_one && last_is_empty;
+            if !matches!(segment.seal, SealFound::Sealed(_)) && !rotation_interrupted {
+                return Err(segment.damage(SEAL_AT, DamageCause::Seal));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_window(disk: &SharedDisk, directory: &Path, segment: &Segment) -> Result<Window, ReadError> {
+    let file = disk.open(&segment.path(directory), OpenMode::Read).map_err(ReadError::io(&segment.name()))?;
+    Ok(Window::new(file))
+}

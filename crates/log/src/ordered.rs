@@ -1,0 +1,225 @@
+//! The ordered log as its users see it: append at an expected position, read what is durable, keep it bounded.
+//!
+//! Nothing here says file. A remote log answers the same calls; what only it needs (unknown, fenced, authority that
+//! ends) is part of the contract from the start.
+
+use std::io;
+
+use crate::batch::Batch;
+use crate::damage::ReadError;
+use crate::file::ChoreResult;
+use crate::frame::Frame;
+use crate::identity::Identity;
+use crate::ids::{BatchId, Lsn, Moment};
+use crate::snapshot::SnapshotStore;
+
+/// What became of a batch.
+#[derive(Debug)]
+#[must_use]
+pub enum AppendOutcome {
+    /// Durable, with everything before it. `synced` is the last durable LSN.
+    Committed {
+        /// The last durable LSN.
+        synced: Lsn,
+    },
+    /// Another writer has taken over; this one's state is void.
+    Fenced,
+    /// It may or may not be in the log: freeze outputs, [`OrderedLog::resolve`], append the same batch again if absent.
+    Unknown,
+    /// Not committed and never will be by this writer; the process stops.
+    Failed(AppendError),
+}
+
+/// Why an append failed.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError {
+    /// The disk refused a write or a sync. Never retried: after a failed sync nobody knows what is on the disk.
+    #[error("the log failed to {action}")]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// An earlier append failed, so this one was not tried.
+    #[error("the log failed earlier: {first}")]
+    FailedEarlier {
+        /// The first failure.
+        first: String,
+    },
+    /// The log has been closed.
+    #[error("the log is closed")]
+    Closed,
+    /// The caller's idea of the log is wrong. Nothing was written.
+    #[error("the batch does not fit the log: {0}")]
+    Refused(#[from] BatchRefusal),
+}
+
+/// What is wrong with a batch at this position. A mistake of the caller; the log is unharmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchRefusal {
+    /// It has no records.
+    #[error("it has no records")]
+    Empty,
+    /// It does not begin at the next LSN.
+    #[error("it begins at lsn {found}, the log goes on at {expected}")]
+    Position {
+        /// Where the log goes on.
+        expected: Lsn,
+        /// Where the batch begins.
+        found: Lsn,
+    },
+    /// Its id is not above the last one, or belongs to another incarnation.
+    #[error("its id {found} does not follow {last}")]
+    Id {
+        /// The last id committed.
+        last: BatchId,
+        /// The batch's id.
+        found: BatchId,
+    },
+    /// Its tick lies before one already in the log.
+    #[error("its tick {found} lies before {last}")]
+    TickBack {
+        /// The last frame's tick.
+        last: u64,
+        /// The batch's tick.
+        found: u64,
+    },
+}
+
+/// What is known about a batch whose outcome was unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// It is in the log, durably.
+    Committed {
+        /// The last durable LSN.
+        synced: Lsn,
+    },
+    /// It is not in the log; the same batch may be appended again at the same position.
+    Absent,
+    /// Another writer has taken over.
+    Fenced,
+    /// Still not known.
+    Unknown,
+}
+
+/// How long this writer may answer from its own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Authority {
+    /// No other writer can take over while this one lives.
+    Forever,
+    /// Until this instant on CLOCK_BOOTTIME.
+    Until {
+        /// Milliseconds of CLOCK_BOOTTIME.
+        boot_ms: u64,
+    },
+}
+
+/// Whether there is room to grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Space {
+    /// Room for ordinary work.
+    Ok,
+    /// Only what frees something should still be written.
+    Low,
+}
+
+/// A stretch of the log that is kept or trimmed as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The first LSN it may hold.
+    pub first_lsn: Lsn,
+    /// The last LSN it holds; below `first_lsn` if it holds none.
+    pub last_lsn: Lsn,
+    /// What it takes from the store.
+    pub bytes: u64,
+    /// Unix milliseconds of the last frame before it: nothing in it is older.
+    pub began_wall_ms: u64,
+}
+
+/// What [`OrderedLog::trim`] let go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trimmed {
+    /// How many extents.
+    pub extents: usize,
+    /// How many bytes come free once the chore that removes them has run.
+    pub bytes: u64,
+}
+
+/// Work the log wants done away from the hot path, on any thread.
+#[must_use]
+pub struct Chore(pub(crate) Box<dyn FnOnce() -> ChoreDone + Send>);
+
+impl Chore {
+    /// Does the work; the result goes back to [`OrderedLog::chore_done`].
+    pub fn run(self) -> ChoreDone {
+        (self.0)()
+    }
+}
+
+/// The result of a chore.
+#[derive(Debug)]
+#[must_use]
+pub struct ChoreDone(pub(crate) ChoreResult);
+
+impl ChoreDone {
+    /// Why the work failed, for people. The log itself learns of it by [`OrderedLog::chore_done`] and copes.
+    pub fn error(&self) -> Option<&io::Error> {
+        match &self.0 {
+            ChoreResult::SpareMade(_) | ChoreResult::Removed => None,
+            ChoreResult::SpareFailed(error) | ChoreResult::RemovalFailed { error, .. } => Some(error),
+        }
+    }
+}
+
+/// Bytes in order, durable when acknowledged, one writer at a time.
+pub trait OrderedLog: Send {
+    /// Who this log is.
+    fn identity(&self) -> Identity;
+    /// This writer's incarnation; in every frame it writes.
+    fn writer_epoch(&self) -> u64;
+    /// How long this writer may answer from its own state.
+    fn authority_until(&self) -> Authority;
+    /// The LSN at which the next batch must begin; after a cut, past the gap.
+    fn next_lsn(&self) -> Lsn;
+    /// The last durable LSN.
+    fn synced_lsn(&self) -> Lsn;
+    /// What is kept, oldest first; the last one is being written.
+    fn extents(&self) -> Vec<Extent>;
+    /// Writes the batch at its position and makes it durable.
+    fn append(&mut self, batch: &Batch) -> AppendOutcome;
+    /// Finds out what became of a batch of this incarnation.
+    fn resolve(&mut self, batch: BatchId) -> Resolution;
+    /// A reader for another thread. It sees only durable frames, however the append goes on.
+    fn reader(&self) -> Box<dyn LogReader>;
+    /// Where snapshots are stored and loaded; works from any thread, without the log.
+    fn snapshots(&self) -> SnapshotStore;
+    /// Lets go of whole extents that lie below `below` and below the older of two snapshots. With fewer than two
+    /// snapshots nothing is let go: one damaged file must not cost the state.
+    fn trim(&mut self, below: Lsn) -> Trimmed;
+    /// Whether there is room for more than what frees something.
+    fn space(&self) -> Space;
+    /// The next piece of work away from the hot path, if there is any and none is under way. What failed is offered
+    /// again: after a [`ChoreDone::error`] the caller waits a while before it asks.
+    fn chore(&mut self) -> Option<Chore>;
+    /// Takes back the result of a chore.
+    fn chore_done(&mut self, done: ChoreDone);
+    /// Ends the log with a close record, durably. Nothing can be appended after it. A tick before the last one is raised to it.
+    fn close(&mut self, at: Moment) -> AppendOutcome;
+}
+
+/// Reads durable frames in order.
+pub trait LogReader: Send {
+    /// Goes to the frame that holds `from`, or to the next one after it if `from` lies in a gap or ahead of the log.
+    fn seek(&mut self, from: Lsn) -> Result<(), ReadError>;
+    /// The next frame with records; the first after a `seek` may begin before the LSN that was asked for.
+    /// `None`: the reader has caught up; ask again after the next append.
+    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError>;
+
+    /// The frame that holds the record `lsn`; `None` if it lies in a gap or ahead of the log. Reading goes on after it.
+    fn frame_with(&mut self, lsn: Lsn) -> Result<Option<Frame<'_>>, ReadError> {
+        self.seek(lsn)?;
+        Ok(self.next_frame()?.filter(|frame| frame.record(lsn).is_some()))
+    }
+}
