@@ -1,0 +1,41 @@
+//! Bytes of events, notes and state. Written by hand so that no derive and no library can change them;
+//! `docs/formats/` has the tables. Numbers are LEB128, texts and bytes carry their length, enums one byte.
+//! Reading takes any bytes: it never panics and never allocates by a length it has not checked.
+
+mod event;
+mod note;
+mod primitive;
+mod state;
+mod words;
+
+pub use event::{decode_event, encode_event};
+pub use note::{decode_note, encode_note};
+pub use state::{decode_state, encode_state};
+
+/// Why bytes could not be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum DecodeError {
+    /// The bytes end too soon.
+    #[error("the bytes end in the middle of a field")]
+    Short,
+    /// Bytes are left over.
+    #[error("{0} bytes are left over")]
+    Trailing(usize),
+    /// A number does not fit.
+    #[error("a number is out of range")]
+    Range,
+    /// Text that is not UTF-8.
+    #[error("a text is not UTF-8")]
+    Text,
+    /// An enum byte that this version does not know.
+    #[error("unknown {what} code {code}")]
+    Unknown {
+        /// Which enum.
+        what: &'static str,
+        /// The byte.
+        code: u8,
+    },
+    /// The parts of a state do not fit each other.
+    #[error("the state contradicts itself: {0}")]
+    Inconsistent(&'static str),
+}

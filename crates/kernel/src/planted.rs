@@ -1,0 +1,71 @@
+//! Known bugs, planted on purpose. A simulator that cannot find them proves nothing. Without the feature
+//! `plant` every question is answered `false` at compile time.
+
+/// One bug of the pure rules or of the engine above them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Planted {
+    /// Reclaim frees a lease that was never revoked.
+    ReclaimWithoutRevoke,
+    /// A rebind keeps the epoch.
+    RebindKeepsEpoch,
+    /// A rebind keeps the fence.
+    RebindKeepsFence,
+    /// Expire does not look at the deadline.
+    ExpireIgnoresDeadline,
+    /// Only the first member of a bundle is taken.
+    BundlePartlyGranted,
+    /// Release does not compare the epoch.
+    ReleaseIgnoresEpoch,
+    /// Outcomes of operations are not remembered.
+    DedupeForgets,
+    /// Grace is counted from the last proof instead of from the end of the ttl.
+    GraceFromLastProof,
+    /// A heartbeat brings back what an operator drained.
+    HeartbeatRevivesOperatorDrain,
+    /// Reclaim does not wait for the promise.
+    PromiseIgnored,
+    /// Recovery gives no fresh ttl.
+    RecoveryAgesHolders,
+    /// A later waiter is served before an earlier one.
+    WaiterOvertakes,
+    /// Answers leave before their event is synced.
+    AnswerBeforeSync,
+    /// A snapshot leaves out the last event it covers.
+    SnapshotMissesOneEvent,
+    /// A stall ages everybody.
+    StallAgesHolders,
+    /// The fence base is not applied, so a wiped log hands out old fences again.
+    FenceForgetsBase,
+}
+
+#[cfg(feature = "plant")]
+mod switch {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// Plants a bug in this thread, or removes it.
+    pub fn plant(bug: Option<Planted>) {
+        PLANTED.with(|cell| cell.set(bug));
+    }
+
+    /// Whether this bug is planted in this thread.
+    #[must_use]
+    pub fn planted(bug: Planted) -> bool {
+        PLANTED.with(|cell| cell.get() == Some(bug))
+    }
+}
+
+#[cfg(feature = "plant")]
+pub use switch::{plant, planted};
+
+/// Whether this bug is planted: never, in this build.
+#[cfg(not(feature = "plant"))]
+#[must_use]
+#[inline(always)]
+pub const fn planted(_bug: Planted) -> bool {
+    false
+}

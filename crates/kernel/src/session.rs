@@ -1,0 +1,142 @@
+//! Sessions as the kernel keeps them: who speaks, which leases it keeps, what it lost. Whether it lives is
+//! liveness' business.
+
+use crate::command::SessionKind;
+use crate::ids::{LeaseId, Lsn, SessionId, Tick};
+use crate::limits::SESSION_LOSSES_MAX;
+use crate::names::Text;
+use crate::reason::Reason;
+use crate::tables::slab::NO_SLOT;
+use std::collections::{BTreeSet, VecDeque};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) holder: Text,
+    pub(crate) kind: SessionKind,
+    pub(crate) ttl_ms: u32,
+    pub(crate) grace_ms: u32,
+    pub(crate) principal: Text,
+    pub(crate) opened_lsn: Lsn,
+    pub(crate) opened_tick: Tick,
+    /// Closed, with the reason; gone when the last lease is.
+    pub(crate) closed: Option<Reason>,
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+    /// The list is in two parts: leases with authority, then from here on revoking ones.
+    pub(crate) first_revoking: u32,
+    pub(crate) leases: u32,
+    pub(crate) drained: BTreeSet<LeaseId>,
+    pub(crate) losses: VecDeque<Loss>,
+    /// Losses up to here may be missing from `losses`.
+    pub(crate) losses_complete_after: Lsn,
+    pub(crate) changed_lsn: Lsn,
+}
+
+/// A lease that its session lost without asking.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loss {
+    /// Which.
+    pub lease: LeaseId,
+    /// Why.
+    pub reason: Reason,
+    /// Position of the event.
+    pub lsn: Lsn,
+}
+
+/// What can be read of a session.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionView<'a> {
+    pub(crate) session: &'a Session,
+}
+
+impl Session {
+    pub(crate) fn lose(&mut self, loss: Loss) {
+        if self.losses.len() == SESSION_LOSSES_MAX
+            && let Some(forgotten) = self.losses.pop_front()
+        {
+            self.losses_complete_after = forgotten.lsn;
+        }
+        self.losses.push_back(loss);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == NO_SLOT
+    }
+}
+
+impl<'a> SessionView<'a> {
+    /// Its id.
+    #[must_use]
+    pub fn id(self) -> SessionId {
+        self.session.id
+    }
+
+    /// Who speaks.
+    #[must_use]
+    pub fn holder(self) -> &'a str {
+        &self.session.holder
+    }
+
+    /// What keeps it.
+    #[must_use]
+    pub fn kind(self) -> SessionKind {
+        self.session.kind
+    }
+
+    /// How long one heartbeat lasts.
+    #[must_use]
+    pub fn ttl_ms(self) -> u32 {
+        self.session.ttl_ms
+    }
+
+    /// How long silence is forgiven.
+    #[must_use]
+    pub fn grace_ms(self) -> u32 {
+        self.session.grace_ms
+    }
+
+    /// Who asked.
+    #[must_use]
+    pub fn principal(self) -> &'a str {
+        &self.session.principal
+    }
+
+    /// Set once it is closed and its leases are being ended.
+    #[must_use]
+    pub fn closed(self) -> Option<Reason> {
+        self.session.closed
+    }
+
+    /// When it was opened.
+    #[must_use]
+    pub fn opened_tick(self) -> Tick {
+        self.session.opened_tick
+    }
+
+    /// Leases it keeps.
+    #[must_use]
+    pub fn lease_count(self) -> u32 {
+        self.session.leases
+    }
+
+    /// Position of its last change.
+    #[must_use]
+    pub fn changed_lsn(self) -> Lsn {
+        self.session.changed_lsn
+    }
+
+    /// Its leases that an operator drained, in order of id.
+    pub fn drained(self) -> impl Iterator<Item = LeaseId> + 'a {
+        self.session.drained.iter().copied()
+    }
+
+    /// What it lost after `seen`, oldest first; `None` if more was lost than is remembered.
+    #[must_use]
+    pub fn losses_after(self, seen: Lsn) -> Option<impl Iterator<Item = Loss> + 'a> {
+        (seen >= self.session.losses_complete_after).then(|| {
+            let from = self.session.losses.partition_point(|loss| loss.lsn <= seen);
+            self.session.losses.range(from..).copied()
+        })
+    }
+}

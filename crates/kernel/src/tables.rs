@@ -1,0 +1,7 @@
+//! The kernel's containers: slots that never move, interned values, ordered ids, free pool members.
+//! None of them lets hash order reach the outside.
+
+pub(crate) mod free_set;
+pub(crate) mod interner;
+pub(crate) mod roster;
+pub(crate) mod slab;

@@ -1,0 +1,97 @@
+//! One copy of each equal value, counted. Holders, principals and terms repeat; a lease names them by number.
+
+use super::slab::Slab;
+use core::hash::{BuildHasher, Hash};
+use hashbrown::HashTable;
+
+/// How the kernel hashes: quick, and seeded by the process so that names cannot be crafted to collide.
+pub(crate) type Hashing = foldhash::fast::FixedState;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Interner<T> {
+    rows: Slab<Row<T>>,
+    index: HashTable<u32>,
+    hashing: Hashing,
+}
+
+#[derive(Clone, Debug)]
+struct Row<T> {
+    value: T,
+    uses: u32,
+}
+
+impl<T: Hash + Eq + Clone> Interner<T> {
+    pub(crate) fn new(hashing: Hashing) -> Self {
+        Self { rows: Slab::new(), index: HashTable::new(), hashing }
+    }
+
+    pub(crate) fn find(&self, value: &T) -> Option<u32> {
+        let hash = self.hashing.hash_one(value);
+        self.index.find(hash, |&slot| self.rows[slot].value == *value).copied()
+    }
+
+    /// The number of `value`, used once more.
+    pub(crate) fn acquire(&mut self, value: &T) -> u32 {
+        let hash = self.hashing.hash_one(value);
+        if let Some(&slot) = self.index.find(hash, |&slot| self.rows[slot].value == *value) {
+            self.rows[slot].uses += 1;
+            return slot;
+        }
+        let slot = self.rows.insert(Row { value: value.clone(), uses: 1 });
+        let (rows, hashing) = (&self.rows, &self.hashing);
+        self.index.insert_unique(hash, slot, |&slot| hashing.hash_one(&rows[slot].value));
+        slot
+    }
+
+    /// Gives one use back; the last one frees the value.
+    pub(crate) fn release(&mut self, slot: u32) {
+        self.rows[slot].uses -= 1;
+        if self.rows[slot].uses > 0 {
+            return;
+        }
+        let hash = self.hashing.hash_one(&self.rows[slot].value);
+        self.index
+            .find_entry(hash, |&other| other == slot)
+            .expect("invariant: an interned value is indexed")
+            .remove();
+        self.rows.remove(slot);
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: u32) -> &T {
+        &self.rows[slot].value
+    }
+
+    pub(crate) fn uses(&self, slot: u32) -> u32 {
+        self.rows[slot].uses
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T, u32)> {
+        self.rows.iter().map(|(slot, row)| (slot, &row.value, row.uses))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_values_share_a_number_until_the_last_use_ends() {
+        let mut interner = Interner::new(Hashing::with_seed(1));
+        let a = interner.acquire(&"a".to_owned());
+        let b = interner.acquire(&"b".to_owned());
+        assert_ne!(a, b);
+        assert_eq!(interner.acquire(&"a".to_owned()), a);
+        assert_eq!(interner.uses(a), 2);
+        interner.release(a);
+        assert_eq!(interner.find(&"a".to_owned()), Some(a));
+        interner.release(a);
+        assert_eq!(interner.find(&"a".to_owned()), None);
+        assert_eq!(interner.len(), 1);
+        assert_eq!(interner.iter().map(|(_, value, _)| value.as_str()).collect::<Vec<_>>(), ["b"]);
+    }
+}

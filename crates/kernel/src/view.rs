@@ -1,0 +1,301 @@
+//! Reading: what a lease, resource, pool or session looks like right now. Views borrow; they cost nothing
+//! until a field is asked for.
+
+use crate::ids::{Epoch, Fence, LeaseId, Lsn, SessionId, Tick};
+use crate::kernel::{Counts, Kernel, PendingNotice};
+use crate::lease::{Lease, LeaseState};
+use crate::names::Text;
+use crate::operations::Replay;
+use crate::policy::Policy;
+use crate::pool::PoolView;
+use crate::retained::EndedLease;
+use crate::session::SessionView;
+use crate::tables::slab::NO_SLOT;
+
+/// What is known of a lease id.
+#[derive(Clone, Copy, Debug)]
+pub enum Found<'a> {
+    /// It covers resources.
+    Live(LeaseView<'a>),
+    /// It ended and is still readable.
+    Ended(&'a EndedLease),
+    /// It ended too long ago.
+    Retired,
+    /// No lease has this id.
+    NotFound,
+}
+
+/// Number of a live lease's slot: stable while the lease lives, used again afterwards. Lets liveness keep
+/// its own records beside the kernel's without a second index.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LeaseSlot(pub u32);
+
+/// Number of a holder while anything is held in its name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct HolderSlot(pub u32);
+
+/// A live lease.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseView<'a> {
+    kernel: &'a Kernel,
+    lease: &'a Lease,
+    slot: u32,
+}
+
+impl Kernel {
+    /// Looks a lease up as of `now`.
+    #[must_use]
+    pub fn lease(&self, id: LeaseId, now: Tick) -> Found<'_> {
+        if let Some(view) = self.live(id) {
+            return Found::Live(view);
+        }
+        if id.shard() != self.setup.shard {
+            return Found::NotFound;
+        }
+        match self.retained.find(id.lsn()) {
+            Some(ended) if !self.retained.is_retired(ended, now) => Found::Ended(ended),
+            Some(_) => Found::Retired,
+            None if id.lsn() <= self.retained.watermark && id.lsn() > Lsn(0) => Found::Retired,
+            None => Found::NotFound,
+        }
+    }
+
+    /// Looks a live lease up.
+    #[must_use]
+    #[inline]
+    pub fn live(&self, id: LeaseId) -> Option<LeaseView<'_>> {
+        self.slot_of(id).map(|slot| self.view(slot))
+    }
+
+    /// The live lease in a slot.
+    #[must_use]
+    #[inline]
+    pub fn in_slot(&self, slot: LeaseSlot) -> Option<LeaseView<'_>> {
+        self.leases.get(slot.0).map(|lease| LeaseView { kernel: self, lease, slot: slot.0 })
+    }
+
+    /// Live leases with an id of at least `from`, in order of id.
+    pub fn leases_from(&self, from: LeaseId) -> impl Iterator<Item = LeaseView<'_>> {
+        self.roster.iter_from(from.lsn()).map(|(_, slot)| self.view(slot))
+    }
+
+    /// The shard of every lease id.
+    #[must_use]
+    pub fn shard(&self) -> u64 {
+        self.setup.shard
+    }
+
+    /// Fence of the last holder of an ended lease.
+    #[must_use]
+    pub fn fence_of(&self, ended: &EndedLease) -> Fence {
+        self.fence(ended.authority_lsn)
+    }
+
+    /// Number of live leases.
+    #[must_use]
+    pub fn live_count(&self) -> usize {
+        self.roster.len()
+    }
+
+    /// Number of ended leases still kept.
+    #[must_use]
+    pub fn retained_count(&self) -> usize {
+        self.retained.len()
+    }
+
+    /// Highest lease ever retired; position 0 if none.
+    #[must_use]
+    pub fn watermark(&self) -> Lsn {
+        self.retained.watermark
+    }
+
+    /// Live leases by state, mode and face.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Distinct holders of live leases.
+    #[must_use]
+    pub fn holder_count(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// The lease that covers a resource; `None` when it is available.
+    #[must_use]
+    pub fn covering(&self, resource: &str) -> Option<LeaseView<'_>> {
+        self.resource_slot(resource).map(|slot| self.view(self.resources[slot].lease))
+    }
+
+    /// A pool by name.
+    #[must_use]
+    pub fn pool(&self, name: &str) -> Option<PoolView<'_>> {
+        self.pools.get_key_value(name).map(|(name, pool)| PoolView {
+            name,
+            size: pool.size,
+            free: pool.free.count(),
+            removed: pool.removed,
+        })
+    }
+
+    /// Pools in order of name.
+    pub fn pools(&self) -> impl Iterator<Item = PoolView<'_>> {
+        self.pools.keys().filter_map(|name| self.pool(name))
+    }
+
+    /// Leases that cover members of a pool, in order of member.
+    pub fn holders_of_pool<'a>(&'a self, name: &'a str) -> impl Iterator<Item = LeaseView<'a>> {
+        let size = self.pools.get(name).map_or(0, |pool| pool.size);
+        (1..=size)
+            .filter(|number| !self.pools[name].free.contains(*number))
+            .filter_map(|number| self.covering(&crate::names::pool_member(name, number)))
+    }
+
+    /// A session by id; closed ones are found until their last lease is gone.
+    #[must_use]
+    pub fn session(&self, id: SessionId) -> Option<SessionView<'_>> {
+        self.session_slot(id).map(|slot| SessionView { session: &self.sessions[slot] })
+    }
+
+    /// Sessions with an id of at least `from`, in order of id.
+    pub fn sessions_from(&self, from: SessionId) -> impl Iterator<Item = SessionView<'_>> {
+        self.session_index.range(from..).map(|(_, slot)| SessionView { session: &self.sessions[*slot] })
+    }
+
+    /// Leases a session keeps: those with authority first, revoking ones last.
+    pub fn leases_of(&self, session: SessionId) -> impl Iterator<Item = LeaseView<'_>> {
+        let first = self.session_slot(session).map_or(NO_SLOT, |slot| self.sessions[slot].first);
+        core::iter::successors((first != NO_SLOT).then_some(first), |slot| {
+            let next = self.leases[*slot].session.next;
+            (next != NO_SLOT).then_some(next)
+        })
+        .map(|slot| self.view(slot))
+    }
+
+    /// The remembered outcome of an operation, with the fingerprint of its command.
+    #[must_use]
+    pub fn remembered(&self, key: u128, now: Tick) -> Option<(u64, &Replay)> {
+        self.operations.find(key, now).map(|found| (found.fingerprint, &found.replay))
+    }
+
+    /// Operations remembered.
+    #[must_use]
+    pub fn operation_count(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// Ended leases whose notice is not settled, in order of id.
+    pub fn notices(&self) -> impl Iterator<Item = (LeaseId, &PendingNotice)> {
+        self.notices.iter().map(|(lease, notice)| (*lease, notice))
+    }
+
+    fn view(&self, slot: u32) -> LeaseView<'_> {
+        LeaseView { kernel: self, lease: &self.leases[slot], slot }
+    }
+}
+
+impl<'a> LeaseView<'a> {
+    pub(crate) fn record(self) -> &'a Lease {
+        self.lease
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(self) -> LeaseId {
+        self.kernel.lease_id(self.lease.lsn)
+    }
+
+    /// Its slot.
+    #[must_use]
+    pub fn slot(self) -> LeaseSlot {
+        LeaseSlot(self.slot)
+    }
+
+    /// Who holds it.
+    #[must_use]
+    pub fn holder(self) -> &'a Text {
+        self.kernel.holders.get(self.lease.holder)
+    }
+
+    /// Number of its holder.
+    #[must_use]
+    pub fn holder_slot(self) -> HolderSlot {
+        HolderSlot(self.lease.holder)
+    }
+
+    /// Its state.
+    #[must_use]
+    #[inline]
+    pub fn state(self) -> &'a LeaseState {
+        &self.lease.state
+    }
+
+    /// Its epoch.
+    #[must_use]
+    #[inline]
+    pub fn epoch(self) -> Epoch {
+        self.lease.epoch
+    }
+
+    /// Its fence.
+    #[must_use]
+    pub fn fence(self) -> Fence {
+        self.kernel.fence(self.lease.authority_lsn())
+    }
+
+    /// Position of its last change.
+    #[must_use]
+    #[inline]
+    pub fn changed_lsn(self) -> Lsn {
+        self.lease.changed_lsn
+    }
+
+    /// When it was granted.
+    #[must_use]
+    pub fn granted_tick(self) -> Tick {
+        self.lease.granted_tick
+    }
+
+    /// When it was granted, for people.
+    #[must_use]
+    pub fn granted_wall_ms(self) -> u64 {
+        self.lease.granted_wall_ms
+    }
+
+    /// Its resources in request order.
+    pub fn members(self) -> impl Iterator<Item = &'a Text> {
+        self.lease.members().map(move |slot| &self.kernel.resources[slot].name)
+    }
+
+    /// Its terms, without the session.
+    #[must_use]
+    #[inline]
+    pub fn terms(self) -> &'a Policy {
+        self.kernel.policies.get(self.lease.policy)
+    }
+
+    /// The session that keeps it.
+    #[must_use]
+    #[inline]
+    pub fn session(self) -> Option<SessionId> {
+        self.kernel.sessions.get(self.lease.session.session).map(|session| session.id)
+    }
+
+    /// Its terms with the session.
+    #[must_use]
+    pub fn policy(self) -> Policy {
+        self.kernel.policy_of(self.lease)
+    }
+
+    /// The user's bytes.
+    #[must_use]
+    pub fn attachment(self) -> &'a [u8] {
+        self.lease.attachment()
+    }
+
+    /// The face's bytes.
+    #[must_use]
+    pub fn face_data(self) -> &'a [u8] {
+        self.lease.face_data()
+    }
+}
