@@ -1,0 +1,56 @@
+//! What liveness knows of one lease, beside the kernel's record and in the same slot.
+
+use tenure_kernel::Tick;
+
+/// Forty bytes a lease; see the budget in `docs/benchmarks/`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    /// Last proof of life.
+    pub(crate) last_seen: Tick,
+    /// The holder was told that it may act until here.
+    pub(crate) promised_until: Tick,
+    pub(crate) phase: Phase,
+    /// Timers of earlier armings no longer count.
+    pub(crate) arming: u32,
+    /// Whose voice keeps it: the kernel's number of a holder it counts for while heard, or the slot of its
+    /// session with the session bit.
+    pub(crate) voice: u32,
+}
+
+const _: () = assert!(size_of::<Entry>() == 40);
+
+/// Where a lease stands. Leases of a session follow the session while `Alive`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// No lease here, or one without liveness: reserved.
+    Idle,
+    /// Proof of life is current, or none is asked.
+    Alive,
+    /// Silent; honoured until here.
+    Draining { until: Tick },
+    /// An operator asked it to end; honoured until here.
+    Drained { until: Tick, since_ms: u32 },
+    /// Revoked; no reclaim before this.
+    Revoking { earliest: Tick, wait: Wait },
+}
+
+/// What reclaim waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// The promise, or the delay after it.
+    Promise,
+    /// The holder of an open connection: acknowledge, close, or time.
+    Connection,
+    /// Only the delay: the holder acknowledged.
+    Acknowledged,
+    /// Only the delay: the face's rule.
+    AtOnce,
+}
+
+impl Entry {
+    pub(crate) const NONE: Self =
+        Self { last_seen: Tick(0), promised_until: Tick(0), phase: Phase::Idle, arming: 0, voice: NO_VOICE };
+}
+
+/// The lease is not counted among the voices.
+pub(crate) const NO_VOICE: u32 = u32::MAX;

@@ -1,0 +1,482 @@
+//! The state of liveness and how it follows the kernel: after each event it looks at the lease again and
+//! arms what is now the earliest deadline.
+
+use crate::breaker::{Breaker, Turned, Voice};
+use crate::config::LivenessConfig;
+use crate::effect::Effect;
+use crate::entry::{Entry, NO_VOICE, Phase, Wait};
+use crate::session::{SessionEntry, SessionPhase};
+use crate::tables::{Entries, Sessions};
+use crate::wheel::Wheel;
+use tenure_kernel::planted::{Planted, planted};
+use tenure_kernel::{
+    Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy, ReclaimBy, ReclaimRule,
+    SessionId, SessionKind, Stamp, Tick,
+};
+
+/// Timers of sessions have this bit set; those of leases do not.
+pub(crate) const SESSION_BIT: u32 = 1 << 31;
+
+/// An end that the breaker postponed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    /// As in a timer.
+    pub(crate) who: u32,
+    /// As in a timer: once it moved, the holder came back or the lease went another way.
+    pub(crate) arming: u32,
+    /// Of a lease its true end, of a session the instant its grace counts from.
+    pub(crate) instant: Tick,
+}
+
+/// Who is alive.
+#[derive(Clone, Debug)]
+pub struct Liveness {
+    pub(crate) config: LivenessConfig,
+    pub(crate) wheel: Wheel,
+    pub(crate) entries: Entries,
+    pub(crate) sessions: Sessions,
+    pub(crate) breaker: Breaker,
+    /// What the breaker postponed while it is open.
+    pub(crate) held: Vec<Held>,
+    /// Heartbeat leases whose voice is heard, by holder.
+    voices: Vec<u32>,
+    /// Holders and sessions whose voice is heard.
+    pub(crate) voices_heard: u32,
+}
+
+impl Liveness {
+    /// Nobody is known.
+    #[must_use]
+    pub fn new(config: LivenessConfig, now: Tick) -> Self {
+        Self {
+            wheel: Wheel::new(now),
+            entries: Entries::default(),
+            sessions: Sessions::default(),
+            breaker: Breaker::new(config.breaker.clone()),
+            held: Vec::new(),
+            voices: Vec::new(),
+            voices_heard: 0,
+            config,
+        }
+    }
+
+    /// No deadline comes before this; `None` when nothing is pending.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        self.wheel.next_deadline()
+    }
+
+    /// Timers armed, those that no longer count included.
+    #[must_use]
+    pub fn timer_count(&self) -> usize {
+        self.wheel.armed()
+    }
+
+    /// Sessions known, connections without a grant included.
+    #[must_use]
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Follows an event that `kernel` has just applied.
+    pub fn follow(&mut self, kernel: &Kernel, at: Stamp, event: &Event) {
+        match &event.change {
+            Change::Granted(granted) => {
+                let id = LeaseId::new(kernel.shard(), at.lsn);
+                let view = known(kernel, id);
+                *self.entries.get_mut(view.slot()) = Entry { arming: self.next_arming(view), ..Entry::NONE };
+                if granted.deadline.is_none() {
+                    self.begin(view, at.tick);
+                }
+            }
+            Change::Activated { lease } => self.begin(known(kernel, *lease), at.tick),
+            Change::Rebound(rebound) => {
+                let view = known(kernel, rebound.lease);
+                let before = self.entries.get(view.slot());
+                let promised_before = before.promised_until.max(self.promised_by_keeper(before));
+                self.unvoice(view.slot());
+                self.begin(view, at.tick);
+                if let Phase::Drained { until, .. } = before.phase {
+                    let entry = self.entries.get_mut(view.slot());
+                    entry.phase = before.phase;
+                    entry.promised_until = entry.promised_until.min(until);
+                    self.unvoice(view.slot());
+                    self.arm(view);
+                }
+                // Whoever held it before may act until then; a later revoke must wait for both.
+                let entry = self.entries.get_mut(view.slot());
+                entry.promised_until = entry.promised_until.max(promised_before);
+            }
+            Change::Amended(_) | Change::Notified { .. } => {}
+            Change::Drained(steered) => self.drain(known(kernel, steered.lease), at.tick),
+            Change::Revived(steered) => self.revive(known(kernel, steered.lease), at.tick),
+            Change::Revoked(revoked) => self.revoked(known(kernel, revoked.lease), at.tick),
+            Change::Released(_) | Change::Reclaimed(_) | Change::Expired(_) => {
+                unreachable!("invariant: ends are followed by `forget`, before the slot is gone")
+            }
+            Change::SessionOpened(open) => self.session_opened(open, at.tick),
+            Change::SessionClosed { session, .. } => {
+                self.session_gone(*session);
+            }
+            Change::PoolDefined { .. }
+            | Change::PoolRemoved { .. }
+            | Change::Trimmed { .. }
+            | Change::Configured(_) => {}
+        }
+    }
+
+    /// Forgets a lease that is about to end; to be called before the kernel applies the ending event.
+    pub fn forget(&mut self, ending: LeaseView<'_>) {
+        self.unvoice(ending.slot());
+        let entry = self.entries.get_mut(ending.slot());
+        entry.phase = Phase::Idle;
+        entry.arming = entry.arming.wrapping_add(1);
+    }
+
+    /// A connection was opened; its session is not durable before its first grant.
+    pub fn connection_opened(&mut self, now: Tick, session: SessionId, kind: SessionKind, grace_ms: u32) {
+        debug_assert!(kind.is_connection());
+        if self.sessions.find(session).is_none() {
+            self.sessions.insert(SessionEntry {
+                id: session,
+                kind,
+                ttl_ms: 0,
+                grace_ms,
+                last_seen: now,
+                promised_until: Tick(0),
+                phase: SessionPhase::Alive,
+                arming: 0,
+            });
+        }
+    }
+
+    /// Whether a connection's session is open.
+    #[must_use]
+    pub fn connection_is_open(&self, session: SessionId) -> bool {
+        self.sessions.by_id(session).is_some_and(|entry| entry.kind.is_connection() && entry.is_alive())
+    }
+
+    /// Ends the breaker's hold: what it postponed is due at once.
+    pub fn reset_breaker(&mut self, effects: &mut Vec<Effect>) {
+        let turned = self.breaker.reset();
+        for held in core::mem::take(&mut self.held) {
+            if held.who & SESSION_BIT == 0 {
+                let entry = self.entries.get_mut(LeaseSlot(held.who));
+                if entry.arming != held.arming {
+                    continue;
+                }
+                entry.phase = Phase::Draining { until: held.instant };
+            } else {
+                let entry = self.sessions.in_slot(held.who & !SESSION_BIT);
+                match entry.filter(|entry| entry.arming == held.arming).map(|entry| &mut entry.phase) {
+                    Some(SessionPhase::Draining { since, .. }) => *since = held.instant,
+                    Some(SessionPhase::Alive) | None => continue,
+                }
+            }
+            self.wheel.arm(held.instant, held.who, held.arming);
+        }
+        report(turned, effects);
+    }
+
+    /// Whether ends are postponed, and until when.
+    #[must_use]
+    pub fn breaker_holds_until(&self, now: Tick) -> Option<Tick> {
+        self.breaker.holds_until(now)
+    }
+
+    /// The lease goes into use, or into other hands.
+    fn begin(&mut self, view: LeaseView<'_>, now: Tick) {
+        let slot = view.slot();
+        let terms = view.terms();
+        let phase = match view.session().and_then(|session| self.sessions.by_id(session)) {
+            // Its connection closed while it was only reserved: it drains from here.
+            Some(session) if session.kind.is_connection() && !session.is_alive() => {
+                Phase::Draining { until: now.after_ms(terms.grace_ms.into()) }
+            }
+            None if terms.mode == Mode::Session => {
+                Phase::Draining { until: now.after_ms(terms.grace_ms.into()) }
+            }
+            Some(_) | None => Phase::Alive,
+        };
+        let voice = self.keeper(view);
+        let entry = self.entries.get_mut(slot);
+        entry.last_seen = now;
+        entry.phase = phase;
+        entry.promised_until = Tick(0);
+        entry.voice = voice;
+        if terms.mode == Mode::Heartbeat {
+            self.voice(view);
+        }
+        if let Some(valid_ms) = self.next_promise(view, now) {
+            self.entries.get_mut(slot).promised_until = now.after_ms(valid_ms);
+        }
+        self.arm(view);
+    }
+
+    fn drain(&mut self, view: LeaseView<'_>, now: Tick) {
+        let promised = self.promised_until(view);
+        let until = now.after_ms(view.terms().grace_ms.into()).max(promised);
+        let since_ms = u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX);
+        self.unvoice(view.slot());
+        self.entries.get_mut(view.slot()).phase = Phase::Drained { until, since_ms };
+        self.arm(view);
+    }
+
+    fn revive(&mut self, view: LeaseView<'_>, now: Tick) {
+        let entry = self.entries.get_mut(view.slot());
+        entry.phase = Phase::Alive;
+        entry.last_seen = now;
+        if view.terms().mode == Mode::Heartbeat {
+            self.voice(view);
+        }
+        self.arm(view);
+    }
+
+    fn revoked(&mut self, view: LeaseView<'_>, now: Tick) {
+        let promised = self.promised_until(view);
+        let (after, wait) = self.reclaim_wait(view, now, promised);
+        let delayed = now.after_ms(view.terms().reclaim_delay_ms.into());
+        self.unvoice(view.slot());
+        let entry = self.entries.get_mut(view.slot());
+        entry.promised_until = promised;
+        entry.phase = Phase::Revoking { earliest: after.max(delayed), wait };
+        self.arm(view);
+    }
+
+    /// Until when reclaim has to wait for the holder, and for what.
+    fn reclaim_wait(&self, view: LeaseView<'_>, now: Tick, promised: Tick) -> (Tick, Wait) {
+        if planted(Planted::PromiseIgnored) {
+            return (now, Wait::Promise);
+        }
+        let LeaseState::Revoking(revocation) = view.state() else {
+            unreachable!("invariant: a revoked lease is revoking")
+        };
+        let terms = view.terms();
+        match terms.reclaim_rule {
+            ReclaimRule::AtOnce => return (now, Wait::AtOnce),
+            ReclaimRule::AfterPromise => {}
+        }
+        // A lease that was never active made no promise.
+        if revocation.active_since.is_none() {
+            return (now, Wait::Promise);
+        }
+        // Under other terms a promise may have been made before a rebind; it binds still.
+        let timeout = now.after_ms(self.config.revoke_timeout_ms).max(promised);
+        match terms.mode {
+            Mode::Heartbeat => (promised, Wait::Promise),
+            Mode::Permanent => (timeout, Wait::Promise),
+            Mode::Session => match view.session().and_then(|session| self.sessions.by_id(session)) {
+                Some(session) if session.kind.is_connection() && session.is_alive() => {
+                    (timeout, Wait::Connection)
+                }
+                Some(_) | None => (promised, Wait::Promise),
+            },
+        }
+    }
+
+    fn session_opened(&mut self, open: &OpenSession, now: Tick) {
+        if open.kind.is_connection() {
+            // Known since its connection opened; without one it drains, as after a restart.
+            if self.sessions.find(open.session).is_none() {
+                let slot = self.sessions.insert(SessionEntry {
+                    id: open.session,
+                    kind: open.kind,
+                    ttl_ms: 0,
+                    grace_ms: open.grace_ms,
+                    last_seen: now,
+                    promised_until: Tick(0),
+                    phase: SessionPhase::Draining { since: now, graces_ms: vec![open.grace_ms] },
+                    arming: 0,
+                });
+                self.arm_session(slot);
+            }
+            return;
+        }
+        let slot = self.sessions.insert(SessionEntry {
+            id: open.session,
+            kind: open.kind,
+            ttl_ms: open.ttl_ms,
+            grace_ms: open.grace_ms,
+            last_seen: now,
+            promised_until: now.after_ms(open.ttl_ms.into()),
+            phase: SessionPhase::Alive,
+            arming: 0,
+        });
+        self.voices_heard += 1;
+        self.arm_session(slot);
+    }
+
+    /// Forgets a session: it was closed, or its connection is gone and it kept nothing.
+    pub(crate) fn session_gone(&mut self, session: SessionId) {
+        if let Some(entry) = self.sessions.remove(session)
+            && !entry.kind.is_connection()
+            && entry.is_alive()
+        {
+            self.voices_heard -= 1;
+        }
+    }
+
+    /// Until when the holder was told that it may act, by its own heartbeats or its session's.
+    pub(crate) fn promised_until(&self, view: LeaseView<'_>) -> Tick {
+        let own = self.entries.get(view.slot()).promised_until;
+        let of_session =
+            view.session().and_then(|session| self.sessions.by_id(session)).map(|entry| entry.promised_until);
+        own.max(of_session.unwrap_or(Tick(0)))
+    }
+
+    /// The session that keeps a lease, as its entry remembers it: a rebind is followed when the kernel
+    /// knows only the new one.
+    pub(crate) fn keeper(&self, view: LeaseView<'_>) -> u32 {
+        view.session().and_then(|id| self.sessions.find(id)).map_or(NO_VOICE, |slot| slot | SESSION_BIT)
+    }
+
+    fn promised_by_keeper(&self, entry: Entry) -> Tick {
+        if entry.voice == NO_VOICE || entry.voice & SESSION_BIT == 0 {
+            return Tick(0);
+        }
+        self.sessions.get(entry.voice & !SESSION_BIT).map_or(Tick(0), |session| session.promised_until)
+    }
+
+    /// How long a promise made now would last; `None` where no promise is made.
+    pub(crate) fn next_promise(&self, view: LeaseView<'_>, now: Tick) -> Option<u64> {
+        let terms = view.terms();
+        match terms.reclaim_rule {
+            ReclaimRule::AtOnce => return None,
+            ReclaimRule::AfterPromise => {}
+        }
+        let LeaseState::Active { since, .. } = view.state() else { return None };
+        let ttl_ms = match terms.mode {
+            Mode::Heartbeat => u64::from(terms.ttl_ms),
+            Mode::Session | Mode::Permanent => return None,
+        };
+        let lifetime_left = match terms.max_lifetime_ms {
+            0 => u64::MAX,
+            limit => since.after_ms(limit).ms_since(now),
+        };
+        let drain_left = match self.entries.get(view.slot()).phase {
+            Phase::Drained { until, .. } => until.ms_since(now),
+            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => u64::MAX,
+        };
+        Some(ttl_ms.min(lifetime_left).min(drain_left))
+    }
+
+    /// When something about a lease is next due.
+    pub(crate) fn deadline(&self, view: LeaseView<'_>) -> Option<Tick> {
+        let entry = self.entries.get(view.slot());
+        let terms = view.terms();
+        let of_phase = match entry.phase {
+            Phase::Idle => return None,
+            Phase::Alive => match terms.mode {
+                Mode::Heartbeat => Some(entry.last_seen.after_ms(terms.ttl_ms.into())),
+                Mode::Session | Mode::Permanent => None,
+            },
+            Phase::Draining { until } | Phase::Drained { until, .. } => Some(until),
+            Phase::Revoking { earliest, .. } => return reclaimed_by_daemon(view).then_some(earliest),
+        };
+        match (of_phase, lifetime_end(view)) {
+            (Some(phase), Some(lifetime)) => Some(phase.min(lifetime)),
+            (phase, lifetime) => phase.or(lifetime),
+        }
+    }
+
+    /// Arms the next deadline of a lease; timers armed before no longer count.
+    pub(crate) fn arm(&mut self, view: LeaseView<'_>) {
+        let deadline = self.deadline(view);
+        let entry = self.entries.get_mut(view.slot());
+        entry.arming = entry.arming.wrapping_add(1);
+        if let Some(at) = deadline {
+            let arming = entry.arming;
+            debug_assert!(view.slot().0 < SESSION_BIT);
+            self.wheel.arm(at, view.slot().0, arming);
+        }
+    }
+
+    pub(crate) fn arm_session(&mut self, slot: u32) {
+        let Some(entry) = self.sessions.in_slot(slot) else { return };
+        entry.arming = entry.arming.wrapping_add(1);
+        let arming = entry.arming;
+        if let Some(at) = entry.deadline() {
+            self.wheel.arm(at, slot | SESSION_BIT, arming);
+        }
+    }
+
+    /// Counts the holder of a heartbeat lease among those heard.
+    pub(crate) fn voice(&mut self, view: LeaseView<'_>) {
+        let holder = view.holder_slot().0;
+        let entry = self.entries.get_mut(view.slot());
+        if entry.voice != NO_VOICE {
+            return;
+        }
+        entry.voice = holder;
+        if self.voices.len() <= holder as usize {
+            self.voices.resize(holder as usize + 1, 0);
+        }
+        self.voices[holder as usize] += 1;
+        if self.voices[holder as usize] == 1 {
+            self.voices_heard += 1;
+        }
+    }
+
+    pub(crate) fn unvoice(&mut self, slot: LeaseSlot) {
+        let entry = self.entries.get_mut(slot);
+        if entry.voice & SESSION_BIT != 0 {
+            return;
+        }
+        let holder = core::mem::replace(&mut entry.voice, NO_VOICE);
+        self.voices[holder as usize] -= 1;
+        if self.voices[holder as usize] == 0 {
+            self.voices_heard -= 1;
+        }
+    }
+
+    pub(crate) fn fell_silent(
+        &mut self,
+        now: Tick,
+        voice: Voice,
+        policy_principal: &tenure_kernel::Text,
+    ) -> Option<Turned> {
+        self.breaker.fell_silent(now, voice, policy_principal, self.voices_heard)
+    }
+
+    /// A slot is used again: timers of the lease that was there before must not count for this one.
+    fn next_arming(&self, view: LeaseView<'_>) -> u32 {
+        self.entries.get(view.slot()).arming.wrapping_add(1)
+    }
+}
+
+pub(crate) fn report(turned: Option<Turned>, effects: &mut Vec<Effect>) {
+    match turned {
+        Some(Turned::Opened { silent, alive }) => effects.push(Effect::BreakerOpened { silent, alive }),
+        Some(Turned::Closed) => effects.push(Effect::BreakerClosed),
+        None => {}
+    }
+}
+
+pub(crate) fn known(kernel: &Kernel, id: LeaseId) -> LeaseView<'_> {
+    kernel.live(id).expect("invariant: a followed event names a live lease")
+}
+
+pub(crate) fn lifetime_end(view: LeaseView<'_>) -> Option<Tick> {
+    match (view.state(), view.terms().max_lifetime_ms) {
+        (_, 0) | (LeaseState::Reserved { .. } | LeaseState::Revoking(_), _) => None,
+        (LeaseState::Active { since, .. }, limit) => Some(since.after_ms(limit)),
+    }
+}
+
+fn reclaimed_by_daemon(view: LeaseView<'_>) -> bool {
+    match view.state() {
+        LeaseState::Revoking(revocation) => match revocation.reclaim_by {
+            ReclaimBy::Daemon => true,
+            ReclaimBy::Operator => false,
+        },
+        LeaseState::Reserved { .. } | LeaseState::Active { .. } => false,
+    }
+}
+
+/// Whether a lease with these terms can be drained: a permanent one would never end by itself.
+pub(crate) fn is_permanent(terms: &Policy) -> bool {
+    match terms.mode {
+        Mode::Permanent => true,
+        Mode::Session | Mode::Heartbeat => false,
+    }
+}

@@ -1,0 +1,302 @@
+//! Proofs of life and their absence, as they are seen: heartbeats, connections, acknowledgements, and what
+//! an operator may ask. Renewing writes one field; no timer is touched.
+
+use crate::effect::{Effect, Refusal};
+use crate::entry::{Phase, Wait};
+use crate::liveness::{Liveness, is_permanent};
+use crate::session::SessionPhase;
+use tenure_kernel::planted::{Planted, planted};
+use tenure_kernel::{
+    Epoch, Found, Kernel, LeaseId, LeaseState, LeaseView, Mode, Rejection, SessionId, Subject, Tick,
+};
+
+/// A heartbeat that counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Renewal {
+    /// How long the holder may act from before it asked; `None` where no promise is made.
+    pub valid_ms: Option<u64>,
+    /// An operator asked the lease to end.
+    pub draining: bool,
+    /// How much of the earlier promise was left; `None` if it had run out or there was none.
+    pub margin_ms: Option<u64>,
+    /// The holder had been silent.
+    pub returned: bool,
+}
+
+impl Liveness {
+    /// A holder says that it lives. `via` is the connection it speaks on.
+    ///
+    /// # Errors
+    /// When the lease is not there, the token is stale, or this heartbeat proves nothing.
+    pub fn heartbeat(
+        &mut self,
+        kernel: &Kernel,
+        now: Tick,
+        lease: LeaseId,
+        epoch: Epoch,
+        via: Option<SessionId>,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Renewal, Refusal> {
+        let view = live(kernel, now, lease)?;
+        if view.epoch() != epoch {
+            return Err(Rejection::StaleEpoch { current: view.epoch() }.into());
+        }
+        match view.state() {
+            LeaseState::Active { .. } => {}
+            LeaseState::Reserved { .. } | LeaseState::Revoking(_) => {
+                return Err(Rejection::InvalidState { state: view.state().name() }.into());
+            }
+        }
+        match view.terms().mode {
+            Mode::Heartbeat => Ok(self.renew(view, now, effects)),
+            Mode::Permanent => {
+                Ok(Renewal { valid_ms: None, draining: false, margin_ms: None, returned: false })
+            }
+            Mode::Session => {
+                let session = view.session();
+                if session.is_none()
+                    || session != via
+                    || !session.is_some_and(|id| self.connection_is_open(id))
+                {
+                    return Err(Refusal::NoLiveness);
+                }
+                let draining = self.is_drained(view);
+                Ok(Renewal { valid_ms: None, draining, margin_ms: None, returned: false })
+            }
+        }
+    }
+
+    fn renew(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> Renewal {
+        self.breaker.arrived(now);
+        let valid_ms = self.next_promise(view, now);
+        let entry = self.entries.get_mut(view.slot());
+        let margin_ms = entry.promised_until.0.checked_sub(now.0);
+        entry.last_seen = now;
+        if let Some(valid_ms) = valid_ms {
+            entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        }
+        let (draining, returned) = match entry.phase {
+            Phase::Alive => (false, false),
+            Phase::Drained { .. } if planted(Planted::HeartbeatRevivesOperatorDrain) => (false, true),
+            Phase::Drained { .. } => (true, false),
+            Phase::Draining { .. } => (false, true),
+            Phase::Idle | Phase::Revoking { .. } => unreachable!("invariant: an active lease has liveness"),
+        };
+        if returned {
+            entry.phase = Phase::Alive;
+            self.voice(view);
+            self.arm(view);
+            effects.push(Effect::Returned { subject: Subject::Lease(view.id()) });
+        }
+        Renewal { valid_ms, draining, margin_ms, returned }
+    }
+
+    /// One heartbeat for all leases of a session by hand, whatever their number.
+    ///
+    /// # Errors
+    /// When the session is not there or is kept by a connection.
+    pub fn session_heartbeat(
+        &mut self,
+        kernel: &Kernel,
+        now: Tick,
+        session: SessionId,
+        effects: &mut Vec<Effect>,
+    ) -> Result<Renewal, Refusal> {
+        match kernel.session(session) {
+            Some(open) if open.closed().is_none() => {}
+            Some(_) | None => return Err(Refusal::SessionNotFound),
+        }
+        let slot = self.sessions.find(session).ok_or(Refusal::SessionNotFound)?;
+        let entry = self.sessions.in_slot(slot).ok_or(Refusal::SessionNotFound)?;
+        if entry.kind.is_connection() {
+            return Err(Refusal::NoLiveness);
+        }
+        let margin_ms = entry.promised_until.0.checked_sub(now.0);
+        let valid_ms = u64::from(entry.ttl_ms);
+        entry.last_seen = now;
+        entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        let returned = !entry.is_alive();
+        if returned {
+            entry.phase = SessionPhase::Alive;
+            self.voices_heard += 1;
+            self.arm_session(slot);
+            effects.push(Effect::Returned { subject: Subject::Session(session) });
+        }
+        self.breaker.arrived(now);
+        Ok(Renewal { valid_ms: Some(valid_ms), draining: false, margin_ms, returned })
+    }
+
+    /// A connection closed: its leases drain from here, each by its own grace, and a reclaim that waited
+    /// for it waits no longer.
+    pub fn connection_closed(
+        &mut self,
+        kernel: &Kernel,
+        now: Tick,
+        session: SessionId,
+        effects: &mut Vec<Effect>,
+    ) {
+        if !self.connection_is_open(session) {
+            return;
+        }
+        let durable = kernel.session(session).is_some_and(|open| open.closed().is_none());
+        if !durable {
+            self.session_gone(session);
+            return;
+        }
+        self.stop_waiting_for(kernel, now, session);
+        let Some(slot) = self.sessions.find(session) else { return };
+        let graces_ms = self.graces(kernel, session, 0);
+        let until = now.after_ms(graces_ms.first().copied().unwrap_or(0).into());
+        if let Some(entry) = self.sessions.in_slot(slot) {
+            entry.phase = SessionPhase::Draining { since: now, graces_ms };
+            entry.last_seen = now;
+        }
+        self.arm_session(slot);
+        effects.push(Effect::Silent { subject: Subject::Session(session), last_seen: now, until });
+    }
+
+    /// Distinct graces of a session and its leases, longest first, none shorter than `least_ms`.
+    pub(crate) fn graces(&self, kernel: &Kernel, session: SessionId, least_ms: u32) -> Vec<u32> {
+        let own = kernel.session(session).map(|open| open.grace_ms());
+        let mut graces_ms: Vec<u32> = match kernel.session(session) {
+            Some(open) if open.kind().is_connection() => {
+                kernel.leases_of(session).map(|view| view.terms().grace_ms).chain(own).collect()
+            }
+            Some(_) | None => own.into_iter().collect(),
+        };
+        graces_ms.iter_mut().for_each(|grace| *grace = (*grace).max(least_ms));
+        graces_ms.sort_unstable_by(|a, b| b.cmp(a));
+        graces_ms.dedup();
+        graces_ms
+    }
+
+    fn stop_waiting_for(&mut self, kernel: &Kernel, now: Tick, session: SessionId) {
+        for view in kernel.leases_of(session) {
+            let entry = self.entries.get_mut(view.slot());
+            if let Phase::Revoking { wait: Wait::Connection, .. } = entry.phase {
+                let earliest = delay_end(view).max(now).max(entry.promised_until);
+                entry.phase = Phase::Revoking { earliest, wait: Wait::Promise };
+                self.arm(view);
+            }
+        }
+    }
+
+    /// The holder of a revoked lease says that it stopped. It may present the epoch from before the revoke.
+    ///
+    /// # Errors
+    /// When the lease is not revoking or the token is of neither epoch.
+    pub fn acknowledge(
+        &mut self,
+        kernel: &Kernel,
+        now: Tick,
+        lease: LeaseId,
+        epoch: Epoch,
+    ) -> Result<(), Refusal> {
+        let view = live(kernel, now, lease)?;
+        let current = view.epoch();
+        // Any number may be presented: counting on from the last one must not overflow.
+        if epoch != current && epoch.0.checked_add(1) != Some(current.0) {
+            return Err(Rejection::StaleEpoch { current }.into());
+        }
+        let entry = self.entries.get_mut(view.slot());
+        match entry.phase {
+            Phase::Revoking { .. } => {
+                entry.phase =
+                    Phase::Revoking { earliest: delay_end(view).max(now), wait: Wait::Acknowledged };
+                entry.promised_until = entry.promised_until.min(now);
+                self.arm(view);
+                Ok(())
+            }
+            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Drained { .. } => {
+                Err(Rejection::InvalidState { state: view.state().name() }.into())
+            }
+        }
+    }
+
+    /// Whether an operator may drain the lease.
+    ///
+    /// # Errors
+    /// When nothing would be left to end it, or it drains already.
+    pub fn check_drain(&self, view: LeaseView<'_>) -> Result<(), Refusal> {
+        if is_permanent(view.terms()) {
+            return Err(Refusal::PermanentLease);
+        }
+        match view.state() {
+            LeaseState::Active { drained: false, .. } if self.is_silent(view) => {
+                Err(Rejection::AlreadyDraining.into())
+            }
+            LeaseState::Active { .. } | LeaseState::Reserved { .. } | LeaseState::Revoking(_) => Ok(()),
+        }
+    }
+
+    /// Whether an operator may revive the lease.
+    ///
+    /// # Errors
+    /// When its connection is gone: nothing would be left to end it.
+    pub fn check_revive(&self, view: LeaseView<'_>) -> Result<(), Refusal> {
+        let gone = match view.session() {
+            Some(session) => match self.sessions.by_id(session) {
+                Some(entry) => entry.kind.is_connection() && !entry.is_alive(),
+                None => true,
+            },
+            None => false,
+        };
+        let active = matches!(view.state(), LeaseState::Active { .. });
+        if gone && active { Err(Refusal::NoLiveness) } else { Ok(()) }
+    }
+
+    /// Brings back a lease that drained by its own silence. `false`: it did not.
+    pub fn revive_silent(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> bool {
+        let entry = self.entries.get_mut(view.slot());
+        match (entry.phase, view.terms().mode) {
+            (Phase::Draining { .. }, Mode::Heartbeat) => {
+                entry.phase = Phase::Alive;
+                entry.last_seen = now;
+                self.voice(view);
+                self.arm(view);
+                effects.push(Effect::Returned { subject: Subject::Lease(view.id()) });
+                true
+            }
+            (
+                Phase::Idle
+                | Phase::Alive
+                | Phase::Draining { .. }
+                | Phase::Drained { .. }
+                | Phase::Revoking { .. },
+                _,
+            ) => false,
+        }
+    }
+
+    fn is_silent(&self, view: LeaseView<'_>) -> bool {
+        match self.entries.get(view.slot()).phase {
+            Phase::Draining { .. } => true,
+            Phase::Alive => view
+                .session()
+                .and_then(|session| self.sessions.by_id(session))
+                .is_some_and(|session| !session.is_alive()),
+            Phase::Idle | Phase::Drained { .. } | Phase::Revoking { .. } => false,
+        }
+    }
+
+    fn is_drained(&self, view: LeaseView<'_>) -> bool {
+        matches!(self.entries.get(view.slot()).phase, Phase::Drained { .. })
+    }
+}
+
+/// End of the delay that stands between revoke and reclaim whatever the holder says.
+pub(crate) fn delay_end(view: LeaseView<'_>) -> Tick {
+    match view.state() {
+        LeaseState::Revoking(revocation) => revocation.at.after_ms(view.terms().reclaim_delay_ms.into()),
+        LeaseState::Reserved { .. } | LeaseState::Active { .. } => Tick(0),
+    }
+}
+
+fn live(kernel: &Kernel, now: Tick, lease: LeaseId) -> Result<LeaseView<'_>, Refusal> {
+    match kernel.lease(lease, now) {
+        Found::Live(view) => Ok(view),
+        Found::Ended(ended) => Err(Rejection::InvalidState { state: ended.state }.into()),
+        Found::Retired => Err(Rejection::LeaseRetired.into()),
+        Found::NotFound => Err(Rejection::LeaseNotFound.into()),
+    }
+}

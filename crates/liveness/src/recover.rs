@@ -1,0 +1,107 @@
+//! The restart rule. Downtime ages nobody: every holder gets a full ttl from the instant of recovery, and
+//! is assumed to have been promised just that, whatever ends its lease afterwards.
+
+use crate::config::LivenessConfig;
+use crate::entry::{Entry, Phase, Wait};
+use crate::liveness::Liveness;
+use crate::session::{SessionEntry, SessionPhase};
+use tenure_kernel::planted::{Planted, planted};
+use tenure_kernel::{
+    Kernel, LeaseId, LeaseState, LeaseView, Mode, ReclaimRule, SessionId, SessionView, Tick,
+};
+
+impl Liveness {
+    /// Rebuilds liveness from what the log knows.
+    #[must_use]
+    pub fn recover(kernel: &Kernel, now: Tick, config: LivenessConfig) -> Self {
+        let mut liveness = Self::new(config, now);
+        for session in kernel.sessions_from(SessionId(0)) {
+            if session.closed().is_none() {
+                liveness.recover_session(kernel, session, now);
+            }
+        }
+        for view in kernel.leases_from(LeaseId(0)) {
+            liveness.recover_lease(kernel, view, now);
+        }
+        liveness
+    }
+
+    fn recover_session(&mut self, kernel: &Kernel, session: SessionView<'_>, now: Tick) {
+        let connection = session.kind().is_connection();
+        let phase = if connection {
+            let least_ms = u32::try_from(self.config.restart_grace_ms_min).unwrap_or(u32::MAX);
+            SessionPhase::Draining { since: now, graces_ms: self.graces(kernel, session.id(), least_ms) }
+        } else {
+            self.voices_heard += 1;
+            SessionPhase::Alive
+        };
+        let promised_until = if connection { Tick(0) } else { now.after_ms(session.ttl_ms().into()) };
+        let slot = self.sessions.insert(SessionEntry {
+            id: session.id(),
+            kind: session.kind(),
+            ttl_ms: session.ttl_ms(),
+            grace_ms: session.grace_ms(),
+            last_seen: now,
+            promised_until,
+            phase,
+            arming: 0,
+        });
+        self.arm_session(slot);
+    }
+
+    fn recover_lease(&mut self, kernel: &Kernel, view: LeaseView<'_>, now: Tick) {
+        let terms = view.terms();
+        let last_seen = if planted(Planted::RecoveryAgesHolders) { view.granted_tick() } else { now };
+        let promised_until = match (terms.reclaim_rule, terms.mode) {
+            (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => Tick(0),
+            (ReclaimRule::AfterPromise, Mode::Heartbeat) => last_seen.after_ms(terms.ttl_ms.into()),
+            (ReclaimRule::AfterPromise, Mode::Session) => view
+                .session()
+                .and_then(|session| kernel.session(session))
+                .filter(|session| !session.kind().is_connection())
+                .map_or(Tick(0), |session| now.after_ms(session.ttl_ms().into())),
+        };
+        let phase = match view.state() {
+            LeaseState::Reserved { .. } => Phase::Idle,
+            LeaseState::Active { drained: true, .. } => {
+                let until = now.after_ms(terms.grace_ms.into()).max(promised_until);
+                Phase::Drained { until, since_ms: u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX) }
+            }
+            LeaseState::Active { drained: false, .. } => self.recovered_standing(view, now),
+            LeaseState::Revoking(_) => self.recovered_wait(view, now, promised_until),
+        };
+        let voice = self.keeper(view);
+        *self.entries.get_mut(view.slot()) = Entry { last_seen, promised_until, phase, arming: 0, voice };
+        if phase == Phase::Alive && terms.mode == Mode::Heartbeat {
+            self.voice(view);
+        }
+        self.arm(view);
+    }
+
+    /// A lease whose session is gone or closed has nothing to keep it: it drains from here.
+    fn recovered_standing(&self, view: LeaseView<'_>, now: Tick) -> Phase {
+        match view.terms().mode {
+            Mode::Heartbeat | Mode::Permanent => Phase::Alive,
+            Mode::Session => match view.session().and_then(|session| self.sessions.by_id(session)) {
+                Some(_) => Phase::Alive,
+                None => Phase::Draining { until: now.after_ms(view.terms().grace_ms.into()) },
+            },
+        }
+    }
+
+    /// Promise and delay count anew.
+    fn recovered_wait(&self, view: LeaseView<'_>, now: Tick, promised_until: Tick) -> Phase {
+        let terms = view.terms();
+        let delayed = now.after_ms(terms.reclaim_delay_ms.into());
+        let (after, wait) = match (terms.reclaim_rule, terms.mode) {
+            (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
+            (ReclaimRule::AfterPromise, Mode::Permanent) => {
+                (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
+            }
+            (ReclaimRule::AfterPromise, Mode::Heartbeat | Mode::Session) => {
+                (promised_until.max(now), Wait::Promise)
+            }
+        };
+        Phase::Revoking { earliest: after.max(delayed), wait }
+    }
+}

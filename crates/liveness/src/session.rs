@@ -1,0 +1,63 @@
+//! What liveness knows of one session. A connection's session is known here from its first byte, in the
+//! kernel only from its first grant.
+
+use tenure_kernel::{SessionId, SessionKind, Tick};
+
+#[derive(Clone, Debug)]
+pub(crate) struct SessionEntry {
+    pub(crate) id: SessionId,
+    pub(crate) kind: SessionKind,
+    pub(crate) ttl_ms: u32,
+    pub(crate) grace_ms: u32,
+    pub(crate) last_seen: Tick,
+    pub(crate) promised_until: Tick,
+    pub(crate) phase: SessionPhase,
+    /// Timers of earlier armings no longer count.
+    pub(crate) arming: u32,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum SessionPhase {
+    /// Heartbeats are current, or the connection is open.
+    Alive,
+    /// Silent or closed.
+    Draining {
+        /// From here graces count.
+        since: Tick,
+        /// Graces still running, longest first: leases of one connection may differ.
+        graces_ms: Vec<u32>,
+    },
+}
+
+impl SessionEntry {
+    /// The next instant at which something about this session is due.
+    pub(crate) fn deadline(&self) -> Option<Tick> {
+        match &self.phase {
+            SessionPhase::Alive if self.kind.is_connection() => None,
+            SessionPhase::Alive => Some(self.last_seen.after_ms(self.ttl_ms.into())),
+            SessionPhase::Draining { since, graces_ms } => {
+                graces_ms.last().map(|grace| since.after_ms((*grace).into()))
+            }
+        }
+    }
+
+    /// When a lease with this grace ends if the session stays silent; `None` while it lives.
+    pub(crate) fn end_of(&self, lease_grace_ms: u32) -> Option<Tick> {
+        match &self.phase {
+            SessionPhase::Alive => None,
+            SessionPhase::Draining { since, graces_ms } => graces_ms
+                .iter()
+                .rev()
+                .find(|grace| **grace >= lease_grace_ms)
+                .or(graces_ms.first())
+                .map(|grace| since.after_ms((*grace).into())),
+        }
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        match self.phase {
+            SessionPhase::Alive => true,
+            SessionPhase::Draining { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Reading: what liveness says of a lease or a session right now. Reading never makes a promise.
+
+use crate::entry::Phase;
+use crate::liveness::{Liveness, lifetime_end};
+use crate::session::SessionPhase;
+use tenure_kernel::{LeaseState, LeaseView, Mode, ReclaimRule, SessionId, Tick};
+
+/// Why a lease drains.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DrainCause {
+    /// Its proof of life stopped.
+    Silence,
+    /// An operator asked.
+    Operator,
+}
+
+/// Standing of a lease with authority, as people see it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Proof of life is current, or none is asked.
+    Alive,
+    /// Honoured for a while yet.
+    Draining(DrainCause),
+}
+
+/// What liveness says of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LivenessView {
+    /// `None` while reserved or revoking.
+    pub standing: Option<Standing>,
+    /// Last proof of life.
+    pub last_seen: Tick,
+    /// End of the present phase: reservation, ttl, grace or earliest reclaim.
+    pub deadline: Option<Tick>,
+    /// What is left of the last promise; `None` where none is made.
+    pub valid_ms: Option<u64>,
+}
+
+/// What liveness says of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionStanding {
+    /// Alive or draining by silence.
+    pub standing: Standing,
+    /// Last proof of life.
+    pub last_seen: Tick,
+    /// End of the present phase.
+    pub deadline: Option<Tick>,
+    /// What is left of the last promise; `None` for connections.
+    pub valid_ms: Option<u64>,
+}
+
+impl Liveness {
+    /// What is known of a live lease.
+    #[must_use]
+    pub fn view(&self, lease: LeaseView<'_>, now: Tick) -> LivenessView {
+        let entry = self.entries.get(lease.slot());
+        let session = lease.session().and_then(|id| self.sessions.by_id(id));
+        let (standing, deadline) = match (lease.state(), entry.phase) {
+            (LeaseState::Reserved { deadline }, _) => (None, Some(*deadline)),
+            (_, Phase::Idle) => (None, None),
+            (_, Phase::Alive) => match session {
+                Some(session) if !session.is_alive() => {
+                    (Some(Standing::Draining(DrainCause::Silence)), session.end_of(lease.terms().grace_ms))
+                }
+                Some(session) => (Some(Standing::Alive), session.deadline()),
+                None => (Some(Standing::Alive), self.deadline(lease)),
+            },
+            (_, Phase::Draining { until }) => {
+                // Its session may be over before its own grace is.
+                let over = session.and_then(|session| session.end_of(lease.terms().grace_ms));
+                (Some(Standing::Draining(DrainCause::Silence)), Some(over.map_or(until, |at| at.min(until))))
+            }
+            (_, Phase::Drained { until, .. }) => {
+                (Some(Standing::Draining(DrainCause::Operator)), Some(until))
+            }
+            (_, Phase::Revoking { earliest, .. }) => (None, Some(earliest)),
+        };
+        let last_seen = session.map_or(entry.last_seen, |session| session.last_seen.max(entry.last_seen));
+        LivenessView { standing, last_seen, deadline, valid_ms: self.valid_ms(lease, now) }
+    }
+
+    /// What is left of the promise made to the present holder of a lease in use. What reclaim waits for may
+    /// lie later: a former holder's promise binds, but is not this one's to use.
+    #[must_use]
+    pub fn valid_ms(&self, lease: LeaseView<'_>, now: Tick) -> Option<u64> {
+        let terms = lease.terms();
+        match (terms.reclaim_rule, lease.state()) {
+            (ReclaimRule::AtOnce, _) | (_, LeaseState::Reserved { .. } | LeaseState::Revoking(_)) => {
+                return None;
+            }
+            (ReclaimRule::AfterPromise, LeaseState::Active { .. }) => {}
+        }
+        let entry = self.entries.get(lease.slot());
+        let promised = match terms.mode {
+            Mode::Heartbeat => entry.promised_until.min(entry.last_seen.after_ms(terms.ttl_ms.into())),
+            Mode::Session => {
+                let session = lease.session().and_then(|id| self.sessions.by_id(id));
+                session.filter(|session| !session.kind.is_connection())?.promised_until
+            }
+            Mode::Permanent => return None,
+        };
+        let drained = match entry.phase {
+            Phase::Drained { until, .. } => Some(until),
+            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => None,
+        };
+        let end = lifetime_end(lease).into_iter().chain(drained).fold(promised, Tick::min);
+        Some(end.ms_since(now))
+    }
+
+    /// How long an operator has to wait before reclaim is safe; `None` unless the lease is revoking.
+    #[must_use]
+    pub fn reclaim_in_ms(&self, lease: LeaseView<'_>, now: Tick) -> Option<u64> {
+        match self.entries.get(lease.slot()).phase {
+            Phase::Revoking { earliest, .. } => Some(earliest.ms_since(now)),
+            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Drained { .. } => None,
+        }
+    }
+
+    /// What is known of a session.
+    #[must_use]
+    pub fn session(&self, id: SessionId, now: Tick) -> Option<SessionStanding> {
+        let entry = self.sessions.by_id(id)?;
+        let standing = match entry.phase {
+            SessionPhase::Alive => Standing::Alive,
+            SessionPhase::Draining { .. } => Standing::Draining(DrainCause::Silence),
+        };
+        let valid_ms = (!entry.kind.is_connection()).then(|| entry.promised_until.ms_since(now));
+        Some(SessionStanding { standing, last_seen: entry.last_seen, deadline: entry.deadline(), valid_ms })
+    }
+}

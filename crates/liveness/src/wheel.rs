@@ -1,0 +1,161 @@
+//! Timers: levels of 64 buckets, one tick wide at the bottom. Arming costs one push, firing one pop;
+//! nothing is ever searched for or taken out. A timer that no longer counts is recognised when it fires.
+//!
+//! A timer sits at the level of the highest 6-bit group in which its tick differs from the present one,
+//! so every timer of a lower level fires before any of a higher one.
+
+use tenure_kernel::Tick;
+
+const BITS: u32 = 6;
+/// Enough for any tick, so that crossing a high power of two is nothing special.
+const LEVELS: usize = 64_usize.div_ceil(BITS as usize);
+const BUCKETS: usize = 1 << BITS;
+
+/// Whom a timer wakes, and the count of armings it belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Timer {
+    /// Low half of its tick: the wheel never looks further ahead than 2^32 ticks.
+    low: u32,
+    pub(crate) who: u32,
+    pub(crate) arming: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Wheel {
+    elapsed: u64,
+    occupied: [u64; LEVELS],
+    buckets: Vec<Vec<Timer>>,
+    /// Fired, not yet taken; its own buffer is put back where it came from when empty.
+    due: Vec<Timer>,
+    armed: usize,
+}
+
+impl Wheel {
+    pub(crate) fn new(now: Tick) -> Self {
+        Self {
+            elapsed: now.0,
+            occupied: [0; LEVELS],
+            buckets: vec![Vec::new(); LEVELS * BUCKETS],
+            due: Vec::new(),
+            armed: 0,
+        }
+    }
+
+    /// Fires once `now` reaches `at`. An instant beyond the horizon fires early, at the horizon; whoever is
+    /// woken looks at its own deadline anyway.
+    pub(crate) fn arm(&mut self, at: Tick, who: u32, arming: u32) {
+        self.armed += 1;
+        let at = at.0.min(self.elapsed.saturating_add(u64::from(u32::MAX)));
+        self.place(at, Timer { low: at as u32, who, arming });
+    }
+
+    /// The next timer that has fired by `now`, in order of their ticks.
+    pub(crate) fn fire(&mut self, now: Tick) -> Option<Timer> {
+        loop {
+            if let Some(timer) = self.due.pop() {
+                self.armed -= 1;
+                return Some(timer);
+            }
+            match self.next_bucket() {
+                Some((level, bucket, at)) if at <= now.0 => self.open(level, bucket, at),
+                Some(_) | None => {
+                    self.elapsed = self.elapsed.max(now.0);
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// No timer fires before this. Exact when it is near, otherwise a lower bound.
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
+        if !self.due.is_empty() {
+            return Some(Tick(self.elapsed));
+        }
+        self.next_bucket().map(|(_, _, at)| Tick(at))
+    }
+
+    pub(crate) fn armed(&self) -> usize {
+        self.armed
+    }
+
+    fn next_bucket(&self) -> Option<(usize, usize, u64)> {
+        let level = self.occupied.iter().position(|occupied| *occupied != 0)?;
+        let bucket = self.occupied[level].trailing_zeros() as usize;
+        let shift = level as u32 * BITS;
+        let block = self.elapsed & u64::MAX.checked_shl(shift + BITS).unwrap_or(0);
+        Some((level, bucket, block | (bucket as u64) << shift))
+    }
+
+    fn open(&mut self, level: usize, bucket: usize, at: u64) {
+        self.elapsed = at;
+        self.occupied[level] &= !(1 << bucket);
+        let index = level * BUCKETS + bucket;
+        if level == 0 {
+            core::mem::swap(&mut self.due, &mut self.buckets[index]);
+            return;
+        }
+        for timer in core::mem::take(&mut self.buckets[index]) {
+            let at = self.elapsed + u64::from(timer.low.wrapping_sub(self.elapsed as u32));
+            self.place(at, timer);
+        }
+    }
+
+    fn place(&mut self, at: u64, timer: Timer) {
+        if at <= self.elapsed {
+            self.due.push(timer);
+            return;
+        }
+        let differing = 63 - (at ^ self.elapsed).leading_zeros();
+        let level = (differing / BITS) as usize;
+        let bucket = (at >> (level as u32 * BITS)) as usize % BUCKETS;
+        self.occupied[level] |= 1 << bucket;
+        self.buckets[level * BUCKETS + bucket].push(timer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn fires_like_an_ordered_set(
+            start in 0_u64..1 << 40,
+            steps in proptest::collection::vec((0_u64..1 << 34, 0_u64..1 << 31, any::<bool>()), 1..300),
+        ) {
+            let mut wheel = Wheel::new(Tick(start));
+            let mut model = BTreeSet::new();
+            let mut now = start;
+            for (who, (ahead, by, small)) in steps.into_iter().enumerate() {
+                let ahead = if small { ahead % 5_000 } else { ahead % (1 << 32) };
+                let by = if small { by % 3_000 } else { by };
+                wheel.arm(Tick(now + ahead), who as u32, 0);
+                model.insert((now + ahead, who as u32));
+                now += by;
+                while let Some(timer) = wheel.fire(Tick(now)) {
+                    let found = model.iter().find(|(_, id)| *id == timer.who).copied().unwrap();
+                    prop_assert!(found.0 <= now, "fired early");
+                    model.remove(&found);
+                }
+                prop_assert!(model.first().is_none_or(|(at, _)| *at > now), "not fired");
+                let next = wheel.next_deadline().map(|tick| tick.0);
+                match model.first() {
+                    Some((at, _)) => prop_assert!(next.is_some_and(|next| now < next && next <= *at)),
+                    None => prop_assert_eq!(next, None),
+                }
+                prop_assert_eq!(wheel.armed(), model.len());
+            }
+        }
+    }
+
+    #[test]
+    fn an_instant_beyond_the_horizon_fires_at_the_horizon() {
+        let mut wheel = Wheel::new(Tick(5));
+        wheel.arm(Tick(u64::MAX), 1, 2);
+        assert_eq!(wheel.fire(Tick(1 << 31)), None);
+        assert_eq!(wheel.fire(Tick(1 << 33)).map(|timer| (timer.who, timer.arming)), Some((1, 2)));
+        assert_eq!(wheel.fire(Tick(1 << 40)), None);
+    }
+}
