@@ -1,0 +1,388 @@
+//! What the engine says. Owned values: an answer may wait for a sync and then cross threads.
+
+use crate::request::Ticket;
+use crate::status::Status;
+use std::sync::Arc;
+use tenure_kernel::{
+    ChangeKind, EndedLease, Epitaph, Epoch, Event, Fence, LeaseId, LeaseState, LeaseView, Loss, Lsn, Names,
+    Note, Policy, Reason, Rejection, SessionId, StateName, Text, Tick,
+};
+use tenure_liveness::{LivenessView, Refusal, SessionStanding};
+
+/// The answer to one request.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A command about a lease was carried out.
+    Lease(Box<LeaseAnswer>),
+    /// A command about something else was carried out.
+    Done {
+        /// Position of its event; of the newest applied where nothing was logged.
+        lsn: Lsn,
+        /// It had been carried out before.
+        replayed: bool,
+    },
+    /// A heartbeat counted.
+    Renewed {
+        /// How long the holder may act, from before it asked.
+        valid_ms: Option<u64>,
+        /// Until the present phase ends.
+        remaining_ms: Option<u64>,
+        /// An operator asked the lease to end.
+        draining: bool,
+    },
+    /// A session's heartbeat counted.
+    SessionRenewed {
+        /// Everything up to here is told.
+        lsn: Lsn,
+        /// How long its leases may be acted on, from before it asked.
+        valid_ms: u64,
+        /// What was lost since `seen`; `None` if more than is remembered: list the leases.
+        ended: Option<Vec<Loss>>,
+        /// Leases that an operator drained.
+        draining: Vec<LeaseId>,
+    },
+    /// One lease as it is.
+    Read(Box<LeaseFound>),
+    /// A page of leases.
+    Leases {
+        /// In order of id.
+        leases: Vec<LeaseSnapshot>,
+        /// Where to go on; `None` at the end.
+        next: Option<LeaseId>,
+        /// As of.
+        lsn: Lsn,
+    },
+    /// One resource.
+    Resource {
+        /// Who covers it; `None` when available.
+        lease: Option<Box<LeaseSnapshot>>,
+        /// Waiters for it, first first.
+        waiters: Vec<Text>,
+        /// As of.
+        lsn: Lsn,
+    },
+    /// Every pool.
+    Pools {
+        /// In order of name.
+        pools: Vec<PoolSnapshot>,
+        /// As of.
+        lsn: Lsn,
+    },
+    /// A page of sessions.
+    Sessions {
+        /// In order of id.
+        sessions: Vec<SessionSnapshot>,
+        /// Where to go on; `None` at the end.
+        next: Option<SessionId>,
+        /// As of.
+        lsn: Lsn,
+    },
+    /// Whether what was presented is current.
+    Checked(Checked),
+    /// The watch began; its events follow as pushes.
+    Watching {
+        /// First position that will come.
+        from: Lsn,
+    },
+    /// Numbers about everything.
+    Status(Box<Status>),
+    /// Refused.
+    Refused(Refused),
+}
+
+/// A command about a lease was carried out.
+#[derive(Clone, Debug)]
+pub struct LeaseAnswer {
+    /// Position of its event.
+    pub lsn: Lsn,
+    /// It had been carried out before; the lease is shown as it is now.
+    pub replayed: bool,
+    /// The lease.
+    pub lease: LeaseFound,
+}
+
+/// A lease that can be shown.
+#[derive(Clone, Debug)]
+pub enum LeaseFound {
+    /// It covers resources.
+    Live(LeaseSnapshot),
+    /// It just ended: the event tells all.
+    JustEnded {
+        /// What it was.
+        was: Epitaph,
+        /// Released, expired or revoked.
+        state: StateName,
+        /// Why.
+        reason: Reason,
+    },
+    /// It ended earlier; the event at `ended_lsn` tells the rest.
+    Ended {
+        /// Which.
+        id: LeaseId,
+        /// What is left of it.
+        ended: EndedLease,
+        /// Fence of its last holder.
+        fence: Fence,
+    },
+    /// It ended too long ago to be shown.
+    Retired,
+}
+
+/// A live lease, copied.
+#[derive(Clone, Debug)]
+pub struct LeaseSnapshot {
+    /// Its id.
+    pub id: LeaseId,
+    /// Who holds it.
+    pub holder: Text,
+    /// Its state.
+    pub state: LeaseState,
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// Its fence.
+    pub fence: Fence,
+    /// Its resources in request order.
+    pub members: Names,
+    /// Its terms.
+    pub policy: Policy,
+    /// When it was granted.
+    pub granted_tick: Tick,
+    /// When it was granted, for people.
+    pub granted_wall_ms: u64,
+    /// The user's bytes.
+    pub attachment: Vec<u8>,
+    /// The face's bytes.
+    pub face_data: Vec<u8>,
+    /// What liveness says.
+    pub liveness: LivenessView,
+    /// When this was so.
+    pub now: Tick,
+}
+
+/// A pool, copied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolSnapshot {
+    /// Its name.
+    pub name: Text,
+    /// Members.
+    pub size: u32,
+    /// Free members.
+    pub free: u32,
+    /// Removed, but members are still held.
+    pub removed: bool,
+}
+
+/// A session, copied.
+#[derive(Clone, Debug)]
+pub struct SessionSnapshot {
+    /// Its id.
+    pub id: SessionId,
+    /// Who speaks.
+    pub holder: Text,
+    /// Leases it keeps.
+    pub leases: u32,
+    /// What liveness says; `None` once it is closed.
+    pub standing: Option<SessionStanding>,
+}
+
+/// What a guarded store is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Checked {
+    /// The holder that presented it has authority now.
+    pub current: bool,
+    /// The lease with authority, if any.
+    pub lease: Option<LeaseId>,
+    /// Its holder.
+    pub holder: Option<Text>,
+    /// Its epoch.
+    pub epoch: Option<Epoch>,
+    /// Its fence.
+    pub fence: Option<Fence>,
+    /// As of.
+    pub lsn: Lsn,
+}
+
+/// Why a request was refused.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// A rule of the kernel.
+    Rejected(Rejection),
+    /// A rule of liveness.
+    Liveness(Refusal),
+    /// The resources are free, but others waited first.
+    Queued {
+        /// One of the names they wait for.
+        resource: Text,
+        /// How many wait for it.
+        waiters: usize,
+    },
+    /// The wait was over before the bundle was free.
+    WaitTimeout,
+    /// The table of waiters is full.
+    TooManyWaiters,
+    /// The lane is full.
+    Overloaded,
+    /// The disk is nearly full: only what frees something is taken.
+    DiskLow,
+    /// Not before that long: a restored log waits for the holders of its past.
+    NotYet {
+        /// How long.
+        remaining_ms: u64,
+    },
+    /// The asker cancelled.
+    Cancelled,
+    /// The position is not kept any more.
+    Trimmed {
+        /// The oldest that is.
+        oldest: Lsn,
+    },
+    /// The engine stopped before the outcome was known.
+    OutcomeUnknown,
+    /// The engine takes nothing more.
+    ShuttingDown,
+}
+
+/// Something said without being asked.
+#[derive(Clone, Debug)]
+pub enum Push {
+    /// A connection's holder lost a lease.
+    Lost {
+        /// The connection.
+        session: SessionId,
+        /// The lease.
+        lease: LeaseId,
+        /// The epoch from now on.
+        epoch: Epoch,
+        /// Why.
+        reason: Reason,
+    },
+    /// Events for a watcher.
+    Events {
+        /// The watch.
+        watch: Ticket,
+        /// In order.
+        events: Vec<Arc<Published>>,
+    },
+    /// The watcher was too slow; its watch ended.
+    Lagged {
+        /// The watch.
+        watch: Ticket,
+        /// Where to begin again.
+        resume: Lsn,
+    },
+    /// The watch began below what is kept; it ended.
+    WatchTrimmed {
+        /// The watch.
+        watch: Ticket,
+        /// The oldest position that is kept.
+        oldest: Lsn,
+    },
+}
+
+/// One record of the log, as watchers see it. Only synced ones are ever published.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Published {
+    /// Its position.
+    pub lsn: Lsn,
+    /// When.
+    pub tick: Tick,
+    /// When, for people.
+    pub wall_ms: u64,
+    /// What.
+    pub news: News,
+}
+
+/// What is published.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum News {
+    /// Something happened.
+    Event(Event),
+    /// Something was observed.
+    Note(Note),
+}
+
+impl LeaseSnapshot {
+    pub(crate) fn new(view: LeaseView<'_>, liveness: LivenessView, now: Tick) -> Self {
+        Self {
+            id: view.id(),
+            holder: view.holder().clone(),
+            state: view.state().clone(),
+            epoch: view.epoch(),
+            fence: view.fence(),
+            members: view.members().cloned().collect(),
+            policy: view.policy(),
+            granted_tick: view.granted_tick(),
+            granted_wall_ms: view.granted_wall_ms(),
+            attachment: view.attachment().to_vec(),
+            face_data: view.face_data().to_vec(),
+            liveness,
+            now,
+        }
+    }
+}
+
+impl Answer {
+    /// The live lease in it, if it is about one.
+    #[must_use]
+    pub fn live(&self) -> Option<&LeaseSnapshot> {
+        let found = match self {
+            Self::Lease(answer) => &answer.lease,
+            Self::Read(found) => found,
+            _ => return None,
+        };
+        match found {
+            LeaseFound::Live(lease) => Some(lease),
+            LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+        }
+    }
+}
+
+impl News {
+    /// The kind of event; `None` for notes.
+    #[must_use]
+    pub fn change_kind(&self) -> Option<ChangeKind> {
+        match self {
+            Self::Event(event) => Some(event.change.kind()),
+            Self::Note(_) => None,
+        }
+    }
+}
+
+impl Refused {
+    /// Wire code.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Rejected(rejection) => rejection.code(),
+            Self::Liveness(refusal) => refusal.code(),
+            Self::Queued { .. } => "resource_held",
+            Self::WaitTimeout => "wait_timeout",
+            Self::TooManyWaiters => "too_many_waiters",
+            Self::Overloaded => "overloaded",
+            Self::DiskLow => "disk_low",
+            Self::NotYet { .. } => "not_yet",
+            Self::Cancelled => "cancelled",
+            Self::Trimmed { .. } => "lsn_trimmed",
+            Self::OutcomeUnknown => "outcome_unknown",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self::Rejected(rejection)
+    }
+}
+
+impl From<Refusal> for Refused {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Rejected(rejection) => Self::Rejected(rejection),
+            Refusal::NoLiveness
+            | Refusal::PermanentLease
+            | Refusal::SessionNotFound
+            | Refusal::NotYet { .. } => Self::Liveness(refusal),
+        }
+    }
+}

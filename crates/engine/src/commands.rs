@@ -1,0 +1,609 @@
+//! Requests that may change something: commands, waits, proofs of life. Each is decided in one step inside
+//! the turn; nobody checks first and acts later.
+
+use crate::answer::{Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
+use crate::engine::{Engine, ending_reason};
+use crate::request::{Submit, Ticket};
+use crate::retries::{Known, identify};
+use crate::status::GrantOutcome;
+use crate::waiters::{Place, Wanted};
+use tenure_kernel::{
+    Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
+    LeaseState, Lsn, OpenSession, Operation, Reclaim, ReclaimGround, Rejection, Replay, SessionId, StateName,
+    Steer,
+};
+use tenure_liveness::Refusal;
+use tenure_log::Space;
+
+/// How a command came out, and the position its answer rests on.
+struct Outcome {
+    answer: Answer,
+    depends_on: Lsn,
+}
+
+impl Engine {
+    pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
+        let operation = submit.operation.as_ref().map(|operation| identify(operation, &submit.action));
+        if let Some(operation) = &operation {
+            match self.retries.look_up(operation, ticket, self.tick) {
+                Known::New => {}
+                Known::Joined => return,
+                Known::Refused(refused) => return self.refuse(ticket, Lsn(0), refused),
+                Known::Conflict => {
+                    return self.refuse(ticket, Lsn(0), Rejection::OperationConflict.into());
+                }
+            }
+        }
+        let mut command = Command { operation, action: submit.action };
+        if let Action::Grant(grant) = &mut command.action {
+            grant.wall_ms = self.now.wall_ms;
+            self.grant(ticket, command, submit.wait_ms);
+            return;
+        }
+        let outcome = self.settle(&mut command, submit.force);
+        self.remember_refusal(command.operation.as_ref(), &outcome);
+        self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// Carries out a command that never waits.
+    fn settle(&mut self, command: &mut Command, force: bool) -> Outcome {
+        let known = command
+            .operation
+            .as_ref()
+            .is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some());
+        if !known {
+            let checked = match &mut command.action {
+                Action::Drain(steer) => self.check_drain(steer),
+                Action::Revive(steer) => match self.check_revive(steer) {
+                    Ok(Some(outcome)) => return outcome,
+                    Ok(None) => Ok(()),
+                    Err(refused) => Err(refused),
+                },
+                Action::Reclaim(reclaim) => self.check_reclaim(reclaim, force),
+                Action::Activate(token) => {
+                    let lease = token.lease;
+                    self.expire(lease);
+                    Ok(())
+                }
+                Action::Grant(_)
+                | Action::Release(_)
+                | Action::Rebind(_)
+                | Action::Amend(_)
+                | Action::Revoke(_)
+                | Action::DefinePool { .. }
+                | Action::RemovePool { .. }
+                | Action::OpenSession(_)
+                | Action::CloseSession { .. } => Ok(()),
+            };
+            if let Err(refused) = checked {
+                let depends_on = self.journal.newest();
+                return Outcome { answer: Answer::Refused(refused), depends_on };
+            }
+        }
+        self.decide(command)
+    }
+
+    fn check_drain(&self, steer: &Steer) -> Result<(), Refused> {
+        match self.kernel.live(steer.lease) {
+            Some(view) => Ok(self.liveness.check_drain(view)?),
+            None => Ok(()),
+        }
+    }
+
+    /// An operator may also bring back a lease that fell silent; that writes a note, not an event.
+    fn check_revive(&mut self, steer: &Steer) -> Result<Option<Outcome>, Refused> {
+        let Some(view) = self.kernel.live(steer.lease) else { return Ok(None) };
+        if steer.epoch.is_some_and(|epoch| epoch != view.epoch()) {
+            return Ok(None);
+        }
+        self.liveness.check_revive(view)?;
+        let mut effects = Vec::new();
+        if !self.liveness.revive_silent(view, self.tick, &mut effects) {
+            return Ok(None);
+        }
+        let lsn = view.changed_lsn();
+        let lease = LeaseFound::Live(self.snapshot(view));
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        let answer = Answer::Lease(Box::new(LeaseAnswer { lsn, replayed: false, lease }));
+        Ok(Some(Outcome { answer, depends_on: self.journal.newest() }))
+    }
+
+    /// Fills in why an operator's reclaim is safe, or refuses it.
+    fn check_reclaim(&self, reclaim: &mut Reclaim, force: bool) -> Result<(), Refused> {
+        let Some(view) = self.kernel.live(reclaim.lease) else { return Ok(()) };
+        let LeaseState::Revoking(_) = view.state() else { return Ok(()) };
+        if reclaim.epoch.is_some_and(|epoch| epoch != view.epoch()) {
+            return Ok(());
+        }
+        let gate = self.gate_report(reclaim.lease);
+        let ground = self.liveness.reclaim_ground(view, self.tick);
+        reclaim.gate = gate.unwrap_or(GateReport::TimedOut);
+        reclaim.ground = match (gate, ground) {
+            (Some(_), Some(ground)) => ground,
+            (None, _) | (_, None) if force => ReclaimGround::Forced,
+            (None, _) | (_, None) => {
+                let promise_ms = self.liveness.reclaim_in_ms(view, self.tick).unwrap_or(0);
+                let gate_ms = self.gates.remaining_ms(reclaim.lease, self.tick);
+                return Err(Refusal::NotYet { remaining_ms: promise_ms.max(gate_ms).max(1) }.into());
+            }
+        };
+        Ok(())
+    }
+
+    /// Ends a reserved lease whose deadline has come.
+    pub(crate) fn expire(&mut self, lease: LeaseId) {
+        let expired = self.kernel.decide_internal(self.journal.peek(self.tick), &Internal::Expire(lease));
+        if let Some(event) = expired {
+            self.apply(&event);
+        }
+    }
+
+    fn decide(&mut self, command: &Command) -> Outcome {
+        match self.kernel.decide(self.journal.peek(self.tick), command) {
+            Ok(Decision::Event(event)) => {
+                let stamp = self.apply(&event);
+                let lease = event.change.lease(LeaseId::new(self.kernel.shard(), stamp.lsn));
+                let answer = match lease {
+                    Some(id) => {
+                        let lease = self.found_after(id, &event.change);
+                        Answer::Lease(Box::new(LeaseAnswer { lsn: stamp.lsn, replayed: false, lease }))
+                    }
+                    None => Answer::Done { lsn: stamp.lsn, replayed: false },
+                };
+                // A reclaim may have followed in the same frame; the answer shows it, so it rests on it.
+                Outcome { answer, depends_on: self.journal.newest() }
+            }
+            Ok(Decision::Replay(replay)) => self.replayed(&replay),
+            Err(rejection) => {
+                let depends_on = self.ground_of(command, &rejection);
+                Outcome { answer: Answer::Refused(rejection.into()), depends_on }
+            }
+        }
+    }
+
+    fn replayed(&self, replay: &Replay) -> Outcome {
+        let answer = match replay.lease {
+            Some(id) => {
+                let lease = self.found(id).unwrap_or(LeaseFound::Retired);
+                Answer::Lease(Box::new(LeaseAnswer { lsn: replay.lsn, replayed: true, lease }))
+            }
+            None => Answer::Done { lsn: replay.lsn, replayed: true },
+        };
+        Outcome { answer, depends_on: self.journal.newest() }
+    }
+
+    /// The newest position among the records a refusal rests on.
+    fn ground_of(&self, command: &Command, rejection: &Rejection) -> Lsn {
+        let lease = match rejection {
+            Rejection::TooLarge { .. }
+            | Rejection::BundleEmpty
+            | Rejection::BundleTooLarge
+            | Rejection::InvalidName { .. }
+            | Rejection::DuplicateMember { .. }
+            | Rejection::TtlOutOfRange => return Lsn(0),
+            Rejection::ResourceHeld(held) => Some(held.lease),
+            Rejection::HolderMismatch | Rejection::StaleEpoch { .. } | Rejection::InvalidState { .. } => {
+                subject(&command.action)
+            }
+            // These rest on an absence, on a table, or on a deadline just acted on.
+            Rejection::OperationConflict
+            | Rejection::PoolNotFound { .. }
+            | Rejection::SessionNotFound { .. }
+            | Rejection::SessionExists { .. }
+            | Rejection::PoolExhausted { .. }
+            | Rejection::CapacityExceeded { .. }
+            | Rejection::LeaseNotFound
+            | Rejection::LeaseRetired
+            | Rejection::DeadlinePassed { .. }
+            | Rejection::AlreadyDraining
+            | Rejection::NotDraining
+            | Rejection::PoolInUse { .. } => None,
+        };
+        match lease.and_then(|id| self.kernel.live(id)) {
+            Some(view) => view.changed_lsn(),
+            None => self.journal.newest(),
+        }
+    }
+
+    fn grant(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+        let outcome = match self.try_grant(&mut command) {
+            Ok(outcome) => outcome,
+            Err(refused) if wait_ms > 0 && can_be_waited_for(&refused) => {
+                return self.wait(ticket, command, wait_ms);
+            }
+            Err(refused) => {
+                let depends_on = match &refused {
+                    Refused::Rejected(rejection) => self.ground_of(&command, rejection),
+                    _ => self.journal.newest(),
+                };
+                Outcome { answer: Answer::Refused(refused), depends_on }
+            }
+        };
+        self.granted_or_not(&command, &outcome);
+        self.remember_refusal(command.operation.as_ref(), &outcome);
+        self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// Grants at once, or says why not.
+    fn try_grant(&mut self, command: &mut Command) -> Result<Outcome, Refused> {
+        let known = command
+            .operation
+            .as_ref()
+            .is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some());
+        if !known {
+            self.check_open_for_grants()?;
+            let Action::Grant(grant) = &mut command.action else {
+                unreachable!("invariant: only grants are granted")
+            };
+            self.yield_to_waiters(grant)?;
+            let session = grant.policy.session;
+            self.make_durable(session, command)?;
+        }
+        let outcome = self.decide(command);
+        match outcome.answer {
+            Answer::Refused(refused) => Err(refused),
+            _ => Ok(outcome),
+        }
+    }
+
+    fn check_open_for_grants(&mut self) -> Result<(), Refused> {
+        if self.space == Space::Low {
+            return Err(Refused::DiskLow);
+        }
+        match self.restored_until {
+            Some(until) if self.tick < until => {
+                Err(Refused::NotYet { remaining_ms: until.ms_since(self.tick) })
+            }
+            Some(_) => {
+                self.restored_until = None;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A grant counts as the last in every queue: bundles that others wait for are not its to take.
+    fn yield_to_waiters(&mut self, grant: &mut Grant) -> Result<(), Refused> {
+        if self.waiters.len() == 0 || grant.take_over.is_some_and(|lease| self.kernel.live(lease).is_some()) {
+            return Ok(());
+        }
+        let Some(wanted) = self.waiters.in_the_way(&self.kernel, &grant.bundle, self.tick) else {
+            return Ok(());
+        };
+        let mut free: Vec<Bundle> = Vec::new();
+        for bundle in core::mem::take(&mut grant.alternatives) {
+            if self.waiters.in_the_way(&self.kernel, &bundle, self.tick).is_none() {
+                free.push(bundle);
+            }
+        }
+        if free.is_empty() {
+            let waiters = self.waiters.waiting_for(&wanted);
+            let (Wanted::Resource(resource) | Wanted::Pool(resource)) = wanted;
+            // Held is the better answer where it is true: it names the holder.
+            if self.kernel.covering(&resource).is_some() {
+                return Ok(());
+            }
+            return Err(Refused::Queued { resource, waiters });
+        }
+        grant.bundle = free.remove(0);
+        grant.alternatives = free;
+        Ok(())
+    }
+
+    /// Logs a connection's session with its first grant, in the same frame, and only if that is granted.
+    fn make_durable(&mut self, session: Option<SessionId>, command: &Command) -> Result<(), Refused> {
+        let Some(session) = session else { return Ok(()) };
+        if self.kernel.session(session).is_some() {
+            return Ok(());
+        }
+        let Some(open) = self.connections.get(&session).cloned() else { return Ok(()) };
+        let mut trial = command.clone();
+        if let Action::Grant(grant) = &mut trial.action {
+            grant.policy.session = None;
+        }
+        self.kernel.decide(self.journal.peek(self.tick), &trial)?;
+        let opened = self.decide(&Command::plain(Action::OpenSession(open)));
+        match opened.answer {
+            Answer::Refused(refused) => Err(refused),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, ticket: Ticket, command: Command, wait_ms: u64) {
+        if self.waiters.is_full() {
+            return self.refuse(ticket, Lsn(0), Refused::TooManyWaiters);
+        }
+        if let Some(operation) = &command.operation {
+            self.retries.waits(operation, ticket);
+        }
+        self.waiters.join(ticket, command, self.tick, wait_ms);
+    }
+
+    /// Serves whom it can of those who wait for what came free.
+    pub(crate) fn serve_waiters(&mut self) {
+        while self.journal.room() > 0
+            && let Some(wanted) = self.freed.pop_first()
+        {
+            while self.journal.room() > 0
+                && let Some((place, passed)) = self.waiters.servable(&self.kernel, &wanted, self.tick)
+            {
+                self.counters.waiters_passed += passed;
+                self.serve(place);
+            }
+            if self.journal.room() == 0 {
+                self.freed.insert(wanted);
+                return;
+            }
+        }
+    }
+
+    fn serve(&mut self, place: Place) {
+        let Some((waiter, wanted)) = self.waiters.leave(place) else { return };
+        self.freed.extend(wanted);
+        let mut command = waiter.command;
+        if let Action::Grant(grant) = &mut command.action {
+            grant.wall_ms = self.now.wall_ms;
+        }
+        let session = match &command.action {
+            Action::Grant(grant) => grant.policy.session,
+            _ => None,
+        };
+        let outcome = match self.make_durable(session, &command) {
+            Ok(()) => self.decide(&command),
+            Err(refused) => Outcome { answer: Answer::Refused(refused), depends_on: self.journal.newest() },
+        };
+        self.counters.wait_ms.record(self.tick.ms_since(waiter.since));
+        self.granted_or_not(&command, &outcome);
+        self.tell_all(waiter.ticket, command.operation.as_ref(), &outcome);
+    }
+
+    /// A waiter's time is over.
+    pub(crate) fn wait_over(&mut self, place: Place) {
+        let Some((waiter, wanted)) = self.waiters.leave(place) else { return };
+        self.freed.extend(wanted);
+        self.counters.grant(face_of(&waiter.command), GrantOutcome::TimedOut);
+        let depends_on = self.journal.newest();
+        let outcome = Outcome { answer: Answer::Refused(Refused::WaitTimeout), depends_on };
+        self.tell_all(waiter.ticket, waiter.command.operation.as_ref(), &outcome);
+    }
+
+    fn tell_all(&mut self, ticket: Ticket, operation: Option<&Operation>, outcome: &Outcome) {
+        let others = operation.map(|operation| self.retries.settled(operation)).unwrap_or_default();
+        self.remember_refusal(operation, outcome);
+        for ticket in core::iter::once(ticket).chain(others) {
+            self.answer(ticket, outcome.depends_on, outcome.answer.clone());
+        }
+    }
+
+    pub(crate) fn cancel(&mut self, ticket: Ticket, waiting: Ticket) {
+        if let Some(place) = self.waiters.find(waiting)
+            && let Some((waiter, wanted)) = self.waiters.leave(place)
+        {
+            let heir = waiter.command.operation.as_ref().and_then(|op| self.retries.gone(op, waiting));
+            match heir {
+                // Another try of the same operation goes on waiting, at the end of the queue.
+                Some(heir) => {
+                    let left_ms = waiter.deadline.ms_since(self.tick);
+                    self.waiters.join(heir, waiter.command, self.tick, left_ms);
+                }
+                None => {
+                    if let Some(operation) = &waiter.command.operation {
+                        self.retries.settled(operation);
+                    }
+                }
+            }
+            self.freed.extend(wanted);
+            self.refuse(waiting, Lsn(0), Refused::Cancelled);
+        }
+        self.done(ticket);
+    }
+
+    fn granted_or_not(&mut self, command: &Command, outcome: &Outcome) {
+        let came_out = match &outcome.answer {
+            Answer::Refused(_) => GrantOutcome::Refused,
+            _ => GrantOutcome::Granted,
+        };
+        self.counters.grant(face_of(command), came_out);
+    }
+
+    fn remember_refusal(&mut self, operation: Option<&Operation>, outcome: &Outcome) {
+        if let (Some(operation), Answer::Refused(refused)) = (operation, &outcome.answer) {
+            self.retries.refused(operation, refused, self.tick);
+        }
+    }
+
+    pub(crate) fn heartbeat(&mut self, ticket: Ticket, lease: LeaseId, epoch: Epoch, via: Option<SessionId>) {
+        let mut effects = Vec::new();
+        let renewed = self.liveness.heartbeat(&self.kernel, self.tick, lease, epoch, via, &mut effects);
+        match renewed {
+            Ok(renewal) => {
+                self.count_renewal(renewal.margin_ms, renewal.valid_ms);
+                for effect in effects {
+                    self.carry_out(effect);
+                }
+                let view = self.kernel.live(lease).expect("invariant: a renewed lease is live");
+                let liveness = self.liveness.view(view, self.tick);
+                let answer = Answer::Renewed {
+                    valid_ms: renewal.valid_ms,
+                    remaining_ms: liveness.deadline.map(|deadline| deadline.ms_since(self.tick)),
+                    draining: renewal.draining,
+                };
+                let depends_on = view.changed_lsn();
+                self.answer(ticket, depends_on, answer);
+            }
+            Err(refusal) => {
+                let depends_on = match self.kernel.lease(lease, self.tick) {
+                    Found::Live(view) => view.changed_lsn(),
+                    Found::Ended(ended) => ended.ended_lsn,
+                    Found::Retired | Found::NotFound => self.journal.newest(),
+                };
+                match &refusal {
+                    Refusal::Rejected(Rejection::StaleEpoch { .. }) => self.counters.heartbeats_stale += 1,
+                    _ => self.counters.heartbeats_unknown += 1,
+                }
+                self.refuse(ticket, depends_on, refusal.into());
+            }
+        }
+    }
+
+    fn count_renewal(&mut self, margin_ms: Option<u64>, valid_ms: Option<u64>) {
+        self.counters.heartbeats_renewed += 1;
+        match margin_ms {
+            Some(margin_ms) => self.counters.renewal_margin_ms.record(margin_ms),
+            None if valid_ms.is_some() => self.counters.heartbeats_late += 1,
+            None => {}
+        }
+    }
+
+    pub(crate) fn session_heartbeat(&mut self, ticket: Ticket, session: SessionId, seen: Lsn) {
+        let mut effects = Vec::new();
+        let renewed = self.liveness.session_heartbeat(&self.kernel, self.tick, session, &mut effects);
+        match renewed {
+            Ok(renewal) => {
+                self.count_renewal(renewal.margin_ms, renewal.valid_ms);
+                for effect in effects {
+                    self.carry_out(effect);
+                }
+                let open = self.kernel.session(session).expect("invariant: a renewed session is known");
+                let depends_on = open.changed_lsn();
+                let answer = Answer::SessionRenewed {
+                    lsn: depends_on.max(self.journal.synced()),
+                    valid_ms: renewal.valid_ms.unwrap_or(0),
+                    ended: open.losses_after(seen).map(Iterator::collect),
+                    draining: open.drained().collect(),
+                };
+                self.answer(ticket, depends_on, answer);
+            }
+            Err(refusal) => {
+                self.counters.heartbeats_unknown += 1;
+                let depends_on = self.journal.newest();
+                self.refuse(ticket, depends_on, refusal.into());
+            }
+        }
+    }
+
+    pub(crate) fn connection_opened(&mut self, ticket: Ticket, open: OpenSession) {
+        if self.kernel.session(open.session).is_some() || self.connections.contains_key(&open.session) {
+            let rejection = Rejection::SessionExists { session: open.session };
+            return self.refuse(ticket, Lsn(0), rejection.into());
+        }
+        self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
+        self.connections.insert(open.session, open);
+        self.done_now(ticket);
+    }
+
+    pub(crate) fn connection_closed(&mut self, ticket: Ticket, session: SessionId) {
+        let mut effects = Vec::new();
+        self.connections.remove(&session);
+        self.liveness.connection_closed(&self.kernel, self.tick, session, &mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.done_now(ticket);
+    }
+
+    pub(crate) fn acknowledge(&mut self, ticket: Ticket, lease: LeaseId, epoch: Epoch) {
+        match self.liveness.acknowledge(&self.kernel, self.tick, lease, epoch) {
+            Ok(()) => {
+                let view = self.kernel.live(lease).expect("invariant: an acknowledged lease is live");
+                let (lsn, found) = (view.changed_lsn(), LeaseFound::Live(self.snapshot(view)));
+                let answer = LeaseAnswer { lsn, replayed: false, lease: found };
+                self.answer(ticket, lsn, Answer::Lease(Box::new(answer)));
+            }
+            Err(refusal) => {
+                let depends_on = self.journal.newest();
+                self.refuse(ticket, depends_on, refusal.into());
+            }
+        }
+    }
+
+    pub(crate) fn reset_breaker(&mut self, ticket: Ticket) {
+        let mut effects = Vec::new();
+        self.liveness.reset_breaker(&mut effects);
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.done_now(ticket);
+    }
+
+    /// Answers what concerns memory alone.
+    fn done_now(&mut self, ticket: Ticket) {
+        let lsn = self.journal.synced();
+        self.answer(ticket, lsn, Answer::Done { lsn, replayed: false });
+    }
+
+    /// The lease right after an event: live, or as the event buried it.
+    fn found_after(&self, id: LeaseId, change: &Change) -> LeaseFound {
+        if let Some(was) = change.epitaph() {
+            let state = match change {
+                Change::Expired(_) => StateName::Expired,
+                Change::Reclaimed(_) => StateName::Revoked,
+                _ => StateName::Released,
+            };
+            return LeaseFound::JustEnded { was: was.clone(), state, reason: ending_reason(change) };
+        }
+        self.found(id).unwrap_or(LeaseFound::Retired)
+    }
+
+    /// A lease that can still be shown.
+    pub(crate) fn found(&self, id: LeaseId) -> Option<LeaseFound> {
+        match self.kernel.lease(id, self.tick) {
+            Found::Live(view) => Some(LeaseFound::Live(self.snapshot(view))),
+            Found::Ended(ended) => {
+                let fence = self.kernel.fence_of(ended);
+                Some(LeaseFound::Ended { id, ended: *ended, fence })
+            }
+            Found::Retired | Found::NotFound => None,
+        }
+    }
+
+    pub(crate) fn snapshot(&self, view: tenure_kernel::LeaseView<'_>) -> LeaseSnapshot {
+        LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick)
+    }
+}
+
+fn can_be_waited_for(refused: &Refused) -> bool {
+    match refused {
+        Refused::Queued { .. } => true,
+        Refused::Rejected(rejection) => {
+            matches!(rejection, Rejection::ResourceHeld(_) | Rejection::PoolExhausted { .. })
+        }
+        Refused::Liveness(_)
+        | Refused::WaitTimeout
+        | Refused::TooManyWaiters
+        | Refused::Overloaded
+        | Refused::DiskLow
+        | Refused::NotYet { .. }
+        | Refused::Cancelled
+        | Refused::Trimmed { .. }
+        | Refused::OutcomeUnknown
+        | Refused::ShuttingDown => false,
+    }
+}
+
+fn face_of(command: &Command) -> Face {
+    match &command.action {
+        Action::Grant(grant) => grant.policy.face,
+        _ => Face::Leases,
+    }
+}
+
+/// The lease a command names.
+fn subject(action: &Action) -> Option<LeaseId> {
+    match action {
+        Action::Activate(token) => Some(token.lease),
+        Action::Release(release) => Some(release.token.lease),
+        Action::Rebind(rebind) => Some(rebind.token.lease),
+        Action::Amend(amend) => Some(amend.token.lease),
+        Action::Revoke(revoke) => Some(revoke.lease),
+        Action::Reclaim(reclaim) => Some(reclaim.lease),
+        Action::Drain(steer) | Action::Revive(steer) => Some(steer.lease),
+        Action::Grant(_)
+        | Action::DefinePool { .. }
+        | Action::RemovePool { .. }
+        | Action::OpenSession(_)
+        | Action::CloseSession { .. } => None,
+    }
+}

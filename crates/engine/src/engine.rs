@@ -1,0 +1,622 @@
+//! The machine between the pure rules and the log. [`Engine::turn`] takes what arrived and what completed,
+//! and returns what may leave: no thread, no channel, no clock. Host and simulator drive the same code.
+//!
+//! Order within a turn: completions, then proofs of life, then deadlines, then everything else by lane.
+
+use crate::answer::{Answer, Push, Refused};
+use crate::endings::Endings;
+use crate::gates::Gates;
+use crate::hub::{Hub, LogRead, LogReadDone};
+use crate::journal::{Journal, Out};
+use crate::lanes::Lanes;
+use crate::request::{Input, Lane, Request, Ticket};
+use crate::retries::Retries;
+use crate::status::Counters;
+use crate::ticker::{Now, Ticker};
+use crate::waiters::{Waiters, Wanted};
+use hashbrown::HashMap;
+use std::collections::BTreeSet;
+use tenure_kernel::names::split_pool_member;
+use tenure_kernel::{
+    Change, Event, Internal, Kernel, LeaseId, Limits, Lsn, Note, OpenSession, Retention, SessionId, Stamp,
+    Tick,
+};
+use tenure_liveness::{Effect, Liveness, LivenessConfig};
+use tenure_log::{Authority, Batch, Resolution, Space};
+
+/// What an operator may change.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Requests not yet handled, over all lanes.
+    pub inbox_max: usize,
+    /// Requests waiting for a bundle.
+    pub waiters_max: usize,
+    /// How long a gate may take.
+    pub gate_timeout_ms: u64,
+    /// After this long a notice is given up.
+    pub notice_give_up_ms: u64,
+    /// Capacities of the kernel.
+    pub limits: Limits,
+    /// Windows and caps of retention.
+    pub retention: Retention,
+    /// Settings of liveness.
+    pub liveness: LivenessConfig,
+    /// Seed of hash tables; never reaches any output.
+    pub hash_seed: u64,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            inbox_max: 64 << 10,
+            waiters_max: 100_000,
+            gate_timeout_ms: 10_000,
+            notice_give_up_ms: 24 * 60 * 60 * 1000,
+            limits: Limits::default(),
+            retention: Retention::default(),
+            liveness: LivenessConfig::default(),
+            hash_seed: 0,
+        }
+    }
+}
+
+/// A turn ends after this many events.
+pub const TURN_EVENTS_MAX: usize = 4096;
+/// A turn ends after this much work; a unit is about a microsecond, so that a turn takes about 2 ms.
+pub const TURN_WORK_MAX: usize = 2_000;
+/// While a deadline is pending the host runs a turn at least this often.
+const IDLE_MS_MAX: u64 = 500;
+/// While anything is live the tick is logged at least this often.
+const TICK_EVERY_MS: u64 = 60_000;
+
+/// Something the host finished for the engine.
+#[derive(Debug)]
+pub enum Completion {
+    /// The frame given out last was appended, or not.
+    Appended {
+        /// The frame, given back.
+        batch: Batch,
+        /// What became of it.
+        outcome: Appended,
+        /// How long it took.
+        took_us: u64,
+    },
+    /// What the log says of a frame whose outcome was unknown.
+    Resolved {
+        /// The frame, given back.
+        batch: Batch,
+        /// What became of it.
+        resolution: Resolution,
+    },
+    /// Part of the log for a watcher.
+    LogRead(LogReadDone),
+    /// How much room the disk has.
+    Space(Space),
+    /// How long this writer may answer.
+    Authority(Authority),
+}
+
+/// What became of a frame.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Appended {
+    /// Durable.
+    Committed,
+    /// Another writer took over.
+    Fenced,
+    /// It may or may not be durable.
+    Unknown,
+    /// The log is broken.
+    Failed(String),
+}
+
+/// What a turn asks of the host.
+#[derive(Debug, Default)]
+pub struct Outputs {
+    /// What leaves.
+    pub outs: Vec<Out>,
+    /// A frame to append; its completion is awaited.
+    pub append: Option<Batch>,
+    /// A frame whose outcome is to be found out.
+    pub resolve: Option<Batch>,
+    /// Parts of the log to read for watchers.
+    pub reads: Vec<LogRead>,
+    /// Run the next turn after this long, or earlier if something arrives. `None`: only then.
+    pub wake_in_ms: Option<u64>,
+    /// The engine must not go on.
+    pub stop: Option<Stop>,
+}
+
+/// Why the engine cannot go on.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Stop {
+    /// The log is broken; nothing suspect is served.
+    #[error("the log failed: {0}")]
+    LogFailed(String),
+    /// Another writer took over; this state is no longer the truth.
+    #[error("another writer took the log over")]
+    Fenced,
+}
+
+/// Kernel, liveness and log as one machine.
+pub struct Engine {
+    pub(crate) config: EngineConfig,
+    pub(crate) kernel: Kernel,
+    pub(crate) liveness: Liveness,
+    pub(crate) journal: Journal,
+    pub(crate) ticker: Ticker,
+    pub(crate) now: Now,
+    pub(crate) tick: Tick,
+    pub(crate) lanes: Lanes,
+    pub(crate) waiters: Waiters,
+    /// What came free since waiters were last looked at.
+    pub(crate) freed: BTreeSet<Wanted>,
+    pub(crate) retries: Retries,
+    pub(crate) gates: Gates,
+    pub(crate) endings: Endings,
+    pub(crate) hub: Hub,
+    pub(crate) counters: Counters,
+    /// Open connections whose session is not durable yet.
+    pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
+    pub(crate) notices_sent: BTreeSet<LeaseId>,
+    pub(crate) space: Space,
+    authority: Authority,
+    pub(crate) restored_until: Option<Tick>,
+    frozen: bool,
+    stop: Option<Stop>,
+    /// What leaves with this turn.
+    pub(crate) leaving: Vec<Out>,
+    pub(crate) pushes: Vec<Push>,
+}
+
+impl Engine {
+    /// An engine over a recovered state. `next_lsn` is where the log goes on.
+    pub(crate) fn new(
+        config: EngineConfig,
+        kernel: Kernel,
+        now: Now,
+        next_lsn: Lsn,
+        synced: Lsn,
+        writer_epoch: u64,
+        last_tick: Tick,
+    ) -> Self {
+        let liveness = Liveness::recover(&kernel, last_tick, config.liveness.clone());
+        Self {
+            lanes: Lanes::new(config.inbox_max),
+            waiters: Waiters::new(config.waiters_max),
+            gates: Gates::default(),
+            endings: Endings::default(),
+            config,
+            kernel,
+            liveness,
+            journal: Journal::new(next_lsn, synced, writer_epoch, last_tick),
+            ticker: Ticker::new(last_tick, now),
+            now,
+            tick: last_tick,
+            freed: BTreeSet::new(),
+            retries: Retries::default(),
+            hub: Hub::default(),
+            counters: Counters::default(),
+            connections: HashMap::default(),
+            notices_sent: BTreeSet::new(),
+            space: Space::Ok,
+            authority: Authority::Forever,
+            restored_until: None,
+            frozen: false,
+            stop: None,
+            leaving: Vec::new(),
+            pushes: Vec::new(),
+        }
+    }
+
+    /// The state, for reading.
+    #[must_use]
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
+    /// Liveness, for reading.
+    #[must_use]
+    pub fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// The present tick.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        self.tick
+    }
+
+    /// Newest durable position.
+    #[must_use]
+    pub fn synced_lsn(&self) -> Lsn {
+        self.journal.synced()
+    }
+
+    /// Everything counted since the start.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Whether nothing is gathered, in flight or waiting in a lane: the log may be closed.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.journal.is_idle() && self.lanes.is_empty() && self.endings.is_empty()
+    }
+
+    /// One turn of the machine.
+    pub fn turn(
+        &mut self,
+        now: Now,
+        inputs: impl IntoIterator<Item = Input>,
+        completions: impl IntoIterator<Item = Completion>,
+    ) -> Outputs {
+        let mut outputs = Outputs::default();
+        self.now = now;
+        let deadline_pending = self.next_deadline().is_some();
+        for completion in completions {
+            self.complete(completion, &mut outputs);
+        }
+        if self.stop.is_some() {
+            return self.stopped(inputs, outputs);
+        }
+        let passed = self.ticker.pass(now, deadline_pending);
+        self.tick = passed.now;
+        if let Some(gap_ms) = passed.stalled_ms {
+            self.counters.stalls += 1;
+            self.note(&Note::Stalled { gap_ms });
+        }
+        for input in inputs {
+            if self.lanes.has_room_for(&input.request) {
+                self.lanes.push(input);
+            } else {
+                self.refuse(input.ticket, Lsn(0), Refused::Overloaded);
+            }
+        }
+        if !self.frozen {
+            self.work();
+        }
+        self.hub.deliver(self.journal.synced(), &mut self.pushes, &mut outputs.reads);
+        if !self.frozen {
+            self.keep_time();
+            outputs.append = self.journal.take_frame(self.tick);
+            if let Some(batch) = &outputs.append {
+                self.counters.frames += 1;
+                self.counters.batch_records.record(batch.count().into());
+                self.counters.log_bytes += batch.payload().len() as u64;
+            }
+        }
+        self.leaving.extend(self.pushes.drain(..).map(Out::Push));
+        if self.may_answer() {
+            outputs.outs.append(&mut self.leaving);
+        }
+        outputs.wake_in_ms = self.wake_in_ms();
+        outputs
+    }
+
+    fn work(&mut self) {
+        for _ in 0..self.lanes.len(Lane::Liveness) {
+            if let Some(input) = self.lanes.pop(Lane::Liveness) {
+                self.handle(input);
+            }
+        }
+        let events = TURN_EVENTS_MAX.min(self.journal.room());
+        let share = events / 10;
+        self.on_deadlines(events.saturating_sub(3 * share));
+        self.go_on_ending(share.max(1));
+        self.serve_waiters();
+        let mut work = TURN_WORK_MAX;
+        for lane in [Lane::Ending, Lane::Granting, Lane::Reading] {
+            self.work_lane(lane, TURN_WORK_MAX / 10);
+            work -= TURN_WORK_MAX / 10;
+        }
+        for lane in [Lane::Ending, Lane::Granting, Lane::Reading] {
+            work -= self.work_lane(lane, work);
+        }
+        self.serve_waiters();
+    }
+
+    /// Handles up to `work` units of a lane; returns how many it took.
+    fn work_lane(&mut self, lane: Lane, work: usize) -> usize {
+        let mut done = 0;
+        while done < work {
+            // A full frame admits nothing that could write; looking is always allowed.
+            if lane != Lane::Reading && self.journal.room() == 0 {
+                break;
+            }
+            let Some(input) = self.lanes.pop(lane) else { break };
+            if lane == Lane::Granting {
+                self.serve_waiters();
+            }
+            done += self.handle(input);
+        }
+        done.min(work)
+    }
+
+    /// Handles one request; returns about how many units of work it was.
+    fn handle(&mut self, input: Input) -> usize {
+        let Input { ticket, request } = input;
+        match request {
+            Request::Submit(submit) => self.submit(ticket, submit),
+            Request::Heartbeat { lease, epoch, via } => self.heartbeat(ticket, lease, epoch, via),
+            Request::SessionHeartbeat { session, seen } => self.session_heartbeat(ticket, session, seen),
+            Request::ConnectionOpened(open) => self.connection_opened(ticket, open),
+            Request::ConnectionClosed(session) => self.connection_closed(ticket, session),
+            Request::Acknowledge { lease, epoch } => self.acknowledge(ticket, lease, epoch),
+            Request::GateDone { lease, report } => self.gate_done(ticket, lease, report),
+            Request::NoticeDone(lease) => self.notice_done(ticket, lease),
+            Request::Cancel(waiting) => self.cancel(ticket, waiting),
+            Request::ResetBreaker => self.reset_breaker(ticket),
+            Request::Trim(below) => {
+                if let Some(event) =
+                    self.kernel.decide_internal(self.journal.peek(self.tick), &Internal::Trim(below))
+                {
+                    self.apply(&event);
+                }
+                self.done(ticket);
+            }
+            Request::WatchMore { watch, room } => {
+                self.hub.more(watch, room);
+                self.done(ticket);
+            }
+            Request::WatchEnd(watch) => {
+                self.hub.end(watch);
+                self.done(ticket);
+            }
+            Request::Read(_)
+            | Request::List(_)
+            | Request::Resource(_)
+            | Request::Pools
+            | Request::Sessions { .. }
+            | Request::Check(_)
+            | Request::Watch { .. }
+            | Request::Status => return self.read(ticket, request),
+        }
+        1
+    }
+
+    fn on_deadlines(&mut self, room: usize) {
+        let mut left = room;
+        while left > 0 {
+            let Some(lease) = self.kernel.due(self.tick).next() else { break };
+            self.expire(lease);
+            left -= 1;
+        }
+        let mut effects = Vec::new();
+        // An end is a note, a revoke and a reclaim: three records for each effect at most.
+        while left >= 3 && self.journal.room() >= 3 {
+            let batch = (left.min(self.journal.room()) / 3).min(256);
+            self.liveness.on_deadline(&self.kernel, self.tick, batch, &mut effects);
+            if effects.is_empty() {
+                break;
+            }
+            left = left.saturating_sub(effects.len() * 3);
+            for effect in effects.drain(..) {
+                self.carry_out(effect);
+            }
+        }
+        while let Some(place) = self.waiters.overdue(self.tick) {
+            self.wait_over(place);
+        }
+        let passable = self.waiters.grown_passable(self.tick);
+        self.freed.extend(passable);
+        self.gate_deadlines();
+        self.notice_deadlines();
+    }
+
+    /// Carries out what liveness asks for.
+    pub(crate) fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Silent { subject, last_seen, until } => {
+                // With no grace left to run, the end itself tells the story.
+                if until > self.tick {
+                    self.note(&Note::Draining { subject, last_seen, until });
+                }
+            }
+            Effect::Returned { subject } => self.note(&Note::Returned { subject }),
+            Effect::LeaseOver { lease, reason, evidence } => self.lease_over(lease, reason, evidence),
+            Effect::SessionOver(over) => self.session_over(over),
+            Effect::ReclaimDue { lease, .. } => self.try_reclaim(lease),
+            Effect::BreakerOpened { silent, alive } => {
+                self.counters.breaker_opened += 1;
+                self.note(&Note::BreakerOpened { silent, alive });
+            }
+            Effect::BreakerClosed => self.note(&Note::BreakerClosed),
+        }
+    }
+
+    /// Logs and applies one event, and does what follows from it.
+    pub(crate) fn apply(&mut self, event: &Event) -> Stamp {
+        let stamp = self.journal.record(self.now, self.tick, event);
+        let own = LeaseId::new(self.kernel.shard(), stamp.lsn);
+        if let Some(was) = event.change.epitaph() {
+            let ending = self.kernel.live(was.lease).expect("invariant: what ends was live");
+            self.liveness.forget(ending);
+            self.kernel.evolve(stamp, event);
+            self.gates.forget(was.lease);
+            self.free(&was.members);
+            let reason = ending_reason(&event.change);
+            self.counters.end(was.policy.face, reason);
+            if was.policy.notice {
+                self.notices_sent.insert(was.lease);
+                let out = Out::SendNotice { lease: was.lease, ended_lsn: stamp.lsn };
+                self.journal.emit(stamp.lsn, out, &mut self.leaving);
+            }
+            return stamp;
+        }
+        self.kernel.evolve(stamp, event);
+        self.liveness.follow(&self.kernel, stamp, event);
+        match &event.change {
+            Change::Revoked(revoked) => self.after_revoke(stamp, revoked),
+            Change::SessionClosed { session, .. } => self.endings.session(*session),
+            Change::PoolRemoved { name } => self.endings.pool(name.clone()),
+            Change::PoolDefined { name, .. } => {
+                self.freed.insert(Wanted::Pool(name.clone()));
+            }
+            Change::Notified { lease } => {
+                self.notices_sent.remove(lease);
+            }
+            Change::Granted(_)
+            | Change::Activated { .. }
+            | Change::Rebound(_)
+            | Change::Amended(_)
+            | Change::Drained(_)
+            | Change::Revived(_)
+            | Change::SessionOpened(_)
+            | Change::Trimmed { .. }
+            | Change::Configured(_) => {}
+            Change::Released(_) | Change::Reclaimed(_) | Change::Expired(_) => {
+                unreachable!("invariant: an ending event carries an epitaph, unlike {own}")
+            }
+        }
+        stamp
+    }
+
+    /// Remembers what came free, for those who wait for it.
+    fn free(&mut self, members: &[tenure_kernel::Text]) {
+        if self.waiters.len() == 0 {
+            return;
+        }
+        for name in members {
+            if let Some((pool, _)) = split_pool_member(name) {
+                self.freed.insert(Wanted::Pool(pool.into()));
+            }
+            self.freed.insert(Wanted::Resource(name.clone()));
+        }
+    }
+
+    /// Writes down something observed; without room it is only counted.
+    pub(crate) fn note(&mut self, note: &Note) {
+        if self.journal.note(self.now, self.tick, note).is_none() {
+            self.counters.notes_dropped += 1;
+        }
+    }
+
+    pub(crate) fn answer(&mut self, ticket: Ticket, depends_on: Lsn, answer: Answer) {
+        self.journal.emit(depends_on, Out::Answer(ticket, answer), &mut self.leaving);
+    }
+
+    pub(crate) fn refuse(&mut self, ticket: Ticket, depends_on: Lsn, refused: Refused) {
+        self.answer(ticket, depends_on, Answer::Refused(refused));
+    }
+
+    /// Answers a request that changed nothing in the log.
+    pub(crate) fn done(&mut self, ticket: Ticket) {
+        let lsn = self.journal.newest();
+        self.answer(ticket, lsn, Answer::Done { lsn, replayed: false });
+    }
+
+    fn complete(&mut self, completion: Completion, outputs: &mut Outputs) {
+        match completion {
+            Completion::Appended { batch, outcome, took_us } => match outcome {
+                Appended::Committed => {
+                    self.counters.sync_us.record(took_us);
+                    self.committed(batch);
+                }
+                Appended::Fenced => self.stop = Some(Stop::Fenced),
+                Appended::Unknown => {
+                    self.frozen = true;
+                    outputs.resolve = Some(batch);
+                }
+                Appended::Failed(why) => self.stop = Some(Stop::LogFailed(why)),
+            },
+            Completion::Resolved { batch, resolution } => match resolution {
+                Resolution::Committed { .. } => {
+                    self.frozen = false;
+                    self.committed(batch);
+                }
+                // The same batch at the same position, never a new one.
+                Resolution::Absent => outputs.append = Some(batch),
+                Resolution::Fenced => self.stop = Some(Stop::Fenced),
+                Resolution::Unknown => outputs.resolve = Some(batch),
+            },
+            Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
+            Completion::Space(space) => self.space = space,
+            Completion::Authority(authority) => self.authority = authority,
+        }
+    }
+
+    fn committed(&mut self, batch: Batch) {
+        self.frozen = false;
+        self.journal.committed(&mut self.leaving);
+        if let Some(spent) = self.hub.keep(batch, &mut self.pushes) {
+            self.journal.recycle(spent);
+        }
+    }
+
+    /// Answers what can be answered and takes nothing more.
+    fn stopped(&mut self, inputs: impl IntoIterator<Item = Input>, mut outputs: Outputs) -> Outputs {
+        outputs.outs.append(&mut self.leaving);
+        for out in self.journal.abandon() {
+            if let Out::Answer(ticket, _) = out {
+                outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
+            }
+        }
+        let waiting: Vec<Input> = self.lanes.drain().chain(inputs).collect();
+        for input in waiting {
+            outputs.outs.push(Out::Answer(input.ticket, Answer::Refused(Refused::ShuttingDown)));
+        }
+        outputs.stop = self.stop.clone();
+        outputs
+    }
+
+    /// Makes the tick durable often enough while anything is live.
+    fn keep_time(&mut self) {
+        let live = self.kernel.live_count() > 0;
+        if live && self.tick.ms_since(self.journal.last_tick) >= TICK_EVERY_MS && self.journal.room() > 0 {
+            self.journal.mark_tick(self.now, self.tick);
+        }
+    }
+
+    fn may_answer(&self) -> bool {
+        match self.authority {
+            Authority::Forever => true,
+            Authority::Until { boot_ms } => self.now.boot_ms < boot_ms,
+        }
+    }
+
+    /// The earliest thing that time alone will bring.
+    fn next_deadline(&self) -> Option<Tick> {
+        [
+            self.kernel.next_deadline(),
+            self.liveness.next_deadline(),
+            self.waiters.next_deadline(),
+            self.gates.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn wake_in_ms(&self) -> Option<u64> {
+        let work_left = !self.lanes.is_empty() || !self.endings.is_empty() || !self.freed.is_empty();
+        if work_left && self.journal.room() > 0 {
+            return Some(0);
+        }
+        let deadline = [self.next_deadline(), self.journal.notes_due()].into_iter().flatten().min();
+        deadline.map(|at| at.ms_since(self.tick).min(IDLE_MS_MAX))
+    }
+}
+
+/// Why an ending event ended its lease.
+pub(crate) fn ending_reason(change: &Change) -> tenure_kernel::Reason {
+    match change {
+        Change::Reclaimed(reclaimed) => reclaimed.reason,
+        Change::Expired(_) => tenure_kernel::Reason::ReservationExpired,
+        Change::Released(_)
+        | Change::Granted(_)
+        | Change::Activated { .. }
+        | Change::Rebound(_)
+        | Change::Amended(_)
+        | Change::Drained(_)
+        | Change::Revived(_)
+        | Change::Revoked(_)
+        | Change::SessionOpened(_)
+        | Change::SessionClosed { .. }
+        | Change::PoolDefined { .. }
+        | Change::PoolRemoved { .. }
+        | Change::Notified { .. }
+        | Change::Trimmed { .. }
+        | Change::Configured(_) => tenure_kernel::Reason::Explicit,
+    }
+}

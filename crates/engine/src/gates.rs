@@ -1,0 +1,160 @@
+//! What stands between revoke and reclaim, and what follows an end. A gate is confirmed or timed out, and
+//! the reclaim says which; a notice is kept until it is settled, across restarts.
+
+use crate::engine::Engine;
+use crate::journal::Out;
+use crate::request::Ticket;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure_kernel::{
+    Action, Actor, Command, Decision, GateReport, Internal, LeaseId, LeaseState, Reclaim, ReclaimBy, Revoked,
+    Stamp, Tick,
+};
+
+#[derive(Debug, Default)]
+pub(crate) struct Gates {
+    open: BTreeMap<LeaseId, Tick>,
+    deadlines: BTreeSet<(Tick, LeaseId)>,
+    settled: BTreeMap<LeaseId, GateReport>,
+}
+
+impl Gates {
+    fn open(&mut self, lease: LeaseId, until: Tick) {
+        self.open.insert(lease, until);
+        self.deadlines.insert((until, lease));
+    }
+
+    fn settle(&mut self, lease: LeaseId, report: GateReport) -> bool {
+        let Some(until) = self.open.remove(&lease) else { return false };
+        self.deadlines.remove(&(until, lease));
+        self.settled.insert(lease, report);
+        true
+    }
+
+    /// How the gate of a lease went; `None` while it is open.
+    fn report(&self, lease: LeaseId) -> Option<GateReport> {
+        if self.open.contains_key(&lease) {
+            return None;
+        }
+        Some(self.settled.get(&lease).copied().unwrap_or(GateReport::None))
+    }
+
+    pub(crate) fn remaining_ms(&self, lease: LeaseId, now: Tick) -> u64 {
+        self.open.get(&lease).map_or(0, |until| until.ms_since(now))
+    }
+
+    pub(crate) fn forget(&mut self, lease: LeaseId) {
+        if let Some(until) = self.open.remove(&lease) {
+            self.deadlines.remove(&(until, lease));
+        }
+        self.settled.remove(&lease);
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
+        self.deadlines.first().map(|(until, _)| *until)
+    }
+}
+
+impl Engine {
+    pub(crate) fn after_revoke(&mut self, stamp: Stamp, revoked: &Revoked) {
+        let view = self.kernel.live(revoked.lease).expect("invariant: a revoked lease is live");
+        let session = view.session().filter(|session| self.liveness.connection_is_open(*session));
+        if let Some(session) = session {
+            let push = crate::answer::Push::Lost {
+                session,
+                lease: revoked.lease,
+                epoch: revoked.epoch,
+                reason: revoked.reason,
+            };
+            self.journal.emit(stamp.lsn, Out::Push(push), &mut self.leaving);
+        }
+        if view.terms().gate {
+            self.open_gate(revoked.lease);
+        }
+        self.try_reclaim(revoked.lease);
+    }
+
+    /// Starts the gate of a revoking lease, once its revoke is durable.
+    pub(crate) fn open_gate(&mut self, lease: LeaseId) {
+        self.gates.open(lease, self.tick.after_ms(self.config.gate_timeout_ms));
+        self.note(&tenure_kernel::Note::GateOpened { lease });
+        let depends_on = self.journal.newest();
+        self.journal.emit(depends_on, Out::OpenGate(lease), &mut self.leaving);
+    }
+
+    pub(crate) fn gate_done(&mut self, ticket: Ticket, lease: LeaseId, report: GateReport) {
+        if self.gates.settle(lease, report) {
+            self.try_reclaim(lease);
+        }
+        self.done(ticket);
+    }
+
+    pub(crate) fn gate_deadlines(&mut self) {
+        while let Some((until, lease)) = self.gates.deadlines.first().copied()
+            && until <= self.tick
+            && self.journal.room() > 0
+        {
+            self.counters.gates_timed_out += 1;
+            self.gates.settle(lease, GateReport::TimedOut);
+            self.try_reclaim(lease);
+        }
+    }
+
+    /// Reclaims a revoking lease if the daemon may and gate, promise and delay allow.
+    pub(crate) fn try_reclaim(&mut self, lease: LeaseId) {
+        let Some(view) = self.kernel.live(lease) else { return };
+        let by_daemon = match view.state() {
+            LeaseState::Revoking(revocation) => match revocation.reclaim_by {
+                ReclaimBy::Daemon => true,
+                ReclaimBy::Operator => false,
+            },
+            LeaseState::Reserved { .. } | LeaseState::Active { .. } => false,
+        };
+        let Some(gate) = self.gates.report(lease) else { return };
+        let Some(ground) = self.liveness.reclaim_ground(view, self.tick) else { return };
+        if by_daemon {
+            let reclaim = Reclaim { lease, epoch: None, actor: Actor::Daemon, ground, gate };
+            self.order(Action::Reclaim(reclaim));
+        }
+    }
+
+    pub(crate) fn gate_report(&self, lease: LeaseId) -> Option<GateReport> {
+        self.gates.report(lease)
+    }
+
+    /// Submits a command of the daemon's own, which the rules cannot refuse.
+    pub(crate) fn order(&mut self, action: Action) -> Stamp {
+        let command = Command::plain(action);
+        match self.kernel.decide(self.journal.peek(self.tick), &command) {
+            Ok(Decision::Event(event)) => self.apply(&event),
+            Ok(Decision::Replay(_)) => unreachable!("invariant: the daemon's commands have no operation id"),
+            Err(rejection) => panic!("invariant: {command:?} was refused: {rejection:?}"),
+        }
+    }
+
+    pub(crate) fn notice_done(&mut self, ticket: Ticket, lease: LeaseId) {
+        self.settle_notice(lease);
+        self.done(ticket);
+    }
+
+    fn settle_notice(&mut self, lease: LeaseId) {
+        let settled = self.kernel.decide_internal(self.journal.peek(self.tick), &Internal::Notified(lease));
+        if let Some(event) = settled {
+            self.apply(&event);
+        }
+    }
+
+    /// Gives up notices that nobody could deliver for a day.
+    pub(crate) fn notice_deadlines(&mut self) {
+        let oldest = self
+            .kernel
+            .notices()
+            .find(|(_, notice)| self.tick.ms_since(notice.ended_tick) >= self.config.notice_give_up_ms)
+            .map(|(lease, _)| lease);
+        if let Some(lease) = oldest
+            && self.journal.room() > 0
+        {
+            self.counters.notices_given_up += 1;
+            self.settle_notice(lease);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! What is decided but not yet durable: the frame being gathered, the one being synced, and everything that
+//! may leave only once they are. At most one unsynced frame is in the log.
+
+use crate::answer::{Answer, Push};
+use crate::request::Ticket;
+use crate::ticker::Now;
+use tenure_kernel::codec::{encode_event, encode_note};
+use tenure_kernel::planted::{Planted, planted};
+use tenure_kernel::{Change, Event, LeaseId, Lsn, Note, Stamp, Tick};
+use tenure_log::{
+    Batch, BatchBuilder, BatchId, Moment, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, RecordKind,
+};
+
+/// Something that leaves the engine.
+#[derive(Clone, Debug)]
+pub enum Out {
+    /// The answer to a request.
+    Answer(Ticket, Answer),
+    /// Something said without being asked.
+    Push(Push),
+    /// The effect between revoke and reclaim is to be started.
+    OpenGate(LeaseId),
+    /// The effect after the end is to be started; the event at this position tells what ended.
+    SendNotice {
+        /// The ended lease.
+        lease: LeaseId,
+        /// Position of the event that ended it.
+        ended_lsn: Lsn,
+    },
+}
+
+/// Room kept free so that one command's records always fit: an event, its session, its tick, its reclaim.
+const RECORDS_SPARE: u32 = 8;
+const BYTES_SPARE: usize = 96 << 10;
+/// A frame of nothing but notes leaves after this long.
+pub(crate) const NOTES_WAIT_MS: u64 = 250;
+
+pub(crate) struct Journal {
+    gathering: Option<Gathering>,
+    /// Last position of the frame that is being synced.
+    in_flight: Option<Lsn>,
+    next_lsn: Lsn,
+    next_batch: BatchId,
+    synced: Lsn,
+    /// Rest on the frame in flight.
+    after_flight: Vec<Out>,
+    /// Rest on the frame being gathered.
+    after_gathering: Vec<Out>,
+    spent: Option<Batch>,
+    scratch: Vec<u8>,
+    pub(crate) last_tick: Tick,
+}
+
+struct Gathering {
+    builder: BatchBuilder,
+    tick: Tick,
+    since: Tick,
+    /// Holds more than notes.
+    pressing: bool,
+}
+
+impl Journal {
+    pub(crate) fn new(next_lsn: Lsn, synced: Lsn, writer_epoch: u64, last_tick: Tick) -> Self {
+        Self {
+            gathering: None,
+            in_flight: None,
+            next_lsn,
+            next_batch: BatchId::first(writer_epoch),
+            synced,
+            after_flight: Vec::new(),
+            after_gathering: Vec::new(),
+            spent: None,
+            scratch: Vec::with_capacity(1024),
+            last_tick,
+        }
+    }
+
+    pub(crate) fn synced(&self) -> Lsn {
+        self.synced
+    }
+
+    /// Newest position applied, durable or not.
+    pub(crate) fn newest(&self) -> Lsn {
+        Lsn(self.next_lsn.0 - 1)
+    }
+
+    /// How many more records may be gathered before the frame is full.
+    pub(crate) fn room(&self) -> usize {
+        match &self.gathering {
+            None => (RECORDS_PER_FRAME_MAX - RECORDS_SPARE) as usize,
+            Some(gathering) if gathering.builder.payload_bytes() + BYTES_SPARE > PAYLOAD_BYTES_MAX => 0,
+            Some(gathering) => {
+                (RECORDS_PER_FRAME_MAX - RECORDS_SPARE).saturating_sub(gathering.builder.count()) as usize
+            }
+        }
+    }
+
+    /// Where the next event would stand. Writes nothing: a refused command leaves no trace.
+    pub(crate) fn peek(&self, tick: Tick) -> Stamp {
+        let tick_record = self.gathering.as_ref().is_some_and(|gathering| gathering.tick < tick);
+        Stamp { lsn: Lsn(self.next_lsn.0 + u64::from(tick_record)), tick }
+    }
+
+    /// Adds an event at the place that `peek` named.
+    pub(crate) fn record(&mut self, now: Now, tick: Tick, event: &Event) -> Stamp {
+        self.gather(now, tick);
+        self.scratch.clear();
+        encode_event(event, &mut self.scratch);
+        let kind = match event.change {
+            Change::Configured(_) => RecordKind::Config,
+            _ => RecordKind::Event,
+        };
+        let stamp = Stamp { lsn: self.next_lsn, tick };
+        self.push(kind, true);
+        stamp
+    }
+
+    /// Adds a note if there is room; `None` if there is not.
+    pub(crate) fn note(&mut self, now: Now, tick: Tick, note: &Note) -> Option<Lsn> {
+        if self.room() == 0 {
+            return None;
+        }
+        self.gather(now, tick);
+        self.scratch.clear();
+        encode_note(note, &mut self.scratch);
+        let lsn = self.next_lsn;
+        self.push(RecordKind::Note, false);
+        Some(lsn)
+    }
+
+    /// Makes the present tick durable.
+    pub(crate) fn mark_tick(&mut self, now: Now, tick: Tick) {
+        self.gather(now, tick);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&tick.0.to_le_bytes());
+        self.push(RecordKind::Tick, true);
+    }
+
+    /// Lets something leave as soon as everything up to `depends_on` is durable.
+    pub(crate) fn emit(&mut self, depends_on: Lsn, out: Out, leaving: &mut Vec<Out>) {
+        if depends_on <= self.synced || planted(Planted::AnswerBeforeSync) {
+            leaving.push(out);
+        } else if self.in_flight.is_some_and(|last| depends_on <= last) {
+            self.after_flight.push(out);
+        } else {
+            self.after_gathering.push(out);
+        }
+    }
+
+    /// The frame to append next, if it is time for one.
+    pub(crate) fn take_frame(&mut self, tick: Tick) -> Option<Batch> {
+        if self.in_flight.is_some() {
+            return None;
+        }
+        let due = self.gathering.as_ref().is_some_and(|gathering| {
+            gathering.pressing
+                || !self.after_gathering.is_empty()
+                || tick.ms_since(gathering.since) >= NOTES_WAIT_MS
+        });
+        if !due {
+            return None;
+        }
+        let gathering = self.gathering.take()?;
+        self.last_tick = gathering.tick;
+        self.in_flight = Some(self.newest());
+        debug_assert!(self.after_flight.is_empty());
+        core::mem::swap(&mut self.after_flight, &mut self.after_gathering);
+        Some(gathering.builder.finish())
+    }
+
+    /// The frame in flight is durable: what rested on it leaves.
+    pub(crate) fn committed(&mut self, leaving: &mut Vec<Out>) {
+        let last = self.in_flight.take().expect("invariant: a frame was in flight");
+        self.synced = last;
+        leaving.append(&mut self.after_flight);
+    }
+
+    /// Memory of a frame that nobody needs any more.
+    pub(crate) fn recycle(&mut self, batch: Batch) {
+        self.spent = Some(batch);
+    }
+
+    /// When a frame of notes must leave.
+    pub(crate) fn notes_due(&self) -> Option<Tick> {
+        self.gathering.as_ref().map(|gathering| gathering.since.after_ms(NOTES_WAIT_MS))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_none() && self.gathering.is_none()
+    }
+
+    /// Everything that will never leave, because the engine stops.
+    pub(crate) fn abandon(&mut self) -> Vec<Out> {
+        let mut outs = core::mem::take(&mut self.after_flight);
+        outs.append(&mut self.after_gathering);
+        outs
+    }
+
+    fn gather(&mut self, now: Now, tick: Tick) {
+        match &mut self.gathering {
+            None => {
+                let at = Moment { tick: tick.0, wall_ms: now.wall_ms };
+                let first = tenure_log::Lsn(self.next_lsn.0);
+                let builder = match self.spent.take() {
+                    Some(spent) => BatchBuilder::recycle(spent, self.next_batch, first, at),
+                    None => BatchBuilder::new(self.next_batch, first, at),
+                };
+                self.next_batch = self.next_batch.next();
+                self.gathering = Some(Gathering { builder, tick, since: tick, pressing: false });
+            }
+            Some(gathering) if gathering.tick < tick => {
+                gathering.tick = tick;
+                self.scratch.clear();
+                self.scratch.extend_from_slice(&tick.0.to_le_bytes());
+                self.push(RecordKind::Tick, false);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn push(&mut self, kind: RecordKind, pressing: bool) {
+        let gathering = self.gathering.as_mut().expect("invariant: a frame is being gathered");
+        let lsn = gathering.builder.push(kind, &self.scratch).expect("invariant: room was kept");
+        debug_assert_eq!(lsn.0, self.next_lsn.0);
+        gathering.pressing |= pressing;
+        self.next_lsn = self.next_lsn.next();
+    }
+}

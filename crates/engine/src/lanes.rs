@@ -1,0 +1,43 @@
+//! Requests not yet handled, by urgency. Each lane has room of its own, so that a flood of one kind is
+//! answered `overloaded` while the others go on.
+
+use crate::request::{Input, Lane, Request};
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    queues: [VecDeque<Input>; 4],
+    room: usize,
+}
+
+impl Lanes {
+    /// `inbox` requests in all, a quarter for each lane.
+    pub(crate) fn new(inbox: usize) -> Self {
+        Self { queues: Default::default(), room: (inbox / 4).max(1) }
+    }
+
+    /// Whether the lane this request belongs to has room.
+    pub(crate) fn has_room_for(&self, request: &Request) -> bool {
+        self.queues[request.lane() as usize].len() < self.room
+    }
+
+    pub(crate) fn push(&mut self, input: Input) {
+        self.queues[input.request.lane() as usize].push_back(input);
+    }
+
+    pub(crate) fn pop(&mut self, lane: Lane) -> Option<Input> {
+        self.queues[lane as usize].pop_front()
+    }
+
+    pub(crate) fn len(&self, lane: Lane) -> usize {
+        self.queues[lane as usize].len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queues.iter().all(VecDeque::is_empty)
+    }
+
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Input> {
+        self.queues.iter_mut().flat_map(|queue| queue.drain(..))
+    }
+}

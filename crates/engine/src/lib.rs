@@ -1,0 +1,38 @@
+//! Kernel, liveness and log as one machine.
+//!
+//! [`Engine::turn`] is a function of its inputs: what arrived, what completed, what time it is. What may
+//! leave comes out, never before what it rests on is durable. [`host`] alone adds threads, channels and the
+//! clock; the simulator adds its own.
+
+mod answer;
+mod commands;
+mod endings;
+mod engine;
+mod gates;
+mod handle;
+pub mod host;
+mod hub;
+mod journal;
+mod lanes;
+mod reads;
+mod recovery;
+mod request;
+mod retries;
+mod snapshot;
+mod status;
+mod ticker;
+mod waiters;
+
+pub use answer::{
+    Answer, Checked, LeaseAnswer, LeaseFound, LeaseSnapshot, News, PoolSnapshot, Published, Push, Refused,
+    SessionSnapshot,
+};
+pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX};
+pub use handle::{Handle, Pending};
+pub use hub::{LogRead, LogReadDone, publish};
+pub use journal::Out;
+pub use recovery::{RecoverError, Replay, setup};
+pub use request::{Check, Input, Lane, List, OperationId, Request, Submit, Ticket};
+pub use snapshot::{SnapshotError, build_snapshot};
+pub use status::{Counters, GrantOutcome, Histogram, Status};
+pub use ticker::{Now, STALL_MS};

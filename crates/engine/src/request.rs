@@ -1,0 +1,233 @@
+//! What can be asked of the engine, and which lane it goes to. Everything here is parsed and typed already.
+
+use tenure_kernel::{Action, Epoch, Fence, GateReport, LeaseId, Lsn, OpenSession, SessionId, Text};
+
+/// Names one request between host and engine; the host makes it unique.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Ticket(pub u64);
+
+/// One request with the ticket its answer will carry.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Comes back with the answer.
+    pub ticket: Ticket,
+    /// What is asked.
+    pub request: Request,
+}
+
+/// What can be asked.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// A command of the kernel, possibly worth waiting for.
+    Submit(Submit),
+    /// A holder says that it lives.
+    Heartbeat {
+        /// The lease.
+        lease: LeaseId,
+        /// Its epoch as the holder knows it.
+        epoch: Epoch,
+        /// The connection it speaks on.
+        via: Option<SessionId>,
+    },
+    /// A session by hand says that it lives.
+    SessionHeartbeat {
+        /// Which.
+        session: SessionId,
+        /// What the holder has seen; losses after it are told.
+        seen: Lsn,
+    },
+    /// A connection was opened. Durable only with its first grant.
+    ConnectionOpened(OpenSession),
+    /// A connection is gone.
+    ConnectionClosed(SessionId),
+    /// The holder of a revoked lease stopped.
+    Acknowledge {
+        /// The lease.
+        lease: LeaseId,
+        /// The epoch held before the revoke, or the new one.
+        epoch: Epoch,
+    },
+    /// The effect between revoke and reclaim is done.
+    GateDone {
+        /// The lease.
+        lease: LeaseId,
+        /// Confirmed or not.
+        report: GateReport,
+    },
+    /// The effect after the end is done, or was given up.
+    NoticeDone(LeaseId),
+    /// The asker of a waiting request has gone.
+    Cancel(Ticket),
+    /// Ends the breaker's hold.
+    ResetBreaker,
+    /// History below this position is about to be deleted.
+    Trim(Lsn),
+    /// One lease.
+    Read(LeaseId),
+    /// Live leases in order of id.
+    List(List),
+    /// One resource.
+    Resource(Text),
+    /// Every pool.
+    Pools,
+    /// Sessions in order of id.
+    Sessions {
+        /// First id.
+        from: SessionId,
+        /// At most this many.
+        limit: usize,
+    },
+    /// Whether a holder still has authority.
+    Check(Check),
+    /// Events from a position on.
+    Watch {
+        /// First position wanted.
+        from: Lsn,
+    },
+    /// A watcher took what it was given and has room for this many more.
+    WatchMore {
+        /// Ticket of the watch.
+        watch: Ticket,
+        /// Events it can take.
+        room: usize,
+    },
+    /// A watcher has gone.
+    WatchEnd(Ticket),
+    /// Numbers about everything.
+    Status,
+}
+
+/// A command with who asks and how long they would wait.
+#[derive(Clone, Debug)]
+pub struct Submit {
+    /// What is asked.
+    pub action: Action,
+    /// Makes a retry harmless.
+    pub operation: Option<OperationId>,
+    /// How long a grant may wait for its bundle; zero answers at once.
+    pub wait_ms: u64,
+    /// Reclaim: do it before gate, promise or delay allow.
+    pub force: bool,
+}
+
+/// A caller's key for one operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OperationId {
+    /// Whose.
+    pub principal: Text,
+    /// At most 128 bytes.
+    pub id: Text,
+    /// How long the outcome is to be remembered.
+    pub keep_ms: u64,
+}
+
+/// Which leases to list.
+#[derive(Clone, Debug)]
+pub struct List {
+    /// First id.
+    pub from: LeaseId,
+    /// At most this many.
+    pub limit: usize,
+    /// Only those with a member that starts so.
+    pub resource_prefix: Option<Text>,
+    /// Only those of this holder.
+    pub holder: Option<Text>,
+}
+
+/// What a guarded store asks.
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// Is this fence the current one of the resource?
+    Fence {
+        /// The resource.
+        resource: Text,
+        /// The number presented.
+        fence: Fence,
+    },
+    /// Is this epoch the current one of the lease?
+    Epoch {
+        /// The lease.
+        lease: LeaseId,
+        /// The token presented.
+        epoch: Epoch,
+    },
+}
+
+/// Classes of requests, most urgent first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lane {
+    /// Proofs of life, and what must never wait behind work.
+    Liveness,
+    /// What frees something.
+    Ending,
+    /// What takes something.
+    Granting,
+    /// What only looks.
+    Reading,
+}
+
+impl Lane {
+    /// Every lane, most urgent first.
+    pub const ALL: [Self; 4] = [Self::Liveness, Self::Ending, Self::Granting, Self::Reading];
+
+    /// Wire word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Liveness => "liveness",
+            Self::Ending => "ending",
+            Self::Granting => "granting",
+            Self::Reading => "reading",
+        }
+    }
+}
+
+impl Submit {
+    /// A command answered at once.
+    #[must_use]
+    pub fn now(action: Action) -> Self {
+        Self { action, operation: None, wait_ms: 0, force: false }
+    }
+}
+
+impl Request {
+    /// Which lane it goes to.
+    #[must_use]
+    pub fn lane(&self) -> Lane {
+        match self {
+            Self::Heartbeat { .. }
+            | Self::SessionHeartbeat { .. }
+            | Self::ConnectionOpened(_)
+            | Self::ConnectionClosed(_)
+            | Self::Acknowledge { .. }
+            | Self::Cancel(_)
+            | Self::WatchMore { .. }
+            | Self::WatchEnd(_)
+            | Self::ResetBreaker => Lane::Liveness,
+            Self::GateDone { .. } | Self::NoticeDone(_) | Self::Trim(_) => Lane::Ending,
+            Self::Submit(submit) => match &submit.action {
+                Action::Release(_)
+                | Action::Revoke(_)
+                | Action::Reclaim(_)
+                | Action::CloseSession { .. }
+                | Action::RemovePool { .. }
+                | Action::Drain(_)
+                | Action::Revive(_) => Lane::Ending,
+                Action::Grant(_)
+                | Action::Activate(_)
+                | Action::Rebind(_)
+                | Action::Amend(_)
+                | Action::DefinePool { .. }
+                | Action::OpenSession(_) => Lane::Granting,
+            },
+            Self::Read(_)
+            | Self::List(_)
+            | Self::Resource(_)
+            | Self::Pools
+            | Self::Sessions { .. }
+            | Self::Check(_)
+            | Self::Watch { .. }
+            | Self::Status => Lane::Reading,
+        }
+    }
+}

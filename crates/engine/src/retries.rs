@@ -1,0 +1,136 @@
+//! What makes a retry harmless beside the kernel's memory of outcomes: operations still in flight are
+//! joined, and refusals are remembered for a minute.
+
+use crate::answer::Refused;
+use crate::request::{OperationId, Ticket};
+use core::hash::{Hash, Hasher};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, VecDeque};
+use tenure_kernel::{Action, Operation, Tick};
+
+/// How long a refusal is remembered.
+const REFUSAL_KEEP_MS: u64 = 60_000;
+/// Refusals remembered at most; the oldest go first.
+const REFUSALS_MAX: usize = 100_000;
+
+#[derive(Default)]
+pub(crate) struct Retries {
+    /// Operations that wait for a bundle: who else asks for the same.
+    in_flight: BTreeMap<u128, Joined>,
+    refused: BTreeMap<u128, Remembered>,
+    by_age: VecDeque<(Tick, u128)>,
+}
+
+struct Joined {
+    fingerprint: u64,
+    first: Ticket,
+    others: Vec<Ticket>,
+}
+
+struct Remembered {
+    fingerprint: u64,
+    refused: Refused,
+    until: Tick,
+}
+
+/// What is known of an operation.
+pub(crate) enum Known {
+    /// Nothing.
+    New,
+    /// Another request under the same id is on its way; this one gets the same answer.
+    Joined,
+    /// It was refused a moment ago.
+    Refused(Refused),
+    /// The id is in use for another command.
+    Conflict,
+}
+
+impl Retries {
+    pub(crate) fn look_up(&mut self, operation: &Operation, ticket: Ticket, now: Tick) -> Known {
+        if let Some(joined) = self.in_flight.get_mut(&operation.key) {
+            if joined.fingerprint != operation.fingerprint {
+                return Known::Conflict;
+            }
+            joined.others.push(ticket);
+            return Known::Joined;
+        }
+        match self.refused.get(&operation.key) {
+            Some(found) if now < found.until => {
+                if found.fingerprint == operation.fingerprint {
+                    Known::Refused(found.refused.clone())
+                } else {
+                    Known::Conflict
+                }
+            }
+            Some(_) | None => Known::New,
+        }
+    }
+
+    /// The operation waits; later tries join it.
+    pub(crate) fn waits(&mut self, operation: &Operation, ticket: Ticket) {
+        let joined = Joined { fingerprint: operation.fingerprint, first: ticket, others: Vec::new() };
+        self.in_flight.insert(operation.key, joined);
+    }
+
+    /// The operation has its outcome: who else is to be told. The first asker is not among them.
+    pub(crate) fn settled(&mut self, operation: &Operation) -> Vec<Ticket> {
+        self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default()
+    }
+
+    /// An asker has gone. `Some(heir)`: the wait goes on in the name of another one.
+    pub(crate) fn gone(&mut self, operation: &Operation, ticket: Ticket) -> Option<Ticket> {
+        let joined = self.in_flight.get_mut(&operation.key)?;
+        joined.others.retain(|other| *other != ticket);
+        if joined.first != ticket || joined.others.is_empty() {
+            return None;
+        }
+        joined.first = joined.others.remove(0);
+        Some(joined.first)
+    }
+
+    pub(crate) fn refused(&mut self, operation: &Operation, refused: &Refused, now: Tick) {
+        while self.by_age.front().is_some_and(|(until, _)| *until <= now || self.by_age.len() > REFUSALS_MAX)
+        {
+            if let Some((until, key)) = self.by_age.pop_front()
+                && self.refused.get(&key).is_some_and(|found| found.until == until)
+            {
+                self.refused.remove(&key);
+            }
+        }
+        let until = now.after_ms(REFUSAL_KEEP_MS);
+        let remembered = Remembered { fingerprint: operation.fingerprint, refused: refused.clone(), until };
+        self.refused.insert(operation.key, remembered);
+        self.by_age.push_back((until, operation.key));
+    }
+}
+
+/// The kernel's identity of an operation: who, under which id, and what was asked.
+pub(crate) fn identify(operation: &OperationId, action: &Action) -> Operation {
+    let mut key = Sha256::new();
+    key.update((operation.principal.len() as u64).to_le_bytes());
+    key.update(operation.principal.as_bytes());
+    key.update(operation.id.as_bytes());
+    let key: [u8; 32] = key.finalize().into();
+    let mut fingerprint = Fingerprint(Sha256::new());
+    action.hash(&mut fingerprint);
+    Operation {
+        key: u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes")),
+        fingerprint: fingerprint.finish(),
+        keep_ms: operation.keep_ms,
+        principal: operation.principal.clone(),
+    }
+}
+
+/// A hasher whose result is the same in every process.
+struct Fingerprint(Sha256);
+
+impl Hasher for Fingerprint {
+    fn finish(&self) -> u64 {
+        let digest: [u8; 32] = self.0.clone().finalize().into();
+        u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"))
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+}
