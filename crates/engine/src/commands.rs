@@ -28,7 +28,7 @@ impl Engine {
             match self.retries.look_up(operation, ticket, self.tick) {
                 Known::New => {}
                 Known::Joined => return,
-                Known::Refused(refused) => return self.refuse(ticket, Lsn(0), refused),
+                Known::Refused(refused, depends_on) => return self.refuse(ticket, depends_on, refused),
                 Known::Conflict => {
                     return self.refuse(ticket, Lsn(0), Rejection::OperationConflict.into());
                 }
@@ -185,7 +185,7 @@ impl Engine {
             | Rejection::TtlOutOfRange => return Lsn(0),
             Rejection::ResourceHeld(held) => Some(held.lease),
             Rejection::HolderMismatch | Rejection::StaleEpoch { .. } | Rejection::InvalidState { .. } => {
-                subject(&command.action)
+                command.action.lease()
             }
             // These rest on an absence, on a table, or on a deadline just acted on.
             Rejection::OperationConflict
@@ -410,7 +410,7 @@ impl Engine {
 
     fn remember_refusal(&mut self, operation: Option<&Operation>, outcome: &Outcome) {
         if let (Some(operation), Answer::Refused(refused)) = (operation, &outcome.answer) {
-            self.retries.refused(operation, refused, self.tick);
+            self.retries.refused(operation, refused, outcome.depends_on, self.tick);
         }
     }
 
@@ -587,23 +587,5 @@ fn face_of(command: &Command) -> Face {
     match &command.action {
         Action::Grant(grant) => grant.policy.face,
         _ => Face::Leases,
-    }
-}
-
-/// The lease a command names.
-fn subject(action: &Action) -> Option<LeaseId> {
-    match action {
-        Action::Activate(token) => Some(token.lease),
-        Action::Release(release) => Some(release.token.lease),
-        Action::Rebind(rebind) => Some(rebind.token.lease),
-        Action::Amend(amend) => Some(amend.token.lease),
-        Action::Revoke(revoke) => Some(revoke.lease),
-        Action::Reclaim(reclaim) => Some(reclaim.lease),
-        Action::Drain(steer) | Action::Revive(steer) => Some(steer.lease),
-        Action::Grant(_)
-        | Action::DefinePool { .. }
-        | Action::RemovePool { .. }
-        | Action::OpenSession(_)
-        | Action::CloseSession { .. } => None,
     }
 }

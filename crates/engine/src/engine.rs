@@ -8,7 +8,7 @@ use crate::endings::Endings;
 use crate::gates::Gates;
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Journal, Out};
-use crate::lanes::Lanes;
+use crate::lanes::{AHEAD, Lanes};
 use crate::request::{Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
@@ -295,7 +295,10 @@ impl Engine {
     }
 
     fn work(&mut self) {
-        for _ in 0..self.lanes.len(Lane::Liveness) {
+        for handled in 0..self.lanes.len(Lane::Liveness) {
+            if handled % AHEAD == 0 {
+                self.look_ahead(Lane::Liveness);
+            }
             if let Some(input) = self.lanes.pop(Lane::Liveness) {
                 self.handle(input);
             }
@@ -316,10 +319,25 @@ impl Engine {
         self.serve_waiters();
     }
 
+    /// Touches what the next requests of a lane will need, so that their cache misses overlap.
+    fn look_ahead(&self, lane: Lane) {
+        for request in self.lanes.ahead(lane) {
+            if let Some(slot) = request.lease().and_then(|lease| self.kernel.warm(lease)) {
+                self.liveness.warm(slot);
+            }
+            request.names().for_each(|name| self.kernel.warm_name(name));
+        }
+    }
+
     /// Handles up to `work` units of a lane; returns how many it took.
     fn work_lane(&mut self, lane: Lane, work: usize) -> usize {
         let mut done = 0;
+        let mut handled = 0;
         while done < work {
+            if handled % AHEAD == 0 {
+                self.look_ahead(lane);
+            }
+            handled += 1;
             // A full frame admits nothing that could write; looking is always allowed.
             if lane != Lane::Reading && self.journal.room() == 0 {
                 break;

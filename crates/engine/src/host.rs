@@ -1,18 +1,22 @@
-//! The only file with threads, channels and the clock. The writer thread runs turns; the log thread appends
+//! The only place with threads, channels and the clock. The writer thread runs turns; the log thread appends
 //! and syncs; one thread reads the log for watchers, one does chores, one builds snapshots.
 //!
 //! While a frame syncs, the next is gathered. When nothing else is waiting and syncs are quick, the writer
 //! syncs itself and spares two changes of thread.
 
+mod handle;
+
+pub use handle::{Handle, Pending};
+
 use crate::answer::{Answer, Refused};
 use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop};
-use crate::handle::{Handle, Shared, Slot};
 use crate::hub::{LogRead, LogReadDone, publish};
 use crate::journal::Out;
 use crate::recovery::setup;
 use crate::request::{Input, Request, Ticket};
 use crate::snapshot::build_snapshot;
 use crate::ticker::Now;
+use handle::{Shared, Slot};
 use hashbrown::HashMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -180,8 +180,11 @@ impl Journal {
         self.spent = Some(batch);
     }
 
-    /// When a frame of notes must leave.
+    /// When a frame of notes must leave. While one is in flight nothing can: its completion brings the next turn.
     pub(crate) fn notes_due(&self) -> Option<Tick> {
+        if self.in_flight.is_some() {
+            return None;
+        }
         self.gathering.as_ref().map(|gathering| gathering.since.after_ms(NOTES_WAIT_MS))
     }
 

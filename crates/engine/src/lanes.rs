@@ -4,6 +4,9 @@
 use crate::request::{Input, Lane, Request};
 use std::collections::VecDeque;
 
+/// Requests looked at together before the first is handled.
+pub(crate) const AHEAD: usize = 16;
+
 #[derive(Debug)]
 pub(crate) struct Lanes {
     queues: [VecDeque<Input>; 4],
@@ -23,6 +26,11 @@ impl Lanes {
 
     pub(crate) fn push(&mut self, input: Input) {
         self.queues[input.request.lane() as usize].push_back(input);
+    }
+
+    /// The next requests of a lane, first first.
+    pub(crate) fn ahead(&self, lane: Lane) -> impl Iterator<Item = &Request> {
+        self.queues[lane as usize].iter().take(AHEAD).map(|input| &input.request)
     }
 
     pub(crate) fn pop(&mut self, lane: Lane) -> Option<Input> {

@@ -9,7 +9,6 @@ mod commands;
 mod endings;
 mod engine;
 mod gates;
-mod handle;
 pub mod host;
 mod hub;
 mod journal;
@@ -28,7 +27,7 @@ pub use answer::{
     SessionSnapshot,
 };
 pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX};
-pub use handle::{Handle, Pending};
+pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::Out;
 pub use recovery::{RecoverError, Replay, setup};

@@ -102,10 +102,10 @@ impl Engine {
     }
 
     fn read_resource(&mut self, ticket: Ticket, name: &Text) {
-        let lsn = self.journal.newest();
         let covering = self.kernel.covering(name);
         // Covered: its lease says so. Available: nothing newer may say otherwise.
-        let depends_on = covering.map_or(lsn, LeaseView::changed_lsn);
+        let depends_on = covering.map_or(self.journal.newest(), LeaseView::changed_lsn);
+        let lsn = depends_on.max(self.journal.synced());
         let lease = covering.map(|view| Box::new(self.snapshot(view)));
         let waiters = self
             .waiters
@@ -159,7 +159,7 @@ impl Engine {
             holder: with_authority.map(|view| view.holder().clone()),
             epoch: with_authority.map(LeaseView::epoch),
             fence: with_authority.map(LeaseView::fence),
-            lsn: self.journal.newest(),
+            lsn: depends_on.max(self.journal.synced()),
         };
         (checked, depends_on)
     }

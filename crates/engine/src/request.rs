@@ -1,6 +1,6 @@
 //! What can be asked of the engine, and which lane it goes to. Everything here is parsed and typed already.
 
-use tenure_kernel::{Action, Epoch, Fence, GateReport, LeaseId, Lsn, OpenSession, SessionId, Text};
+use tenure_kernel::{Action, Epoch, Fence, GateReport, LeaseId, Lsn, Member, OpenSession, SessionId, Text};
 
 /// Names one request between host and engine; the host makes it unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -191,6 +191,48 @@ impl Submit {
 }
 
 impl Request {
+    /// The lease it is about, if it names one.
+    #[must_use]
+    pub fn lease(&self) -> Option<LeaseId> {
+        match self {
+            Self::Submit(submit) => submit.action.lease(),
+            Self::Heartbeat { lease, .. }
+            | Self::Acknowledge { lease, .. }
+            | Self::GateDone { lease, .. }
+            | Self::NoticeDone(lease)
+            | Self::Read(lease)
+            | Self::Check(Check::Epoch { lease, .. }) => Some(*lease),
+            Self::SessionHeartbeat { .. }
+            | Self::ConnectionOpened(_)
+            | Self::ConnectionClosed(_)
+            | Self::Cancel(_)
+            | Self::ResetBreaker
+            | Self::Trim(_)
+            | Self::List(_)
+            | Self::Resource(_)
+            | Self::Pools
+            | Self::Sessions { .. }
+            | Self::Check(Check::Fence { .. })
+            | Self::Watch { .. }
+            | Self::WatchMore { .. }
+            | Self::WatchEnd(_)
+            | Self::Status => None,
+        }
+    }
+
+    /// The resources it names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Text> {
+        let (one, members): (Option<&Text>, &[Member]) = match self {
+            Self::Submit(Submit { action: Action::Grant(grant), .. }) => (None, &grant.bundle.members),
+            Self::Resource(name) | Self::Check(Check::Fence { resource: name, .. }) => (Some(name), &[]),
+            _ => (None, &[]),
+        };
+        one.into_iter().chain(members.iter().filter_map(|member| match member {
+            Member::Resource(name) => Some(name),
+            Member::AnyOf { .. } => None,
+        }))
+    }
+
     /// Which lane it goes to.
     #[must_use]
     pub fn lane(&self) -> Lane {

@@ -6,7 +6,7 @@ use crate::request::{OperationId, Ticket};
 use core::hash::{Hash, Hasher};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
-use tenure_kernel::{Action, Operation, Tick};
+use tenure_kernel::{Action, Lsn, Operation, Tick};
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
@@ -30,6 +30,8 @@ struct Joined {
 struct Remembered {
     fingerprint: u64,
     refused: Refused,
+    /// What the refusal rests on; told again, it rests on the same.
+    depends_on: Lsn,
     until: Tick,
 }
 
@@ -39,8 +41,8 @@ pub(crate) enum Known {
     New,
     /// Another request under the same id is on its way; this one gets the same answer.
     Joined,
-    /// It was refused a moment ago.
-    Refused(Refused),
+    /// It was refused a moment ago, resting on what stands at this position.
+    Refused(Refused, Lsn),
     /// The id is in use for another command.
     Conflict,
 }
@@ -57,7 +59,7 @@ impl Retries {
         match self.refused.get(&operation.key) {
             Some(found) if now < found.until => {
                 if found.fingerprint == operation.fingerprint {
-                    Known::Refused(found.refused.clone())
+                    Known::Refused(found.refused.clone(), found.depends_on)
                 } else {
                     Known::Conflict
                 }
@@ -88,7 +90,7 @@ impl Retries {
         Some(joined.first)
     }
 
-    pub(crate) fn refused(&mut self, operation: &Operation, refused: &Refused, now: Tick) {
+    pub(crate) fn refused(&mut self, operation: &Operation, refused: &Refused, depends_on: Lsn, now: Tick) {
         while self.by_age.front().is_some_and(|(until, _)| *until <= now || self.by_age.len() > REFUSALS_MAX)
         {
             if let Some((until, key)) = self.by_age.pop_front()
@@ -98,7 +100,8 @@ impl Retries {
             }
         }
         let until = now.after_ms(REFUSAL_KEEP_MS);
-        let remembered = Remembered { fingerprint: operation.fingerprint, refused: refused.clone(), until };
+        let (fingerprint, refused) = (operation.fingerprint, refused.clone());
+        let remembered = Remembered { fingerprint, refused, depends_on, until };
         self.refused.insert(operation.key, remembered);
         self.by_age.push_back((until, operation.key));
     }

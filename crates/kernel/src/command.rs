@@ -266,6 +266,27 @@ pub enum SessionKind {
     ByHand,
 }
 
+impl Action {
+    /// The lease it names, if it names one.
+    #[must_use]
+    pub fn lease(&self) -> Option<LeaseId> {
+        match self {
+            Self::Activate(token) => Some(token.lease),
+            Self::Release(release) => Some(release.token.lease),
+            Self::Rebind(rebind) => Some(rebind.token.lease),
+            Self::Amend(amend) => Some(amend.token.lease),
+            Self::Revoke(revoke) => Some(revoke.lease),
+            Self::Reclaim(reclaim) => Some(reclaim.lease),
+            Self::Drain(steer) | Self::Revive(steer) => Some(steer.lease),
+            Self::Grant(_)
+            | Self::DefinePool { .. }
+            | Self::RemovePool { .. }
+            | Self::OpenSession(_)
+            | Self::CloseSession { .. } => None,
+        }
+    }
+}
+
 impl Command {
     /// A command without an operation id.
     #[must_use]

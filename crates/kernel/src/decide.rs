@@ -491,7 +491,7 @@ impl Kernel {
             lease: self.lease_id(lease.lsn),
             epoch,
             holder: self.holders.get(lease.holder).clone(),
-            members: lease.members().map(|slot| self.resources[slot].name.clone()).collect(),
+            members: self.members(lease).cloned().collect(),
             policy: self.policy_of(lease),
             face_data: lease.face_data().to_vec(),
             granted_tick: lease.granted_tick,
@@ -548,10 +548,12 @@ fn check_bundle_size(bundle: &Bundle) -> Result<(), Rejection> {
             Member::AnyOf { count, .. } => u64::from(*count),
         };
     }
-    match members {
-        0 => Err(Rejection::BundleEmpty),
-        count if count > BUNDLE_MEMBERS_MAX as u64 => Err(Rejection::BundleTooLarge),
-        _ => Ok(()),
+    if members == 0 {
+        Err(Rejection::BundleEmpty)
+    } else if members > BUNDLE_MEMBERS_MAX as u64 {
+        Err(Rejection::BundleTooLarge)
+    } else {
+        Ok(())
     }
 }
 

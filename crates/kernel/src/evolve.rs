@@ -3,8 +3,9 @@
 
 use crate::event::{Amended, Change, Epitaph, Event, Granted, Rebound, Revoked, Steered};
 use crate::ids::{Epoch, LeaseId, SessionId, Stamp};
-use crate::kernel::{Kernel, PendingNotice, Resource};
+use crate::kernel::{Kernel, MORE_BIT, PendingNotice, Resource};
 use crate::lease::{Lease, LeaseState, Rare, Revocation, SessionLink};
+use crate::limits::RETIRED_PER_EVENT_MAX;
 use crate::names::{Text, pool_member, split_pool_member};
 use crate::operations::Replay;
 use crate::planted::{Planted, planted};
@@ -112,7 +113,7 @@ impl Kernel {
             };
             self.operations.remember(at.tick, operation, replay, &self.retention);
         }
-        self.retained.retire(at.tick, &self.retention);
+        self.retire_ended(at);
         self.operations.retire(at.tick);
     }
 
@@ -134,7 +135,7 @@ impl Kernel {
                         attachment: granted.attachment.clone(),
                     })
                 });
-        self.install(
+        let slot = self.install(
             Lease {
                 lsn: at.lsn,
                 epoch: Epoch::FIRST,
@@ -146,12 +147,13 @@ impl Kernel {
                 holder: NO_SLOT,
                 policy: NO_SLOT,
                 session: SessionLink::NONE,
-                first_member: NO_SLOT,
+                first_name: Text::default(),
             },
             &granted.holder,
             &granted.policy,
             &granted.members,
         );
+        self.register.push_live(at.lsn, slot);
     }
 
     /// Puts a lease into every table. Shared by grants and by loading a snapshot.
@@ -166,36 +168,41 @@ impl Kernel {
         lease.policy = self.acquire_policy(policy);
         *self.counts.cell(lease.state.name(), policy) += 1;
         self.payload_bytes += lease.payload_bytes();
-        let lsn = lease.lsn;
+        if let Some(first) = members.first() {
+            lease.first_name = first.clone();
+        }
         let slot = self.leases.insert(lease);
-        let hash = self.hashing.hash_one(lsn);
-        let (leases, hashing) = (&self.leases, &self.hashing);
-        self.lease_index.insert_unique(hash, slot, |&slot| hashing.hash_one(leases[slot].lsn));
-        self.roster.push(lsn, slot);
         if let Some(session) = policy.session {
             self.link(slot, session);
         }
         for (index, name) in members.iter().enumerate() {
-            if index > 0 && planted(Planted::BundlePartlyGranted) {
+            if index == 0 {
+                self.cover(name, slot);
+                continue;
+            }
+            if planted(Planted::BundlePartlyGranted) {
                 break;
             }
-            let resource = self.cover(name, slot);
-            if index == 0 {
-                self.leases[slot].first_member = resource;
-            } else {
-                let rare = self.leases[slot].rare.get_or_insert_default();
-                rare.more_members.push(resource);
-            }
+            let resource = self.resources.insert(Resource { name: name.clone(), lease: slot });
+            self.leases[slot].rare.get_or_insert_default().more_members.push(resource);
+            self.cover(name, resource | MORE_BIT);
         }
         slot
     }
 
-    /// Makes room in the indexes for leases about to be installed.
+    /// Makes room in the index of names for leases about to be installed.
     pub(crate) fn reserve_leases(&mut self, leases: usize) {
-        let (table, hashing) = (&self.leases, &self.hashing);
-        self.lease_index.reserve(leases, |&slot| hashing.hash_one(table[slot].lsn));
-        let (table, hashing) = (&self.resources, &self.hashing);
-        self.resource_index.reserve(leases, |&slot| hashing.hash_one(table[slot].name.as_str()));
+        let mut index = core::mem::take(&mut self.resource_index);
+        index.reserve(leases, |&covered| self.hashing.hash_one(self.covered_name(covered).as_str()));
+        self.resource_index = index;
+    }
+
+    fn retire_ended(&mut self, at: Stamp) {
+        for _ in 0..RETIRED_PER_EVENT_MAX {
+            let Some(ended) = self.retained.retire_one(at.tick, &self.retention) else { return };
+            let retained = &self.retained;
+            self.register.retire(ended.lsn, |lsn, key| retained.get(key, lsn).is_some());
+        }
     }
 
     fn activated(&mut self, at: Stamp, id: LeaseId) {
@@ -317,7 +324,7 @@ impl Kernel {
             self.scheduled.remove(&(deadline, was.lease.lsn()));
         }
         let lease = self.uninstall(slot);
-        self.retained.push(EndedLease {
+        let key = self.retained.push(EndedLease {
             lsn: lease.lsn,
             ended_lsn: at.lsn,
             authority_lsn: lease.authority_lsn(),
@@ -327,6 +334,7 @@ impl Kernel {
             reason: ending.reason,
             face: was.policy.face,
         });
+        self.register.end(lease.lsn, key);
         if was.policy.notice {
             let notice = PendingNotice { ended_lsn: at.lsn, ended_tick: at.tick };
             self.notices.insert(was.lease, notice);
@@ -336,17 +344,13 @@ impl Kernel {
     /// Takes a lease out of every table.
     fn uninstall(&mut self, slot: u32) -> Lease {
         self.unlink(slot);
-        let members: smallvec::SmallVec<[u32; 4]> = self.leases[slot].members().collect();
-        for resource in members {
-            self.uncover(resource);
+        self.uncover(slot);
+        for index in 0..self.leases[slot].more_members().len() {
+            let resource = self.leases[slot].more_members()[index];
+            self.uncover(resource | MORE_BIT);
+            self.resources.remove(resource);
         }
-        let hash = self.hashing.hash_one(self.leases[slot].lsn);
-        self.lease_index
-            .find_entry(hash, |&other| other == slot)
-            .expect("invariant: a live lease is indexed")
-            .remove();
         let lease = self.leases.remove(slot);
-        self.roster.remove(lease.lsn);
         self.payload_bytes -= lease.payload_bytes();
         *self.counts.cell(lease.state.name(), self.policies.get(lease.policy)) -= 1;
         self.holders.release(lease.holder);
@@ -354,32 +358,34 @@ impl Kernel {
         lease
     }
 
-    fn cover(&mut self, name: &Text, lease: u32) -> u32 {
-        let slot = self.resources.insert(Resource { name: name.clone(), lease });
+    fn cover(&mut self, name: &Text, covered: u32) {
         let hash = self.hashing.hash_one(name.as_str());
-        let (resources, hashing) = (&self.resources, &self.hashing);
-        self.resource_index
-            .insert_unique(hash, slot, |&slot| hashing.hash_one(resources[slot].name.as_str()));
+        let mut index = core::mem::take(&mut self.resource_index);
+        index.insert_unique(hash, covered, |&other| self.hashing.hash_one(self.covered_name(other).as_str()));
+        self.resource_index = index;
         if !self.pools.is_empty()
             && let Some((pool, number)) = split_pool_member(name)
             && let Some(pool) = self.pools.get_mut(pool)
         {
             pool.free.remove(number);
         }
-        slot
     }
 
-    fn uncover(&mut self, slot: u32) {
-        let resource = self.resources.remove(slot);
-        let hash = self.hashing.hash_one(resource.name.as_str());
+    fn uncover(&mut self, covered: u32) {
+        let hash = self.hashing.hash_one(self.covered_name(covered).as_str());
         self.resource_index
-            .find_entry(hash, |&other| other == slot)
+            .find_entry(hash, |&other| other == covered)
             .expect("invariant: a covered resource is indexed")
             .remove();
-        if self.pools.is_empty() {
-            return;
+        if !self.pools.is_empty() {
+            let name = self.covered_name(covered).clone();
+            self.uncovered_member(&name);
         }
-        let Some((name, number)) = split_pool_member(&resource.name) else { return };
+    }
+
+    /// A name came free; if it is a pool's member, the pool has one more.
+    fn uncovered_member(&mut self, name: &Text) {
+        let Some((name, number)) = split_pool_member(name) else { return };
         let Some(pool) = self.pools.get_mut(name) else { return };
         // A member beyond the size was doomed by a shrink: it does not come back.
         if number <= pool.size {
@@ -393,7 +399,7 @@ impl Kernel {
     pub(crate) fn pool_defined(&mut self, name: &Text, size: u32) {
         let before = self.pools.get(name).map_or(0, |pool| pool.size);
         let joining: Vec<u32> = (before + 1..=size)
-            .filter(|number| self.resource_slot(&pool_member(name, *number)).is_none())
+            .filter(|number| self.covering_slot(&pool_member(name, *number)).is_none())
             .collect();
         let pool = self.pools.entry(name.clone()).or_insert_with(|| Pool {
             size: 0,
@@ -417,18 +423,28 @@ impl Kernel {
     }
 
     fn acquire_policy(&mut self, policy: &Policy) -> u32 {
-        self.principals.acquire(&policy.principal);
-        if policy.session.is_none() {
-            return self.policies.acquire(policy);
+        let row = if policy.session.is_none() {
+            self.policies.acquire(policy)
+        } else {
+            let mut terms = policy.clone();
+            terms.session = None;
+            self.policies.acquire(&terms)
+        };
+        if self.policies.uses(row) == 1 {
+            // A row is used for the first time, or again by other terms than before.
+            let principal = self.principals.acquire(&policy.principal);
+            if self.principal_of.len() <= row as usize {
+                self.principal_of.resize(row as usize + 1, NO_SLOT);
+            }
+            self.principal_of[row as usize] = principal;
+        } else {
+            self.principals.acquire_again(self.principal_of[row as usize]);
         }
-        let mut terms = policy.clone();
-        terms.session = None;
-        self.policies.acquire(&terms)
+        row
     }
 
     fn release_policy(&mut self, row: u32) {
-        let principal = self.principals.find(&self.policies.get(row).principal);
-        self.principals.release(principal.expect("invariant: the principal of a lease is counted"));
+        self.principals.release(self.principal_of[row as usize]);
         self.policies.release(row);
     }
 

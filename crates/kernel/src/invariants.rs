@@ -5,6 +5,7 @@ use crate::ids::{LeaseId, Lsn};
 use crate::kernel::Kernel;
 use crate::lease::LeaseState;
 use crate::names::{pool_member, split_pool_member};
+use crate::tables::register::Where;
 use crate::tables::slab::NO_SLOT;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,29 +43,28 @@ impl Kernel {
         let mut payload_bytes = 0;
         let mut counts = crate::kernel::Counts::default();
         let mut previous = Lsn(0);
-        for (lsn, slot) in self.roster.iter_from(Lsn(0)) {
+        let mut listed = 0;
+        for (lsn, slot) in self.register.live_from(Lsn(0)) {
             let lease = self.leases.get(slot);
-            require(lease.is_some_and(|lease| lease.lsn == lsn), "the roster lists live leases", || {
+            require(lease.is_some_and(|lease| lease.lsn == lsn), "the register lists live leases", || {
                 format!("entry {lsn} names slot {slot}")
             })?;
-            require(lsn > previous, "the roster is in order", || format!("{previous} before {lsn}"))?;
+            require(lsn > previous, "the register is in order", || format!("{previous} before {lsn}"))?;
             previous = lsn;
             let lease = &self.leases[slot];
             require(lsn <= self.applied.lsn, "a lease was granted in the past", || format!("lease {lsn}"))?;
             require(self.slot_of(self.lease_id(lsn)) == Some(slot), "every lease is found by id", || {
                 format!("lease {lsn}")
             })?;
-            let found = self.retained.find(lsn).is_none();
-            require(found, "a lease is live or ended, not both", || format!("lease {lsn}"))?;
             payload_bytes += lease.payload_bytes();
             *counts.cell(lease.state.name(), self.policies.get(lease.policy)) += 1;
+            listed += 1;
         }
-        require(self.roster.len() == self.leases.len(), "the roster lists every lease", || {
-            format!("{} listed, {} live", self.roster.len(), self.leases.len())
-        })?;
-        require(self.lease_index.len() == self.leases.len(), "the index holds every lease", || {
-            format!("{} indexed, {} live", self.lease_index.len(), self.leases.len())
-        })?;
+        require(
+            listed == self.leases.len() && listed == self.register.live(),
+            "every lease is registered",
+            || format!("{listed} listed, {} counted, {} live", self.register.live(), self.leases.len()),
+        )?;
         require(counts == self.counts, "counts equal a full count", || format!("{:?}", self.counts))?;
         require(payload_bytes == self.payload_bytes, "payload bytes equal a full sum", || {
             format!("{} counted, {payload_bytes} found", self.payload_bytes)
@@ -74,25 +74,27 @@ impl Kernel {
     fn check_resources(&self) -> Result<(), Violation> {
         let mut covered = 0;
         for (slot, lease) in self.leases.iter() {
-            for member in lease.members() {
-                let resource = self.resources.get(member);
+            for member in lease.more_members() {
+                let resource = self.resources.get(*member);
                 require(
                     resource.is_some_and(|resource| resource.lease == slot),
                     "a live member belongs to exactly one live lease",
                     || format!("lease {} and resource slot {member}", lease.lsn),
                 )?;
-                let name = &self.resources[member].name;
-                require(self.resource_slot(name) == Some(member), "every resource is found by name", || {
+            }
+            for name in self.members(lease) {
+                require(self.covering_slot(name) == Some(slot), "every resource is found by name", || {
                     format!("resource {name}")
                 })?;
                 covered += 1;
             }
         }
-        require(covered == self.resources.len(), "a covered resource is a member of its lease", || {
-            format!("{covered} members, {} covered resources", self.resources.len())
+        let more = covered - self.leases.len();
+        require(more == self.resources.len(), "a covered resource is a member of its lease", || {
+            format!("{more} further members, {} further resources", self.resources.len())
         })?;
-        require(self.resource_index.len() == self.resources.len(), "one record per covered name", || {
-            format!("{} indexed, {} covered", self.resource_index.len(), self.resources.len())
+        require(self.resource_index.len() == covered, "one record per covered name", || {
+            format!("{} indexed, {covered} covered", self.resource_index.len())
         })
     }
 
@@ -125,8 +127,8 @@ impl Kernel {
             require(!pool.removed || pool.held() > 0, "a removed pool is in use", || name.to_string())?;
         }
         let mut held: BTreeMap<&str, u32> = BTreeMap::new();
-        for (_, resource) in self.resources.iter() {
-            if let Some((pool, number)) = split_pool_member(&resource.name)
+        for name in self.leases.iter().flat_map(|(_, lease)| self.members(lease)) {
+            if let Some((pool, number)) = split_pool_member(name)
                 && self.pools.get(pool).is_some_and(|found| number <= found.size)
             {
                 *held.entry(pool).or_default() += 1;
@@ -225,7 +227,10 @@ impl Kernel {
     fn check_retained(&self) -> Result<(), Violation> {
         let mut count = 0;
         for ended in self.retained.iter() {
-            let found = self.retained.find(ended.lsn) == Some(ended);
+            let found = match self.register.find(ended.lsn) {
+                Some(Where::Ended(key)) => self.retained.get(key, ended.lsn) == Some(ended),
+                Some(Where::Live(_)) | None => false,
+            };
             require(found, "an ended lease is found by id", || format!("lease {}", ended.lsn))?;
             require(!ended.state.is_live(), "a terminal lease is terminal", || format!("{}", ended.lsn))?;
             count += 1;
@@ -341,19 +346,12 @@ mod tests {
 
     #[test]
     fn the_tables_of_leases_are_compared() {
-        breaks("the roster lists live leases", |kernel| kernel.roster.push(Lsn(99), 0));
-        breaks("the roster lists live leases", |kernel| kernel.roster.push(Lsn(99), 12_345));
-        breaks("the roster is in order", |kernel| {
-            let slot = slot(kernel, 5);
-            kernel.roster.push_unchecked(Lsn(5), slot);
-        });
+        breaks("the register lists live leases", |kernel| kernel.register.push_live(Lsn(99), 0));
+        breaks("the register lists live leases", |kernel| kernel.register.push_live(Lsn(99), 12_345));
         breaks("a lease was granted in the past", |kernel| kernel.applied.lsn = Lsn(4));
-        breaks("every lease is found by id", |kernel| kernel.lease_index.clear());
-        breaks("a lease is live or ended, not both", |kernel| kernel.retained.push(ended(3)));
-        breaks("the roster lists every lease", |kernel| kernel.roster.remove(Lsn(5)));
-        breaks("the index holds every lease", |kernel| {
-            kernel.reserve_leases(8);
-            kernel.lease_index.insert_unique(12, 0, |_| 12);
+        breaks("every lease is registered", |kernel| {
+            let key = kernel.retained.push(ended(5));
+            kernel.register.end(Lsn(5), key);
         });
         breaks("counts equal a full count", |kernel| {
             *kernel.counts.cell(StateName::Active, &Policy::permanent()) += 1;
@@ -365,7 +363,8 @@ mod tests {
     #[test]
     fn the_tables_of_resources_are_compared() {
         breaks("a live member belongs to exactly one live lease", |kernel| {
-            let (resource, other) = (kernel.resource_slot("x").unwrap(), slot(kernel, 4));
+            let other = slot(kernel, 4);
+            let (resource, _) = kernel.resources.iter().next().unwrap();
             kernel.resources[resource].lease = other;
         });
         breaks("every resource is found by name", |kernel| kernel.resource_index.clear());
@@ -484,7 +483,8 @@ mod tests {
     #[test]
     fn what_is_remembered_of_ended_leases_is_compared() {
         breaks("a terminal lease is terminal", |kernel| {
-            kernel.retained.push(EndedLease { state: StateName::Active, ..ended(1) });
+            let key = kernel.retained.push(EndedLease { state: StateName::Active, ..ended(90) });
+            kernel.register.push_ended(Lsn(90), key);
         });
         breaks("an ended lease is found by id", |kernel| {
             kernel.retained.push(ended(1));

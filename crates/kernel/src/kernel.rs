@@ -13,7 +13,7 @@ use crate::rejection::{CountKey, StateName};
 use crate::retained::Retained;
 use crate::session::Session;
 use crate::tables::interner::{Hashing, Interner};
-use crate::tables::roster::Roster;
+use crate::tables::register::{Register, Where};
 use crate::tables::slab::Slab;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
@@ -41,13 +41,16 @@ pub struct Kernel {
     pub(crate) hashing: Hashing,
 
     pub(crate) leases: Slab<Lease>,
-    pub(crate) lease_index: HashTable<u32>,
-    pub(crate) roster: Roster,
+    pub(crate) register: Register,
+    /// Members of bundles after the first; the first stands in its lease.
     pub(crate) resources: Slab<Resource>,
+    /// Covered names: slots of leases, or of `resources` where the high bit is set.
     pub(crate) resource_index: HashTable<u32>,
     pub(crate) holders: Interner<Text>,
     pub(crate) policies: Interner<Policy>,
     pub(crate) principals: Interner<Text>,
+    /// The principal of each row of terms, so that counting leases hashes nothing.
+    pub(crate) principal_of: Vec<u32>,
 
     pub(crate) pools: BTreeMap<Text, Pool>,
     pub(crate) sessions: Slab<Session>,
@@ -62,6 +65,9 @@ pub struct Kernel {
     pub(crate) payload_bytes: u64,
     pub(crate) counts: Counts,
 }
+
+/// In the index of covered names: a slot of `resources`, not of `leases`.
+pub(crate) const MORE_BIT: u32 = 1 << 31;
 
 /// A covered resource. One that is free has no record.
 #[derive(Clone, Debug)]
@@ -130,18 +136,18 @@ impl Kernel {
             retention: Retention::default(),
             applied: Stamp::default(),
             leases: Slab::new(),
-            lease_index: HashTable::new(),
-            roster: Roster::default(),
+            register: Register::default(),
             resources: Slab::new(),
             resource_index: HashTable::new(),
             holders: Interner::new(hashing.clone()),
             policies: Interner::new(hashing.clone()),
             principals: Interner::new(hashing.clone()),
+            principal_of: Vec::new(),
             pools: BTreeMap::new(),
             sessions: Slab::new(),
             session_index: BTreeMap::new(),
             scheduled: BTreeSet::new(),
-            retained: Retained::new(hashing.clone()),
+            retained: Retained::default(),
             operations: Operations::new(hashing.clone()),
             notices: BTreeMap::new(),
             payload_bytes: 0,
@@ -192,15 +198,37 @@ impl Kernel {
         if lease.shard() != self.setup.shard {
             return None;
         }
-        let lsn = lease.lsn();
-        let hash = self.hashing.hash_one(lsn);
-        self.lease_index.find(hash, |&slot| self.leases[slot].lsn == lsn).copied()
+        match self.register.find(lease.lsn())? {
+            Where::Live(slot) => Some(slot),
+            Where::Ended(_) => None,
+        }
+    }
+
+    /// The slot of the lease that covers a name.
+    #[inline]
+    pub(crate) fn covering_slot(&self, name: &str) -> Option<u32> {
+        let hash = self.hashing.hash_one(name);
+        let found = self.resource_index.find(hash, |&covered| self.covered_name(covered) == name)?;
+        Some(self.covered_lease(*found))
     }
 
     #[inline]
-    pub(crate) fn resource_slot(&self, name: &str) -> Option<u32> {
-        let hash = self.hashing.hash_one(name);
-        self.resource_index.find(hash, |&slot| self.resources[slot].name == name).copied()
+    pub(crate) fn covered_name(&self, covered: u32) -> &Text {
+        if covered & MORE_BIT == 0 {
+            &self.leases[covered].first_name
+        } else {
+            &self.resources[covered & !MORE_BIT].name
+        }
+    }
+
+    pub(crate) fn covered_lease(&self, covered: u32) -> u32 {
+        if covered & MORE_BIT == 0 { covered } else { self.resources[covered & !MORE_BIT].lease }
+    }
+
+    /// Names a lease covers, in request order.
+    pub(crate) fn members<'a>(&'a self, lease: &'a Lease) -> impl Iterator<Item = &'a Text> {
+        let more = lease.more_members().iter().map(|slot| &self.resources[*slot].name);
+        core::iter::once(&lease.first_name).chain(more)
     }
 
     pub(crate) fn session_slot(&self, session: SessionId) -> Option<u32> {

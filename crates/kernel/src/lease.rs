@@ -7,24 +7,28 @@ use crate::reason::{Actor, Evidence, Reason, ReclaimBy};
 use crate::rejection::StateName;
 use crate::tables::slab::NO_SLOT;
 
+/// Two cache lines: what heartbeats and checks read, then the rest.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Lease {
     pub(crate) lsn: Lsn,
     pub(crate) epoch: Epoch,
     pub(crate) changed_lsn: Lsn,
+    pub(crate) state: LeaseState,
+    pub(crate) policy: u32,
+    pub(crate) holder: u32,
+    pub(crate) session: SessionLink,
+
     pub(crate) granted_tick: Tick,
     pub(crate) granted_wall_ms: u64,
-    pub(crate) state: LeaseState,
     pub(crate) rare: Option<Box<Rare>>,
-    pub(crate) holder: u32,
-    pub(crate) policy: u32,
-    pub(crate) session: SessionLink,
-    /// The resource, or the first of those in `rare`.
-    pub(crate) first_member: u32,
+    /// The resource, or the first of several.
+    pub(crate) first_name: Text,
 }
 
-// Four numbers decide how many leases fit: this record, a resource, liveness' record, a timer entry.
-const _: () = assert!(size_of::<Option<Lease>>() <= 88);
+// How many leases fit is decided here and by liveness' record and timer beside it.
+const _: () = assert!(size_of::<Option<Lease>>() == 128);
+const _: () = assert!(core::mem::offset_of!(Lease, session) + size_of::<SessionLink>() <= 64);
 
 /// What most leases do not have.
 #[derive(Clone, Debug, Default)]
@@ -100,9 +104,9 @@ impl LeaseState {
 }
 
 impl Lease {
-    pub(crate) fn members(&self) -> impl Iterator<Item = u32> {
-        let more = self.rare.as_ref().map_or(&[][..], |rare| &rare.more_members);
-        core::iter::once(self.first_member).chain(more.iter().copied())
+    /// Members after the first.
+    pub(crate) fn more_members(&self) -> &[u32] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.more_members)
     }
 
     /// Position from which the present holder's authority counts.

@@ -56,19 +56,10 @@ pub fn check_name(name: &str) -> Result<(), NameFault> {
     if name.len() > NAME_BYTES_MAX {
         return Err(NameFault::TooLong);
     }
-    for segment in name.split('/') {
-        match segment {
-            "" => return Err(NameFault::EmptySegment),
-            "." | ".." => return Err(NameFault::DotSegment),
-            _ => {}
-        }
-    }
     if name.is_ascii() {
-        if name.bytes().any(|byte| byte.is_ascii_control()) {
-            return Err(NameFault::ControlCharacter);
-        }
-        return Ok(());
+        return check_ascii(name.as_bytes());
     }
+    check_segments(name)?;
     if name.chars().any(char::is_control) {
         return Err(NameFault::ControlCharacter);
     }
@@ -76,6 +67,31 @@ pub fn check_name(name: &str) -> Result<(), NameFault> {
         return Err(NameFault::NotNormalized);
     }
     Ok(())
+}
+
+/// One pass over the bytes: almost every name is ASCII and every grant checks its names.
+fn check_ascii(name: &[u8]) -> Result<(), NameFault> {
+    let mut segment_from = 0;
+    for (at, byte) in name.iter().enumerate() {
+        if *byte == b'/' {
+            check_segment(&name[segment_from..at])?;
+            segment_from = at + 1;
+        }
+    }
+    check_segment(&name[segment_from..])?;
+    if name.iter().any(u8::is_ascii_control) { Err(NameFault::ControlCharacter) } else { Ok(()) }
+}
+
+fn check_segments(name: &str) -> Result<(), NameFault> {
+    name.split('/').try_for_each(|segment| check_segment(segment.as_bytes()))
+}
+
+fn check_segment(segment: &[u8]) -> Result<(), NameFault> {
+    match segment {
+        b"" => Err(NameFault::EmptySegment),
+        b"." | b".." => Err(NameFault::DotSegment),
+        _ => Ok(()),
+    }
 }
 
 /// The spelling of `name` that [`check_name`] accepts, for callers that prefer mending to refusing.

@@ -38,6 +38,51 @@ pub enum Planted {
     FenceForgetsBase,
 }
 
+impl Planted {
+    /// Every bug, for a list of names and the test that each is found.
+    pub const ALL: [Self; 16] = [
+        Self::ReclaimWithoutRevoke,
+        Self::RebindKeepsEpoch,
+        Self::RebindKeepsFence,
+        Self::ExpireIgnoresDeadline,
+        Self::BundlePartlyGranted,
+        Self::ReleaseIgnoresEpoch,
+        Self::DedupeForgets,
+        Self::GraceFromLastProof,
+        Self::HeartbeatRevivesOperatorDrain,
+        Self::PromiseIgnored,
+        Self::RecoveryAgesHolders,
+        Self::WaiterOvertakes,
+        Self::AnswerBeforeSync,
+        Self::SnapshotMissesOneEvent,
+        Self::StallAgesHolders,
+        Self::FenceForgetsBase,
+    ];
+
+    /// The name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReclaimWithoutRevoke => "reclaim-without-revoke",
+            Self::RebindKeepsEpoch => "rebind-keeps-epoch",
+            Self::RebindKeepsFence => "rebind-keeps-fence",
+            Self::ExpireIgnoresDeadline => "expire-ignores-deadline",
+            Self::BundlePartlyGranted => "bundle-partly-granted",
+            Self::ReleaseIgnoresEpoch => "release-ignores-epoch",
+            Self::DedupeForgets => "dedupe-forgets",
+            Self::GraceFromLastProof => "grace-from-last-proof",
+            Self::HeartbeatRevivesOperatorDrain => "heartbeat-revives-operator-drain",
+            Self::PromiseIgnored => "promise-ignored",
+            Self::RecoveryAgesHolders => "recovery-ages-holders",
+            Self::WaiterOvertakes => "waiter-overtakes",
+            Self::AnswerBeforeSync => "answer-before-sync",
+            Self::SnapshotMissesOneEvent => "snapshot-misses-one-event",
+            Self::StallAgesHolders => "stall-ages-holders",
+            Self::FenceForgetsBase => "fence-forgets-base",
+        }
+    }
+}
+
 #[cfg(feature = "plant")]
 mod switch {
     use super::Planted;

@@ -2,13 +2,10 @@
 //! log; they leave oldest first, by window, by cap, or because that event's segment is gone.
 
 use crate::ids::{Epoch, Lsn, Tick};
-use crate::limits::{RETIRED_PER_EVENT_MAX, Retention};
+use crate::limits::Retention;
 use crate::policy::Face;
 use crate::reason::Reason;
 use crate::rejection::StateName;
-use crate::tables::interner::Hashing;
-use core::hash::BuildHasher;
-use hashbrown::HashTable;
 use std::collections::VecDeque;
 
 /// What is left of an ended lease.
@@ -34,12 +31,10 @@ pub struct EndedLease {
 
 const _: () = assert!(size_of::<EndedLease>() <= 48);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Retained {
     queues: [Queue; Face::ALL.len()],
-    /// Packed (face, sequence) of each entry, by hash of its lsn.
-    index: HashTable<u64>,
-    hashing: Hashing,
+    len: usize,
     /// Highest lease ever retired.
     pub(crate) watermark: Lsn,
     /// Entries whose ending event stands below here are retired.
@@ -53,95 +48,74 @@ struct Queue {
     base: u64,
 }
 
-const FACE_SHIFT: u32 = 56;
+/// A key is a face and the low bits of a sequence number; a queue is far shorter than they count.
+const SEQUENCE_BITS: u32 = 29;
+const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
 impl Retained {
-    pub(crate) fn new(hashing: Hashing) -> Self {
-        Self {
-            queues: Default::default(),
-            index: HashTable::new(),
-            hashing,
-            watermark: Lsn(0),
-            trimmed_below: Lsn(0),
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
-        self.index.len()
+        self.len
     }
 
-    pub(crate) fn push(&mut self, ended: EndedLease) {
-        let queue = &mut self.queues[ended.face.index()];
-        let key = (ended.face.index() as u64) << FACE_SHIFT | (queue.base + queue.entries.len() as u64);
+    /// Remembers an ended lease; the key finds it again.
+    pub(crate) fn push(&mut self, ended: EndedLease) -> u32 {
+        let face = ended.face.index();
+        let queue = &mut self.queues[face];
+        let sequence = queue.base + queue.entries.len() as u64;
         queue.entries.push_back(ended);
-        let hash = self.hashing.hash_one(ended.lsn);
-        let (queues, hashing) = (&self.queues, &self.hashing);
-        self.index.insert_unique(hash, key, |&key| hashing.hash_one(entry(queues, key).lsn));
+        self.len += 1;
+        (face as u32) << SEQUENCE_BITS | (sequence & SEQUENCE_MASK) as u32
     }
 
-    /// The entry of a lease, whether or not it is still to be shown.
-    pub(crate) fn find(&self, lsn: Lsn) -> Option<&EndedLease> {
-        let hash = self.hashing.hash_one(lsn);
-        let key = self.index.find(hash, |&key| entry(&self.queues, key).lsn == lsn)?;
-        Some(entry(&self.queues, *key))
+    /// The entry under a key, if it is still there and still that lease's.
+    pub(crate) fn get(&self, key: u32, lsn: Lsn) -> Option<&EndedLease> {
+        let queue = self.queues.get((key >> SEQUENCE_BITS) as usize)?;
+        let index = (u64::from(key) & SEQUENCE_MASK).wrapping_sub(queue.base) & SEQUENCE_MASK;
+        queue.entries.get(index as usize).filter(|ended| ended.lsn == lsn)
     }
 
     pub(crate) fn is_retired(&self, ended: &EndedLease, now: Tick) -> bool {
         now > ended.retire_after || ended.ended_lsn < self.trimmed_below
     }
 
-    /// Physically retires what is due, at most a few; returns how many.
-    pub(crate) fn retire(&mut self, now: Tick, retention: &Retention) -> usize {
-        let mut retired = 0;
-        while retired < RETIRED_PER_EVENT_MAX && self.retire_one(now, retention) {
-            retired += 1;
-        }
-        retired
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedLease> {
-        self.queues.iter().flat_map(|queue| queue.entries.iter())
-    }
-
-    fn retire_one(&mut self, now: Tick, retention: &Retention) -> bool {
-        let over_cap = self.len() as u64 > retention.leases_max;
+    /// Takes out one entry that is due; the caller takes it out of the register too.
+    pub(crate) fn retire_one(&mut self, now: Tick, retention: &Retention) -> Option<EndedLease> {
+        let over_cap = self.len as u64 > retention.leases_max;
         let mut oldest: Option<(Lsn, usize)> = None;
         for (face, queue) in self.queues.iter().enumerate() {
             let Some(front) = queue.entries.front() else { continue };
             let due =
                 self.is_retired(front, now) || queue.entries.len() as u64 > retention.leases_per_face_max;
             if due {
-                self.pop(face);
-                return true;
+                return self.pop(face);
             }
             if over_cap && oldest.is_none_or(|(lsn, _)| front.ended_lsn < lsn) {
                 oldest = Some((front.ended_lsn, face));
             }
         }
-        match oldest {
-            Some((_, face)) => {
-                self.pop(face);
-                true
-            }
-            None => false,
-        }
+        oldest.and_then(|(_, face)| self.pop(face))
     }
 
-    fn pop(&mut self, face: usize) {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &EndedLease> {
+        self.queues.iter().flat_map(|queue| queue.entries.iter())
+    }
+
+    /// Every entry with its key.
+    pub(crate) fn keyed(&self) -> impl Iterator<Item = (Lsn, u32)> {
+        self.queues.iter().enumerate().flat_map(|(face, queue)| {
+            queue.entries.iter().enumerate().map(move |(index, ended)| {
+                let sequence = (queue.base + index as u64) & SEQUENCE_MASK;
+                (ended.lsn, (face as u32) << SEQUENCE_BITS | sequence as u32)
+            })
+        })
+    }
+
+    fn pop(&mut self, face: usize) -> Option<EndedLease> {
         let queue = &mut self.queues[face];
-        let ended = queue.entries.pop_front().expect("invariant: a due queue is not empty");
-        let key = (face as u64) << FACE_SHIFT | queue.base;
+        let ended = queue.entries.pop_front()?;
         queue.base += 1;
-        let hash = self.hashing.hash_one(ended.lsn);
-        self.index
-            .find_entry(hash, |&other| other == key)
-            .expect("invariant: a retained lease is indexed")
-            .remove();
+        self.len -= 1;
         self.watermark = self.watermark.max(ended.lsn);
+        Some(ended)
     }
-}
-
-fn entry(queues: &[Queue; Face::ALL.len()], key: u64) -> &EndedLease {
-    let queue = &queues[(key >> FACE_SHIFT) as usize];
-    &queue.entries[((key & ((1 << FACE_SHIFT) - 1)) - queue.base) as usize]
 }

@@ -3,5 +3,5 @@
 
 pub(crate) mod free_set;
 pub(crate) mod interner;
-pub(crate) mod roster;
+pub(crate) mod register;
 pub(crate) mod slab;

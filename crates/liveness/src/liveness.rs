@@ -10,8 +10,8 @@ use crate::tables::{Entries, Sessions};
 use crate::wheel::Wheel;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy, ReclaimBy, ReclaimRule,
-    SessionId, SessionKind, Stamp, Tick,
+    Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy, ReclaimBy,
+    ReclaimRule, SessionId, SessionKind, Stamp, Tick,
 };
 
 /// Timers of sessions have this bit set; those of leases do not.

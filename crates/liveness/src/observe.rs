@@ -7,7 +7,8 @@ use crate::liveness::{Liveness, is_permanent};
 use crate::session::SessionPhase;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Epoch, Found, Kernel, LeaseId, LeaseState, LeaseView, Mode, Rejection, SessionId, Subject, Tick,
+    Epoch, Found, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, Rejection, SessionId, Subject,
+    Tick,
 };
 
 /// A heartbeat that counted.
@@ -64,6 +65,12 @@ impl Liveness {
                 Ok(Renewal { valid_ms: None, draining, margin_ms: None, returned: false })
             }
         }
+    }
+
+    /// Brings into the cache what a heartbeat for this lease will read and write; see [`Kernel::warm`].
+    #[inline]
+    pub fn warm(&self, slot: LeaseSlot) {
+        core::hint::black_box(self.entries.get(slot).promised_until);
     }
 
     fn renew(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> Renewal {

@@ -49,7 +49,8 @@ pub fn decode_note(bytes: &[u8]) -> Result<Option<Note>, DecodeError> {
         4 => Note::BreakerOpened { silent: r.small()?, alive: r.small()? },
         5 => Note::BreakerClosed,
         6 => Note::Stalled { gap_ms: r.number()? },
-        _ => return Ok(None),
+        // A later version's; nobody has to understand a note.
+        _later => return Ok(None),
     };
     r.finish()?;
     Ok(Some(note))

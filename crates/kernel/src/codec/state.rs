@@ -8,6 +8,7 @@ use crate::event::ChangeKind;
 use crate::ids::{LeaseId, Lsn, SessionId, Stamp, Tick};
 use crate::kernel::{Kernel, PendingNotice, Setup};
 use crate::lease::{Lease, LeaseState, Rare, Revocation, SessionLink};
+use crate::names::Text;
 use crate::operations::{Remembered, Replay};
 use crate::retained::EndedLease;
 use crate::session::{Loss, Session};
@@ -39,8 +40,8 @@ pub fn encode_state(kernel: &Kernel, sink: &mut dyn FnMut(&[u8])) {
         write_session(w, &kernel.sessions[*slot]);
         spill(w, sink);
     }
-    w.number(kernel.roster.len() as u64);
-    for (_, slot) in kernel.roster.iter_from(Lsn(0)) {
+    w.number(kernel.register.live() as u64);
+    for (_, slot) in kernel.register.live_from(Lsn(0)) {
         write_lease(w, kernel, &kernel.leases[slot]);
         spill(w, sink);
     }
@@ -108,9 +109,10 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
     }
     let leases = r.count()?;
     kernel.reserve_leases(leases);
-    let mut previous = Lsn(0);
+    let mut live: Vec<(Lsn, u32)> = Vec::new();
     for _ in 0..leases {
-        previous = read_lease(r, &mut kernel, previous)?;
+        let previous = live.last().map_or(Lsn(0), |(lsn, _)| *lsn);
+        live.push(read_lease(r, &mut kernel, previous)?);
     }
     // After the leases, so that held members are seen as held.
     for (name, size, removed) in sizes {
@@ -121,11 +123,9 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
     }
     for _ in 0..r.count()? {
         let ended = read_ended(r)?;
-        if kernel.retained.find(ended.lsn).is_some() {
-            return Err(DecodeError::Inconsistent("an ended lease stands twice"));
-        }
         kernel.retained.push(ended);
     }
+    register(&mut kernel, live)?;
     for _ in 0..r.count()? {
         let (key, remembered) = read_operation(r)?;
         kernel.operations.insert(key, remembered);
@@ -139,6 +139,26 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
         0 => Ok(kernel),
         left => Err(DecodeError::Trailing(left)),
     }
+}
+
+/// Registers live and ended leases together, in order of id.
+fn register(kernel: &mut Kernel, live: Vec<(Lsn, u32)>) -> Result<(), DecodeError> {
+    let mut ended: Vec<(Lsn, u32)> = kernel.retained.keyed().collect();
+    ended.sort_unstable();
+    let mut live = live.into_iter().peekable();
+    let mut previous = Lsn(0);
+    for (lsn, key) in ended {
+        while let Some((lsn, slot)) = live.next_if(|(live, _)| *live < lsn) {
+            kernel.register.push_live(lsn, slot);
+        }
+        if lsn <= previous || live.peek().is_some_and(|(live, _)| *live == lsn) {
+            return Err(DecodeError::Inconsistent("an ended lease stands twice"));
+        }
+        previous = lsn;
+        kernel.register.push_ended(lsn, key);
+    }
+    live.for_each(|(lsn, slot)| kernel.register.push_live(lsn, slot));
+    Ok(())
 }
 
 fn write_session(w: &mut Writer<'_>, session: &Session) {
@@ -214,9 +234,9 @@ fn write_lease(w: &mut Writer<'_>, kernel: &Kernel, lease: &Lease) {
         }
     }
     w.text(kernel.holders.get(lease.holder));
-    w.number(lease.members().count() as u64);
-    for slot in lease.members() {
-        w.text(&kernel.resources[slot].name);
+    w.number(kernel.members(lease).count() as u64);
+    for name in kernel.members(lease) {
+        w.text(name);
     }
     w.policy(&kernel.policy_of(lease));
     let rebound = lease.rare.as_ref().and_then(|rare| rare.rebound_lsn);
@@ -225,7 +245,7 @@ fn write_lease(w: &mut Writer<'_>, kernel: &Kernel, lease: &Lease) {
     w.bytes(lease.attachment());
 }
 
-fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<Lsn, DecodeError> {
+fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<(Lsn, u32), DecodeError> {
     let mut lease = Lease {
         lsn: r.lsn()?,
         epoch: r.epoch()?,
@@ -242,7 +262,7 @@ fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<
         holder: NO_SLOT,
         policy: NO_SLOT,
         session: SessionLink::NONE,
-        first_member: NO_SLOT,
+        first_name: Text::default(),
     };
     let holder = r.text()?;
     let members = r.names()?;
@@ -262,7 +282,7 @@ fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<
     if lsn <= previous || lsn > kernel.applied.lsn {
         return Err(DecodeError::Inconsistent("leases are not in order"));
     }
-    if members.iter().any(|name| kernel.resource_slot(name).is_some()) {
+    if members.iter().any(|name| kernel.covering_slot(name).is_some()) {
         return Err(DecodeError::Inconsistent("a resource stands in two leases"));
     }
     if policy.session.is_some_and(|session| kernel.session_slot(session).is_none()) {
@@ -278,7 +298,7 @@ fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<
     }
     let slot = kernel.install(lease, &holder, &policy, &members);
     kernel.mark_drained(slot);
-    Ok(lsn)
+    Ok((lsn, slot))
 }
 
 fn write_revocation(w: &mut Writer<'_>, revocation: &Revocation) {

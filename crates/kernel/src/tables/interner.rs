@@ -1,6 +1,6 @@
 //! One copy of each equal value, counted. Holders, principals and terms repeat; a lease names them by number.
 
-use super::slab::Slab;
+use super::slab::{NO_SLOT, Slab};
 use core::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
 
@@ -12,6 +12,8 @@ pub(crate) struct Interner<T> {
     rows: Slab<Row<T>>,
     index: HashTable<u32>,
     hashing: Hashing,
+    /// The value used last: most callers repeat themselves.
+    last: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -22,22 +24,41 @@ struct Row<T> {
 
 impl<T: Hash + Eq + Clone> Interner<T> {
     pub(crate) fn new(hashing: Hashing) -> Self {
-        Self { rows: Slab::new(), index: HashTable::new(), hashing }
+        Self { rows: Slab::new(), index: HashTable::new(), hashing, last: NO_SLOT }
     }
 
     pub(crate) fn find(&self, value: &T) -> Option<u32> {
+        if self.is_last(value) {
+            return Some(self.last);
+        }
         let hash = self.hashing.hash_one(value);
         self.index.find(hash, |&slot| self.rows[slot].value == *value).copied()
     }
 
     /// The number of `value`, used once more.
     pub(crate) fn acquire(&mut self, value: &T) -> u32 {
+        if !self.is_last(value) {
+            self.last = self.find_or_insert(value);
+        }
+        self.rows[self.last].uses += 1;
+        self.last
+    }
+
+    /// Uses a value once more by its number.
+    pub(crate) fn acquire_again(&mut self, slot: u32) {
+        self.rows[slot].uses += 1;
+    }
+
+    fn is_last(&self, value: &T) -> bool {
+        self.rows.get(self.last).is_some_and(|row| row.value == *value)
+    }
+
+    fn find_or_insert(&mut self, value: &T) -> u32 {
         let hash = self.hashing.hash_one(value);
         if let Some(&slot) = self.index.find(hash, |&slot| self.rows[slot].value == *value) {
-            self.rows[slot].uses += 1;
             return slot;
         }
-        let slot = self.rows.insert(Row { value: value.clone(), uses: 1 });
+        let slot = self.rows.insert(Row { value: value.clone(), uses: 0 });
         let (rows, hashing) = (&self.rows, &self.hashing);
         self.index.insert_unique(hash, slot, |&slot| hashing.hash_one(&rows[slot].value));
         slot

@@ -1,8 +1,8 @@
 //! How callers speak to a running engine: all requests of one read cross to the writer together, and come
 //! back with one wake-up. Blocking callers wait, async ones await; neither needs a runtime.
 
+use super::Message;
 use crate::answer::{Answer, Refused};
-use crate::host::Message;
 use crate::request::{Request, Ticket};
 use core::future::Future;
 use core::pin::Pin;

@@ -1,0 +1,323 @@
+//! Every lease that is live or still remembered, in order of its id.
+//!
+//! Ids only grow, so entries arrive at the end: `[1 4 9 …] [512 513 …] [900 …]`. A page is found by its first
+//! id, an entry by where it should stand if ids were evenly spread, which they nearly are. An ended lease
+//! keeps its entry; one that is remembered no longer leaves when its page is next tidied. Eight bytes each.
+
+use crate::ids::Lsn;
+use core::cell::Cell;
+
+const PAGE: usize = 256;
+/// So few pages are searched by halves.
+const NARROW: usize = 16;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Register {
+    /// First id of each page, apart from the pages so that searching stays in the cache.
+    firsts: Vec<Lsn>,
+    pages: Vec<Page>,
+    live: usize,
+    /// Where the last search ended. Deciding and recording look for the same lease one after the other;
+    /// a hint that no longer fits is recognised and costs nothing.
+    hint: Cell<Position>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Position {
+    page: u32,
+    index: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Page {
+    entries: Vec<Entry>,
+    live: u16,
+    ended: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Distance from the page's first id.
+    offset: u32,
+    place: Place,
+}
+
+/// Where a lease's record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place(u32);
+
+/// What a place is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Where {
+    /// In this slot of the live leases.
+    Live(u32),
+    /// Under this key among the ended ones, if it is still there.
+    Ended(u32),
+}
+
+const ENDED_BIT: u32 = 1 << 31;
+
+impl Place {
+    fn live(slot: u32) -> Self {
+        debug_assert!(slot < ENDED_BIT);
+        Self(slot)
+    }
+
+    fn ended(key: u32) -> Self {
+        Self(key | ENDED_BIT)
+    }
+
+    pub(crate) fn what(self) -> Where {
+        if self.0 & ENDED_BIT == 0 { Where::Live(self.0) } else { Where::Ended(self.0 & !ENDED_BIT) }
+    }
+}
+
+impl Register {
+    /// Number of live leases.
+    pub(crate) fn live(&self) -> usize {
+        self.live
+    }
+
+    /// Adds a lease granted after all others.
+    pub(crate) fn push_live(&mut self, lsn: Lsn, slot: u32) {
+        self.live += 1;
+        let page = self.push(lsn, Place::live(slot));
+        page.live += 1;
+    }
+
+    /// Adds an ended lease whose id is above all others: only a snapshot brings those.
+    pub(crate) fn push_ended(&mut self, lsn: Lsn, key: u32) {
+        let page = self.push(lsn, Place::ended(key));
+        page.ended += 1;
+    }
+
+    /// Where the record of a lease is. An ended one may be gone: its key tells.
+    #[inline]
+    pub(crate) fn find(&self, lsn: Lsn) -> Option<Where> {
+        let (page, index) = self.locate(lsn)?;
+        Some(self.pages[page].entries[index].place.what())
+    }
+
+    /// A live lease ended and is remembered under this key.
+    pub(crate) fn end(&mut self, lsn: Lsn, key: u32) {
+        let (page, index) = self.locate(lsn).expect("invariant: a live lease is registered");
+        let page = &mut self.pages[page];
+        page.entries[index].place = Place::ended(key);
+        page.live -= 1;
+        page.ended += 1;
+        self.live -= 1;
+    }
+
+    /// An ended lease is remembered no longer. `kept` says which others still are.
+    pub(crate) fn retire(&mut self, lsn: Lsn, kept: impl Fn(Lsn, u32) -> bool) {
+        let index = self.page_of(lsn).expect("invariant: an ended lease is registered");
+        let first = self.firsts[index];
+        let growing = index + 1 == self.pages.len();
+        let page = &mut self.pages[index];
+        page.ended -= 1;
+        let useful = usize::from(page.live) + usize::from(page.ended);
+        if useful == 0 && !growing {
+            self.firsts.remove(index);
+            self.pages.remove(index);
+        } else if useful < page.entries.len() / 2 {
+            page.entries.retain(|entry| match entry.place.what() {
+                Where::Live(_) => true,
+                Where::Ended(key) => kept(Lsn(first.0 + u64::from(entry.offset)), key),
+            });
+            self.join_with_next(index);
+        }
+    }
+
+    /// Live leases with an id of at least `from`, in order.
+    pub(crate) fn live_from(&self, from: Lsn) -> impl Iterator<Item = (Lsn, u32)> {
+        let start = self.page_of(from).unwrap_or(0);
+        self.pages[start..]
+            .iter()
+            .zip(&self.firsts[start..])
+            .filter(|(page, _)| page.live > 0)
+            .flat_map(|(page, first)| page.entries.iter().map(|entry| (*first, entry)))
+            .filter_map(|(first, entry)| match entry.place.what() {
+                Where::Live(slot) => Some((Lsn(first.0 + u64::from(entry.offset)), slot)),
+                Where::Ended(_) => None,
+            })
+            .skip_while(move |(lsn, _)| *lsn < from)
+    }
+
+    fn push(&mut self, lsn: Lsn, place: Place) -> &mut Page {
+        let fits = match (self.pages.last(), self.firsts.last()) {
+            (Some(page), Some(first)) => page.entries.len() < PAGE && lsn.0 - first.0 <= u64::from(u32::MAX),
+            _ => false,
+        };
+        if !fits {
+            self.firsts.push(lsn);
+            self.pages.push(Page { entries: Vec::with_capacity(PAGE), live: 0, ended: 0 });
+        }
+        let first = self.firsts[self.firsts.len() - 1];
+        let last = self.pages.len() - 1;
+        let page = &mut self.pages[last];
+        let offset = (lsn.0 - first.0) as u32;
+        debug_assert!(page.entries.last().is_none_or(|last| last.offset < offset));
+        page.entries.push(Entry { offset, place });
+        page
+    }
+
+    /// The page an id would stand on: narrowed by where it should be, then by halves.
+    #[inline]
+    fn page_of(&self, lsn: Lsn) -> Option<usize> {
+        let firsts = &self.firsts[..];
+        let (mut low, mut high) = (0, firsts.len());
+        if high == 0 || lsn < firsts[0] {
+            return None;
+        }
+        // Invariant: firsts[low] <= lsn, and firsts[high] > lsn where there is one.
+        while high - low > NARROW {
+            let (first, last) = (firsts[low].0, firsts[high - 1].0);
+            if lsn.0 >= last {
+                return Some(high - 1);
+            }
+            let part = (lsn.0 - first) as f32 / (last - first) as f32;
+            let guess = low + ((part * (high - 1 - low) as f32) as usize).min(high - 2 - low);
+            // A window around the guess; if it holds the id the rest need not be looked at.
+            let (left, right) =
+                (guess.saturating_sub(NARROW / 4).max(low), (guess + NARROW / 4).min(high - 1));
+            if firsts[left] > lsn {
+                high = left;
+            } else if firsts[right] <= lsn {
+                low = right;
+            } else {
+                (low, high) = (left, right);
+            }
+        }
+        Some(low + firsts[low..high].partition_point(|first| *first <= lsn) - 1)
+    }
+
+    #[inline]
+    fn locate(&self, lsn: Lsn) -> Option<(usize, usize)> {
+        let Position { page, index } = self.hint.get();
+        if let (Some(first), Some(found)) = (self.firsts.get(page as usize), self.pages.get(page as usize))
+            && let Some(entry) = found.entries.get(index as usize)
+            && first.0 + u64::from(entry.offset) == lsn.0
+        {
+            return Some((page as usize, index as usize));
+        }
+        let page = self.page_of(lsn)?;
+        let offset = u32::try_from(lsn.0 - self.firsts[page].0).ok()?;
+        let entries = &self.pages[page].entries[..];
+        let index = index_of(entries, offset)?;
+        self.hint.set(Position { page: page as u32, index: index as u32 });
+        Some((page, index))
+    }
+
+    fn join_with_next(&mut self, index: usize) {
+        let Some(next_first) = self.firsts.get(index + 1) else { return };
+        let distance = next_first.0 - self.firsts[index].0;
+        let together = self.pages[index].entries.len() + self.pages[index + 1].entries.len();
+        let last_offset = self.pages[index + 1].entries.last().map_or(0, |entry| u64::from(entry.offset));
+        // The last page keeps growing; joining it would only make it be split again.
+        if together > PAGE / 2
+            || index + 2 >= self.pages.len()
+            || distance + last_offset > u64::from(u32::MAX)
+        {
+            return;
+        }
+        self.firsts.remove(index + 1);
+        let next = self.pages.remove(index + 1);
+        let page = &mut self.pages[index];
+        page.live += next.live;
+        page.ended += next.ended;
+        page.entries.extend(
+            next.entries.into_iter().map(|entry| Entry { offset: entry.offset + distance as u32, ..entry }),
+        );
+    }
+}
+
+/// From where an entry should stand to where it does: ids are nearly even, so this is a step or two.
+#[inline]
+fn index_of(entries: &[Entry], offset: u32) -> Option<usize> {
+    let last = entries.len().checked_sub(1)?;
+    let spread = entries[last].offset;
+    if offset > spread {
+        return None;
+    }
+    let mut index = ((offset as f32 / spread.max(1) as f32 * last as f32) as usize).min(last);
+    while entries[index].offset < offset {
+        index += 1;
+    }
+    while entries[index].offset > offset && index > 0 {
+        index -= 1;
+    }
+    (entries[index].offset == offset).then_some(index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn behaves_like_an_ordered_map() {
+        let mut register = Register::default();
+        let mut live: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut ended: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut state = 7_u64;
+        let mut lsn = 0;
+        for step in 1..60_000_u64 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            // Uneven ids: now and then a long way apart.
+            lsn += 1 + (state >> 20) % 3 + if state.is_multiple_of(5_000) { 1 << 33 } else { 0 };
+            let pick = |map: &BTreeMap<u64, u32>| {
+                let from = if lsn == 0 { 0 } else { state % lsn };
+                map.range(from..).next().or(map.iter().next()).map(|(lsn, _)| *lsn)
+            };
+            match state >> 61 {
+                0..=3 => {
+                    register.push_live(Lsn(lsn), step as u32);
+                    live.insert(lsn, step as u32);
+                }
+                4..=5 => {
+                    if let Some(lsn) = pick(&live) {
+                        register.end(Lsn(lsn), step as u32);
+                        live.remove(&lsn);
+                        ended.insert(lsn, step as u32);
+                    }
+                }
+                _ => {
+                    if let Some(lsn) = pick(&ended) {
+                        ended.remove(&lsn);
+                        register.retire(Lsn(lsn), |lsn, key| ended.get(&lsn.0) == Some(&key));
+                    }
+                }
+            }
+            if step % 2_000 == 0 {
+                let from = state % lsn;
+                let got: Vec<_> = register.live_from(Lsn(from)).map(|(l, s)| (l.0, s)).collect();
+                let want: Vec<_> = live.range(from..).map(|(l, s)| (*l, *s)).collect();
+                assert_eq!(got, want);
+                assert_eq!(register.live(), live.len());
+                for (lsn, slot) in &live {
+                    assert_eq!(register.find(Lsn(*lsn)), Some(Where::Live(*slot)));
+                }
+                for (lsn, key) in &ended {
+                    assert_eq!(register.find(Lsn(*lsn)), Some(Where::Ended(*key)));
+                }
+                assert_eq!(register.find(Lsn(lsn + 1)), None);
+            }
+        }
+    }
+
+    #[test]
+    fn pages_shrink_with_what_they_remember() {
+        let mut register = Register::default();
+        for lsn in 1..=100_000 {
+            register.push_live(Lsn(lsn), lsn as u32);
+        }
+        for lsn in 1..=99_000 {
+            register.end(Lsn(lsn), lsn as u32);
+        }
+        for lsn in 1..=99_000 {
+            register.retire(Lsn(lsn), |other, _| other.0 > lsn);
+        }
+        assert!(register.pages.len() < 8, "{} pages for 1000 leases", register.pages.len());
+        assert_eq!(register.live_from(Lsn(0)).count(), 1_000);
+    }
+}
