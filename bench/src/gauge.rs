@@ -57,6 +57,18 @@ pub(crate) fn time<T>(run: impl FnOnce() -> T) -> (T, Duration) {
     (result, now() - began)
 }
 
+/// How much of its processor a piece of computing takes. Other programs on the machine do not count.
+pub(crate) fn cpu_time<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let began = thread_time();
+    let result = run();
+    (result, thread_time() - began)
+}
+
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Operations per second.
 pub(crate) fn rate(operations: usize, took: Duration) -> f64 {
     operations as f64 / took.as_secs_f64()

@@ -2,7 +2,7 @@
 
 use super::tools::{Pair, grant, name};
 use crate::core::Size;
-use crate::gauge::{Random, Row, median, people, rate, time};
+use crate::gauge::{Random, Row, cpu_time, median, people, rate};
 use hashbrown::HashMap;
 use tenure_kernel::{Action, Command, Epoch, OpenSession, Policy, SessionId, SessionKind, Tick};
 
@@ -20,14 +20,14 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     for round in 0..size.rounds {
         let mut random = Random(round as u64 + 1);
         let order: Vec<_> = (0..operations).map(|_| ids[random.below(ids.len())]).collect();
-        let (renewed, took) = time(|| {
+        let (renewed, took) = cpu_time(|| {
             let mut renewed = 0;
+            let mut slots = Vec::new();
             // As the engine does with what one read brings: look ahead a little, then work.
             for batch in order.chunks(AHEAD) {
                 let kernel = &pair.kernel;
-                for slot in batch.iter().filter_map(|id| kernel.warm(*id)) {
-                    pair.liveness.warm(slot);
-                }
+                kernel.warm(batch, &mut slots);
+                pair.liveness.warm(&slots);
                 for id in batch {
                     let beat =
                         pair.liveness.heartbeat(kernel, Tick(5), *id, Epoch::FIRST, None, &mut effects);
@@ -38,7 +38,7 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
         });
         anyhow::ensure!(renewed == operations, "only {renewed} heartbeats counted");
         ours.push(rate(operations, took));
-        let (sum, took) = time(|| order.iter().map(|id| table[&id.0] as usize).sum::<usize>());
+        let (sum, took) = cpu_time(|| order.iter().map(|id| table[&id.0] as usize).sum::<usize>());
         anyhow::ensure!(sum == operations, "the raw table lost something");
         raw.push(rate(operations, took));
     }
@@ -85,7 +85,7 @@ fn session(size: Size) -> anyhow::Result<(f64, f64)> {
     let beats = 200_000;
     let mut effects = Vec::new();
     let mut beat = |session: u64| {
-        let ((), took) = time(|| {
+        let ((), took) = cpu_time(|| {
             for _ in 0..beats {
                 let kernel = &pair.kernel;
                 let renewal =

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tenure_engine::host::{Host, HostOptions, Listener, read_clocks};
 use tenure_engine::{Engine, EngineConfig, Request, Submit};
 use tenure_kernel::{
-    Action, Bundle, Command, Decision, Epoch, Event, Grant, Kernel, LeaseId, Lsn, Policy, Release, Setup,
-    Stamp, Text, Tick, Token,
+    Action, Bundle, Command, Decision, Epoch, Event, Grant, Kernel, LeaseId, LeaseSlot, Lsn, Policy, Release,
+    Setup, Stamp, Text, Tick, Token,
 };
 use tenure_liveness::{Liveness, LivenessConfig};
 use tenure_log::{FileLog, FileLogOptions, Genesis, RealDisk};
@@ -19,12 +19,13 @@ pub(crate) fn name(number: usize) -> String {
 /// The kernel without anything around it.
 pub(crate) struct Alone {
     kernel: Kernel,
+    slots: Vec<LeaseSlot>,
     lsn: u64,
 }
 
 impl Alone {
     pub(crate) fn new() -> Self {
-        Self { kernel: kernel(), lsn: 0 }
+        Self { kernel: kernel(), slots: Vec::new(), lsn: 0 }
     }
 
     pub(crate) fn submit(&mut self, command: &Command) -> Stamp {
@@ -35,9 +36,9 @@ impl Alone {
         at
     }
 
-    pub(crate) fn warm(&self, lease: LeaseId, name: &str) {
-        let _ = self.kernel.warm(lease);
-        self.kernel.warm_name(name);
+    pub(crate) fn warm(&mut self, leases: &[LeaseId], names: &[String]) {
+        self.kernel.warm(leases, &mut self.slots);
+        names.iter().for_each(|name| self.kernel.warm_name(name));
     }
 
     /// A thousand holders share the leases.

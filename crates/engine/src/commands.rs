@@ -6,13 +6,13 @@ use crate::engine::{Engine, ending_reason};
 use crate::request::{Submit, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
-use crate::waiters::{Place, Wanted};
+use crate::waiters::{Place, Wanted, is_free};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
-    LeaseState, Lsn, OpenSession, Operation, Reclaim, ReclaimGround, Rejection, Replay, SessionId, StateName,
-    Steer,
+    LeaseState, Lsn, Member, OpenSession, Operation, Reclaim, ReclaimGround, Rejection, Replay, SessionId,
+    StateName, Steer,
 };
-use tenure_liveness::Refusal;
+use tenure_liveness::{Refusal, Standing};
 use tenure_log::Space;
 
 /// How a command came out, and the position its answer rests on.
@@ -208,10 +208,12 @@ impl Engine {
     }
 
     fn grant(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+        let asked = (wait_ms > 0).then(|| command.clone());
         let outcome = match self.try_grant(&mut command) {
             Ok(outcome) => outcome,
             Err(refused) if wait_ms > 0 && can_be_waited_for(&refused) => {
-                return self.wait(ticket, command, wait_ms);
+                // For what was asked, not for what is left of it beside others who wait.
+                return self.wait(ticket, asked.unwrap_or(command), wait_ms);
             }
             Err(refused) => {
                 let depends_on = match &refused {
@@ -264,20 +266,41 @@ impl Engine {
         }
     }
 
+    /// A take-over counts only while the lease named covers the bundle, drains, and promises nothing to its
+    /// holder any more; the caller looked before this turn. Otherwise the grant is like any other.
+    fn confirm_take_over(&self, grant: &mut Grant) {
+        let Some(view) = grant.take_over.and_then(|lease| self.kernel.live(lease)) else { return };
+        let covers = grant.bundle.members.iter().all(|member| match member {
+            Member::Resource(name) => view.members().any(|held| held == name),
+            Member::AnyOf { .. } => false,
+        });
+        let liveness = self.liveness.view(view, self.tick);
+        let drains = matches!(liveness.standing, Some(Standing::Draining(_)));
+        if !covers || !drains || liveness.valid_ms.is_some_and(|left| left > 0) {
+            grant.take_over = None;
+        }
+    }
+
     /// A grant counts as the last in every queue: bundles that others wait for are not its to take.
     fn yield_to_waiters(&mut self, grant: &mut Grant) -> Result<(), Refused> {
+        self.confirm_take_over(grant);
         if self.waiters.len() == 0 || grant.take_over.is_some_and(|lease| self.kernel.live(lease).is_some()) {
             return Ok(());
         }
-        let Some(wanted) = self.waiters.in_the_way(&self.kernel, &grant.bundle, self.tick) else {
+        let wanted = self.waiters.in_the_way(&self.kernel, &grant.bundle, self.tick);
+        if wanted.is_none() && is_free(&self.kernel, &grant.bundle) {
             return Ok(());
-        };
+        }
         let mut free: Vec<Bundle> = Vec::new();
         for bundle in core::mem::take(&mut grant.alternatives) {
             if self.waiters.in_the_way(&self.kernel, &bundle, self.tick).is_none() {
                 free.push(bundle);
             }
         }
+        let Some(wanted) = wanted else {
+            grant.alternatives = free;
+            return Ok(());
+        };
         if free.is_empty() {
             let waiters = self.waiters.waiting_for(&wanted);
             let (Wanted::Resource(resource) | Wanted::Pool(resource)) = wanted;
@@ -311,7 +334,11 @@ impl Engine {
         }
     }
 
-    fn wait(&mut self, ticket: Ticket, command: Command, wait_ms: u64) {
+    fn wait(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+        // What drained when it was asked may not when it is served.
+        if let Action::Grant(grant) = &mut command.action {
+            grant.take_over = None;
+        }
         if self.waiters.is_full() {
             return self.refuse(ticket, Lsn(0), Refused::TooManyWaiters);
         }

@@ -18,8 +18,8 @@ use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use tenure_kernel::names::split_pool_member;
 use tenure_kernel::{
-    Change, Event, Internal, Kernel, LeaseId, Limits, Lsn, Note, OpenSession, Retention, SessionId, Stamp,
-    Tick,
+    Change, Event, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
+    SessionId, Stamp, Tick,
 };
 use tenure_liveness::{Effect, Liveness, LivenessConfig};
 use tenure_log::{Authority, Batch, Resolution, Space};
@@ -137,6 +137,13 @@ pub enum Stop {
     Fenced,
 }
 
+/// Requests looked at together; kept only for its memory.
+#[derive(Default)]
+struct LookAhead {
+    leases: Vec<LeaseId>,
+    slots: Vec<LeaseSlot>,
+}
+
 /// Kernel, liveness and log as one machine.
 pub struct Engine {
     pub(crate) config: EngineConfig,
@@ -163,6 +170,7 @@ pub struct Engine {
     pub(crate) restored_until: Option<Tick>,
     frozen: bool,
     stop: Option<Stop>,
+    ahead: LookAhead,
     /// What leaves with this turn.
     pub(crate) leaving: Vec<Out>,
     pub(crate) pushes: Vec<Push>,
@@ -203,6 +211,7 @@ impl Engine {
             restored_until: None,
             frozen: false,
             stop: None,
+            ahead: LookAhead::default(),
             leaving: Vec::new(),
             pushes: Vec::new(),
         }
@@ -320,13 +329,13 @@ impl Engine {
     }
 
     /// Touches what the next requests of a lane will need, so that their cache misses overlap.
-    fn look_ahead(&self, lane: Lane) {
-        for request in self.lanes.ahead(lane) {
-            if let Some(slot) = request.lease().and_then(|lease| self.kernel.warm(lease)) {
-                self.liveness.warm(slot);
-            }
-            request.names().for_each(|name| self.kernel.warm_name(name));
-        }
+    fn look_ahead(&mut self, lane: Lane) {
+        let LookAhead { leases, slots } = &mut self.ahead;
+        leases.clear();
+        leases.extend(self.lanes.ahead(lane).filter_map(Request::lease));
+        self.kernel.warm(leases, slots);
+        self.liveness.warm(slots);
+        self.lanes.ahead(lane).flat_map(Request::names).for_each(|name| self.kernel.warm_name(name));
     }
 
     /// Handles up to `work` units of a lane; returns how many it took.

@@ -189,14 +189,8 @@ impl Waiters {
 
     /// Whether everything a waiter wants is free.
     fn is_free(&self, kernel: &Kernel, place: Place) -> bool {
-        let waiter = &self.by_place[&place];
-        match &waiter.command.action {
-            Action::Grant(grant) => grant.bundle.members.iter().all(|member| match member {
-                Member::Resource(name) => kernel.covering(name).is_none(),
-                Member::AnyOf { pool, count } => {
-                    kernel.pool(pool).is_none_or(|pool| pool.removed || pool.free >= *count)
-                }
-            }),
+        match &self.by_place[&place].command.action {
+            Action::Grant(grant) => is_free(kernel, &grant.bundle),
             _ => true,
         }
     }
@@ -224,6 +218,16 @@ impl Waiters {
             self.patience.insert((now.after_ms(BLOCKING_MS_MAX), place));
         }
     }
+}
+
+/// Whether nobody holds any of a bundle.
+pub(crate) fn is_free(kernel: &Kernel, bundle: &Bundle) -> bool {
+    bundle.members.iter().all(|member| match member {
+        Member::Resource(name) => kernel.covering(name).is_none(),
+        Member::AnyOf { pool, count } => {
+            kernel.pool(pool).is_none_or(|pool| pool.removed || pool.free >= *count)
+        }
+    })
 }
 
 /// What a bundle needs, one key per member.

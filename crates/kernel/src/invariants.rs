@@ -348,6 +348,13 @@ mod tests {
     fn the_tables_of_leases_are_compared() {
         breaks("the register lists live leases", |kernel| kernel.register.push_live(Lsn(99), 0));
         breaks("the register lists live leases", |kernel| kernel.register.push_live(Lsn(99), 12_345));
+        breaks("the register lists live leases", |kernel| {
+            // Another live slot under the id.
+            let key = kernel.retained.push(ended(5));
+            kernel.register.end(Lsn(5), key);
+            let other = slot(kernel, 3);
+            kernel.register.push_live(Lsn(6), other);
+        });
         breaks("a lease was granted in the past", |kernel| kernel.applied.lsn = Lsn(4));
         breaks("every lease is registered", |kernel| {
             let key = kernel.retained.push(ended(5));

@@ -79,18 +79,21 @@ impl Kernel {
         self.leases.get(slot.0).map(|lease| LeaseView { kernel: self, lease, slot: slot.0 })
     }
 
-    /// Brings into the cache what deciding about a lease will read. Worth its cost when several leases are
-    /// warmed before the first is used: their misses then overlap.
-    #[must_use]
+    /// Brings into the cache what deciding about these leases will read, and says where they are. Each step
+    /// is a loop of its own, so short that the misses of all leases overlap.
     #[inline]
-    pub fn warm(&self, id: LeaseId) -> Option<LeaseSlot> {
-        let slot = self.slot_of(id)?;
-        let lease = &self.leases[slot];
-        core::hint::black_box((lease.epoch, lease.first_name.len()));
-        Some(LeaseSlot(slot))
+    pub fn warm(&self, leases: &[LeaseId], slots: &mut Vec<LeaseSlot>) {
+        slots.clear();
+        slots.extend(leases.iter().filter_map(|id| self.slot_of(*id)).map(LeaseSlot));
+        for slot in slots.iter() {
+            core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.epoch));
+        }
+        for slot in slots.iter() {
+            core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.granted_tick));
+        }
     }
 
-    /// The same for the name of a resource.
+    /// The same for the names of resources.
     #[inline]
     pub fn warm_name(&self, name: &str) {
         core::hint::black_box(self.covering_slot(name));

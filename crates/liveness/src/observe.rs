@@ -67,10 +67,12 @@ impl Liveness {
         }
     }
 
-    /// Brings into the cache what a heartbeat for this lease will read and write; see [`Kernel::warm`].
+    /// Brings into the cache what heartbeats for these leases will read and write; see [`Kernel::warm`].
     #[inline]
-    pub fn warm(&self, slot: LeaseSlot) {
-        core::hint::black_box(self.entries.get(slot).promised_until);
+    pub fn warm(&self, slots: &[LeaseSlot]) {
+        for slot in slots {
+            core::hint::black_box(self.entries.get(*slot).promised_until);
+        }
     }
 
     fn renew(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> Renewal {

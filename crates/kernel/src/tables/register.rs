@@ -187,6 +187,15 @@ impl Register {
             } else {
                 (low, high) = (left, right);
             }
+            // One old lease far below the others bends every guess to the end: halving bounds the search.
+            let middle = low + (high - low) / 2;
+            if firsts[middle] <= lsn {
+                low = middle;
+            } else {
+                high = middle;
+            }
+            #[cfg(test)]
+            tests::SEARCH_STEPS.with(|steps| steps.set(steps.get() + 1));
         }
         Some(low + firsts[low..high].partition_point(|first| *first <= lsn) - 1)
     }
@@ -239,6 +248,11 @@ fn index_of(entries: &[Entry], offset: u32) -> Option<usize> {
     if offset > spread {
         return None;
     }
+    // Without gaps an entry stands at its own offset.
+    let even = (offset as usize).min(last);
+    if entries[even].offset == offset {
+        return Some(even);
+    }
     let mut index = ((offset as f32 / spread.max(1) as f32 * last as f32) as usize).min(last);
     while entries[index].offset < offset {
         index += 1;
@@ -253,6 +267,57 @@ fn index_of(entries: &[Entry], offset: u32) -> Option<usize> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    thread_local! {
+        pub(super) static SEARCH_STEPS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    #[test]
+    fn a_search_is_short_however_uneven_the_ids() {
+        // One lease of long ago, then very many of today: the search once went page by page.
+        for old in [1, 1 << 20] {
+            let mut register = Register::default();
+            register.push_live(Lsn(old), 0);
+            let today = 1 << 40;
+            for lsn in today..today + 80_000 {
+                register.push_live(Lsn(lsn), lsn as u32 & 0xff_ffff);
+            }
+            for lsn in (today..today + 80_000).step_by(499) {
+                SEARCH_STEPS.with(|steps| steps.set(0));
+                assert_eq!(register.find(Lsn(lsn)), Some(Where::Live(lsn as u32 & 0xff_ffff)));
+                let steps = SEARCH_STEPS.with(Cell::get);
+                assert!(steps <= 12, "{steps} steps for {lsn}");
+            }
+            assert_eq!(register.find(Lsn(old)), Some(Where::Live(0)));
+            assert_eq!(register.find(Lsn(old + 1)), None);
+            assert_eq!(register.find(Lsn(today - 1)), None);
+        }
+    }
+
+    #[test]
+    fn nothing_is_found_in_an_empty_register() {
+        let register = Register::default();
+        assert_eq!(register.find(Lsn(1)), None);
+        assert_eq!(register.live_from(Lsn(0)).count(), 0);
+    }
+
+    #[test]
+    fn every_id_is_found_and_no_other() {
+        let mut register = Register::default();
+        // Several pages, gaps of two and more, and one gap too wide for an offset.
+        let ids: Vec<u64> = (1..=3_000).map(|n| n * 3 + if n > 2_000 { 1 << 34 } else { 0 }).collect();
+        for (slot, lsn) in ids.iter().enumerate() {
+            register.push_live(Lsn(*lsn), slot as u32);
+        }
+        for (slot, lsn) in ids.iter().enumerate() {
+            assert_eq!(register.find(Lsn(lsn - 1)), None);
+            assert_eq!(register.find(Lsn(*lsn)), Some(Where::Live(slot as u32)));
+            assert_eq!(register.find(Lsn(lsn + 1)), None);
+            assert_eq!(register.live_from(Lsn(*lsn)).next(), Some((Lsn(*lsn), slot as u32)));
+            assert_eq!(register.live_from(Lsn(lsn - 1)).next(), Some((Lsn(*lsn), slot as u32)));
+        }
+        assert_eq!(register.live(), 3_000);
+    }
 
     #[test]
     fn behaves_like_an_ordered_map() {

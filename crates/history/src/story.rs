@@ -1,0 +1,325 @@
+//! `why`: everything the log knows of one lease, one resource or one session, oldest first, a sentence each, and what
+//! would happen next.
+//!
+//! A record is found by what it names. A lease's records do not repeat its resources and its session's do not name it,
+//! so a story is gathered in steps: the subject, then the leases it leads to, then the sessions that kept them.
+
+mod gather;
+mod outlook;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use tenure_kernel::{
+    Actor, Change, Evidence, LeaseId, Lsn, Note, Reason, SessionId, Text, Tick, names::split_pool_member,
+};
+use tenure_log::file::FileReader;
+use tenure_log::{Identity, OfflineLog, ReadError, SharedDisk};
+
+use crate::index::{IndexStore, Key};
+use crate::record::{Content, LoggedRecord};
+use crate::sentence::{change_sentence, note_sentence};
+use gather::{Gathered, spans};
+
+/// Whom a story is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// One lease.
+    Lease(LeaseId),
+    /// A resource, whoever held it; or a pool.
+    Resource(Text),
+    /// A session and the leases while it kept them.
+    Session(SessionId),
+}
+
+/// What is known of a subject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Story {
+    /// Whom it is about.
+    pub subject: Subject,
+    /// What happened, oldest first. Empty: the log knows nothing of the subject.
+    pub entries: Vec<Entry>,
+    /// What would happen next, as far as the log knows; `None` when nothing is left to happen.
+    pub next: Option<String>,
+    /// The oldest LSN that is kept: what stood before it is not in the story.
+    pub oldest_lsn: Lsn,
+    /// How many older records at least were left out to keep the story within its limit.
+    pub left_out: u64,
+}
+
+/// One thing that happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its position in the log.
+    pub lsn: Lsn,
+    /// Its tick.
+    pub tick: Tick,
+    /// Unix milliseconds, for people.
+    pub wall_ms: u64,
+    /// Wire word of its kind.
+    pub kind: &'static str,
+    /// The lease it concerns, if it concerns one alone.
+    pub lease: Option<LeaseId>,
+    /// Who caused it; `None` where the log does not say.
+    pub actor: Option<Actor>,
+    /// What the daemon had seen; `None` where it acted on a command alone.
+    pub evidence: Option<Evidence>,
+    /// What happened, in a sentence.
+    pub text: String,
+}
+
+/// How much of a story is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WhyLimits {
+    /// Entries; the newest are kept.
+    pub entries_max: usize,
+    /// Leases that a resource's or a session's story follows; the newest are kept.
+    pub leases_max: usize,
+}
+
+impl Default for WhyLimits {
+    fn default() -> Self {
+        Self { entries_max: 1000, leases_max: 200 }
+    }
+}
+
+/// Tells stories from a log, while it is written or at rest.
+pub struct History {
+    indexes: IndexStore,
+    reader: FileReader,
+    identity: Identity,
+}
+
+impl History {
+    /// The history of the log under `root` that somebody is writing; `reader` is one of its readers.
+    pub fn online(disk: SharedDisk, root: &Path, reader: FileReader, identity: Identity) -> Self {
+        Self { indexes: IndexStore::new(disk, &root.join("log")), reader, identity }
+    }
+
+    /// The history of a log at rest. Nothing is written.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn offline(disk: SharedDisk, root: &Path) -> Result<Self, ReadError> {
+        let log = OfflineLog::open(disk.clone(), root)?;
+        let (reader, identity) = (log.reader()?, log.identity());
+        Ok(Self { indexes: IndexStore::new(disk, &log.directory()), reader, identity })
+    }
+
+    /// Who the log is.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Makes missing indexes and removes those nobody needs, so that later stories read little. Off the hot path.
+    ///
+    /// # Errors
+    /// When a segment cannot be read or an index not stored.
+    pub fn maintain_indexes(&mut self) -> Result<crate::Maintained, crate::IndexError> {
+        let mut reader = self.reader.another();
+        self.indexes.maintain(&mut reader)
+    }
+
+    /// Tells the story of a subject.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn why(&mut self, subject: &Subject, limits: WhyLimits) -> Result<Story, ReadError> {
+        let mut told = match subject {
+            Subject::Lease(lease) => self.lease_records(*lease, limits)?,
+            Subject::Resource(name) => self.resource_records(name, limits)?,
+            Subject::Session(session) => self.session_records(*session, limits)?,
+        };
+        drop_what_does_not_matter(&mut told.records);
+        while told.records.len() > limits.entries_max {
+            told.records.pop_first();
+            told.left_out += 1;
+        }
+        let granted_in = self.identity.shard;
+        let next = outlook::next(subject, told.records.values());
+        let entries = told.records.values().filter_map(|record| entry(record, granted_in)).collect();
+        Ok(Story {
+            subject: subject.clone(),
+            entries,
+            next,
+            oldest_lsn: self.oldest_lsn()?,
+            left_out: told.left_out,
+        })
+    }
+
+    fn lease_records(&mut self, lease: LeaseId, limits: WhyLimits) -> Result<Gathered, ReadError> {
+        if lease.shard() != self.identity.shard {
+            return Ok(Gathered::default());
+        }
+        let mut told = self.gather(&[Key::Lease(lease.lsn()), Key::Daemon], limits.entries_max)?;
+        self.add_sessions(&mut told, &BTreeSet::from([lease.lsn()]), limits)?;
+        Ok(told)
+    }
+
+    fn resource_records(&mut self, name: &str, limits: WhyLimits) -> Result<Gathered, ReadError> {
+        let mut keys = vec![Key::Resource(name), Key::Daemon];
+        keys.extend(split_pool_member(name).map(|(pool, _)| Key::Resource(pool)));
+        let mut told = self.gather(&keys, limits.entries_max)?;
+        // The pool's own name may be a resource too, with leases of its own.
+        told.records.retain(|_, record| match record.event().map(|event| &event.change) {
+            Some(Change::PoolDefined { .. } | Change::PoolRemoved { .. }) | None => true,
+            Some(change) => covers(change, name),
+        });
+        let leases = told.newest_leases(limits.leases_max);
+        self.add_leases(&mut told, &leases, limits)?;
+        self.add_sessions(&mut told, &leases, limits)?;
+        Ok(told)
+    }
+
+    fn session_records(&mut self, session: SessionId, limits: WhyLimits) -> Result<Gathered, ReadError> {
+        let mut told = self.gather(&[Key::Session(session), Key::Daemon], limits.entries_max)?;
+        let leases = told.newest_leases(limits.leases_max);
+        self.add_leases(&mut told, &leases, limits)?;
+        let spans = spans(told.records.values(), &leases);
+        told.records.retain(|lsn, record| match record.lease_lsn() {
+            None => true,
+            Some(lease) => spans.iter().any(|span| {
+                span.lease == lease && span.session == session && (span.from..=span.to).contains(lsn)
+            }),
+        });
+        Ok(told)
+    }
+
+    fn add_leases(
+        &mut self,
+        told: &mut Gathered,
+        leases: &BTreeSet<Lsn>,
+        limits: WhyLimits,
+    ) -> Result<(), ReadError> {
+        let keys: Vec<Key<'_>> = leases.iter().map(|lease| Key::Lease(*lease)).collect();
+        let found = self.gather(&keys, limits.entries_max)?;
+        told.join(found);
+        Ok(())
+    }
+
+    /// Adds what happened to the sessions of leases while they kept them.
+    fn add_sessions(
+        &mut self,
+        told: &mut Gathered,
+        leases: &BTreeSet<Lsn>,
+        limits: WhyLimits,
+    ) -> Result<(), ReadError> {
+        let spans = spans(told.records.values(), leases);
+        let sessions: BTreeSet<SessionId> = spans.iter().map(|span| span.session).collect();
+        let keys: Vec<Key<'_>> = sessions.into_iter().map(Key::Session).collect();
+        let mut found = self.gather(&keys, limits.entries_max)?;
+        found.records.retain(|lsn, record| {
+            let session = record.session();
+            record.lease_lsn().is_none()
+                && spans
+                    .iter()
+                    .any(|span| Some(span.session) == session && (span.from..=span.to).contains(lsn))
+        });
+        told.join(found);
+        Ok(())
+    }
+
+    fn oldest_lsn(&mut self) -> Result<Lsn, ReadError> {
+        let mut reader = self.reader.another();
+        let oldest = reader.next_located()?.map(|(_, frame)| frame.header.first_lsn.0);
+        Ok(Lsn(oldest.unwrap_or(1)))
+    }
+}
+
+/// Breaker and stalls concern everybody; they belong to a story only where an end was near.
+fn drop_what_does_not_matter(records: &mut BTreeMap<Lsn, LoggedRecord>) {
+    let mut draining = BTreeSet::new();
+    records.retain(|_, record| match &record.content {
+        Content::Note(Note::BreakerOpened { .. } | Note::BreakerClosed | Note::Stalled { .. }) => {
+            !draining.is_empty()
+        }
+        Content::Note(Note::Draining { .. }) => {
+            draining.insert((record.lease_lsn(), record.session()));
+            true
+        }
+        Content::Note(Note::Returned { .. }) => {
+            draining.remove(&(record.lease_lsn(), record.session()));
+            true
+        }
+        Content::Note(Note::GateOpened { .. }) => true,
+        Content::Event(event) => {
+            match &event.change {
+                Change::Drained(_) => {
+                    draining.insert((record.lease_lsn(), None));
+                }
+                Change::SessionClosed { session, .. } => {
+                    draining.remove(&(None, Some(*session)));
+                }
+                _ => {
+                    draining.remove(&(record.lease_lsn(), None));
+                }
+            }
+            true
+        }
+        Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => false,
+    });
+}
+
+fn covers(change: &Change, name: &str) -> bool {
+    let granted = match change {
+        Change::Granted(granted) => granted.members.as_slice(),
+        _ => &[],
+    };
+    let ended = change.epitaph().map_or(&[][..], |was| &was.members);
+    granted.iter().chain(ended).any(|member| member == name)
+}
+
+fn entry(record: &LoggedRecord, shard: u64) -> Option<Entry> {
+    let (kind, actor, evidence, text) = match &record.content {
+        Content::Event(event) => (
+            event.change.kind().as_str(),
+            actor(&event.change),
+            evidence(&event.change),
+            change_sentence(&event.change, record.tick, record.wall_ms),
+        ),
+        Content::Note(note) => {
+            (note.kind(), Some(Actor::Daemon), None, note_sentence(note, record.tick, record.wall_ms))
+        }
+        Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {
+            return None;
+        }
+    };
+    let lease = record.lease_lsn().map(|lsn| LeaseId::new(shard, lsn));
+    let (lsn, tick, wall_ms) = (record.lsn, record.tick, record.wall_ms);
+    Some(Entry { lsn, tick, wall_ms, kind, lease, actor, evidence, text })
+}
+
+fn actor(change: &Change) -> Option<Actor> {
+    match change {
+        Change::Granted(_)
+        | Change::Activated { .. }
+        | Change::Rebound(_)
+        | Change::Amended(_)
+        | Change::Released(_)
+        | Change::SessionOpened(_) => Some(Actor::Holder),
+        Change::Drained(steered) | Change::Revived(steered) => Some(steered.actor.clone()),
+        Change::Revoked(revoked) => Some(revoked.actor.clone()),
+        Change::Reclaimed(reclaimed) => Some(reclaimed.actor.clone()),
+        Change::SessionClosed { reason: Reason::Explicit, .. } => Some(Actor::Holder),
+        Change::Expired(_)
+        | Change::SessionClosed { .. }
+        | Change::Notified { .. }
+        | Change::Trimmed { .. }
+        | Change::Configured(_) => Some(Actor::Daemon),
+        Change::PoolDefined { .. } | Change::PoolRemoved { .. } => None,
+    }
+}
+
+fn evidence(change: &Change) -> Option<Evidence> {
+    match change {
+        Change::Revoked(revoked) => match revoked.evidence {
+            Evidence::None => None,
+            seen @ (Evidence::Silence { .. }
+            | Evidence::Disconnected { .. }
+            | Evidence::Lifetime { .. }
+            | Evidence::Drained { .. }) => Some(seen),
+        },
+        _ => None,
+    }
+}

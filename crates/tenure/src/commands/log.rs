@@ -1,0 +1,124 @@
+//! `tenure log`: looks into the log of a data directory without a daemon. Reads only.
+
+mod at;
+mod dump;
+mod record_json;
+mod verify;
+mod writer;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand};
+use tenure_history::{ReplayError, rfc3339};
+use tenure_log::{OfflineLog, ReadError, RealDisk, SharedDisk};
+
+use crate::failure::{Failure, Words, chain};
+use crate::printer::Printer;
+use writer::Writer;
+
+/// Look into the log of a data directory, without a daemon
+///
+/// Nothing is written and nothing is locked, so the directory of a running daemon may be read too.
+#[derive(Args)]
+pub(crate) struct Log {
+    #[command(subcommand)]
+    command: LogCommand,
+}
+
+#[derive(Subcommand)]
+enum LogCommand {
+    Verify(verify::Verify),
+    Dump(dump::Dump),
+    At(at::At),
+}
+
+/// Where the log is.
+#[derive(Args)]
+struct DataDirectory {
+    /// The data directory: the one that holds log/ and snapshots/
+    #[arg(value_name = "DIR")]
+    path: PathBuf,
+}
+
+impl Log {
+    pub(crate) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+        match self.command {
+            LogCommand::Verify(verify) => verify.run(printer),
+            LogCommand::Dump(dump) => dump.run(printer),
+            LogCommand::At(at) => at.run(printer),
+        }
+    }
+}
+
+impl DataDirectory {
+    fn disk() -> SharedDisk {
+        Arc::new(RealDisk)
+    }
+
+    fn open(&self) -> Result<OfflineLog, Failure> {
+        self.check()?;
+        OfflineLog::open(Self::disk(), &self.path).map_err(|error| self.unreadable(&error))
+    }
+
+    /// Says who is writing the log, if somebody is.
+    fn mention_writer(&self, printer: &mut Printer) -> Option<Writer> {
+        let writer = Writer::of(&self.path);
+        if let Some(writer) = &writer {
+            printer.talk(format_args!(
+                "note: pid {} has been writing this log since {}; what it writes from now on is not looked at",
+                writer.pid,
+                rfc3339(writer.since_wall_ms)
+            ));
+        }
+        writer
+    }
+
+    /// The most likely mistake is another directory; it deserves its own words.
+    fn check(&self) -> Result<(), Failure> {
+        match self.path.metadata().map(|found| found.is_dir()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(self.wrong_directory("there is no directory"))
+            }
+            Err(error) => Err(self.wrong_directory(&format!("{error}:"))),
+            Ok(false) => Err(self.wrong_directory("this is not a directory:")),
+            Ok(true) if !self.path.join("log").is_dir() => Err(self.wrong_directory("there is no log in")),
+            Ok(true) => Ok(()),
+        }
+    }
+
+    fn wrong_directory(&self, what: &str) -> Failure {
+        let hint = "give the data directory of a daemon: the one that holds log/ and snapshots/";
+        Failure::Unexpected(Words::new(format_args!("{what} {}", self.path.display())).hint(hint))
+    }
+
+    fn unreadable(&self, error: &ReadError) -> Failure {
+        let shown = self.path.display();
+        match error {
+            ReadError::Damaged(damage) => self.damaged(damage),
+            ReadError::Trimmed { oldest } => Failure::Refused(
+                Words::new(chain(error)).hint(format_args!("the oldest that is kept is {oldest}")),
+            ),
+            ReadError::NoLog { .. } => self.wrong_directory("there is no log in"),
+            ReadError::Io { .. } => {
+                Failure::Unexpected(Words::new(format_args!("{}, in {shown}", chain(error))))
+            }
+        }
+    }
+
+    fn unreplayable(&self, error: &ReplayError) -> Failure {
+        self.damaged(error)
+    }
+
+    fn damaged(&self, what: &dyn std::fmt::Display) -> Failure {
+        let line = Words::new(format_args!("the log is damaged: {what}"));
+        Failure::Unexpected(line.hint(format_args!("tenure log verify {}", self.path.display())))
+    }
+}
+
+impl AsRef<Path> for DataDirectory {
+    fn as_ref(&self) -> &Path {
+        &self.path
+    }
+}

@@ -1,0 +1,90 @@
+//! `tenure log dump`: every record as it stands.
+
+use clap::{Args, ValueEnum};
+use tenure_history::dump;
+use tenure_kernel::Lsn;
+use tenure_log::RecordKind;
+
+use super::DataDirectory;
+use super::record_json::record_object;
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+
+/// Print the records of a log as NDJSON, oldest first
+///
+/// One record per line. A record whose checksum is right but that this version cannot read is printed with its bytes
+/// and the reason. Where the log is damaged, everything before the damage is printed and the exit code is 3.
+#[derive(Args)]
+pub(super) struct Dump {
+    #[command(flatten)]
+    directory: DataDirectory,
+    /// Begin with this LSN
+    #[arg(long, value_name = "LSN", default_value_t = 1)]
+    from: u64,
+    /// End with this LSN
+    #[arg(long, value_name = "LSN")]
+    to: Option<u64>,
+    /// Only records of this kind; may be given more than once
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kind: Vec<Kind>,
+}
+
+/// Kinds of records, as the command line names them.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Something that happened
+    Event,
+    /// Something observed, which decides nothing
+    Note,
+    /// Settings that rules read
+    Config,
+    /// Time that went on within a frame
+    Tick,
+    /// The writer stopped cleanly
+    Close,
+}
+
+impl Kind {
+    fn of(kind: RecordKind) -> Self {
+        match kind {
+            RecordKind::Event => Self::Event,
+            RecordKind::Note => Self::Note,
+            RecordKind::Config => Self::Config,
+            RecordKind::Tick => Self::Tick,
+            RecordKind::Close => Self::Close,
+        }
+    }
+}
+
+impl Dump {
+    pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+        let to = self.to.unwrap_or(u64::MAX);
+        if self.from > to {
+            let line = format!("--from {} lies after --to {to}", self.from);
+            return Err(Failure::Usage(
+                Words::new(line).hint("both ends are printed: --from 5 --to 7 is three records"),
+            ));
+        }
+        let log = self.directory.open()?;
+        self.directory.mention_writer(printer);
+        let identity = log.identity();
+        let records = dump(&log, Lsn(self.from)).map_err(|error| self.directory.unreadable(&error))?;
+        for record in records {
+            let record = match record {
+                Ok(record) => record,
+                Err(error) => {
+                    // Everything before the damage comes before the words about it.
+                    printer.finish()?;
+                    return Err(self.directory.unreadable(&error));
+                }
+            };
+            if record.lsn.0 > to {
+                break;
+            }
+            if self.kind.is_empty() || self.kind.contains(&Kind::of(record.kind)) {
+                printer.object(&record_object(&identity, &record))?;
+            }
+        }
+        Ok(())
+    }
+}

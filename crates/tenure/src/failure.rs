@@ -1,0 +1,85 @@
+//! How a command fails, and the one place that decides what exit code that is.
+
+use std::fmt::{self, Write};
+use std::io;
+
+/// Why a command did not do what it was asked to.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// What was asked for cannot be had, and asking again gives the same answer.
+    Refused(Words),
+    /// The command line makes no sense.
+    Usage(Words),
+    /// Something that should be there is not, or does not work.
+    Unexpected(Words),
+    /// Nobody reads the output any more, or it cannot be written.
+    Output(io::Error),
+}
+
+/// One line, and the next step where it is known.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub(crate) line: String,
+    pub(crate) hint: Option<String>,
+}
+
+/// 0 done, 1 refused, 2 usage, 3 unreachable or unexpected.
+pub(crate) fn exit_code(outcome: &Result<(), Failure>) -> u8 {
+    match outcome {
+        Ok(()) => 0,
+        // `tenure log dump DIR | head` is not a mistake.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(Failure::Refused(_)) => 1,
+        Err(Failure::Usage(_)) => 2,
+        Err(Failure::Unexpected(_) | Failure::Output(_)) => 3,
+    }
+}
+
+impl Words {
+    pub(crate) fn new(line: impl fmt::Display) -> Self {
+        Self { line: line.to_string(), hint: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+}
+
+impl Failure {
+    /// What the command line parser found, in one line.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let rendered = error.render().to_string();
+        let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("tenure");
+        let command: Vec<&str> =
+            usage.split_whitespace().take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
+        let help = format!("{} --help", command.join(" "));
+        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Self::Usage(Words::new(format_args!("{} needs a command", command.join(" "))).hint(help));
+        }
+        let mut paragraphs = rendered.split("\n\n").map(|paragraph| {
+            let words: Vec<&str> = paragraph.split_whitespace().collect();
+            words.join(" ")
+        });
+        let line = paragraphs.next().unwrap_or_default();
+        let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
+        Self::Usage(Words::new(line.strip_prefix("error: ").unwrap_or(&line)).hint(tip.unwrap_or(help)))
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// An error and what caused it, in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut line = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let _ = write!(line, ": {cause}");
+        source = cause.source();
+    }
+    line
+}

@@ -1,0 +1,55 @@
+//! The one binary: parse, run one command, say what went wrong in one line, leave with one exit code.
+
+mod commands;
+mod failure;
+mod printer;
+mod table;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser};
+
+use commands::Command;
+use failure::{Failure, exit_code};
+use printer::Printer;
+
+/// Decides who holds what, until when, and lets go on behalf of those who cannot.
+#[derive(Parser)]
+#[command(name = "tenure", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    /// Print data as JSON
+    #[arg(long, global = true, display_order = 100)]
+    json: bool,
+    /// Say nothing on standard error unless something goes wrong
+    #[arg(long, short, global = true, display_order = 101)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const EXIT_CODES: &str = "Data goes to standard output, talk to standard error.
+Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.";
+
+fn main() -> ExitCode {
+    let (outcome, mut printer) = match Cli::try_parse() {
+        Ok(cli) => {
+            let mut printer = Printer::new(cli.json, cli.quiet);
+            let outcome = match cli.command {
+                Some(command) => command.run(&mut printer),
+                None => printer.help(&mut Cli::command()),
+            };
+            (outcome, printer)
+        }
+        Err(error) if !error.use_stderr() => {
+            // Help and version are data that was asked for.
+            let mut printer = Printer::new(false, false);
+            (printer.text(&error.render().to_string()), printer)
+        }
+        Err(error) => (Err(Failure::usage(&error)), Printer::new(false, false)),
+    };
+    let outcome = outcome.and_then(|()| printer.finish());
+    if let Err(failure) = &outcome {
+        printer.failure(failure);
+    }
+    ExitCode::from(exit_code(&outcome))
+}
