@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tenure_kernel::codec::{DecodeError, decode_event, decode_note};
 use tenure_kernel::{Event, Lsn, Note, Tick};
 use tenure_log::file::Position;
-use tenure_log::{Frame, OfflineLog, ReadError, Record, RecordKind};
+use tenure_log::{Frame, OfflineFrames, OfflineLog, ReadError, Record, RecordKind};
 
 /// One record, where it stands and when it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -109,13 +109,11 @@ fn read(record: &Record<'_>) -> Result<Read, DecodeError> {
     Ok(Read::Content(content))
 }
 
-type NextFrame = Box<dyn FnMut(&mut VecDeque<LoggedRecord>) -> Result<bool, ReadError>>;
-
 /// Every record of a log at rest from one LSN on, oldest first. After an error there is nothing more.
 pub struct Dump {
+    from: Lsn,
+    frames: OfflineFrames,
     read: VecDeque<LoggedRecord>,
-    /// Reads one more frame; `false` at the end of the log.
-    next_frame: NextFrame,
     over: bool,
 }
 
@@ -128,27 +126,22 @@ pub fn dump(log: &OfflineLog, from: Lsn) -> Result<Dump, ReadError> {
     if from > Lsn(1) && from.0 < oldest.0 {
         return Err(ReadError::Trimmed { oldest });
     }
-    let mut frames = log.frames_from(tenure_log::Lsn(from.0))?;
-    let mut tail = check_tail(log);
-    let next_frame: NextFrame = Box::new(move |read| {
-        let Some(located) = frames.next_frame()? else {
-            return std::mem::replace(&mut tail, Ok(())).map(|()| false);
-        };
+    let frames = log.frames_from(tenure_log::Lsn(from.0))?;
+    Ok(Dump { from, frames, read: VecDeque::new(), over: false })
+}
+
+impl Dump {
+    /// Reads one more frame; `false` at the end of the log.
+    fn next_frame(&mut self) -> Result<bool, ReadError> {
+        let Some(located) = self.frames.next_frame()? else { return Ok(false) };
         let position = Position { segment: located.segment, offset: located.offset };
         each_record(position, &located.frame, |record| {
-            if record.lsn >= from {
-                read.push_back(record);
+            if record.lsn >= self.from {
+                self.read.push_back(record);
             }
         });
         Ok(true)
-    });
-    Ok(Dump { read: VecDeque::new(), next_frame, over: false })
-}
-
-/// Frames end at the first place where none begins. That is the end of the log only if nothing written later follows,
-/// which a reader makes sure of before it trusts the last segment.
-pub(crate) fn check_tail(log: &OfflineLog) -> Result<(), ReadError> {
-    log.reader().map(drop)
+    }
 }
 
 impl Iterator for Dump {
@@ -156,7 +149,7 @@ impl Iterator for Dump {
 
     fn next(&mut self) -> Option<Self::Item> {
         while self.read.is_empty() && !self.over {
-            match (self.next_frame)(&mut self.read) {
+            match self.next_frame() {
                 Ok(more) => self.over = !more,
                 Err(error) => {
                     self.over = true;

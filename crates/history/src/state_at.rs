@@ -7,7 +7,7 @@ use tenure_kernel::{Kernel, Lsn, Tick};
 use tenure_log::snapshot::SnapshotHeader;
 use tenure_log::{Identity, OfflineLog, ReadError, SnapshotStore};
 
-use crate::record::{check_tail, dump};
+use crate::record::dump;
 use crate::replay::{Replay, ReplayError};
 use crate::wall::rfc3339;
 
@@ -116,7 +116,6 @@ fn lsn_at(log: &OfflineLog, wall_ms: u64) -> Result<Lsn, StateError> {
             }
         }
     }
-    check_tail(log)?;
     match (found, began_wall_ms) {
         (Some(lsn), _) => Ok(lsn),
         (None, Some(began_wall_ms)) => Err(StateError::BeforeLog { began_wall_ms }),

@@ -17,7 +17,7 @@ mod spare;
 mod tail;
 mod window;
 
-pub use offline::{OfflineLog, Verification};
+pub use offline::{OfflineFrames, OfflineLog, Verification};
 pub use open::OpenError;
 pub use reader::{FileReader, Position};
 pub use recovery::{Ended, Gap, Recovery};

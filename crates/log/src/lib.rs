@@ -26,7 +26,7 @@ pub use batch::{
 };
 pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
-pub use file::{FileLog, FileLogOptions, OfflineLog, OpenError, Recovery, restore};
+pub use file::{FileLog, FileLogOptions, OfflineFrames, OfflineLog, OpenError, Recovery, restore};
 pub use frame::{Frame, FrameHeader};
 pub use identity::{Genesis, Identity};
 pub use ids::{BatchId, Lsn, Moment};

@@ -50,16 +50,24 @@ pub struct Verification {
 pub struct OfflineFrames {
     scanner: Scanner,
     damage: Option<Damage>,
+    at_end: bool,
 }
 
 impl OfflineFrames {
     /// The next frame; `None` where the valid ones end, an error where damage ends them.
     pub fn next_frame(&mut self) -> Result<Option<LocatedFrame<'_>>, ReadError> {
-        match (self.scanner.next_frame()?, &self.damage) {
-            (Some(frame), _) => Ok(Some(frame)),
-            (None, None) => Ok(None),
-            (None, Some(damage)) => Err(damage.clone().into()),
+        if self.at_end {
+            return Ok(None);
         }
+        if !self.scanner.has_next()? {
+            self.at_end = true;
+            return match &self.damage {
+                Some(damage) => Err(damage.clone().into()),
+                // A torn tail is where valid frames end; anything else after them is damage.
+                None => self.scanner.judge_tail().map(|_| None),
+            };
+        }
+        self.scanner.next_frame()
     }
 }
 
@@ -165,6 +173,6 @@ impl OfflineLog {
     fn frames_in(&self, index: usize) -> Result<OfflineFrames, ReadError> {
         let (disk, directory) = (self.disk.clone(), &self.directories.log);
         let scanner = Scanner::new(disk, directory, self.segments.clone(), index)?;
-        Ok(OfflineFrames { scanner, damage: self.damage.clone() })
+        Ok(OfflineFrames { scanner, damage: self.damage.clone(), at_end: false })
     }
 }

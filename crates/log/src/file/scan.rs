@@ -109,8 +109,20 @@ impl Scanner {
         Ok(Self { disk, directory: directory.to_owned(), segments, index, window, offset, end, before_last })
     }
 
-    /// The next frame; `None` once the last valid one has been yielded and nothing after it is damage.
+    /// Whether there is another frame. Moves on to the segment that holds it.
+    pub(crate) fn has_next(&mut self) -> Result<bool, ReadError> {
+        self.next_frame_header().map(|header| header.is_some())
+    }
+
+    /// The next frame; `None` once the last valid one has been yielded. What follows is not judged yet.
     pub(crate) fn next_frame(&mut self) -> Result<Option<LocatedFrame<'_>>, ReadError> {
+        match self.next_frame_header()? {
+            Some(header) => self.accept(header).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn next_frame_header(&mut self) -> Result<Option<FrameHeader>, ReadError> {
         loop {
             let segment = &self.segments[self.index];
             let (name, salt) = (segment.name(), segment.header.identity.salt);
@@ -119,7 +131,7 @@ impl Scanner {
                 .check_frame(self.offset, segment.file_bytes, salt)
                 .map_err(ReadError::io(&name))?;
             match checked {
-                Ok(header) => return self.accept(header).map(Some),
+                Ok(header) => return Ok(Some(header)),
                 Err(error) if self.index + 1 < self.segments.len() => self.next_segment(error)?,
                 Err(_) => return Ok(None),
             }
@@ -128,17 +140,23 @@ impl Scanner {
 
     /// Looks at what follows the last valid frame. Called once `next_frame` has answered `None`.
     pub(crate) fn finish(mut self) -> Result<ScanEnd, ReadError> {
-        let segment = &self.segments[self.index];
-        let at = TailAt { segment, offset: self.offset, after_close: self.end.closed };
-        let tail = tail::judge(&mut self.window, &at, self.end.last_lsn.next())?;
-        let last_is_empty = self.offset == SEGMENT_HEADER_BYTES && tail.cut.is_none();
-        self.check_seals(last_is_empty)?;
+        let tail = self.judge_tail()?;
         if planted::has(Planted::TornTailCutsValidFrame) && tail.cut.is_some() {
             (self.end, self.offset) = self.before_last;
         }
         let last_frame = (self.offset > SEGMENT_HEADER_BYTES && self.before_last.1 < self.offset)
             .then_some(self.before_last.1..self.offset);
         Ok(ScanEnd { end: self.end, offset: self.offset, tail, last_frame })
+    }
+
+    /// Whether what follows the last valid frame is a torn tail or damage.
+    pub(crate) fn judge_tail(&mut self) -> Result<Tail, ReadError> {
+        let segment = &self.segments[self.index];
+        let at = TailAt { segment, offset: self.offset, after_close: self.end.closed };
+        let tail = tail::judge(&mut self.window, &at, self.end.last_lsn.next())?;
+        let last_is_empty = self.offset == SEGMENT_HEADER_BYTES && tail.cut.is_none();
+        self.check_seals(last_is_empty)?;
+        Ok(tail)
     }
 
     fn accept(&mut self, header: FrameHeader) -> Result<LocatedFrame<'_>, ReadError> {
