@@ -28,6 +28,11 @@ pub(crate) struct Held {
     pub(crate) instant: Tick,
 }
 
+/// Timers that may be left over before any is looked for.
+const TIMERS_SPARE: usize = 1_024;
+/// Timers looked at with each event while too many are left over.
+const TIMERS_PER_EVENT: usize = 8;
+
 /// Who is alive.
 #[derive(Clone, Debug)]
 pub struct Liveness {
@@ -80,6 +85,7 @@ impl Liveness {
 
     /// Follows an event that `kernel` has just applied.
     pub fn follow(&mut self, kernel: &Kernel, at: Stamp, event: &Event) {
+        self.tidy_timers(kernel);
         match &event.change {
             Change::Granted(granted) => {
                 let id = LeaseId::new(kernel.shard(), at.lsn);
@@ -123,6 +129,23 @@ impl Liveness {
             | Change::Trimmed { .. }
             | Change::Configured(_) => {}
         }
+    }
+
+    /// Timers of ended leases and of earlier armings would stay until their instant, which may be a day
+    /// away. Once they outnumber those that count, each event looks at a few more than it can add.
+    fn tidy_timers(&mut self, kernel: &Kernel) {
+        let counting_max = kernel.live_count() + self.sessions.len();
+        if self.wheel.armed() <= 2 * counting_max + TIMERS_SPARE {
+            return;
+        }
+        let (entries, sessions) = (&self.entries, &self.sessions);
+        self.wheel.tidy(TIMERS_PER_EVENT, |timer| {
+            if timer.who & SESSION_BIT == 0 {
+                entries.get(LeaseSlot(timer.who)).arming == timer.arming
+            } else {
+                sessions.get(timer.who & !SESSION_BIT).is_some_and(|entry| entry.arming == timer.arming)
+            }
+        });
     }
 
     /// Forgets a lease that is about to end; to be called before the kernel applies the ending event.

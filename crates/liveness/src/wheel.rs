@@ -28,6 +28,8 @@ pub(crate) struct Wheel {
     /// Fired, not yet taken; its own buffer is put back where it came from when empty.
     due: Vec<Timer>,
     armed: usize,
+    /// Where tidying goes on: a bucket, and how many of its timers were looked at.
+    tidying: (usize, usize),
 }
 
 impl Wheel {
@@ -38,6 +40,7 @@ impl Wheel {
             buckets: vec![Vec::new(); LEVELS * BUCKETS],
             due: Vec::new(),
             armed: 0,
+            tidying: (0, 0),
         }
     }
 
@@ -72,6 +75,31 @@ impl Wheel {
             return Some(Tick(self.elapsed));
         }
         self.next_bucket().map(|(_, _, at)| Tick(at))
+    }
+
+    /// Looks at a few timers and drops those that no longer count; going on where it stopped, it comes
+    /// around to all of them.
+    pub(crate) fn tidy(&mut self, looks: usize, counts: impl Fn(&Timer) -> bool) {
+        for _ in 0..looks {
+            let (bucket, looked_at) = self.tidying;
+            let timers = &mut self.buckets[bucket];
+            match timers.get(looked_at) {
+                Some(timer) if counts(timer) => self.tidying.1 += 1,
+                Some(_) => {
+                    timers.swap_remove(looked_at);
+                    self.armed -= 1;
+                    if timers.is_empty() {
+                        self.occupied[bucket / BUCKETS] &= !(1 << (bucket % BUCKETS));
+                    }
+                }
+                None => self.tidying = self.next_occupied(bucket),
+            }
+        }
+    }
+
+    fn next_occupied(&self, bucket: usize) -> (usize, usize) {
+        let after = (bucket + 1..self.buckets.len()).chain(0..=bucket);
+        (after.into_iter().find(|other| !self.buckets[*other].is_empty()).unwrap_or(0), 0)
     }
 
     pub(crate) fn armed(&self) -> usize {
@@ -148,6 +176,21 @@ mod tests {
                 prop_assert_eq!(wheel.armed(), model.len());
             }
         }
+    }
+
+    #[test]
+    fn tidying_drops_what_no_longer_counts_and_nothing_else() {
+        let mut wheel = Wheel::new(Tick(0));
+        for who in 0..5_000_u32 {
+            wheel.arm(Tick(u64::from(who) * 977 % 1_000_000 + 1), who, who % 2);
+        }
+        wheel.tidy(40_000, |timer| timer.arming == 1);
+        assert_eq!(wheel.armed(), 2_500);
+        let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.fire(Tick(2_000_000))).map(|t| t.who).collect();
+        fired.sort_unstable();
+        assert_eq!(fired, (0..5_000).filter(|who| who % 2 == 1).collect::<Vec<_>>());
+        wheel.tidy(10, |_| false);
+        assert_eq!((wheel.armed(), wheel.next_deadline()), (0, None));
     }
 
     #[test]

@@ -270,3 +270,30 @@ fn an_early_wake_ends_nothing() {
     assert_eq!(ended, [drained, silent, by_hand, kept, old]);
     assert!(!desk.is_live(revoking));
 }
+
+/// Grants and releases with a ttl of a day once left a timer each, until that day was over.
+#[test]
+fn timers_of_ended_leases_do_not_pile_up() {
+    let mut kernel = Kernel::new(Setup::plain());
+    let mut liveness = Liveness::new(LivenessConfig::default(), Tick(0));
+    let mut lsn = 0;
+    for round in 0..20_000_u64 {
+        let tick = Tick(round);
+        let policy = Policy::heartbeat(86_400_000, 30_000);
+        let grant = Command::plain(Action::Grant(Grant::new(Bundle::one("r"), "h", policy)));
+        lsn += 1;
+        let at = Stamp { lsn: Lsn(lsn), tick };
+        let Ok(Decision::Event(event)) = kernel.decide(at, &grant) else { panic!("not granted") };
+        kernel.evolve(at, &event);
+        liveness.follow(&kernel, at, &event);
+        let lease = LeaseId::new(0, Lsn(lsn));
+        let token = Token::new(lease, Epoch::FIRST);
+        let release = Command::plain(Action::Release(Release { token, text: Text::default() }));
+        lsn += 1;
+        let at = Stamp { lsn: Lsn(lsn), tick };
+        let Ok(Decision::Event(event)) = kernel.decide(at, &release) else { panic!("not released") };
+        liveness.forget(kernel.live(lease).unwrap());
+        kernel.evolve(at, &event);
+    }
+    assert!(liveness.timer_count() < 1_100, "{} timers for no lease", liveness.timer_count());
+}
