@@ -17,7 +17,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-sim"]);
+    // The profile `sim` unwinds: a panic of the product is something a seed found, not the end of the search.
+    let mut command = shell::cargo(["run", "--quiet", "--profile", "sim", "--package", "tenure-sim"]);
     command.args(shell::locked()).arg("--");
     shell::run(command.args(&arguments.for_sim))
 }

@@ -9,8 +9,8 @@ use crate::status::GrantOutcome;
 use crate::waiters::{Place, Wanted, is_free};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
-    LeaseState, Lsn, Member, OpenSession, Operation, Reclaim, ReclaimGround, Rejection, Replay, SessionId,
-    StateName, Steer,
+    LeaseState, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection, Replay,
+    SessionId, StateName, Steer,
 };
 use tenure_liveness::{Refusal, Standing};
 use tenure_log::Space;
@@ -62,12 +62,22 @@ impl Engine {
                 Action::Reclaim(reclaim) => self.check_reclaim(reclaim, force),
                 Action::Activate(token) => {
                     let lease = token.lease;
-                    self.expire(lease);
-                    Ok(())
+                    let outcome = self.decide(command);
+                    if let Answer::Refused(Refused::Rejected(Rejection::DeadlinePassed { .. })) =
+                        outcome.answer
+                    {
+                        self.expire(lease);
+                        return Outcome { depends_on: self.journal.newest(), ..outcome };
+                    }
+                    return outcome;
+                }
+                // A connection's session is made durable by what it keeps first, resumed leases too.
+                Action::Rebind(rebind) => {
+                    let session = rebind.policy.as_ref().and_then(|policy| policy.session);
+                    self.make_durable(session, command)
                 }
                 Action::Grant(_)
                 | Action::Release(_)
-                | Action::Rebind(_)
                 | Action::Amend(_)
                 | Action::Revoke(_)
                 | Action::DefinePool { .. }
@@ -223,6 +233,11 @@ impl Engine {
                 Outcome { answer: Answer::Refused(refused), depends_on }
             }
         };
+        if let Answer::Lease(given) = &outcome.answer
+            && let (LeaseFound::Live(lease), false) = (&given.lease, given.replayed)
+        {
+            self.counters.waiters_passed += self.waiters.passed_by(&lease.members);
+        }
         self.granted_or_not(&command, &outcome);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
@@ -315,7 +330,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Logs a connection's session with its first grant, in the same frame, and only if that is granted.
+    /// Logs a connection's session with its first lease, in the same frame, and only if it gets that.
     fn make_durable(&mut self, session: Option<SessionId>, command: &Command) -> Result<(), Refused> {
         let Some(session) = session else { return Ok(()) };
         if self.kernel.session(session).is_some() {
@@ -323,8 +338,10 @@ impl Engine {
         }
         let Some(open) = self.connections.get(&session).cloned() else { return Ok(()) };
         let mut trial = command.clone();
-        if let Action::Grant(grant) = &mut trial.action {
-            grant.policy.session = None;
+        match &mut trial.action {
+            Action::Grant(grant) => grant.policy.session = None,
+            Action::Rebind(Rebind { policy: Some(policy), .. }) => policy.session = None,
+            _ => {}
         }
         self.kernel.decide(self.journal.peek(self.tick), &trial)?;
         let opened = self.decide(&Command::plain(Action::OpenSession(open)));
@@ -377,7 +394,8 @@ impl Engine {
             Action::Grant(grant) => grant.policy.session,
             _ => None,
         };
-        let outcome = match self.make_durable(session, &command) {
+        let open = self.check_open_for_grants().and_then(|()| self.make_durable(session, &command));
+        let outcome = match open {
             Ok(()) => self.decide(&command),
             Err(refused) => Outcome { answer: Answer::Refused(refused), depends_on: self.journal.newest() },
         };
@@ -422,6 +440,8 @@ impl Engine {
                 }
             }
             self.freed.extend(wanted);
+            self.refuse(waiting, Lsn(0), Refused::Cancelled);
+        } else if self.retries.withdraw(waiting) {
             self.refuse(waiting, Lsn(0), Refused::Cancelled);
         }
         self.done(ticket);
@@ -514,7 +534,7 @@ impl Engine {
     pub(crate) fn connection_opened(&mut self, ticket: Ticket, open: OpenSession) {
         if self.kernel.session(open.session).is_some() || self.connections.contains_key(&open.session) {
             let rejection = Rejection::SessionExists { session: open.session };
-            return self.refuse(ticket, Lsn(0), rejection.into());
+            return self.refuse(ticket, self.journal.newest(), rejection.into());
         }
         self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
         self.connections.insert(open.session, open);

@@ -68,7 +68,7 @@ impl Engine {
         while left > 0
             && let Some(ending) = self.endings.queue.front().cloned()
         {
-            let room = left.min(self.journal.room() / 2);
+            let room = left.min(self.journal.room_for_ends());
             if room == 0 {
                 return;
             }

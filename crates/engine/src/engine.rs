@@ -5,9 +5,9 @@
 
 use crate::answer::{Answer, Push, Refused};
 use crate::endings::Endings;
-use crate::gates::Gates;
+use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
-use crate::journal::{Journal, Out};
+use crate::journal::{Journal, Out, RECORDS_PER_END};
 use crate::lanes::{AHEAD, Lanes};
 use crate::request::{Input, Lane, Request, Ticket};
 use crate::retries::Retries;
@@ -164,7 +164,7 @@ pub struct Engine {
     pub(crate) counters: Counters,
     /// Open connections whose session is not durable yet.
     pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
-    pub(crate) notices_sent: BTreeSet<LeaseId>,
+    pub(crate) notices: Notices,
     pub(crate) space: Space,
     authority: Authority,
     pub(crate) restored_until: Option<Tick>,
@@ -205,7 +205,7 @@ impl Engine {
             hub: Hub::default(),
             counters: Counters::default(),
             connections: HashMap::default(),
-            notices_sent: BTreeSet::new(),
+            notices: Notices::default(),
             space: Space::Ok,
             authority: Authority::Forever,
             restored_until: None,
@@ -404,20 +404,22 @@ impl Engine {
 
     fn on_deadlines(&mut self, room: usize) {
         let mut left = room;
-        while left > 0 {
+        while left > 0 && self.journal.room() > 0 {
             let Some(lease) = self.kernel.due(self.tick).next() else { break };
             self.expire(lease);
             left -= 1;
         }
         let mut effects = Vec::new();
-        // An end is a note, a revoke and a reclaim: three records for each effect at most.
-        while left >= 3 && self.journal.room() >= 3 {
-            let batch = (left.min(self.journal.room()) / 3).min(256);
+        loop {
+            let batch = (left / RECORDS_PER_END).min(self.journal.room_for_ends()).min(256);
+            if batch == 0 {
+                break;
+            }
             self.liveness.on_deadline(&self.kernel, self.tick, batch, &mut effects);
             if effects.is_empty() {
                 break;
             }
-            left = left.saturating_sub(effects.len() * 3);
+            left = left.saturating_sub(effects.len() * RECORDS_PER_END);
             for effect in effects.drain(..) {
                 self.carry_out(effect);
             }
@@ -465,7 +467,7 @@ impl Engine {
             let reason = ending_reason(&event.change);
             self.counters.end(was.policy.face, reason);
             if was.policy.notice {
-                self.notices_sent.insert(was.lease);
+                self.notices.sent(was.lease, stamp.tick);
                 let out = Out::SendNotice { lease: was.lease, ended_lsn: stamp.lsn };
                 self.journal.emit(stamp.lsn, out, &mut self.leaving);
             }
@@ -481,7 +483,7 @@ impl Engine {
                 self.freed.insert(Wanted::Pool(name.clone()));
             }
             Change::Notified { lease } => {
-                self.notices_sent.remove(lease);
+                self.notices.settled(*lease);
             }
             Change::Granted(_)
             | Change::Activated { .. }
@@ -566,22 +568,31 @@ impl Engine {
     fn committed(&mut self, batch: Batch) {
         self.frozen = false;
         self.journal.committed(&mut self.leaving);
+        let before = self.pushes.len();
         if let Some(spent) = self.hub.keep(batch, &mut self.pushes) {
             self.journal.recycle(spent);
         }
+        // All that keeping a frame can push is that somebody lags.
+        self.counters.watches_lagged += (self.pushes.len() - before) as u64;
     }
 
     /// Answers what can be answered and takes nothing more.
     fn stopped(&mut self, inputs: impl IntoIterator<Item = Input>, mut outputs: Outputs) -> Outputs {
-        outputs.outs.append(&mut self.leaving);
-        for out in self.journal.abandon() {
+        let mut suspect = self.journal.abandon();
+        if self.may_answer() {
+            outputs.outs.append(&mut self.leaving);
+        } else {
+            suspect.append(&mut self.leaving);
+        }
+        for out in suspect {
             if let Out::Answer(ticket, _) = out {
                 outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
             }
         }
-        let waiting: Vec<Input> = self.lanes.drain().chain(inputs).collect();
-        for input in waiting {
-            outputs.outs.push(Out::Answer(input.ticket, Answer::Refused(Refused::ShuttingDown)));
+        let unheard = self.lanes.drain().chain(inputs).map(|input| input.ticket);
+        let waiting = self.waiters.drain().chain(self.retries.drain());
+        for ticket in unheard.chain(waiting) {
+            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::ShuttingDown)));
         }
         outputs.stop = self.stop.clone();
         outputs
@@ -590,7 +601,8 @@ impl Engine {
     /// Makes the tick durable often enough while anything is live.
     fn keep_time(&mut self) {
         let live = self.kernel.live_count() > 0;
-        if live && self.tick.ms_since(self.journal.last_tick) >= TICK_EVERY_MS && self.journal.room() > 0 {
+        let due = self.tick.ms_since(self.journal.newest_tick()) >= TICK_EVERY_MS;
+        if live && due && self.journal.room() > 0 {
             self.journal.mark_tick(self.now, self.tick);
         }
     }
@@ -609,6 +621,7 @@ impl Engine {
             self.liveness.next_deadline(),
             self.waiters.next_deadline(),
             self.gates.next_deadline(),
+            self.next_notice_deadline(),
         ]
         .into_iter()
         .flatten()
@@ -616,12 +629,22 @@ impl Engine {
     }
 
     fn wake_in_ms(&self) -> Option<u64> {
-        let work_left = !self.lanes.is_empty() || !self.endings.is_empty() || !self.freed.is_empty();
-        if work_left && self.journal.room() > 0 {
+        let ends_fit = !self.frozen && self.journal.room_for_ends() > 0;
+        let anything_fits = !self.frozen && self.journal.room() > 0;
+        let work_left = !self.lanes.is_empty() || !self.freed.is_empty();
+        if (work_left && anything_fits) || (!self.endings.is_empty() && ends_fit) {
             return Some(0);
         }
         let deadline = [self.next_deadline(), self.journal.notes_due()].into_iter().flatten().min();
-        deadline.map(|at| at.ms_since(self.tick).min(IDLE_MS_MAX))
+        let deadline_in = deadline.map(|at| match at.ms_since(self.tick).min(IDLE_MS_MAX) {
+            // Due, but there is no room for it: the completion of the frame in flight brings the turn.
+            0 if !ends_fit => IDLE_MS_MAX,
+            in_ms => in_ms,
+        });
+        let live = self.kernel.live_count() > 0;
+        let tick_due = self.journal.newest_tick().after_ms(TICK_EVERY_MS);
+        let tick_in = (live && anything_fits).then(|| tick_due.ms_since(self.tick));
+        [deadline_in, tick_in].into_iter().flatten().min()
     }
 }
 

@@ -10,6 +10,9 @@ use tenure_kernel::{
     Stamp, Tick,
 };
 
+/// Notices given up in one turn.
+const NOTICES_GIVEN_UP_MAX: usize = 256;
+
 #[derive(Debug, Default)]
 pub(crate) struct Gates {
     open: BTreeMap<LeaseId, Tick>,
@@ -51,6 +54,30 @@ impl Gates {
 
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
         self.deadlines.first().map(|(until, _)| *until)
+    }
+}
+
+/// Notices not yet settled, by the age of the end they tell of.
+#[derive(Debug, Default)]
+pub(crate) struct Notices {
+    ended: BTreeMap<LeaseId, Tick>,
+    by_age: BTreeSet<(Tick, LeaseId)>,
+}
+
+impl Notices {
+    pub(crate) fn sent(&mut self, lease: LeaseId, ended: Tick) {
+        self.ended.insert(lease, ended);
+        self.by_age.insert((ended, lease));
+    }
+
+    pub(crate) fn settled(&mut self, lease: LeaseId) {
+        if let Some(ended) = self.ended.remove(&lease) {
+            self.by_age.remove(&(ended, lease));
+        }
+    }
+
+    fn oldest(&self) -> Option<(Tick, LeaseId)> {
+        self.by_age.first().copied()
     }
 }
 
@@ -143,16 +170,18 @@ impl Engine {
         }
     }
 
+    /// When the oldest notice is given up.
+    pub(crate) fn next_notice_deadline(&self) -> Option<Tick> {
+        self.notices.oldest().map(|(ended, _)| ended.after_ms(self.config.notice_give_up_ms))
+    }
+
     /// Gives up notices that nobody could deliver for a day.
     pub(crate) fn notice_deadlines(&mut self) {
-        let oldest = self
-            .kernel
-            .notices()
-            .find(|(_, notice)| self.tick.ms_since(notice.ended_tick) >= self.config.notice_give_up_ms)
-            .map(|(lease, _)| lease);
-        if let Some(lease) = oldest
-            && self.journal.room() > 0
-        {
+        for _ in 0..NOTICES_GIVEN_UP_MAX {
+            let due = self.next_notice_deadline().is_some_and(|until| until <= self.tick);
+            let Some((_, lease)) = self.notices.oldest().filter(|_| due && self.journal.room() > 0) else {
+                return;
+            };
             self.counters.notices_given_up += 1;
             self.settle_notice(lease);
         }

@@ -16,7 +16,7 @@ use crate::recovery::setup;
 use crate::request::{Input, Request, Ticket};
 use crate::snapshot::build_snapshot;
 use crate::ticker::Now;
-use handle::{Shared, Slot};
+use handle::{Owed, Shared, Slot};
 use hashbrown::HashMap;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -66,7 +66,7 @@ pub(crate) enum Message {
         /// In order.
         requests: Vec<Request>,
         /// Where the answers go.
-        slot: Arc<Slot>,
+        owed: Owed,
     },
     /// Something finished.
     Completed(Completion),
@@ -230,6 +230,7 @@ impl Writer {
             let outputs = self.engine.turn(now, inputs.drain(..), completions.drain(..));
             wake_in_ms = outputs.wake_in_ms;
             if let Some(stop) = self.carry_out(outputs, receiver, &mut inputs, &mut completions) {
+                self.answer_rest(&Refused::OutcomeUnknown);
                 return Err(stop);
             }
             if !completions.is_empty() || !inputs.is_empty() {
@@ -266,7 +267,8 @@ impl Writer {
 
     fn accept(&mut self, message: Message, inputs: &mut Vec<Input>, completions: &mut Vec<Completion>) {
         match message {
-            Message::Requests { first, requests, slot } => {
+            Message::Requests { first, requests, owed } => {
+                let slot = owed.accept();
                 for (index, request) in requests.into_iter().enumerate() {
                     let ticket = Ticket(first.0 + index as u64);
                     if self.shutting_down {
@@ -346,9 +348,13 @@ impl Writer {
 
     fn deliver(&mut self, out: Out) {
         match out {
+            // Refused, it is asked again with the next turn.
+            Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
             Out::Answer(TRIM_TICKET, _) => {
                 if let Some(below) = self.trim_below.take() {
                     let _ = lock(&self.log).trim(below);
+                    // What is let go is removed away from the hot path, and now: the next frame may be far.
+                    let _ = self.chores.send(());
                 }
             }
             Out::Answer(ticket, answer) => {
@@ -443,14 +449,21 @@ impl Writer {
     fn close(mut self) -> Result<(), Stop> {
         let now = read_clocks();
         let at = Moment { tick: self.engine.tick().0, wall_ms: now.wall_ms };
-        for (_, (slot, index)) in self.slots.drain() {
-            slot.fill(index, Answer::Refused(Refused::ShuttingDown));
-        }
+        self.answer_rest(&Refused::ShuttingDown);
         match lock(&self.log).close(at) {
             AppendOutcome::Committed { .. } => Ok(()),
             AppendOutcome::Fenced => Err(Stop::Fenced),
             AppendOutcome::Unknown => Ok(()),
             AppendOutcome::Failed(error) => Err(Stop::LogFailed(error.to_string())),
+        }
+    }
+}
+
+impl Writer {
+    /// Nobody may wait for an answer that will never come.
+    fn answer_rest(&mut self, refused: &Refused) {
+        for (_, (slot, index)) in self.slots.drain() {
+            slot.fill(index, Answer::Refused(refused.clone()));
         }
     }
 }

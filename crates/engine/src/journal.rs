@@ -32,6 +32,10 @@ pub enum Out {
 /// Room kept free so that one command's records always fit: an event, its session, its tick, its reclaim.
 const RECORDS_SPARE: u32 = 8;
 const BYTES_SPARE: usize = 96 << 10;
+/// An end is a note, a revoke and a reclaim at most.
+pub(crate) const RECORDS_PER_END: usize = 3;
+/// An ending event repeats 64 names of 255 bytes, 4 KiB of face data and some texts: 22 KiB at most.
+const BYTES_PER_END_MAX: usize = 24 << 10;
 /// A frame of nothing but notes leaves after this long.
 pub(crate) const NOTES_WAIT_MS: u64 = 250;
 
@@ -48,7 +52,8 @@ pub(crate) struct Journal {
     after_gathering: Vec<Out>,
     spent: Option<Batch>,
     scratch: Vec<u8>,
-    pub(crate) last_tick: Tick,
+    /// Tick of the frame given out last.
+    last_tick: Tick,
 }
 
 struct Gathering {
@@ -95,6 +100,18 @@ impl Journal {
         }
     }
 
+    /// How many ends fit for certain, however much they repeat of their leases.
+    pub(crate) fn room_for_ends(&self) -> usize {
+        let bytes = self.gathering.as_ref().map_or(0, |gathering| gathering.builder.payload_bytes());
+        let by_bytes = PAYLOAD_BYTES_MAX.saturating_sub(bytes) / BYTES_PER_END_MAX;
+        by_bytes.min(self.room() / RECORDS_PER_END)
+    }
+
+    /// The newest tick that is in the log or on its way there.
+    pub(crate) fn newest_tick(&self) -> Tick {
+        self.gathering.as_ref().map_or(self.last_tick, |gathering| gathering.tick)
+    }
+
     /// Where the next event would stand. Writes nothing: a refused command leaves no trace.
     pub(crate) fn peek(&self, tick: Tick) -> Stamp {
         let tick_record = self.gathering.as_ref().is_some_and(|gathering| gathering.tick < tick);
@@ -130,10 +147,14 @@ impl Journal {
 
     /// Makes the present tick durable.
     pub(crate) fn mark_tick(&mut self, now: Now, tick: Tick) {
+        let begins = self.gathering.is_none();
         self.gather(now, tick);
-        self.scratch.clear();
-        self.scratch.extend_from_slice(&tick.0.to_le_bytes());
-        self.push(RecordKind::Tick, true);
+        if begins {
+            self.push_tick(tick);
+        }
+        if let Some(gathering) = &mut self.gathering {
+            gathering.pressing = true;
+        }
     }
 
     /// Lets something leave as soon as everything up to `depends_on` is durable.
@@ -213,12 +234,16 @@ impl Journal {
             }
             Some(gathering) if gathering.tick < tick => {
                 gathering.tick = tick;
-                self.scratch.clear();
-                self.scratch.extend_from_slice(&tick.0.to_le_bytes());
-                self.push(RecordKind::Tick, false);
+                self.push_tick(tick);
             }
             Some(_) => {}
         }
+    }
+
+    fn push_tick(&mut self, tick: Tick) {
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&tick.0.to_le_bytes());
+        self.push(RecordKind::Tick, false);
     }
 
     fn push(&mut self, kind: RecordKind, pressing: bool) {

@@ -213,11 +213,9 @@ impl Engine {
         let removed: Vec<Text> =
             self.kernel.pools().filter(|pool| pool.removed).map(|pool| pool.name.into()).collect();
         removed.into_iter().for_each(|pool| self.endings.pool(pool));
-        let notices: Vec<(LeaseId, Lsn)> =
-            self.kernel.notices().map(|(lease, notice)| (lease, notice.ended_lsn)).collect();
-        for (lease, ended_lsn) in notices {
-            self.notices_sent.insert(lease);
-            self.leaving.push(crate::journal::Out::SendNotice { lease, ended_lsn });
+        for (lease, notice) in self.kernel.notices() {
+            self.notices.sent(lease, notice.ended_tick);
+            self.leaving.push(crate::journal::Out::SendNotice { lease, ended_lsn: notice.ended_lsn });
         }
     }
 

@@ -17,6 +17,8 @@ const REFUSALS_MAX: usize = 100_000;
 pub(crate) struct Retries {
     /// Operations that wait for a bundle: who else asks for the same.
     in_flight: BTreeMap<u128, Joined>,
+    /// Which operation those others joined.
+    joined: BTreeMap<Ticket, u128>,
     refused: BTreeMap<u128, Remembered>,
     by_age: VecDeque<(Tick, u128)>,
 }
@@ -54,6 +56,7 @@ impl Retries {
                 return Known::Conflict;
             }
             joined.others.push(ticket);
+            self.joined.insert(ticket, operation.key);
             return Known::Joined;
         }
         match self.refused.get(&operation.key) {
@@ -76,17 +79,36 @@ impl Retries {
 
     /// The operation has its outcome: who else is to be told. The first asker is not among them.
     pub(crate) fn settled(&mut self, operation: &Operation) -> Vec<Ticket> {
-        self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default()
+        let others = self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default();
+        for other in &others {
+            self.joined.remove(other);
+        }
+        others
+    }
+
+    /// One who had joined has gone; the wait goes on for the others. `false`: nobody had joined so.
+    pub(crate) fn withdraw(&mut self, ticket: Ticket) -> bool {
+        let Some(key) = self.joined.remove(&ticket) else { return false };
+        if let Some(joined) = self.in_flight.get_mut(&key) {
+            joined.others.retain(|other| *other != ticket);
+        }
+        true
+    }
+
+    /// Everyone who had joined; nobody will be served any more.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
+        self.in_flight.clear();
+        core::mem::take(&mut self.joined).into_keys()
     }
 
     /// An asker has gone. `Some(heir)`: the wait goes on in the name of another one.
     pub(crate) fn gone(&mut self, operation: &Operation, ticket: Ticket) -> Option<Ticket> {
         let joined = self.in_flight.get_mut(&operation.key)?;
-        joined.others.retain(|other| *other != ticket);
         if joined.first != ticket || joined.others.is_empty() {
             return None;
         }
         joined.first = joined.others.remove(0);
+        self.joined.remove(&joined.first);
         Some(joined.first)
     }
 

@@ -4,6 +4,7 @@
 
 use crate::request::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
+use tenure_kernel::names::split_pool_member;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{Action, Bundle, Command, Kernel, Member, Text, Tick};
 
@@ -115,6 +116,27 @@ impl Waiters {
         Some((waiter, wanted))
     }
 
+    /// Everyone who waits; nobody will be served any more.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
+        let max = self.max;
+        core::mem::replace(self, Self::new(max)).by_ticket.into_keys()
+    }
+
+    /// How many are passed for the first time by a grant of these resources.
+    pub(crate) fn passed_by(&mut self, members: &[Text]) -> u64 {
+        if self.queues.is_empty() {
+            return 0;
+        }
+        let mut places: Vec<Place> = Vec::new();
+        for name in members {
+            let pool = split_pool_member(name).map(|(pool, _)| Wanted::Pool(pool.into()));
+            for key in pool.into_iter().chain([Wanted::Resource(name.clone())]) {
+                places.extend(self.queues.get(&key).into_iter().flatten());
+            }
+        }
+        places.into_iter().map(|place| self.pass(place)).sum()
+    }
+
     pub(crate) fn find(&self, ticket: Ticket) -> Option<Place> {
         self.by_ticket.get(&ticket).copied()
     }
@@ -169,10 +191,11 @@ impl Waiters {
     pub(crate) fn servable(&mut self, kernel: &Kernel, wanted: &Wanted, now: Tick) -> Option<(Place, u64)> {
         let places: Vec<Place> = self.queues.get(wanted)?.iter().copied().collect();
         let last = places.len().saturating_sub(1);
-        let mut passed = 0;
+        let mut passable = Vec::new();
         for (index, place) in places.into_iter().enumerate() {
             if self.is_free(kernel, place) {
                 if self.is_first_everywhere(kernel, place, now) {
+                    let passed = passable.into_iter().map(|other| self.pass(other)).sum();
                     return Some((place, passed));
                 }
             } else if index < last {
@@ -181,10 +204,15 @@ impl Waiters {
             if !self.may_be_passed(kernel, place, now) && !planted(Planted::WaiterOvertakes) {
                 return None;
             }
-            let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
-            passed += u64::from(!core::mem::replace(&mut waiter.passed, true));
+            passable.push(place);
         }
         None
+    }
+
+    /// Remembers that somebody was passed; counts the first time.
+    fn pass(&mut self, place: Place) -> u64 {
+        let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
+        u64::from(!core::mem::replace(&mut waiter.passed, true))
     }
 
     /// Whether everything a waiter wants is free.

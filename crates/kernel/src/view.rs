@@ -88,9 +88,6 @@ impl Kernel {
         for slot in slots.iter() {
             core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.epoch));
         }
-        for slot in slots.iter() {
-            core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.granted_tick));
-        }
     }
 
     /// The same for the names of resources.

@@ -50,8 +50,10 @@ impl Liveness {
         }
         match view.terms().mode {
             Mode::Heartbeat => Ok(self.renew(view, now, effects)),
+            // It may have been drained under other terms, before a rebind.
             Mode::Permanent => {
-                Ok(Renewal { valid_ms: None, draining: false, margin_ms: None, returned: false })
+                let draining = self.is_drained(view);
+                Ok(Renewal { valid_ms: None, draining, margin_ms: None, returned: false })
             }
             Mode::Session => {
                 let session = view.session();

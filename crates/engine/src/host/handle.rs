@@ -32,6 +32,9 @@ pub struct Pending {
     first: Ticket,
 }
 
+/// Answers that are owed. Requests that nobody takes are refused: their caller must not wait for ever.
+pub(crate) struct Owed(Option<Arc<Slot>>);
+
 /// Where the answers of one call are gathered.
 pub(crate) struct Slot {
     state: Mutex<SlotState>,
@@ -60,7 +63,7 @@ impl Handle {
         if outstanding + count > self.shared.outstanding_max {
             self.fail(&slot, count, &Refused::Overloaded);
         } else {
-            let message = Message::Requests { first, requests, slot: Arc::clone(&slot) };
+            let message = Message::Requests { first, requests, owed: Owed(Some(Arc::clone(&slot))) };
             if self.sender.send(message).is_err() {
                 self.fail(&slot, count, &Refused::ShuttingDown);
             }
@@ -105,6 +108,21 @@ impl Handle {
 impl Shared {
     pub(crate) fn answered(&self, count: usize) {
         self.outstanding.fetch_sub(count, Ordering::Relaxed);
+    }
+}
+
+impl Owed {
+    /// Takes the debt over.
+    pub(crate) fn accept(mut self) -> Arc<Slot> {
+        self.0.take().expect("invariant: a debt is accepted once")
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(slot) = self.0.take() {
+            slot.refuse_rest(&Refused::ShuttingDown);
+        }
     }
 }
 
@@ -169,6 +187,13 @@ impl Slot {
             if let Some(waker) = waker {
                 waker.wake();
             }
+        }
+    }
+
+    fn refuse_rest(&self, refused: &Refused) {
+        let count = self.lock().answers.len();
+        for index in 0..count {
+            self.fill(index, Answer::Refused(refused.clone()));
         }
     }
 

@@ -1,11 +1,24 @@
 //! The engine as its callers meet it. Contents:
-//! - `desk`: drives turns by hand, with a log in memory of the test's own making
-//! - `turns`: what leaves when, and what it rests on
-//! - `waiting`: fairness, passing, cancelling
+//! - `desk`, `words`: drive turns by hand, over a log whose syncs the test completes; the words of scripts
+//! - `turns`: what leaves when, what it rests on, frames, ticks and lanes
+//! - `outcomes`: a frame that is not committed; authority that ends
+//! - `waiting`: fairness, passing, cancelling, retries
 //! - `ends`: sessions, pools, gates, notices, restored logs
 //! - `watching`: resume from memory and from disk, lagging
-//! - `running`: the host with real files and threads
+//! - `recovery`: the same bytes give the same state; snapshots, trimming
+//! - `counting`: every counter moves
+//! - `running`, `killed`: the host with real files and threads; a process killed at random points
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+mod counting;
+mod desk;
+mod ends;
+mod killed;
+mod outcomes;
+mod recovery;
 mod running;
+mod turns;
+mod waiting;
+mod watching;
+mod words;

@@ -115,4 +115,21 @@ mod tests {
         assert_eq!(interner.len(), 1);
         assert_eq!(interner.iter().map(|(_, value, _)| value.as_str()).collect::<Vec<_>>(), ["b"]);
     }
+
+    #[test]
+    fn a_value_is_found_whichever_was_used_last() {
+        let mut interner = Interner::new(Hashing::with_seed(1));
+        let slots: Vec<u32> = (0..50).map(|n| interner.acquire(&n)).collect();
+        for (n, slot) in slots.iter().enumerate() {
+            assert_eq!(interner.find(&n), Some(*slot));
+        }
+        assert_eq!(interner.find(&50), None);
+        // The value used last goes, and its slot comes back as another's.
+        interner.release(slots[49]);
+        assert_eq!(interner.find(&49), None);
+        let slot = interner.acquire(&77);
+        assert_eq!((slot, interner.find(&49), interner.find(&77)), (slots[49], None, Some(slot)));
+        interner.acquire_again(slots[3]);
+        assert_eq!((interner.uses(slots[3]), interner.uses(slots[4])), (2, 1));
+    }
 }

@@ -10,6 +10,8 @@ use core::cell::Cell;
 const PAGE: usize = 256;
 /// So few pages are searched by halves.
 const NARROW: usize = 16;
+/// Searches remembered; more than the engine looks ahead.
+const HINTS: usize = 256;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
@@ -17,12 +19,21 @@ pub(crate) struct Register {
     firsts: Vec<Lsn>,
     pages: Vec<Page>,
     live: usize,
-    /// Where the last search ended. Deciding and recording look for the same lease one after the other;
-    /// a hint that no longer fits is recognised and costs nothing.
-    hint: Cell<Position>,
+    /// Where recent searches ended, by the low bits of the id. A lease is looked for several times within
+    /// one turn; a hint that no longer fits is recognised and costs nothing.
+    hints: Hints,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug)]
+struct Hints([Cell<Position>; HINTS]);
+
+impl Default for Hints {
+    fn default() -> Self {
+        Self([const { Cell::new(Position { page: 0, index: 0 }) }; HINTS])
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Position {
     page: u32,
     index: u32,
@@ -31,6 +42,8 @@ struct Position {
 #[derive(Clone, Debug)]
 struct Page {
     entries: Vec<Entry>,
+    /// Offset of the last entry, here so that a search touches one line of the page and not two.
+    spread: u32,
     live: u16,
     ended: u16,
 }
@@ -124,6 +137,7 @@ impl Register {
                 Where::Live(_) => true,
                 Where::Ended(key) => kept(Lsn(first.0 + u64::from(entry.offset)), key),
             });
+            page.spread = page.entries.last().map_or(0, |entry| entry.offset);
             self.join_with_next(index);
         }
     }
@@ -150,7 +164,7 @@ impl Register {
         };
         if !fits {
             self.firsts.push(lsn);
-            self.pages.push(Page { entries: Vec::with_capacity(PAGE), live: 0, ended: 0 });
+            self.pages.push(Page { entries: Vec::with_capacity(PAGE), spread: 0, live: 0, ended: 0 });
         }
         let first = self.firsts[self.firsts.len() - 1];
         let last = self.pages.len() - 1;
@@ -158,6 +172,7 @@ impl Register {
         let offset = (lsn.0 - first.0) as u32;
         debug_assert!(page.entries.last().is_none_or(|last| last.offset < offset));
         page.entries.push(Entry { offset, place });
+        page.spread = offset;
         page
     }
 
@@ -202,7 +217,8 @@ impl Register {
 
     #[inline]
     fn locate(&self, lsn: Lsn) -> Option<(usize, usize)> {
-        let Position { page, index } = self.hint.get();
+        let hint = &self.hints.0[lsn.0 as usize % HINTS];
+        let Position { page, index } = hint.get();
         if let (Some(first), Some(found)) = (self.firsts.get(page as usize), self.pages.get(page as usize))
             && let Some(entry) = found.entries.get(index as usize)
             && first.0 + u64::from(entry.offset) == lsn.0
@@ -211,9 +227,8 @@ impl Register {
         }
         let page = self.page_of(lsn)?;
         let offset = u32::try_from(lsn.0 - self.firsts[page].0).ok()?;
-        let entries = &self.pages[page].entries[..];
-        let index = index_of(entries, offset)?;
-        self.hint.set(Position { page: page as u32, index: index as u32 });
+        let index = self.pages[page].index_of(offset)?;
+        hint.set(Position { page: page as u32, index: index as u32 });
         Some((page, index))
     }
 
@@ -237,30 +252,33 @@ impl Register {
         page.entries.extend(
             next.entries.into_iter().map(|entry| Entry { offset: entry.offset + distance as u32, ..entry }),
         );
+        page.spread = page.entries.last().map_or(0, |entry| entry.offset);
     }
 }
 
-/// From where an entry should stand to where it does: ids are nearly even, so this is a step or two.
-#[inline]
-fn index_of(entries: &[Entry], offset: u32) -> Option<usize> {
-    let last = entries.len().checked_sub(1)?;
-    let spread = entries[last].offset;
-    if offset > spread {
-        return None;
+impl Page {
+    /// From where an entry should stand to where it does: ids are nearly even, so this is a step or two.
+    #[inline]
+    fn index_of(&self, offset: u32) -> Option<usize> {
+        let last = self.entries.len().checked_sub(1)?;
+        if offset > self.spread {
+            return None;
+        }
+        // Without gaps an entry stands at its own offset.
+        let even = (offset as usize).min(last);
+        if self.entries[even].offset == offset {
+            return Some(even);
+        }
+        let part = offset as f32 / self.spread.max(1) as f32;
+        let mut index = ((part * last as f32) as usize).min(last);
+        while self.entries[index].offset < offset && index < last {
+            index += 1;
+        }
+        while self.entries[index].offset > offset && index > 0 {
+            index -= 1;
+        }
+        (self.entries[index].offset == offset).then_some(index)
     }
-    // Without gaps an entry stands at its own offset.
-    let even = (offset as usize).min(last);
-    if entries[even].offset == offset {
-        return Some(even);
-    }
-    let mut index = ((offset as f32 / spread.max(1) as f32 * last as f32) as usize).min(last);
-    while entries[index].offset < offset {
-        index += 1;
-    }
-    while entries[index].offset > offset && index > 0 {
-        index -= 1;
-    }
-    (entries[index].offset == offset).then_some(index)
 }
 
 #[cfg(test)]
@@ -292,6 +310,80 @@ mod tests {
             assert_eq!(register.find(Lsn(old + 1)), None);
             assert_eq!(register.find(Lsn(today - 1)), None);
         }
+    }
+
+    /// Pushes `ids`, ends all but every sixteenth, retires those, and compares what is left.
+    fn thin_out(ids: &[u64]) -> Register {
+        let mut register = Register::default();
+        for (slot, lsn) in ids.iter().enumerate() {
+            register.push_live(Lsn(*lsn), slot as u32);
+        }
+        let stays = |place: usize| place % 16 == 5;
+        let mut remembered: BTreeMap<u64, u32> = BTreeMap::new();
+        for (place, lsn) in ids.iter().enumerate().filter(|(place, _)| !stays(*place)) {
+            register.end(Lsn(*lsn), place as u32);
+            remembered.insert(*lsn, place as u32);
+        }
+        // In no order, so that pages join while they still remember some.
+        let mut leaving: Vec<u64> = remembered.keys().copied().collect();
+        leaving.sort_by_key(|lsn| lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for lsn in leaving {
+            remembered.remove(&lsn);
+            register.retire(Lsn(lsn), |other, key| remembered.get(&other.0) == Some(&key));
+        }
+        let left: Vec<(Lsn, u32)> = ids
+            .iter()
+            .enumerate()
+            .filter(|(place, _)| stays(*place))
+            .map(|(place, lsn)| (Lsn(*lsn), place as u32))
+            .collect();
+        assert!(register.live_from(Lsn(0)).eq(left.iter().copied()));
+        for (lsn, slot) in left {
+            assert_eq!(register.find(lsn), Some(Where::Live(slot)));
+        }
+        assert!(register.firsts.is_sorted());
+        assert_eq!(register.firsts.len(), register.pages.len());
+        for page in &register.pages {
+            assert!(page.entries.len() <= PAGE);
+            let live = page.entries.iter().filter(|entry| matches!(entry.place.what(), Where::Live(_)));
+            assert_eq!(live.count(), usize::from(page.live));
+            assert_eq!(page.ended, 0);
+        }
+        register
+    }
+
+    #[test]
+    fn thinned_pages_join_and_keep_their_ids() {
+        let ids: Vec<u64> = (0..PAGE as u64 * 40).map(|n| 7 + n * 3).collect();
+        let register = thin_out(&ids);
+        // Sixteen stay of each of forty pages, and a joined page holds at most 128.
+        assert!((5..=14).contains(&register.pages.len()), "{} pages", register.pages.len());
+    }
+
+    #[test]
+    fn pages_too_far_apart_for_an_offset_do_not_join() {
+        let apart = 1 << 31;
+        let ids: Vec<u64> =
+            (0..PAGE as u64 * 12).map(|n| 7 + n / PAGE as u64 * apart + n % PAGE as u64).collect();
+        let register = thin_out(&ids);
+        // Two of them lie within 2^32, three do not; the last page is left to grow.
+        assert!((6..=8).contains(&register.pages.len()), "{} pages", register.pages.len());
+    }
+
+    #[test]
+    fn the_last_page_stays_to_be_filled() {
+        let mut register = Register::default();
+        for lsn in 1..=3 {
+            register.push_live(Lsn(lsn), 0);
+            register.end(Lsn(lsn), 9);
+        }
+        for lsn in 1..=3 {
+            register.retire(Lsn(lsn), |other, _| other.0 > lsn);
+        }
+        assert_eq!(register.pages.len(), 1);
+        register.push_live(Lsn(50), 4);
+        assert_eq!(register.pages.len(), 1);
+        assert_eq!(register.find(Lsn(50)), Some(Where::Live(4)));
     }
 
     #[test]

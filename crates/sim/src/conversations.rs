@@ -1,0 +1,86 @@
+//! Conversations: connections that open, break and resume, sessions kept by hand.
+
+use crate::clients::{ByHand, Connection, Hand};
+use crate::network::Purpose;
+use crate::world::World;
+use tenure_engine::Request;
+use tenure_kernel::{Action, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind};
+
+impl World {
+    fn new_session(&mut self) -> SessionId {
+        self.next_session += 1;
+        SessionId(self.next_session << 8 | self.random.below(256))
+    }
+
+    pub(crate) fn connect_or_close(&mut self, client: usize) {
+        if let Some(connection) = self.clients[client].connection.clone() {
+            if self.random.chance(250) {
+                self.say_over(client, Request::ConnectionClosed(connection.session), Purpose::Other);
+                self.connection_lost(client, connection.session);
+            }
+            return;
+        }
+        if self.daemon.is_none() {
+            return;
+        }
+        let session = self.new_session();
+        let grace_ms = self.random.within(0..=self.profile.grace_ms_max);
+        let (now, incarnation) = (self.now, self.incarnation);
+        let connection = Connection { session, incarnation, grace_ms, last_arrival: now };
+        self.clients[client].connection = Some(connection);
+        let open = OpenSession {
+            session,
+            holder: self.clients[client].name.clone(),
+            kind: SessionKind::Connection,
+            ttl_ms: 0,
+            grace_ms: grace_ms as u32,
+            principal: self.clients[client].principal.clone(),
+        };
+        self.say_over(client, Request::ConnectionOpened(open), Purpose::Other);
+        self.resume(client, session, grace_ms);
+    }
+
+    /// Leases of a connection that broke come back by the new one.
+    fn resume(&mut self, client: usize, session: SessionId, grace_ms: u64) {
+        let lost = |hand: &Hand| hand.mode == Mode::Session && hand.valid_until.is_none() && !hand.reserved;
+        let Some(hand) = self.some_hand(client, lost) else { return };
+        let mut policy = Policy::session(session, 0, grace_ms as u32);
+        policy.principal = self.clients[client].principal.clone();
+        let token = self.token(client, &hand);
+        let rebind = Rebind { token, holder: None, policy: Some(policy), attachment: None, face_data: None };
+        let purpose = Purpose::Rebind { lease: hand.lease, to: client };
+        self.submit(client, Some(hand.tag), Action::Rebind(rebind), 0, purpose, true);
+    }
+
+    pub(crate) fn session_by_hand(&mut self, client: usize) {
+        if let Some(by_hand) = self.clients[client].session.clone() {
+            if self.random.chance(150) {
+                for hand in self.clients[client].hands.clone() {
+                    if hand.session == Some(by_hand.session) {
+                        self.clients[client].stop(hand.tag, hand.lease);
+                    }
+                }
+                self.clients[client].session = None;
+                self.clients[client].closed.insert(by_hand.session);
+                let close = Action::CloseSession { session: by_hand.session, reason: Reason::Explicit };
+                self.submit(client, None, close, 0, Purpose::Other, false);
+            }
+            return;
+        }
+        let session = self.new_session();
+        let ttl_ms = self.random.within(1_000..=self.profile.ttl_ms_max);
+        let grace_ms = self.random.within(0..=self.profile.grace_ms_max);
+        self.clients[client].session =
+            Some(ByHand { session, ttl_ms, grace_ms, seen: Lsn(0), confirmed: false });
+        let open = OpenSession {
+            session,
+            holder: self.clients[client].name.clone(),
+            kind: SessionKind::ByHand,
+            ttl_ms: ttl_ms as u32,
+            grace_ms: grace_ms as u32,
+            principal: self.clients[client].principal.clone(),
+        };
+        let purpose = Purpose::OpenSession(session);
+        self.submit(client, None, Action::OpenSession(open), 0, purpose, false);
+    }
+}

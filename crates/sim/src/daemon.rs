@@ -1,0 +1,306 @@
+//! One incarnation of the daemon: the real log and engine, driven as the host drives them. Appends take
+//! time, chores and snapshots run beside, effects are carried out.
+
+use crate::brief::Brief;
+use crate::happening::{Happening, Sender};
+use crate::invariants::{Said, Scene};
+use crate::ledger::{Ledger, recorded};
+use crate::network::{Ask, Caller};
+use crate::violation::Violation;
+use crate::world::{Break, World};
+use std::collections::BTreeMap;
+use tenure_engine::{Answer, Appended, Completion, Engine, Input, Now, Out, Outputs, Push, Request, Ticket};
+use tenure_kernel::{GateReport, LeaseId, Tick};
+use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog, Space};
+
+/// Where the data is.
+pub(crate) const ROOT: &str = "data";
+
+pub(crate) struct Daemon {
+    pub(crate) log: FileLog,
+    pub(crate) engine: Engine,
+    pub(crate) tag: u32,
+    pub(crate) inbox: Vec<Input>,
+    pub(crate) completions: Vec<Completion>,
+    pub(crate) asks: BTreeMap<Ticket, Ask>,
+    /// The frame that waits for the disk.
+    pub(crate) frame: Option<Batch>,
+    pub(crate) chore: Option<Chore>,
+    pub(crate) chores_after: u64,
+    pub(crate) space: Space,
+    pub(crate) frames_since_snapshot: u64,
+    pub(crate) snapshot_planned: bool,
+    /// The turn that is planned; earlier plans no longer count.
+    pub(crate) turn_token: u64,
+    pub(crate) turn_at: Option<u64>,
+    pub(crate) stalled_until: u64,
+    /// When turns were, by their tick: a frame may tell of several.
+    pub(crate) turns: BTreeMap<Tick, u64>,
+    /// Whether the last turn left a deadline pending.
+    pub(crate) deadline_pending: bool,
+}
+
+/// A copy of the data directory, with what it stands for.
+pub(crate) struct Backup {
+    pub(crate) image: crate::disk::Image,
+    pub(crate) ledger: Ledger,
+}
+
+impl World {
+    pub(crate) fn log_options(&mut self) -> FileLogOptions {
+        let wall_ms = self.clocks.wall_ms(self.now);
+        FileLogOptions {
+            genesis: Genesis { random: self.random.bytes(), unix_seconds: wall_ms / 1000, shard: 0 },
+            wall_ms,
+            segment_bytes: self.profile.segment_bytes,
+            free_bytes_min: 2 * self.profile.segment_bytes,
+            archive: None,
+        }
+    }
+
+    pub(crate) fn read_clocks(&self) -> Now {
+        Now { boot_ms: self.clocks.boot_ms(self.now), wall_ms: self.clocks.wall_ms(self.now) }
+    }
+
+    /// Plans a turn, or brings the planned one forward.
+    pub(crate) fn turn_in(&mut self, in_ms: u64) {
+        let (now, incarnation) = (self.now, self.incarnation);
+        let Some(daemon) = &mut self.daemon else { return };
+        let at = (now + in_ms).max(daemon.stalled_until);
+        if daemon.turn_at.is_some_and(|planned| planned <= at) {
+            return;
+        }
+        daemon.turn_at = Some(at);
+        daemon.turn_token += 1;
+        let token = daemon.turn_token;
+        self.at(at - now, Happening::Turn { incarnation, token });
+    }
+
+    pub(crate) fn turn(&mut self, token: u64) -> Result<(), Break> {
+        let now = self.read_clocks();
+        let aged = self.aged();
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
+        if token != daemon.turn_token {
+            return Ok(());
+        }
+        daemon.turn_at = None;
+        if daemon.stalled_until > self.now {
+            self.turn_in(0);
+            return Ok(());
+        }
+        let inputs = core::mem::take(&mut daemon.inbox);
+        let completions = core::mem::take(&mut daemon.completions);
+        for input in &inputs {
+            if let Some(ask) = daemon.asks.get_mut(&input.ticket) {
+                ask.handled = Some(aged);
+                ask.epoch_before = subject(&ask.request)
+                    .and_then(|lease| self.story.leases.get(&lease))
+                    .map(|told| told.epoch);
+            }
+        }
+        for input in &inputs {
+            self.trace.detail(self.now, format_args!("{} asks {:?}", input.ticket.0, input.request));
+            self.invariants.arrives(aged, input);
+            self.note_request(&input.request);
+        }
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
+        let outputs = daemon.engine.turn(now, inputs, completions);
+        daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
+        daemon.deadline_pending = outputs.wake_in_ms.is_some();
+        self.after_turn(outputs)
+    }
+
+    /// Remembers what the daemon is being told of connections and acknowledgements.
+    fn note_request(&mut self, request: &Request) {
+        let aged = self.aged();
+        match request {
+            Request::ConnectionOpened(open) => {
+                self.memory.opened.insert(open.session);
+            }
+            Request::ConnectionClosed(session) => {
+                self.memory.closed.entry(*session).or_insert(aged);
+            }
+            Request::Acknowledge { lease, .. } => {
+                self.memory.acknowledged.insert(*lease, aged);
+            }
+            Request::Submit(submit) => {
+                if let tenure_kernel::Action::Reclaim(reclaim) = &submit.action
+                    && submit.force
+                {
+                    self.memory.forced.insert(reclaim.lease);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn after_turn(&mut self, outputs: Outputs) -> Result<(), Break> {
+        let idle = outputs.append.is_none() && outputs.outs.is_empty() && outputs.reads.is_empty();
+        let caught_up =
+            outputs.append.is_some() || (self.ledger.last_in_flight().is_none() && outputs.stop.is_none());
+        if let Some(batch) = outputs.append {
+            self.witness(&batch)?;
+            let wait = self.random.below(self.profile.sync_ms_max + 1);
+            if let Some(daemon) = &mut self.daemon {
+                daemon.frame = Some(batch);
+            }
+            let incarnation = self.incarnation;
+            self.at(wait, Happening::Append { incarnation });
+        }
+        for out in &outputs.outs {
+            self.out(out)?;
+        }
+        for read in outputs.reads {
+            self.serve_read(&read);
+        }
+        self.invariants_after_turn(caught_up)?;
+        if let Some(stop) = outputs.stop {
+            self.kill(&format!("stopped: {stop}"));
+            return Ok(());
+        }
+        if let Some(wake) = outputs.wake_in_ms {
+            self.invariants.wakes(wake, idle)?;
+            self.turn_in(wake);
+        }
+        self.plan_chore();
+        Ok(())
+    }
+
+    fn invariants_after_turn(&mut self, caught_up: bool) -> Result<(), Violation> {
+        let mut invariants = core::mem::take(&mut self.invariants);
+        let checked = invariants.turn(&self.scene(), caught_up);
+        let compared = if caught_up { invariants.compare(&self.scene(), &self.ledger) } else { Ok(()) };
+        self.invariants = invariants;
+        checked.and(compared)
+    }
+
+    /// A frame is given out: every event in it is judged, then told.
+    fn witness(&mut self, batch: &Batch) -> Result<(), Violation> {
+        self.ledger.give(batch);
+        let now = self.aged();
+        for recorded in recorded(batch) {
+            self.tally.events += 1;
+            self.line(format_args!("  {} {:?}", recorded.lsn, Brief(&recorded.event.change)));
+            let turns = self.daemon.as_ref().map(|daemon| &daemon.turns);
+            let aged = turns.and_then(|turns| turns.get(&recorded.tick)).copied().unwrap_or(now);
+            let mut invariants = core::mem::take(&mut self.invariants);
+            let judged = invariants.event(&Scene { aged, ..self.scene() }, &recorded);
+            self.invariants = invariants;
+            judged?;
+            self.memory.follow(&self.story, aged, &recorded);
+            self.story.tell(&recorded);
+        }
+        // Everything decided so far has been told.
+        if let Some(daemon) = &mut self.daemon {
+            let tick = daemon.engine.tick();
+            daemon.turns.retain(|told, _| *told >= tick);
+        }
+        Ok(())
+    }
+
+    /// Something leaves the engine.
+    fn out(&mut self, out: &Out) -> Result<(), Violation> {
+        self.tally.answers += 1;
+        self.trace.detail(self.now, format_args!("{out:?}"));
+        let ask = match (out, &self.daemon) {
+            (Out::Answer(ticket, _), Some(daemon)) => daemon.asks.get(ticket).cloned(),
+            _ => None,
+        };
+        let mut invariants = core::mem::take(&mut self.invariants);
+        let judged = invariants.said(&self.scene(), &Said { out, ask: ask.as_ref() });
+        self.invariants = invariants;
+        judged?;
+        match out {
+            Out::Answer(ticket, answer) => {
+                let Some(ask) = ask else { return Ok(()) };
+                if let Some(daemon) = &mut self.daemon {
+                    daemon.asks.remove(ticket);
+                }
+                self.answer(&ask, answer);
+            }
+            Out::Push(Push::Lost { session, lease, .. }) => {
+                let (tag, delay) = (self.tag(), self.delay());
+                self.at(delay, Happening::HeardLost { tag, session: *session, lease: *lease });
+            }
+            Out::Push(Push::Events { watch, .. }) => self.watch_more(*watch),
+            Out::Push(Push::Lagged { .. } | Push::WatchTrimmed { .. }) => {}
+            Out::OpenGate(lease) => {
+                let (lease, incarnation) = (*lease, self.incarnation);
+                let report =
+                    if self.random.chance(800) { GateReport::Confirmed } else { GateReport::TimedOut };
+                // Now and then a gate is never confirmed at all.
+                if self.random.chance(850) {
+                    let wait = self.random.within(0..=3_000);
+                    self.at(wait, Happening::Gate { incarnation, lease, report });
+                }
+            }
+            Out::SendNotice { lease, .. } => {
+                let (lease, incarnation) = (*lease, self.incarnation);
+                let wait = self.random.within(0..=2_000);
+                self.at(wait, Happening::Notice { incarnation, lease });
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self, ask: &Ask, answer: &Answer) {
+        match (&ask.request, answer, ask.handled) {
+            (Request::Heartbeat { lease, .. }, Answer::Renewed { .. }, Some(at)) => {
+                let proof = self.memory.proofs.entry(*lease).or_insert(at);
+                *proof = (*proof).max(at);
+            }
+            (Request::SessionHeartbeat { session, .. }, Answer::SessionRenewed { .. }, Some(at)) => {
+                let proof = self.memory.session_proofs.entry(*session).or_insert(at);
+                *proof = (*proof).max(at);
+            }
+            _ => {}
+        }
+        let Some(call) = self.calls.get(&ask.call) else { return };
+        let in_order = call.via.is_some() || call.caller == Caller::Host;
+        if !in_order && self.random.chance(self.faults.lost) {
+            return;
+        }
+        let wait = if call.caller == Caller::Host { 0 } else { self.delay() };
+        let from = Sender { tag: self.tag(), sent: ask.sent };
+        self.at(wait, Happening::Heard { call: ask.call, from, answer: Box::new(answer.clone()) });
+    }
+
+    pub(crate) fn append(&mut self) -> Result<(), Break> {
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
+        let Some(batch) = daemon.frame.take() else { return Ok(()) };
+        let outcome = daemon.log.append(&batch);
+        if self.disk.has_stopped() {
+            self.stopped_at_operation();
+            return Ok(());
+        }
+        let appended = match outcome {
+            AppendOutcome::Committed { .. } => {
+                self.ledger.commit();
+                daemon.frames_since_snapshot += 1;
+                Appended::Committed
+            }
+            AppendOutcome::Fenced => Appended::Fenced,
+            AppendOutcome::Unknown => Appended::Unknown,
+            AppendOutcome::Failed(error) => Appended::Failed(error.to_string()),
+        };
+        daemon.completions.push(Completion::Appended { batch, outcome: appended, took_us: 1 });
+        let due = daemon.frames_since_snapshot >= self.profile.snapshot_frames && !daemon.snapshot_planned;
+        if due {
+            daemon.snapshot_planned = true;
+            let incarnation = self.incarnation;
+            let wait = self.random.within(0..=40);
+            self.at(wait, Happening::Snapshot { incarnation });
+        }
+        let wait = self.random.below(2);
+        self.turn_in(wait);
+        Ok(())
+    }
+}
+
+/// The lease that a request names.
+fn subject(request: &Request) -> Option<LeaseId> {
+    match request {
+        Request::Heartbeat { lease, .. } => Some(*lease),
+        _ => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! What a client makes of an answer: what it believes it holds, and until when.
+
+use crate::clients::Hand;
+use crate::happening::Sender;
+use crate::network::{Call, Purpose};
+use crate::violation::Violation;
+use crate::world::World;
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Refused, Request};
+use tenure_kernel::{LeaseId, LeaseState, Mode, ReclaimRule, Rejection, SessionId};
+
+impl World {
+    /// A client hears an answer that it waits for.
+    pub(crate) fn understand(
+        &mut self,
+        client: usize,
+        call: &Call,
+        from: Sender,
+        answer: &Answer,
+    ) -> Result<(), Violation> {
+        let Sender { tag, sent } = from;
+        match (&call.purpose, answer) {
+            (Purpose::Grant | Purpose::Activate(_), Answer::Lease(answer)) => {
+                if let LeaseFound::Live(lease) = &answer.lease {
+                    self.take(client, tag, lease, sent);
+                }
+            }
+            (Purpose::Rebind { to, .. }, Answer::Lease(answer)) => {
+                if let LeaseFound::Live(lease) = &answer.lease {
+                    self.clients[client].stop(tag, lease.id);
+                    self.take(*to, tag, lease, sent);
+                }
+            }
+            (Purpose::Heartbeat(lease, epoch), Answer::Renewed { valid_ms, .. }) => {
+                let call_tag = call.tag.unwrap_or(0);
+                if let Some(hand) = self.clients[client].hand(call_tag, *lease)
+                    && hand.epoch == *epoch
+                    && !hand.reserved
+                {
+                    let until = valid_ms.map(|valid_ms| sent + valid_ms);
+                    hand.valid_until = hand.valid_until.max(until);
+                }
+            }
+            (Purpose::OpenSession(session), Answer::Done { .. }) => {
+                if let Some(by_hand) = &mut self.clients[client].session
+                    && by_hand.session == *session
+                {
+                    by_hand.confirmed = true;
+                }
+            }
+            (
+                Purpose::SessionHeartbeat(session),
+                Answer::SessionRenewed { lsn, valid_ms, ended, draining: _ },
+            ) => {
+                let until = sent + valid_ms;
+                let holder = &mut self.clients[client];
+                if let Some(by_hand) = &mut holder.session
+                    && by_hand.session == *session
+                {
+                    by_hand.seen = by_hand.seen.max(*lsn);
+                }
+                for loss in ended.iter().flatten() {
+                    holder.lose(tag, loss.lease);
+                }
+                // More was lost than is remembered: nothing can be counted on.
+                if ended.is_none() {
+                    holder.stop_all(tag, *session);
+                }
+                for hand in holder.hands.iter_mut().filter(|hand| hand.session == Some(*session)) {
+                    if !hand.reserved && !hand.at_once {
+                        hand.valid_until = hand.valid_until.max(Some(until));
+                    }
+                }
+            }
+            (Purpose::SessionHeartbeat(session) | Purpose::OpenSession(session), Answer::Refused(_)) => {
+                let holder = &mut self.clients[client];
+                holder.session = None;
+                holder.stop_all(tag, *session);
+            }
+            (Purpose::Heartbeat(lease, _) | Purpose::Activate(lease), Answer::Refused(refused)) => {
+                self.refused_holder(client, call.tag.unwrap_or(0), *lease, refused);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, client: usize, tag: u32, lease: &LeaseSnapshot, sent: u64) {
+        let reserved = match lease.state {
+            LeaseState::Reserved { .. } => true,
+            LeaseState::Active { .. } => false,
+            LeaseState::Revoking(_) => return,
+        };
+        let known =
+            self.story.leases.get(&lease.id).is_some_and(|told| told.epoch_since(lease.epoch).is_some());
+        let hand = Hand {
+            tag,
+            lease: lease.id,
+            epoch: lease.epoch,
+            fence: lease.fence,
+            members: lease.members.to_vec(),
+            mode: lease.policy.mode,
+            session: lease.policy.session,
+            reserved,
+            at_once: lease.policy.reclaim_rule == ReclaimRule::AtOnce,
+            ttl_ms: lease.policy.ttl_ms.into(),
+            valid_until: lease.liveness.valid_ms.filter(|_| !reserved).map(|valid_ms| sent + valid_ms),
+            stopped: false,
+            void: tag != self.tag() || !known,
+        };
+        if !self.clients[client].dead {
+            self.clients[client].take(hand);
+        }
+    }
+
+    /// A holder is told that its lease is not what it thought: it stops, and says so.
+    fn refused_holder(&mut self, client: usize, tag: u32, lease: LeaseId, refused: &Refused) {
+        let lost = match refused {
+            Refused::Rejected(rejection) => matches!(
+                rejection,
+                Rejection::LeaseNotFound
+                    | Rejection::LeaseRetired
+                    | Rejection::StaleEpoch { .. }
+                    | Rejection::InvalidState { .. }
+                    | Rejection::DeadlinePassed { .. }
+            ),
+            _ => false,
+        };
+        if lost {
+            let epoch = self.clients[client].hand(tag, lease).map(|hand| hand.epoch);
+            self.clients[client].stop(tag, lease);
+            if let Some(epoch) = epoch
+                && self.random.chance(600)
+            {
+                self.say(client, tag, Request::Acknowledge { lease, epoch }, Purpose::Other);
+            }
+        }
+    }
+
+    /// A connection's holder is told without asking.
+    pub(crate) fn heard_lost(&mut self, tag: u32, session: SessionId, lease: LeaseId) {
+        let listening = |client: &crate::clients::Client| {
+            !client.dead && client.connection.as_ref().is_some_and(|connection| connection.session == session)
+        };
+        let Some(client) = self.clients.iter().position(listening) else { return };
+        let epoch = self.clients[client].hand(tag, lease).map(|hand| hand.epoch);
+        self.clients[client].lose(tag, lease);
+        if let Some(epoch) = epoch
+            && self.random.chance(700)
+        {
+            self.say(client, tag, Request::Acknowledge { lease, epoch }, Purpose::Other);
+        }
+    }
+
+    /// A client notices that its connection is gone. Its leases may come back by another one.
+    pub(crate) fn connection_lost(&mut self, client: usize, session: SessionId) {
+        let holder = &mut self.clients[client];
+        if holder.connection.as_ref().is_some_and(|connection| connection.session == session) {
+            holder.connection = None;
+        }
+        let keep = |hand: &Hand| hand.mode != Mode::Session || hand.session != Some(session);
+        // Without its connection a holder may not act, but it may resume.
+        for hand in holder.hands.iter_mut().filter(|hand| !keep(hand)) {
+            hand.valid_until = None;
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! After revoke, reclaim never before the promise ran out or the holder acknowledged; rule `at_once` and an
+//! operator's force excepted, both recorded. (kernel.md §6; leases.md §1 "Promise")
+
+use super::{Scene, Verdict};
+use crate::ledger::Recorded;
+use crate::violation::Violation;
+use tenure_kernel::{Change, LeaseId, Mode, ReclaimGround, ReclaimRule, Reclaimed};
+
+const NAME: &str = "promise_or_acknowledge";
+
+pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
+    let Change::Reclaimed(reclaimed) = &recorded.event.change else { return Ok(()) };
+    let lease = reclaimed.was.lease;
+    let wrong = |text: &str| Err(Violation::new(NAME, format!("lease {lease} was reclaimed {text}")));
+    match reclaimed.ground {
+        ReclaimGround::PromiseOver => promise_over(scene, reclaimed),
+        ReclaimGround::Acknowledged if acknowledged(scene, lease) => Ok(()),
+        ReclaimGround::Acknowledged => wrong("as acknowledged, which nobody did"),
+        ReclaimGround::AtOnce if reclaimed.was.policy.reclaim_rule == ReclaimRule::AtOnce => Ok(()),
+        ReclaimGround::AtOnce => wrong("at once, which its rule does not allow"),
+        ReclaimGround::Forced if scene.memory.forced.contains(&lease) => Ok(()),
+        ReclaimGround::Forced => wrong("by force, which nobody asked for"),
+    }
+}
+
+fn acknowledged(scene: &Scene<'_>, lease: LeaseId) -> bool {
+    let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0);
+    scene.memory.acknowledged.get(&lease).is_some_and(|at| *at >= revoked)
+}
+
+fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
+    let lease = reclaimed.was.lease;
+    let believer = scene.clients.iter().find(|client| {
+        let believes = |hand: &crate::clients::Hand| {
+            hand.lease == lease && hand.tag == scene.tag && hand.acts(scene.aged)
+        };
+        !client.dead && client.hands.iter().any(believes)
+    });
+    if let Some(client) = believer {
+        let text = format!("lease {lease} was reclaimed while {} still counts on it", client.name);
+        return Err(Violation::new(NAME, text));
+    }
+    let policy = &reclaimed.was.policy;
+    let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0).max(scene.memory.started);
+    let since_revoke = scene.aged.saturating_sub(revoked);
+    if since_revoke < u64::from(policy.reclaim_delay_ms) {
+        let text =
+            format!("lease {lease} was reclaimed {since_revoke} ms after its revoke, before its delay");
+        return Err(Violation::new(NAME, text));
+    }
+    // The holder of an open connection has until the timeout; so has that of a permanent lease.
+    let open = policy.session.is_some_and(|session| {
+        scene.memory.opened.contains(&session) && !scene.memory.closed.contains_key(&session)
+    });
+    let waits = match policy.mode {
+        Mode::Session => open,
+        Mode::Permanent => true,
+        Mode::Heartbeat => false,
+    };
+    let was_active = scene
+        .story
+        .leases
+        .get(&lease)
+        .is_some_and(|told| told.state_since(tenure_kernel::StateName::Active).is_some());
+    let timeout = scene.profile.engine.liveness.revoke_timeout_ms;
+    if waits && was_active && since_revoke < timeout {
+        let text =
+            format!("lease {lease} was reclaimed {since_revoke} ms after its revoke, its holder still there");
+        return Err(Violation::new(NAME, text));
+    }
+    Ok(())
+}

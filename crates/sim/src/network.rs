@@ -1,0 +1,203 @@
+//! Messages between clients and the daemon: delayed, doubled and lost in both directions. A call that is not
+//! answered in time is unknown; with an operation id it is tried again, word for word.
+
+use crate::happening::{Happening, Sender};
+use crate::violation::Violation;
+use crate::world::World;
+use tenure_engine::{Answer, Input, Refused, Request, Ticket};
+use tenure_kernel::{Epoch, LeaseId, Rejection, SessionId};
+
+/// Number of a call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct CallId(pub(crate) u64);
+
+/// Who calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// A client by number.
+    Client(usize),
+    /// The operator.
+    Operator,
+    /// The daemon's own host: gates, notices, trimming.
+    Host,
+}
+
+/// What a call is for: what its answer will mean to the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Grant,
+    Activate(LeaseId),
+    Heartbeat(LeaseId, Epoch),
+    SessionHeartbeat(SessionId),
+    OpenSession(SessionId),
+    Rebind {
+        lease: LeaseId,
+        to: usize,
+    },
+    /// The answer changes nothing the caller believes.
+    Other,
+    /// History below may be deleted.
+    Trim(u64),
+    /// The last look: everything must be free.
+    Probe,
+}
+
+/// One call, perhaps tried several times.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) caller: Caller,
+    pub(crate) request: Request,
+    /// Tag of the log whose ids the request names; `None` if it names none.
+    pub(crate) tag: Option<u32>,
+    /// The connection it goes over, with the daemon's incarnation.
+    pub(crate) via: Option<(SessionId, u64)>,
+    pub(crate) purpose: Purpose,
+    pub(crate) tries: u32,
+    pub(crate) settled: bool,
+}
+
+/// One try of a call that reached the engine.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) call: CallId,
+    pub(crate) request: Request,
+    /// When the caller sent it, aged.
+    pub(crate) sent: u64,
+    /// When the engine handled it, aged.
+    pub(crate) handled: Option<u64>,
+    /// Epoch of the lease it names, as the events told it before it was handled.
+    pub(crate) epoch_before: Option<Epoch>,
+}
+
+impl World {
+    /// Sends a call. Requests over a connection arrive in order and once.
+    pub(crate) fn send(&mut self, call: Call) -> CallId {
+        let id = CallId(self.next_call);
+        self.next_call += 1;
+        if let Caller::Client(client) = call.caller {
+            self.clients[client].waiting.push(id);
+        }
+        self.calls.insert(id, call);
+        self.try_call(id);
+        id
+    }
+
+    fn try_call(&mut self, id: CallId) {
+        let Some(call) = self.calls.get_mut(&id) else { return };
+        call.tries += 1;
+        let (caller, via) = (call.caller, call.via);
+        let wait_ms = match &call.request {
+            Request::Submit(submit) => submit.wait_ms,
+            _ => 0,
+        };
+        let sent = self.aged();
+        let delay = self.delay();
+        if caller == Caller::Host {
+            self.at(0, Happening::Arrive { call: id, sent });
+            return;
+        }
+        let mut on_the_way = 0;
+        if let (Some(_), Caller::Client(client)) = (via, caller)
+            && let Some(connection) = &mut self.clients[client].connection
+        {
+            let arrival = (self.now + delay).max(connection.last_arrival);
+            connection.last_arrival = arrival;
+            on_the_way = arrival - self.now;
+            self.at(on_the_way, Happening::Arrive { call: id, sent });
+        } else {
+            if !self.random.chance(self.faults.lost) {
+                self.at(delay, Happening::Arrive { call: id, sent });
+            }
+            if self.random.chance(self.faults.doubled) {
+                let later = self.delay();
+                self.at(later, Happening::Arrive { call: id, sent });
+            }
+        }
+        let patience = on_the_way + wait_ms + 2 * self.faults.delay_ms_max + 200 + self.random.below(2_000);
+        self.at(patience, Happening::GiveUp(id));
+    }
+
+    pub(crate) fn delay(&mut self) -> u64 {
+        let most = self.faults.delay_ms_max;
+        // Most messages are quick; a few take their time.
+        if self.random.chance(850) { self.random.below(4) } else { self.random.below(most + 1) }
+    }
+
+    /// A request reaches the daemon.
+    pub(crate) fn arrive(&mut self, id: CallId, sent: u64) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let Some(daemon) = &mut self.daemon else { return };
+        if call.via.is_some_and(|(_, incarnation)| incarnation != self.incarnation) {
+            return;
+        }
+        if call.tag.is_some_and(|tag| tag != daemon.tag) {
+            // An id of another log names nothing here.
+            if !call.settled {
+                let refused = Answer::Refused(Refused::Rejected(Rejection::LeaseNotFound));
+                let from = Sender { tag: daemon.tag, sent };
+                let delay = self.delay();
+                self.at(delay, Happening::Heard { call: id, from, answer: Box::new(refused) });
+            }
+            return;
+        }
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        let request = call.request.clone();
+        let ask = Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None };
+        daemon.asks.insert(ticket, ask);
+        daemon.inbox.push(Input { ticket, request });
+        self.turn_in(0);
+    }
+
+    /// An answer reaches its caller.
+    pub(crate) fn heard(&mut self, id: CallId, from: Sender, answer: &Answer) -> Result<(), Violation> {
+        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
+        if call.settled {
+            return Ok(());
+        }
+        if let Caller::Client(client) = call.caller {
+            let waits = self.clients[client].paused_until;
+            if waits > self.now {
+                let answer = Box::new(answer.clone());
+                let delay = waits - self.now;
+                self.at(delay, Happening::Heard { call: id, from, answer });
+                return Ok(());
+            }
+        }
+        call.settled = true;
+        let call = call.clone();
+        self.forget_call(id);
+        match call.caller {
+            Caller::Client(client) if self.clients[client].dead => Ok(()),
+            Caller::Client(client) => self.understand(client, &call, from, answer),
+            Caller::Operator => Ok(()),
+            Caller::Host => self.host_heard(&call, answer),
+        }
+    }
+
+    /// The caller has waited long enough.
+    pub(crate) fn give_up(&mut self, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let again = match &call.request {
+            Request::Submit(submit) => submit.operation.is_some() && call.tries < 4,
+            _ => false,
+        };
+        let dead = match call.caller {
+            Caller::Client(client) => self.clients[client].dead,
+            Caller::Operator | Caller::Host => false,
+        };
+        if again && call.via.is_none() && !dead && self.random.chance(850) {
+            self.try_call(id);
+        } else {
+            self.forget_call(id);
+        }
+    }
+
+    fn forget_call(&mut self, id: CallId) {
+        if let Some(call) = self.calls.remove(&id)
+            && let Caller::Client(client) = call.caller
+        {
+            self.clients[client].waiting.retain(|other| *other != id);
+        }
+    }
+}

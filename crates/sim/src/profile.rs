@@ -1,0 +1,193 @@
+//! What one seed is about. Swarm testing: each seed switches a random part of workload and faults on, at
+//! random rates, so that rare combinations meet and common ones do not drown them.
+
+use crate::random::Random;
+use tenure_engine::EngineConfig;
+use tenure_kernel::Retention;
+
+/// The character of a run.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Programs that hold things.
+    pub clients: usize,
+    /// Names of single resources.
+    pub resources: u64,
+    /// Names of pools.
+    pub pools: u64,
+    /// What they do.
+    pub work: Work,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// Between two acts of one client, in milliseconds.
+    pub act_ms_max: u64,
+    /// Longest ttl.
+    pub ttl_ms_max: u64,
+    /// Longest grace.
+    pub grace_ms_max: u64,
+    /// Longest append.
+    pub sync_ms_max: u64,
+    /// Bytes of a segment.
+    pub segment_bytes: u64,
+    /// Frames between snapshots.
+    pub snapshot_frames: u64,
+    /// Settings of the engine.
+    pub engine: EngineConfig,
+}
+
+/// What clients and operators do.
+#[derive(Clone, Copy, Debug)]
+pub struct Work {
+    /// Leases without proof of life.
+    pub permanent: bool,
+    /// Sessions by hand.
+    pub sessions: bool,
+    /// Connections.
+    pub connections: bool,
+    /// Grants that are only reserved.
+    pub reservations: bool,
+    /// Several resources at once.
+    pub bundles: bool,
+    /// Waiting for what is held.
+    pub waits: bool,
+    /// Handing over.
+    pub rebinds: bool,
+    /// New payloads.
+    pub amends: bool,
+    /// Drain, revive, revoke, reclaim.
+    pub operator: bool,
+    /// Effects between revoke and reclaim.
+    pub gates: bool,
+    /// Effects after the end.
+    pub notices: bool,
+    /// Reclaim without waiting.
+    pub at_once: bool,
+    /// Leases that end however alive.
+    pub lifetimes: bool,
+    /// Reclaim delays.
+    pub delays: bool,
+    /// Old tokens presented again.
+    pub stale: bool,
+    /// Taking over what drains.
+    pub take_over: bool,
+    /// Watching.
+    pub watches: bool,
+}
+
+/// What goes wrong, and how often: mean milliseconds between two faults of a kind, 0 for never.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// Requests and answers lost, in thousandths.
+    pub lost: u64,
+    /// Requests delivered twice, in thousandths.
+    pub doubled: u64,
+    /// Longest way of a message, in milliseconds.
+    pub delay_ms_max: u64,
+    /// The process is killed at an instant.
+    pub kill: u64,
+    /// The machine loses its power at an instant.
+    pub power: u64,
+    /// Stop at a numbered disk operation.
+    pub stop_at_operation: u64,
+    /// A disk operation fails.
+    pub disk_error: u64,
+    /// The disk fills up for a while.
+    pub disk_full: u64,
+    /// A frame lands elsewhere.
+    pub misdirect: u64,
+    /// A bit flips while the daemon is down, in thousandths of restarts.
+    pub rot: u64,
+    /// The boot clock jumps forward.
+    pub boot_jump: u64,
+    /// The wall clock jumps either way.
+    pub wall_jump: u64,
+    /// The daemon stands still.
+    pub stall: u64,
+    /// A client stands still.
+    pub pause: u64,
+    /// Clean stops.
+    pub stop: u64,
+    /// The data directory is emptied.
+    pub wipe: u64,
+    /// A backup comes back.
+    pub restore: u64,
+}
+
+impl Profile {
+    /// The character of a seed.
+    #[must_use]
+    pub fn draw(random: &mut Random) -> Self {
+        let work = Work {
+            permanent: random.chance(500),
+            sessions: random.chance(500),
+            connections: random.chance(500),
+            reservations: random.chance(500),
+            bundles: random.chance(600),
+            waits: random.chance(600),
+            rebinds: random.chance(500),
+            amends: random.chance(300),
+            operator: random.chance(600),
+            gates: random.chance(300),
+            notices: random.chance(250),
+            at_once: random.chance(200),
+            lifetimes: random.chance(250),
+            delays: random.chance(250),
+            stale: random.chance(600),
+            take_over: random.chance(300),
+            watches: random.chance(300),
+        };
+        let calm = random.chance(100);
+        let mut rate = |permille: u64, least: u64, most: u64| {
+            let on = random.chance(permille) && !calm;
+            let rate = random.within(least..=most);
+            if on { rate } else { 0 }
+        };
+        let faults = Faults {
+            lost: rate(400, 5, 120),
+            doubled: rate(400, 5, 120),
+            delay_ms_max: rate(400, 20, 3_000).max(8),
+            kill: rate(350, 3_000, 40_000),
+            power: rate(500, 3_000, 40_000),
+            stop_at_operation: rate(500, 3_000, 30_000),
+            disk_error: rate(200, 10_000, 60_000),
+            disk_full: rate(200, 10_000, 60_000),
+            misdirect: rate(120, 20_000, 90_000),
+            rot: rate(350, 100, 600),
+            boot_jump: rate(250, 8_000, 60_000),
+            wall_jump: rate(250, 8_000, 60_000),
+            stall: rate(300, 8_000, 60_000),
+            pause: rate(400, 3_000, 30_000),
+            stop: rate(250, 8_000, 60_000),
+            wipe: rate(150, 15_000, 90_000),
+            restore: rate(150, 15_000, 90_000),
+        };
+        let mut engine = EngineConfig {
+            gate_timeout_ms: random.within(500..=10_000),
+            retention: Retention {
+                window_ms: random.within(2_000..=60_000),
+                leases_max: random.within(5..=60),
+                leases_per_face_max: random.within(5..=60),
+                operations_per_principal_max: 1_000_000,
+            },
+            hash_seed: random.next_u64(),
+            ..EngineConfig::default()
+        };
+        engine.liveness.revoke_timeout_ms = random.within(1_000..=10_000);
+        engine.liveness.breaker.holders_min = random.within(2..=20) as u32;
+        engine.liveness.breaker.principals_min = random.within(1..=3) as u32;
+        engine.liveness.breaker.hold_ms = random.within(1_000..=10_000);
+        Self {
+            clients: random.within(2..=6) as usize,
+            resources: random.within(1..=5),
+            pools: if random.chance(500) { random.within(1..=2) } else { 0 },
+            work,
+            faults,
+            act_ms_max: random.within(60..=600),
+            ttl_ms_max: random.within(1_200..=6_000),
+            grace_ms_max: random.within(0..=4_000),
+            sync_ms_max: if random.chance(150) { random.within(200..=3_000) } else { random.within(1..=15) },
+            segment_bytes: 1024 * random.within(4..=24),
+            snapshot_frames: random.within(6..=60),
+            engine,
+        }
+    }
+}

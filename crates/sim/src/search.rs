@@ -1,0 +1,116 @@
+//! Many seeds, on several threads. A panic within the product is a violation like any other: the broken
+//! assertion is its name.
+
+use crate::plants::Plant;
+use crate::violation::Violation;
+use crate::world::{Options, Report, Tally, run};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A seed that found something.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The seed.
+    pub seed: u64,
+    /// What.
+    pub violation: Violation,
+    /// The last lines before it; none after a panic.
+    pub report: Option<Report>,
+}
+
+/// Which seeds to run, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Search {
+    /// First seed.
+    pub start: u64,
+    /// How many.
+    pub seeds: u64,
+    /// Threads.
+    pub threads: usize,
+    /// A bug to plant in each.
+    pub plant: Option<Plant>,
+    /// How each is run.
+    pub options: Options,
+}
+
+/// Runs one seed in this thread with a bug planted; a panic is something found.
+///
+/// # Errors
+/// What the seed found.
+pub fn run_caught(seed: u64, options: Options, plant: Option<Plant>) -> Result<Report, Box<Found>> {
+    Plant::plant(plant);
+    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
+    Plant::plant(None);
+    match ran {
+        Ok(report) => match &report.violation {
+            None => Ok(report),
+            Some(violation) => {
+                Err(Box::new(Found { seed, violation: violation.clone(), report: Some(report) }))
+            }
+        },
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<String>()
+                .cloned()
+                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+                .unwrap_or_default();
+            Err(Box::new(Found { seed, violation: Violation::new("panic", text), report: None }))
+        }
+    }
+}
+
+impl Search {
+    /// The lowest seed that finds something, and what was exercised. Seeds above a finding one are not begun.
+    #[must_use]
+    pub fn run(&self) -> (Option<Found>, Tally) {
+        let next = AtomicU64::new(self.start);
+        let end = AtomicU64::new(self.start + self.seeds);
+        let found: Mutex<Option<Found>> = Mutex::new(None);
+        let total: Mutex<Tally> = Mutex::new(Tally::default());
+        std::thread::scope(|scope| {
+            for _ in 0..self.threads.max(1) {
+                scope.spawn(|| self.work(&next, &end, &found, &total));
+            }
+        });
+        let found = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let total = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        (found, total)
+    }
+
+    fn work(&self, next: &AtomicU64, end: &AtomicU64, found: &Mutex<Option<Found>>, total: &Mutex<Tally>) {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            match run_caught(seed, self.options, self.plant) {
+                Ok(report) => {
+                    if let Ok(mut total) = total.lock() {
+                        total.add(&report.tally);
+                    }
+                }
+                Err(this) => {
+                    end.fetch_min(seed, Ordering::Relaxed);
+                    if let Ok(mut found) = found.lock()
+                        && found.as_ref().is_none_or(|other| other.seed > seed)
+                    {
+                        *found = Some(*this);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.events += other.events;
+        self.answers += other.answers;
+        self.starts += other.starts;
+        self.snapshots += other.snapshots;
+        self.trimmed += other.trimmed;
+        self.cuts += other.cuts;
+        self.refusals += other.refusals;
+    }
+}

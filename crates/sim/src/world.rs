@@ -1,0 +1,271 @@
+//! The event loop over simulated time. One queue ordered by (time, sequence), one stream of chance: the same
+//! seed tells the same story. A run is a phase with faults, a healing phase without, and a last look.
+
+use crate::clients::Client;
+use crate::daemon::{Backup, Daemon};
+use crate::disk::SimDisk;
+use crate::faults::Clocks;
+use crate::happening::Happening;
+use crate::invariants::{Invariants, Scene};
+use crate::ledger::Ledger;
+use crate::memory::Memory;
+use crate::network::{Call, CallId};
+use crate::profile::{Faults, Profile};
+use crate::random::Random;
+use crate::story::Story;
+use crate::trace::Trace;
+use crate::violation::Violation;
+use std::collections::BTreeMap;
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Happenings before the healing phase.
+    pub steps: u64,
+    /// Keep the whole story.
+    pub trace: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { steps: 4_000, trace: false }
+    }
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Its seed.
+    pub seed: u64,
+    /// What it found.
+    pub violation: Option<Violation>,
+    /// It ended early, legally: the daemon refused damaged bytes.
+    pub refused: bool,
+    /// Simulated milliseconds.
+    pub now_ms: u64,
+    /// Happenings.
+    pub steps: u64,
+    /// The story.
+    pub trace: Trace,
+    /// What was exercised.
+    pub tally: Tally,
+}
+
+/// What a run exercised.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Events logged.
+    pub events: u64,
+    /// Answers that left the engine.
+    pub answers: u64,
+    /// Starts of the daemon.
+    pub starts: u64,
+    /// Snapshots stored.
+    pub snapshots: u64,
+    /// Segments let go.
+    pub trimmed: u64,
+    /// Starts that cut a torn tail.
+    pub cuts: u64,
+    /// Starts that refused damaged bytes.
+    pub refusals: u64,
+}
+
+/// Why a run ends before its time.
+pub(crate) enum Break {
+    Violation(Violation),
+    /// Damage was noticed and cannot be undone.
+    Refused,
+}
+
+impl From<Violation> for Break {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+pub(crate) struct World {
+    pub(crate) random: Random,
+    pub(crate) profile: Profile,
+    /// Those of the profile, until healing.
+    pub(crate) faults: Faults,
+    pub(crate) now: u64,
+    pub(crate) clocks: Clocks,
+    queue: BTreeMap<(u64, u64), Happening>,
+    sequence: u64,
+    pub(crate) trace: Trace,
+    pub(crate) disk: SimDisk,
+    pub(crate) daemon: Option<Daemon>,
+    pub(crate) incarnation: u64,
+    pub(crate) backup: Option<Backup>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) calls: BTreeMap<CallId, Call>,
+    pub(crate) next_call: u64,
+    pub(crate) next_ticket: u64,
+    pub(crate) next_session: u64,
+    pub(crate) next_operation: u64,
+    pub(crate) ledger: Ledger,
+    pub(crate) story: Story,
+    pub(crate) memory: Memory,
+    pub(crate) invariants: Invariants,
+    pub(crate) tally: Tally,
+    pub(crate) healing: bool,
+    pub(crate) probes_left: u64,
+    /// A start met damage that cannot be told from a torn write.
+    pub(crate) last_frame_may_be_lost: bool,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64, options: Options) -> Report {
+    let mut random = Random::new(seed);
+    let profile = Profile::draw(&mut random);
+    let mut world = World::new(random, profile, options);
+    let (violation, refused) = match world.live(options.steps) {
+        Ok(()) => (None, false),
+        Err(Break::Refused) => (None, true),
+        Err(Break::Violation(violation)) => (Some(violation), false),
+    };
+    Report {
+        seed,
+        violation,
+        refused,
+        now_ms: world.now,
+        steps: world.sequence,
+        trace: world.trace,
+        tally: world.tally,
+    }
+}
+
+impl World {
+    fn new(random: Random, profile: Profile, options: Options) -> Self {
+        let setup = tenure_kernel::Setup::plain();
+        let mut world = Self {
+            faults: profile.faults,
+            clients: (0..profile.clients).map(Client::new).collect(),
+            random,
+            profile,
+            now: 0,
+            clocks: Clocks::new(),
+            queue: BTreeMap::new(),
+            sequence: 0,
+            trace: Trace::new(options.trace),
+            disk: SimDisk::default(),
+            daemon: None,
+            incarnation: 0,
+            backup: None,
+            calls: BTreeMap::new(),
+            next_call: 1,
+            next_ticket: 1,
+            next_session: 1,
+            next_operation: 1,
+            ledger: Ledger::new(setup),
+            story: Story::default(),
+            memory: Memory::default(),
+            invariants: Invariants::new(),
+            tally: Tally::default(),
+            healing: false,
+            probes_left: 0,
+            last_frame_may_be_lost: false,
+        };
+        world.at(0, Happening::Start);
+        for client in 0..world.clients.len() {
+            world.at(10 + client as u64, Happening::Act(client));
+        }
+        world.at(20, Happening::OperatorActs);
+        world.schedule_faults();
+        world
+    }
+
+    fn live(&mut self, steps: u64) -> Result<(), Break> {
+        while self.sequence_done() < steps {
+            self.step()?;
+        }
+        self.heal()?;
+        self.look_once_more()
+    }
+
+    fn sequence_done(&self) -> u64 {
+        self.sequence - self.queue.len() as u64
+    }
+
+    /// Lets the next thing happen.
+    fn step(&mut self) -> Result<(), Break> {
+        let Some(((time, _), happening)) = self.queue.pop_first() else {
+            return Err(Violation::new("world", "nothing is left to happen").into());
+        };
+        debug_assert!(time >= self.now);
+        self.now = time;
+        match happening {
+            Happening::Act(client) => self.act(client),
+            Happening::OperatorActs => self.operator_acts(),
+            Happening::Arrive { call, sent } => self.arrive(call, sent),
+            Happening::Heard { call, from, answer } => self.heard(call, from, &answer)?,
+            Happening::GiveUp(call) => self.give_up(call),
+            Happening::HeardLost { tag, session, lease } => self.heard_lost(tag, session, lease),
+            Happening::ConnectionLost { client, session } => self.connection_lost(client, session),
+            Happening::Turn { incarnation, token } if incarnation == self.incarnation => self.turn(token)?,
+            Happening::Append { incarnation } if incarnation == self.incarnation => self.append()?,
+            Happening::Chore { incarnation } if incarnation == self.incarnation => self.run_chore(),
+            Happening::Snapshot { incarnation } if incarnation == self.incarnation => self.snapshot()?,
+            Happening::Gate { incarnation, lease, report } if incarnation == self.incarnation => {
+                self.gate_done(lease, report);
+            }
+            Happening::Notice { incarnation, lease } if incarnation == self.incarnation => {
+                self.notice_done(lease);
+            }
+            // Of an incarnation that is gone.
+            Happening::Turn { .. }
+            | Happening::Append { .. }
+            | Happening::Chore { .. }
+            | Happening::Snapshot { .. }
+            | Happening::Gate { .. }
+            | Happening::Notice { .. } => {}
+            Happening::Start => self.start()?,
+            Happening::Fault(fault) => self.strike(fault)?,
+            Happening::Relief(fault) => self.relieve(fault),
+        }
+        Ok(())
+    }
+
+    /// Lets everything up to an instant happen.
+    pub(crate) fn run_until(&mut self, until: u64) -> Result<(), Break> {
+        while self.queue.first_key_value().is_some_and(|((time, _), _)| *time <= until) {
+            self.step()?;
+        }
+        self.now = self.now.max(until);
+        Ok(())
+    }
+
+    /// Plans something.
+    pub(crate) fn at(&mut self, in_ms: u64, happening: Happening) {
+        self.queue.insert((self.now + in_ms, self.sequence), happening);
+        self.sequence += 1;
+    }
+
+    /// Time as it may have passed for the daemon at most: clock jumps count.
+    pub(crate) fn aged(&self) -> u64 {
+        self.now + self.clocks.unearned_ms
+    }
+
+    pub(crate) fn line(&mut self, line: core::fmt::Arguments<'_>) {
+        self.trace.line(self.now, line);
+    }
+
+    pub(crate) fn tag(&self) -> u32 {
+        self.daemon.as_ref().map_or(0, |daemon| daemon.tag)
+    }
+
+    pub(crate) fn scene(&self) -> Scene<'_> {
+        Scene {
+            now: self.now,
+            aged: self.aged(),
+            story: &self.story,
+            memory: &self.memory,
+            clients: &self.clients,
+            profile: &self.profile,
+            tag: self.tag(),
+            engine: self.daemon.as_ref().map(|daemon| &daemon.engine),
+            durable_lsn: self.disk.durable_lsn(),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! What the simulator must do itself: find every planted bug, find nothing without one, and say the same
+//! thing twice.
+
+mod disk;
+mod planted;
+mod seeds;
