@@ -7,12 +7,13 @@ use crate::request::{Submit, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Wanted, is_free};
+use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
     LeaseState, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection, Replay,
     SessionId, StateName, Steer,
 };
-use tenure_liveness::{Refusal, Standing};
+use tenure_liveness::{Refusal, Renewal, Standing};
 use tenure_log::Space;
 
 /// How a command came out, and the position its answer rests on.
@@ -28,7 +29,10 @@ impl Engine {
             match self.retries.look_up(operation, ticket, self.tick) {
                 Known::New => {}
                 Known::Joined => return,
-                Known::Refused(refused, depends_on) => return self.refuse(ticket, depends_on, refused),
+                Known::Refused(refused, depends_on) => {
+                    let forgets = planted(Planted::RefusalForgetsGround);
+                    return self.refuse(ticket, if forgets { Lsn(0) } else { depends_on }, refused);
+                }
                 Known::Conflict => {
                     return self.refuse(ticket, Lsn(0), Rejection::OperationConflict.into());
                 }
@@ -291,7 +295,8 @@ impl Engine {
         });
         let liveness = self.liveness.view(view, self.tick);
         let drains = matches!(liveness.standing, Some(Standing::Draining(_)));
-        if !covers || !drains || liveness.valid_ms.is_some_and(|left| left > 0) {
+        let real = covers && drains && liveness.valid_ms.is_none_or(|left| left == 0);
+        if !real && !planted(Planted::TakeOverUnconfirmed) {
             grant.take_over = None;
         }
     }
@@ -466,19 +471,14 @@ impl Engine {
         let renewed = self.liveness.heartbeat(&self.kernel, self.tick, lease, epoch, via, &mut effects);
         match renewed {
             Ok(renewal) => {
-                self.count_renewal(renewal.margin_ms, renewal.valid_ms);
                 for effect in effects {
                     self.carry_out(effect);
                 }
                 let view = self.kernel.live(lease).expect("invariant: a renewed lease is live");
-                let liveness = self.liveness.view(view, self.tick);
-                let answer = Answer::Renewed {
-                    valid_ms: renewal.valid_ms,
-                    remaining_ms: liveness.deadline.map(|deadline| deadline.ms_since(self.tick)),
-                    draining: renewal.draining,
-                };
+                let deadline = self.liveness.view(view, self.tick).deadline;
+                let remaining_ms = deadline.map(|deadline| deadline.ms_since(self.tick));
                 let depends_on = view.changed_lsn();
-                self.answer(ticket, depends_on, answer);
+                self.renewed(ticket, &renewal, remaining_ms, depends_on);
             }
             Err(refusal) => {
                 let depends_on = match self.kernel.lease(lease, self.tick) {
@@ -493,6 +493,19 @@ impl Engine {
                 self.refuse(ticket, depends_on, refusal.into());
             }
         }
+    }
+
+    /// Answers a heartbeat that counted.
+    pub(crate) fn renewed(
+        &mut self,
+        ticket: Ticket,
+        renewal: &Renewal,
+        remaining_ms: Option<u64>,
+        depends_on: Lsn,
+    ) {
+        self.count_renewal(renewal.margin_ms, renewal.valid_ms);
+        let Renewal { valid_ms, draining, .. } = *renewal;
+        self.answer(ticket, depends_on, Answer::Renewed { valid_ms, remaining_ms, draining });
     }
 
     fn count_renewal(&mut self, margin_ms: Option<u64>, valid_ms: Option<u64>) {

@@ -5,7 +5,7 @@ use crate::engine::Engine;
 use std::collections::VecDeque;
 use tenure_kernel::{
     Action, Actor, Evidence, LeaseId, LeaseState, LeaseView, Reason, ReclaimBy, Release, Revoke, SessionId,
-    Text, Token,
+    Text, Tick, Token,
 };
 use tenure_liveness::SessionOver;
 
@@ -55,11 +55,26 @@ impl Endings {
 impl Engine {
     /// A grace of a session is over.
     pub(crate) fn session_over(&mut self, over: SessionOver) {
+        if let Some(due) = self.session_due(over) {
+            self.counters.expiry_lateness_ms.record(self.tick.ms_since(due));
+        }
         self.endings.queue.push_back(Ending::Grace(over));
         if over.closes {
             let reason = Reason::SessionExpired;
             self.order(Action::CloseSession { session: over.session, reason });
         }
+    }
+
+    /// When the end of a session's grace was due, where the evidence tells.
+    fn session_due(&self, over: SessionOver) -> Option<Tick> {
+        let silent_from = match over.evidence {
+            Evidence::Disconnected { at } => at,
+            Evidence::Silence { last_seen, .. } => {
+                last_seen.after_ms(self.kernel.session(over.session)?.ttl_ms().into())
+            }
+            Evidence::None | Evidence::Lifetime { .. } | Evidence::Drained { .. } => return None,
+        };
+        Some(silent_from.after_ms(over.grace_ms.into()))
     }
 
     /// Ends up to `room` leases of what is in the queue.
@@ -186,7 +201,7 @@ fn in_use(view: LeaseView<'_>) -> bool {
 }
 
 /// When the end was due, where the evidence tells.
-fn due(view: LeaseView<'_>, evidence: Evidence) -> Option<tenure_kernel::Tick> {
+fn due(view: LeaseView<'_>, evidence: Evidence) -> Option<Tick> {
     let terms = view.terms();
     match evidence {
         Evidence::Silence { last_seen, .. } => {

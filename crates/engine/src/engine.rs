@@ -137,13 +137,6 @@ pub enum Stop {
     Fenced,
 }
 
-/// Requests looked at together; kept only for its memory.
-#[derive(Default)]
-struct LookAhead {
-    leases: Vec<LeaseId>,
-    slots: Vec<LeaseSlot>,
-}
-
 /// Kernel, liveness and log as one machine.
 pub struct Engine {
     pub(crate) config: EngineConfig,
@@ -170,7 +163,8 @@ pub struct Engine {
     pub(crate) restored_until: Option<Tick>,
     frozen: bool,
     stop: Option<Stop>,
-    ahead: LookAhead,
+    /// Slots of the leases looked at together; kept only for its memory.
+    ahead: Vec<Option<LeaseSlot>>,
     /// What leaves with this turn.
     pub(crate) leaving: Vec<Out>,
     pub(crate) pushes: Vec<Push>,
@@ -211,7 +205,7 @@ impl Engine {
             restored_until: None,
             frozen: false,
             stop: None,
-            ahead: LookAhead::default(),
+            ahead: Vec::new(),
             leaving: Vec::new(),
             pushes: Vec::new(),
         }
@@ -304,14 +298,7 @@ impl Engine {
     }
 
     fn work(&mut self) {
-        for handled in 0..self.lanes.len(Lane::Liveness) {
-            if handled % AHEAD == 0 {
-                self.look_ahead(Lane::Liveness);
-            }
-            if let Some(input) = self.lanes.pop(Lane::Liveness) {
-                self.handle(input);
-            }
-        }
+        self.work_liveness();
         let events = TURN_EVENTS_MAX.min(self.journal.room());
         let share = events / 10;
         self.on_deadlines(events.saturating_sub(3 * share));
@@ -328,13 +315,33 @@ impl Engine {
         self.serve_waiters();
     }
 
+    /// Handles every proof of life that waits. Nothing in this lane ends a lease, so that what was looked up
+    /// for a few of them together holds for each.
+    fn work_liveness(&mut self) {
+        for handled in 0..self.lanes.len(Lane::Liveness) {
+            if handled % AHEAD == 0 {
+                self.kernel.find(self.lanes.ahead(Lane::Liveness).map(Request::lease), &mut self.ahead);
+                self.liveness.warm(&self.ahead);
+            }
+            let Some(input) = self.lanes.pop(Lane::Liveness) else { return };
+            if let (Request::Heartbeat { lease, epoch, .. }, Some(slot)) =
+                (&input.request, self.ahead[handled % AHEAD])
+            {
+                debug_assert_eq!(self.kernel.live(*lease).map(|view| view.slot()), Some(slot));
+                if let Some((renewal, changed_lsn)) = self.liveness.quick_heartbeat(slot, self.tick, *epoch) {
+                    self.renewed(input.ticket, &renewal, renewal.valid_ms, changed_lsn);
+                    continue;
+                }
+            }
+            self.handle(input);
+        }
+    }
+
     /// Touches what the next requests of a lane will need, so that their cache misses overlap.
     fn look_ahead(&mut self, lane: Lane) {
-        let LookAhead { leases, slots } = &mut self.ahead;
-        leases.clear();
-        leases.extend(self.lanes.ahead(lane).filter_map(Request::lease));
-        self.kernel.warm(leases, slots);
-        self.liveness.warm(slots);
+        self.kernel.find(self.lanes.ahead(lane).map(Request::lease), &mut self.ahead);
+        self.kernel.warm(&self.ahead);
+        self.liveness.warm(&self.ahead);
         self.lanes.ahead(lane).flat_map(Request::names).for_each(|name| self.kernel.warm_name(name));
     }
 

@@ -67,6 +67,28 @@ fn a_silent_session_drains_then_its_leases_are_revoked() {
     ));
 }
 
+/// Only ends of single leases were measured.
+#[test]
+fn how_late_a_session_ended_is_measured() {
+    let mut desk = Desk::new();
+    desk.told = false;
+    desk.play(
+        "hand: open 5 ttl=10000 grace=4000
+         conn: connect 7
+         settle
+         c: grant c session=7 grace=2000
+         settle
+         until 1000
+         conn: disconnect 7
+         settle
+         until 31000
+         settle",
+    );
+    let lateness = &desk.engine.counters().expiry_lateness_ms;
+    // The session by hand, and the two graces of the connection; nothing was late.
+    assert_eq!((lateness.count(), lateness.sum()), (3, 0));
+}
+
 #[test]
 fn a_session_heartbeat_tells_what_was_lost_since_it_last_looked() {
     expect![[r#"

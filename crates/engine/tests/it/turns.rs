@@ -215,7 +215,9 @@ fn a_tick_record_precedes_each_turn_whose_tick_differs_within_a_frame() {
 fn a_frame_holds_at_most_4096_records_and_when_full_only_liveness_and_reads_are_admitted() {
     let mut desk = Desk::new();
     desk.told = false;
-    desk.play("alice: grant printer\n settle\n opener: grant opener\n turn");
+    desk.play(
+        "alice: grant printer\n soon: grant soon ttl=1000 grace=0\n settle\n opener: grant opener\n turn",
+    );
     for n in 0..6000 {
         let words = format!("g{n}: grant r/{n}");
         desk.play(&words);
@@ -226,6 +228,9 @@ fn a_frame_holds_at_most_4096_records_and_when_full_only_liveness_and_reads_are_
     let applied = status(&desk).applied_lsn.0;
     let waiting = status(&desk).inbox[2].1;
     assert!(waiting > 0, "the frame is full, so grants must wait");
+    // What is due and what waits need room; only the sync makes some, and it brings a turn by itself.
+    desk.play("+1000");
+    assert_ne!(desk.wake_in_ms, Some(0));
     desk.play("alice: heartbeat alice\n rel: release alice\n reader: read alice\n turn");
     assert!(matches!(desk.answers["alice"], Answer::Renewed { .. }));
     assert!(matches!(desk.answers["reader"], Answer::Read(_)));
@@ -489,6 +494,40 @@ fn a_heartbeat_in_the_turn_in_which_its_grace_ends_renews() {
          +500
          settle
          list: list
+         settle",
+    ));
+}
+
+#[test]
+fn a_heartbeat_says_what_is_promised_and_what_is_left_of_the_phase() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted, granted, granted, granted, granted
+        0      plain <- lease 1 active [a] plain epoch 1 fence 1 valid 5000
+        0      at_once <- lease 2 active [b] at_once epoch 1 fence 2
+        0      brief <- lease 3 active [c] brief epoch 1 fence 3 valid 5000
+        0      permanent <- lease 4 active [d] permanent epoch 1 fence 4
+        0      reserved <- lease 5 reserved [e] reserved epoch 1 fence 5
+        4000   plain <- renewed valid 5000 left 5000
+        4000   at_once <- renewed left 5000
+        4000   brief <- renewed valid 3000 left 3000
+        4000   permanent <- renewed
+        4000   reserved <- invalid_state: reserved
+        4000   stale <- stale_epoch: current 1
+    "#]]
+    .assert_eq(&tell(
+        "plain: grant a ttl=5000
+         at_once: grant b ttl=5000 at_once
+         brief: grant c ttl=5000 life=7000
+         permanent: grant d permanent
+         reserved: grant e reserve=60000
+         settle
+         until 4000
+         plain: heartbeat plain
+         at_once: heartbeat at_once
+         brief: heartbeat brief
+         permanent: heartbeat permanent
+         reserved: heartbeat reserved
+         stale: heartbeat plain epoch=2
          settle",
     ));
 }
