@@ -18,7 +18,7 @@ pub(crate) struct Size {
 
 pub(crate) fn measure(quick: bool, only: Option<&str>) -> anyhow::Result<Vec<Row>> {
     let size = if quick {
-        Size { leases: std::env::var("N").map_or(100_000, |n| n.parse().unwrap_or(1)), seconds: 0.7, rounds: 3 }
+        Size { leases: 100_000, seconds: 0.7, rounds: 3 }
     } else {
         Size { leases: 1_000_000, seconds: 3.0, rounds: 5 }
     };

@@ -19,7 +19,7 @@ pub(crate) fn name(number: usize) -> String {
 /// The kernel without anything around it.
 pub(crate) struct Alone {
     kernel: Kernel,
-    slots: Vec<LeaseSlot>,
+    slots: Vec<Option<LeaseSlot>>,
     lsn: u64,
 }
 
@@ -37,7 +37,8 @@ impl Alone {
     }
 
     pub(crate) fn warm(&mut self, leases: &[LeaseId], names: &[String]) {
-        self.kernel.warm(leases, &mut self.slots);
+        self.kernel.find(leases.iter().copied().map(Some), &mut self.slots);
+        self.kernel.warm(&self.slots);
         names.iter().for_each(|name| self.kernel.warm_name(name));
     }
 

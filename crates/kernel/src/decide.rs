@@ -486,12 +486,19 @@ impl Kernel {
         }
     }
 
+    fn names_of(&self, lease: &Lease) -> Names {
+        // Nearly every lease covers one resource; collecting would pay for more.
+        let mut names = Names::from_buf([lease.first_name.clone()]);
+        names.extend(lease.more_members().iter().map(|slot| self.resources[*slot].name.clone()));
+        names
+    }
+
     fn epitaph(&self, lease: &Lease, epoch: Epoch) -> Epitaph {
         Epitaph {
             lease: self.lease_id(lease.lsn),
             epoch,
             holder: self.holders.get(lease.holder).clone(),
-            members: self.members(lease).cloned().collect(),
+            members: self.names_of(lease),
             policy: self.policy_of(lease),
             face_data: lease.face_data().to_vec(),
             granted_tick: lease.granted_tick,

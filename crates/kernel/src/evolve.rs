@@ -201,7 +201,7 @@ impl Kernel {
         for _ in 0..RETIRED_PER_EVENT_MAX {
             let Some(ended) = self.retained.retire_one(at.tick, &self.retention) else { return };
             let retained = &self.retained;
-            self.register.retire(ended.lsn, |lsn, key| retained.get(key, lsn).is_some());
+            self.register.retire(ended.lsn, |key| retained.holds(key));
         }
     }
 

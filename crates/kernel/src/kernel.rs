@@ -178,7 +178,7 @@ impl Kernel {
     pub fn due(&self, now: Tick) -> impl Iterator<Item = LeaseId> {
         self.scheduled
             .iter()
-            .take_while(move |(deadline, _)| *deadline <= now)
+            .take_while(move |(deadline, _)| *deadline <= now || planted(Planted::ExpireIgnoresDeadline))
             .map(|(_, lsn)| self.lease_id(*lsn))
     }
 

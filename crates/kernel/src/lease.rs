@@ -7,9 +7,9 @@ use crate::reason::{Actor, Evidence, Reason, ReclaimBy};
 use crate::rejection::StateName;
 use crate::tables::slab::NO_SLOT;
 
-/// Two cache lines: what heartbeats and checks read, then the rest.
+/// What checks read first, then the rest.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Lease {
     pub(crate) lsn: Lsn,
     pub(crate) epoch: Epoch,
@@ -27,7 +27,7 @@ pub(crate) struct Lease {
 }
 
 // How many leases fit is decided here and by liveness' record and timer beside it.
-const _: () = assert!(size_of::<Option<Lease>>() == 128);
+const _: () = assert!(size_of::<Option<Lease>>() == 112);
 const _: () = assert!(core::mem::offset_of!(Lease, session) + size_of::<SessionLink>() <= 64);
 
 /// What most leases do not have.

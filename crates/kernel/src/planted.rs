@@ -36,11 +36,15 @@ pub enum Planted {
     StallAgesHolders,
     /// The fence base is not applied, so a wiped log hands out old fences again.
     FenceForgetsBase,
+    /// A refusal told again does not wait for what it rests on.
+    RefusalForgetsGround,
+    /// A grant that names any live lease to take over skips the queue.
+    TakeOverUnconfirmed,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -57,6 +61,8 @@ impl Planted {
         Self::SnapshotMissesOneEvent,
         Self::StallAgesHolders,
         Self::FenceForgetsBase,
+        Self::RefusalForgetsGround,
+        Self::TakeOverUnconfirmed,
     ];
 
     /// The name on a command line.
@@ -79,6 +85,8 @@ impl Planted {
             Self::SnapshotMissesOneEvent => "snapshot-misses-one-event",
             Self::StallAgesHolders => "stall-ages-holders",
             Self::FenceForgetsBase => "fence-forgets-base",
+            Self::RefusalForgetsGround => "refusal-forgets-ground",
+            Self::TakeOverUnconfirmed => "take-over-unconfirmed",
         }
     }
 }

@@ -74,6 +74,14 @@ impl Retained {
         queue.entries.get(index as usize).filter(|ended| ended.lsn == lsn)
     }
 
+    /// Whether something is still remembered under a key; asks no memory for it.
+    pub(crate) fn holds(&self, key: u32) -> bool {
+        self.queues.get((key >> SEQUENCE_BITS) as usize).is_some_and(|queue| {
+            let index = (u64::from(key) & SEQUENCE_MASK).wrapping_sub(queue.base) & SEQUENCE_MASK;
+            index < queue.entries.len() as u64
+        })
+    }
+
     pub(crate) fn is_retired(&self, ended: &EndedLease, now: Tick) -> bool {
         now > ended.retire_after || ended.ended_lsn < self.trimmed_below
     }

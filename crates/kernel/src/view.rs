@@ -79,14 +79,22 @@ impl Kernel {
         self.leases.get(slot.0).map(|lease| LeaseView { kernel: self, lease, slot: slot.0 })
     }
 
-    /// Brings into the cache what deciding about these leases will read, and says where they are. Each step
-    /// is a loop of its own, so short that the misses of all leases overlap.
+    /// Where these leases are, `None` for those that are not live. Looking several up before the first is
+    /// used lets their cache misses overlap.
     #[inline]
-    pub fn warm(&self, leases: &[LeaseId], slots: &mut Vec<LeaseSlot>) {
+    pub fn find(&self, leases: impl Iterator<Item = Option<LeaseId>>, slots: &mut Vec<Option<LeaseSlot>>) {
         slots.clear();
-        slots.extend(leases.iter().filter_map(|id| self.slot_of(*id)).map(LeaseSlot));
-        for slot in slots.iter() {
+        slots.extend(leases.map(|id| id.and_then(|id| self.slot_of(id)).map(LeaseSlot)));
+    }
+
+    /// Brings into the cache what deciding about these leases will read.
+    #[inline]
+    pub fn warm(&self, slots: &[Option<LeaseSlot>]) {
+        for slot in slots.iter().flatten() {
             core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.epoch));
+        }
+        for slot in slots.iter().flatten() {
+            core::hint::black_box(self.leases.get(slot.0).map(|lease| lease.granted_wall_ms));
         }
     }
 

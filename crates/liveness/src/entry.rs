@@ -1,15 +1,22 @@
 //! What liveness knows of one lease, beside the kernel's record and in the same slot.
 
-use tenure_kernel::Tick;
+use tenure_kernel::{Epoch, Lsn, Tick};
 
-/// Forty bytes a lease; see the budget in `docs/benchmarks/`.
+/// One cache line a lease: an ordinary heartbeat touches this and nothing else of the lease.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub(crate) struct Entry {
     /// Last proof of life.
     pub(crate) last_seen: Tick,
     /// The holder was told that it may act until here.
     pub(crate) promised_until: Tick,
     pub(crate) phase: Phase,
+    /// The kernel's epoch of the lease, copied.
+    pub(crate) epoch: Epoch,
+    /// The kernel's position of the lease's last change, copied: what an answer rests on.
+    pub(crate) changed_lsn: Lsn,
+    /// What an ordinary heartbeat promises; zero where it takes more than this entry to know.
+    pub(crate) beat_ms: u32,
     /// Timers of earlier armings no longer count.
     pub(crate) arming: u32,
     /// Whose voice keeps it: the kernel's number of a holder it counts for while heard, or the slot of its
@@ -17,7 +24,7 @@ pub(crate) struct Entry {
     pub(crate) voice: u32,
 }
 
-const _: () = assert!(size_of::<Entry>() == 40);
+const _: () = assert!(size_of::<Entry>() == 64);
 
 /// Where a lease stands. Leases of a session follow the session while `Alive`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +55,16 @@ pub(crate) enum Wait {
 }
 
 impl Entry {
-    pub(crate) const NONE: Self =
-        Self { last_seen: Tick(0), promised_until: Tick(0), phase: Phase::Idle, arming: 0, voice: NO_VOICE };
+    pub(crate) const NONE: Self = Self {
+        last_seen: Tick(0),
+        promised_until: Tick(0),
+        phase: Phase::Idle,
+        epoch: Epoch::FIRST,
+        changed_lsn: Lsn(0),
+        beat_ms: 0,
+        arming: 0,
+        voice: NO_VOICE,
+    };
 }
 
 /// The lease is not counted among the voices.

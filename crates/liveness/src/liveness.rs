@@ -113,7 +113,10 @@ impl Liveness {
                 let entry = self.entries.get_mut(view.slot());
                 entry.promised_until = entry.promised_until.max(promised_before);
             }
-            Change::Amended(_) | Change::Notified { .. } => {}
+            Change::Amended(amended) => {
+                self.entries.get_mut(known(kernel, amended.lease).slot()).changed_lsn = at.lsn;
+            }
+            Change::Notified { .. } => {}
             Change::Drained(steered) => self.drain(known(kernel, steered.lease), at.tick),
             Change::Revived(steered) => self.revive(known(kernel, steered.lease), at.tick),
             Change::Revoked(revoked) => self.revoked(known(kernel, revoked.lease), at.tick),
@@ -406,6 +409,9 @@ impl Liveness {
     pub(crate) fn arm(&mut self, view: LeaseView<'_>) {
         let deadline = self.deadline(view);
         let entry = self.entries.get_mut(view.slot());
+        entry.epoch = view.epoch();
+        entry.changed_lsn = view.changed_lsn();
+        entry.beat_ms = beat_ms(view.terms());
         entry.arming = entry.arming.wrapping_add(1);
         if let Some(at) = deadline {
             let arming = entry.arming;
@@ -493,6 +499,14 @@ fn reclaimed_by_daemon(view: LeaseView<'_>) -> bool {
             ReclaimBy::Operator => false,
         },
         LeaseState::Reserved { .. } | LeaseState::Active { .. } => false,
+    }
+}
+
+/// What a heartbeat promises under these terms if nothing but the ttl bounds it; zero otherwise.
+fn beat_ms(terms: &Policy) -> u32 {
+    match (terms.mode, terms.reclaim_rule, terms.max_lifetime_ms) {
+        (Mode::Heartbeat, ReclaimRule::AfterPromise, 0) => terms.ttl_ms,
+        (Mode::Heartbeat | Mode::Session | Mode::Permanent, _, _) => 0,
     }
 }
 

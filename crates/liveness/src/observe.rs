@@ -7,8 +7,8 @@ use crate::liveness::{Liveness, is_permanent};
 use crate::session::SessionPhase;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Epoch, Found, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, Rejection, SessionId, Subject,
-    Tick,
+    Epoch, Found, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Lsn, Mode, Rejection, SessionId,
+    Subject, Tick,
 };
 
 /// A heartbeat that counted.
@@ -69,11 +69,30 @@ impl Liveness {
         }
     }
 
-    /// Brings into the cache what heartbeats for these leases will read and write; see [`Kernel::warm`].
+    /// The heartbeat of a lease that is alive, under terms that bound a promise by the ttl alone: nearly
+    /// every heartbeat there is. `None`: take [`Liveness::heartbeat`], which knows the rest. With the renewal
+    /// comes the position its answer rests on.
     #[inline]
-    pub fn warm(&self, slots: &[LeaseSlot]) {
-        for slot in slots {
-            core::hint::black_box(self.entries.get(*slot).promised_until);
+    pub fn quick_heartbeat(&mut self, slot: LeaseSlot, now: Tick, epoch: Epoch) -> Option<(Renewal, Lsn)> {
+        let entry = self.entries.get_mut(slot);
+        if entry.phase != Phase::Alive || entry.beat_ms == 0 || entry.epoch != epoch {
+            return None;
+        }
+        let valid_ms = u64::from(entry.beat_ms);
+        let margin_ms = entry.promised_until.0.checked_sub(now.0);
+        entry.last_seen = now;
+        entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        let changed_lsn = entry.changed_lsn;
+        self.breaker.arrived(now);
+        let renewal = Renewal { valid_ms: Some(valid_ms), draining: false, margin_ms, returned: false };
+        Some((renewal, changed_lsn))
+    }
+
+    /// Brings into the cache what heartbeats for these leases will read and write; see [`Kernel::find`].
+    #[inline]
+    pub fn warm(&self, slots: &[Option<LeaseSlot>]) {
+        for slot in slots.iter().flatten() {
+            core::hint::black_box(self.entries.get_ref(*slot).map(|entry| entry.last_seen));
         }
     }
 

@@ -71,7 +71,7 @@ impl Liveness {
             LeaseState::Revoking(_) => self.recovered_wait(view, now, promised_until),
         };
         let voice = self.keeper(view);
-        *self.entries.get_mut(view.slot()) = Entry { last_seen, promised_until, phase, arming: 0, voice };
+        *self.entries.get_mut(view.slot()) = Entry { last_seen, promised_until, phase, voice, ..Entry::NONE };
         if phase == Phase::Alive && terms.mode == Mode::Heartbeat {
             self.voice(view);
         }

@@ -20,6 +20,11 @@ impl Entries {
     }
 
     #[inline]
+    pub(crate) fn get_ref(&self, slot: LeaseSlot) -> Option<&Entry> {
+        self.chunks.get(slot.0 as usize / CHUNK)?.get(slot.0 as usize % CHUNK)
+    }
+
+    #[inline]
     pub(crate) fn get_mut(&mut self, slot: LeaseSlot) -> &mut Entry {
         let chunk = slot.0 as usize / CHUNK;
         while self.chunks.len() <= chunk {

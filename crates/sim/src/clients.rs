@@ -45,7 +45,8 @@ pub(crate) struct ByHand {
     pub(crate) ttl_ms: u64,
     pub(crate) grace_ms: u64,
     pub(crate) seen: Lsn,
-    pub(crate) confirmed: bool,
+    /// Tag of the log that confirmed it. `seen` means nothing to another log.
+    pub(crate) confirmed: Option<u32>,
 }
 
 /// A token that was good once.
@@ -147,5 +148,16 @@ impl Client {
         let kept = self.hands.iter().filter(|hand| hand.session == Some(session));
         let leases: Vec<LeaseId> = kept.map(|hand| hand.lease).collect();
         leases.into_iter().for_each(|lease| self.stop(tag, lease));
+    }
+
+    /// Lets go of a session and of everything it keeps, in whatever log.
+    pub(crate) fn abandon(&mut self, session: SessionId) {
+        if self.session.as_ref().is_some_and(|by_hand| by_hand.session == session) {
+            self.session = None;
+        }
+        self.closed.insert(session);
+        let kept = self.hands.iter().filter(|hand| hand.session == Some(session));
+        let leases: Vec<(u32, LeaseId)> = kept.map(|hand| (hand.tag, hand.lease)).collect();
+        leases.into_iter().for_each(|(tag, lease)| self.stop(tag, lease));
     }
 }

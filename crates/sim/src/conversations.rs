@@ -71,7 +71,7 @@ impl World {
         let ttl_ms = self.random.within(1_000..=self.profile.ttl_ms_max);
         let grace_ms = self.random.within(0..=self.profile.grace_ms_max);
         self.clients[client].session =
-            Some(ByHand { session, ttl_ms, grace_ms, seen: Lsn(0), confirmed: false });
+            Some(ByHand { session, ttl_ms, grace_ms, seen: Lsn(0), confirmed: None });
         let open = OpenSession {
             session,
             holder: self.clients[client].name.clone(),

@@ -44,7 +44,7 @@ impl World {
                 if let Some(by_hand) = &mut self.clients[client].session
                     && by_hand.session == *session
                 {
-                    by_hand.confirmed = true;
+                    by_hand.confirmed = Some(tag);
                 }
             }
             (
@@ -53,6 +53,12 @@ impl World {
             ) => {
                 let until = sent + valid_ms;
                 let holder = &mut self.clients[client];
+                let known = holder.session.as_ref().filter(|by_hand| by_hand.session == *session);
+                if known.is_none_or(|by_hand| by_hand.confirmed != Some(tag)) {
+                    // A backup came back: this log's positions are not those that were seen.
+                    holder.abandon(*session);
+                    return Ok(());
+                }
                 if let Some(by_hand) = &mut holder.session
                     && by_hand.session == *session
                 {

@@ -48,7 +48,7 @@ impl World {
             }
         }
         if let Some(by_hand) = self.clients[client].session.clone()
-            && by_hand.confirmed
+            && by_hand.confirmed.is_some()
             && self.random.chance(500)
         {
             let request = Request::SessionHeartbeat { session: by_hand.session, seen: by_hand.seen };
@@ -113,7 +113,7 @@ impl World {
         let holder = &self.clients[client];
         let connection =
             holder.connection.as_ref().map(|connection| (connection.session, connection.grace_ms));
-        let session = holder.session.as_ref().filter(|by_hand| by_hand.confirmed).cloned();
+        let session = holder.session.as_ref().filter(|by_hand| by_hand.confirmed.is_some()).cloned();
         let principal = holder.principal.clone();
         let mut policy = match self.random.below(10) {
             0 if work.permanent => Policy::permanent(),

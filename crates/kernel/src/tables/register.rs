@@ -122,9 +122,8 @@ impl Register {
     }
 
     /// An ended lease is remembered no longer. `kept` says which others still are.
-    pub(crate) fn retire(&mut self, lsn: Lsn, kept: impl Fn(Lsn, u32) -> bool) {
+    pub(crate) fn retire(&mut self, lsn: Lsn, kept: impl Fn(u32) -> bool) {
         let index = self.page_of(lsn).expect("invariant: an ended lease is registered");
-        let first = self.firsts[index];
         let growing = index + 1 == self.pages.len();
         let page = &mut self.pages[index];
         page.ended -= 1;
@@ -135,7 +134,7 @@ impl Register {
         } else if useful < page.entries.len() / 2 {
             page.entries.retain(|entry| match entry.place.what() {
                 Where::Live(_) => true,
-                Where::Ended(key) => kept(Lsn(first.0 + u64::from(entry.offset)), key),
+                Where::Ended(key) => kept(key),
             });
             page.spread = page.entries.last().map_or(0, |entry| entry.offset);
             self.join_with_next(index);
@@ -284,7 +283,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     thread_local! {
         pub(super) static SEARCH_STEPS: Cell<u32> = const { Cell::new(0) };
@@ -320,16 +319,18 @@ mod tests {
         }
         let stays = |place: usize| place % 16 == 5;
         let mut remembered: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut remembered_keys: BTreeSet<u32> = BTreeSet::new();
         for (place, lsn) in ids.iter().enumerate().filter(|(place, _)| !stays(*place)) {
             register.end(Lsn(*lsn), place as u32);
             remembered.insert(*lsn, place as u32);
+            remembered_keys.insert(place as u32);
         }
         // In no order, so that pages join while they still remember some.
         let mut leaving: Vec<u64> = remembered.keys().copied().collect();
         leaving.sort_by_key(|lsn| lsn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         for lsn in leaving {
-            remembered.remove(&lsn);
-            register.retire(Lsn(lsn), |other, key| remembered.get(&other.0) == Some(&key));
+            remembered_keys.remove(&remembered.remove(&lsn).unwrap());
+            register.retire(Lsn(lsn), |key| remembered_keys.contains(&key));
         }
         let left: Vec<(Lsn, u32)> = ids
             .iter()
@@ -378,7 +379,7 @@ mod tests {
             register.end(Lsn(lsn), 9);
         }
         for lsn in 1..=3 {
-            register.retire(Lsn(lsn), |other, _| other.0 > lsn);
+            register.retire(Lsn(lsn), |key| u64::from(key) > lsn);
         }
         assert_eq!(register.pages.len(), 1);
         register.push_live(Lsn(50), 4);
@@ -416,6 +417,7 @@ mod tests {
         let mut register = Register::default();
         let mut live: BTreeMap<u64, u32> = BTreeMap::new();
         let mut ended: BTreeMap<u64, u32> = BTreeMap::new();
+        let mut ended_keys: BTreeSet<u32> = BTreeSet::new();
         let mut state = 7_u64;
         let mut lsn = 0;
         for step in 1..60_000_u64 {
@@ -436,12 +438,13 @@ mod tests {
                         register.end(Lsn(lsn), step as u32);
                         live.remove(&lsn);
                         ended.insert(lsn, step as u32);
+                        ended_keys.insert(step as u32);
                     }
                 }
                 _ => {
                     if let Some(lsn) = pick(&ended) {
-                        ended.remove(&lsn);
-                        register.retire(Lsn(lsn), |lsn, key| ended.get(&lsn.0) == Some(&key));
+                        ended_keys.remove(&ended.remove(&lsn).unwrap());
+                        register.retire(Lsn(lsn), |key| ended_keys.contains(&key));
                     }
                 }
             }
@@ -472,7 +475,7 @@ mod tests {
             register.end(Lsn(lsn), lsn as u32);
         }
         for lsn in 1..=99_000 {
-            register.retire(Lsn(lsn), |other, _| other.0 > lsn);
+            register.retire(Lsn(lsn), |key| u64::from(key) > lsn);
         }
         assert!(register.pages.len() < 8, "{} pages for 1000 leases", register.pages.len());
         assert_eq!(register.live_from(Lsn(0)).count(), 1_000);

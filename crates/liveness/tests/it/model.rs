@@ -328,7 +328,7 @@ impl Model {
         let State::Active { standing, .. } = &mut lease.state else { return Err("invalid_state") };
         let drained = matches!(standing, Stand::Drained { .. });
         match lease.terms.mode {
-            Mode::Permanent => Ok((None, false, false)),
+            Mode::Permanent => Ok((None, drained, false)),
             Mode::Session => {
                 let own = via.is_some() && via == lease.terms.session.map(|session| session.0);
                 if own && open { Ok((None, drained, false)) } else { Err("no_liveness") }

@@ -28,6 +28,8 @@ struct Waiting {
     since: u64,
     until: u64,
     wants: Vec<Text>,
+    /// Otherwise it counts as the last of all and is answered at once.
+    waits: bool,
     /// It was cancelled, joined or replayed: its place is not known from outside.
     unsure: bool,
     /// Somebody later got something it wanted; a violation if it turns out to have been waiting.
@@ -50,7 +52,8 @@ impl Queue {
                     since: aged,
                     until: if waits { aged + submit.wait_ms } else { 0 },
                     wants: wants(&grant.bundle),
-                    unsure: !waits || !first,
+                    waits,
+                    unsure: !first,
                     overtaken: None,
                 };
                 self.waiting.entry(number).and_modify(|known| known.unsure = true).or_insert(waiting);
@@ -77,7 +80,8 @@ impl Queue {
         }
         let got: Vec<Text> = granted.members.iter().map(|name| queue_of(scene.story, name)).collect();
         for (other, waiting) in &mut self.waiting {
-            let earlier = waiting.order < served.order && !waiting.unsure;
+            let sure = waiting.waits && !waiting.unsure && !served.unsure;
+            let earlier = waiting.order < served.order && sure;
             let patient = scene.aged < waiting.since + PATIENCE_MS && scene.aged < waiting.until;
             if earlier && patient && waiting.wants.iter().any(|name| got.contains(name)) {
                 let by = format!("{number} got {got:?} at {}, {other} came first", recorded.lsn);
