@@ -8,7 +8,7 @@ use tenure_kernel::{Action, Command, Epoch, OpenSession, Policy, SessionId, Sess
 
 const COVERED: usize = 10_000;
 /// Requests looked at before they are worked on.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     let operations = 1_000_000;

@@ -8,7 +8,7 @@ use tenure_kernel::{LeaseId, Policy};
 
 const SMALL: usize = 1_000;
 /// Requests looked at before they are worked on.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     let policy = Policy::heartbeat(90_000, 30_000);

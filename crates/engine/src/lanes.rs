@@ -5,7 +5,7 @@ use crate::request::{Input, Lane, Request};
 use std::collections::VecDeque;
 
 /// Requests looked at together before the first is handled.
-pub(crate) const AHEAD: usize = 16;
+pub(crate) const AHEAD: usize = 32;
 
 #[derive(Debug)]
 pub(crate) struct Lanes {

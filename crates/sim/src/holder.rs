@@ -113,7 +113,8 @@ impl World {
             stopped: false,
             void: tag != self.tag() || !known,
         };
-        if !self.clients[client].dead {
+        // A replayed outcome shows the lease as it is now, perhaps in other hands.
+        if !self.clients[client].dead && lease.holder == self.clients[client].name {
             self.clients[client].take(hand);
         }
     }

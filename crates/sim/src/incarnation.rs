@@ -13,7 +13,7 @@ use crate::world::{Break, World};
 use std::collections::BTreeMap;
 use std::path::Path;
 use tenure_engine::{Appended, Completion, Engine, setup};
-use tenure_kernel::{Kernel, Lsn};
+use tenure_kernel::{Kernel, Lsn, StateName};
 use tenure_log::file::Ended;
 use tenure_log::{AppendOutcome, FileLog, Moment, OrderedLog, Recovery, Space, restore};
 
@@ -51,7 +51,8 @@ impl World {
 
     /// Files decay in the dark.
     fn rot_while_down(&mut self) {
-        if !self.random.chance(self.faults.rot) {
+        // Until a start succeeds one is enough: each may cost the last frame.
+        if !self.random.chance(self.faults.rot) || self.last_frame_may_be_lost {
             return;
         }
         let forged = self.random.chance(250);
@@ -74,6 +75,7 @@ impl World {
         if self.disk.is_rotten() {
             // The operator finds a good copy of the rotten file.
             self.disk.undo_damage();
+            self.last_frame_may_be_lost = self.disk.is_misdirected();
             let wait = self.random.within(0..=500);
             self.at(wait, Happening::Start);
             return Ok(());
@@ -161,8 +163,10 @@ impl World {
     fn forget_what_was_lost(&mut self) {
         let story = Story::of(self.ledger.events());
         for hand in self.clients.iter_mut().flat_map(|client| &mut client.hands) {
-            let known =
-                story.leases.get(&hand.lease).is_some_and(|told| told.epoch == hand.epoch && told.is_live());
+            let known = story.leases.get(&hand.lease).is_some_and(|told| {
+                let activated = told.state != StateName::Reserved || hand.reserved;
+                told.epoch == hand.epoch && told.is_live() && activated
+            });
             hand.void |= !known;
         }
     }
