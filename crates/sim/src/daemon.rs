@@ -36,8 +36,6 @@ pub(crate) struct Daemon {
     pub(crate) stalled_until: u64,
     /// When turns were, by their tick: a frame may tell of several.
     pub(crate) turns: BTreeMap<Tick, u64>,
-    /// Whether the last turn left a deadline pending.
-    pub(crate) deadline_pending: bool,
 }
 
 /// A copy of the data directory, with what it stands for.
@@ -106,7 +104,6 @@ impl World {
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let outputs = daemon.engine.turn(now, inputs, completions);
         daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
-        daemon.deadline_pending = outputs.wake_in_ms.is_some();
         self.after_turn(outputs)
     }
 
@@ -217,6 +214,9 @@ impl World {
                     daemon.asks.remove(ticket);
                 }
                 self.answer(&ask, answer);
+                if let Answer::Watching { .. } = answer {
+                    self.watch_more(*ticket);
+                }
             }
             Out::Push(Push::Lost { session, lease, .. }) => {
                 let (tag, delay) = (self.tag(), self.delay());

@@ -5,6 +5,8 @@ use crate::disk::{DiskFault, Loss};
 use crate::happening::Happening;
 use crate::profile::Faults;
 use crate::world::{Break, World};
+use tenure_engine::STALL_MS;
+use tenure_kernel::{LeaseId, Mode, StateName};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -218,9 +220,12 @@ impl World {
             self.random.within(1..=HOUR_MS)
         };
         self.clocks.boot_ahead += by;
-        // With a deadline pending a gap counts for one second at most; without one nothing ages.
-        let pending = self.daemon.as_ref().is_some_and(|daemon| daemon.deadline_pending);
-        let unearned = if pending || self.daemon.is_none() { by.min(1_000) } else { by };
+        // With a deadline pending a gap counts for one second at most; without one it counts in full.
+        let pending = self.daemon.as_ref().is_some_and(|daemon| {
+            let mut live = daemon.engine.kernel().leases_from(LeaseId(0));
+            live.any(|view| view.terms().mode == Mode::Heartbeat && view.state().name() == StateName::Active)
+        });
+        let unearned = if pending || self.daemon.is_none() { by.min(STALL_MS) } else { by };
         self.clocks.unearned_ms += unearned;
         self.line(format_args!("fault: boot clock jumps by {by} ms"));
     }

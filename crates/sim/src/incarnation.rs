@@ -133,7 +133,6 @@ impl World {
             turn_at: None,
             stalled_until: 0,
             turns: BTreeMap::new(),
-            deadline_pending: true,
         });
         self.turn_in(0);
         Ok(())

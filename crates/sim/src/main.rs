@@ -29,8 +29,6 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    // A planted bug may panic in every seed; what was found is printed once, below.
-    std::panic::set_hook(Box::new(|_| {}));
     let arguments = match parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(error) => {
@@ -73,6 +71,8 @@ fn one(arguments: &Arguments, seed: u64) -> ExitCode {
 }
 
 fn many(arguments: &Arguments, seeds: u64) -> ExitCode {
+    // A planted bug may panic in many seeds; what was found is printed once, below.
+    std::panic::set_hook(Box::new(|_| {}));
     let start = arguments.seed.unwrap_or(arguments.start);
     let search = Search { start, seeds, threads: 2, plant: arguments.plant, options: arguments.options };
     let (found, tally) = search.run();

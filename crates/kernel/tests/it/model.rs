@@ -336,7 +336,7 @@ impl Model {
         for member in &bundle.members {
             match member {
                 Member::Resource(name) => {
-                    if let Some((id, lease)) = self.owner(name) {
+                    if let Some((id, lease)) = self.coverer(name) {
                         return Err(Rejection::ResourceHeld(Held {
                             resource: name.clone(),
                             lease: id,
@@ -349,7 +349,7 @@ impl Model {
                 Member::AnyOf { pool, count } => {
                     let free: Vec<Text> = (1..=self.pools[pool].size)
                         .map(|number| pool_member(pool, number))
-                        .filter(|name| self.owner(name).is_none() && !named.contains(name))
+                        .filter(|name| self.coverer(name).is_none() && !named.contains(name))
                         .collect();
                     if (free.len() as u32) < *count {
                         let free = free.len() as u32;
@@ -362,16 +362,16 @@ impl Model {
         Ok(out)
     }
 
-    pub(crate) fn owner(&self, name: &Text) -> Option<(LeaseId, &ModelLease)> {
-        let mut owners = self.leases.iter().filter(|(_, lease)| lease.members.contains(name));
-        let owner = owners.next();
-        assert!(owners.next().is_none(), "the model gave {name} to two");
-        owner.map(|(lsn, lease)| (LeaseId::new(0, Lsn(*lsn)), lease))
+    pub(crate) fn coverer(&self, name: &Text) -> Option<(LeaseId, &ModelLease)> {
+        let mut coverers = self.leases.iter().filter(|(_, lease)| lease.members.contains(name));
+        let coverer = coverers.next();
+        assert!(coverers.next().is_none(), "the model gave {name} to two");
+        coverer.map(|(lsn, lease)| (LeaseId::new(0, Lsn(*lsn)), lease))
     }
 
     pub(crate) fn held_of(&self, pool: &Text) -> u32 {
         let size = self.pools[pool].size;
-        (1..=size).filter(|number| self.owner(&pool_member(pool, *number)).is_some()).count() as u32
+        (1..=size).filter(|number| self.coverer(&pool_member(pool, *number)).is_some()).count() as u32
     }
 
     fn open_session(&self, session: Option<SessionId>) -> Refused<()> {

@@ -363,8 +363,8 @@ impl World {
             assert_eq!(*view.terms(), Policy { session: None, ..lease.policy.clone() });
         }
         for name in NAMES {
-            let owner = model.owner(&name.into()).map(|(id, _)| id);
-            assert_eq!(kernel.covering(name).map(LeaseView::id), owner, "{name}");
+            let coverer = model.coverer(&name.into()).map(|(id, _)| id);
+            assert_eq!(kernel.covering(name).map(LeaseView::id), coverer, "{name}");
         }
         for lsn in 0..self.next.0 + 2 {
             let id = LeaseId::new(0, Lsn(lsn));
