@@ -26,7 +26,7 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
             // As the engine does with what one read brings: look ahead a little, then work.
             for batch in order.chunks(AHEAD) {
                 let kernel = &pair.kernel;
-                kernel.find(batch.iter().copied().map(Some), &mut slots);
+                kernel.find(batch, &mut slots);
                 pair.liveness.warm(&slots);
                 for (id, slot) in batch.iter().zip(&slots) {
                     let quick =

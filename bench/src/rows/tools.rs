@@ -37,7 +37,7 @@ impl Alone {
     }
 
     pub(crate) fn warm(&mut self, leases: &[LeaseId], names: &[String]) {
-        self.kernel.find(leases.iter().copied().map(Some), &mut self.slots);
+        self.kernel.find(leases, &mut self.slots);
         self.kernel.warm(&self.slots);
         names.iter().for_each(|name| self.kernel.warm_name(name));
     }

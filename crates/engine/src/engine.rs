@@ -69,6 +69,9 @@ const IDLE_MS_MAX: u64 = 500;
 /// While anything is live the tick is logged at least this often.
 const TICK_EVERY_MS: u64 = 60_000;
 
+/// Position 0 is never a grant's: looking this up finds nothing.
+const NO_LEASE: LeaseId = LeaseId(0);
+
 /// Something the host finished for the engine.
 #[derive(Debug)]
 pub enum Completion {
@@ -320,7 +323,7 @@ impl Engine {
     fn work_liveness(&mut self) {
         for handled in 0..self.lanes.len(Lane::Liveness) {
             if handled % AHEAD == 0 {
-                self.kernel.find(self.lanes.ahead(Lane::Liveness).map(Request::lease), &mut self.ahead);
+                self.find_ahead(Lane::Liveness);
                 self.liveness.warm(&self.ahead);
             }
             let Some(input) = self.lanes.pop(Lane::Liveness) else { return };
@@ -337,9 +340,20 @@ impl Engine {
         }
     }
 
+    /// Where the leases are that the next requests of a lane name.
+    fn find_ahead(&mut self, lane: Lane) {
+        let mut leases = [NO_LEASE; AHEAD];
+        let mut count = 0;
+        for (request, lease) in self.lanes.ahead(lane).zip(&mut leases) {
+            *lease = request.lease().unwrap_or(NO_LEASE);
+            count += 1;
+        }
+        self.kernel.find(&leases[..count], &mut self.ahead);
+    }
+
     /// Touches what the next requests of a lane will need, so that their cache misses overlap.
     fn look_ahead(&mut self, lane: Lane) {
-        self.kernel.find(self.lanes.ahead(lane).map(Request::lease), &mut self.ahead);
+        self.find_ahead(lane);
         self.kernel.warm(&self.ahead);
         self.liveness.warm(&self.ahead);
         self.lanes.ahead(lane).flat_map(Request::names).for_each(|name| self.kernel.warm_name(name));

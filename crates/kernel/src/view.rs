@@ -13,6 +13,9 @@ use crate::session::SessionView;
 use crate::tables::register::Where;
 use crate::tables::slab::NO_SLOT;
 
+/// Leases looked up in step.
+const FOUND_TOGETHER: usize = 32;
+
 /// What is known of a lease id.
 #[derive(Clone, Copy, Debug)]
 pub enum Found<'a> {
@@ -79,12 +82,22 @@ impl Kernel {
         self.leases.get(slot.0).map(|lease| LeaseView { kernel: self, lease, slot: slot.0 })
     }
 
-    /// Where these leases are, `None` for those that are not live. Looking several up before the first is
-    /// used lets their cache misses overlap.
-    #[inline]
-    pub fn find(&self, leases: impl Iterator<Item = Option<LeaseId>>, slots: &mut Vec<Option<LeaseSlot>>) {
+    /// Where these leases are, `None` for those that are not live. Looking several up together lets their
+    /// cache misses overlap.
+    pub fn find(&self, leases: &[LeaseId], slots: &mut Vec<Option<LeaseSlot>>) {
+        let mut wanted = [Lsn(0); FOUND_TOGETHER];
+        let mut found = [None; FOUND_TOGETHER];
         slots.clear();
-        slots.extend(leases.map(|id| id.and_then(|id| self.slot_of(id)).map(LeaseSlot)));
+        for some in leases.chunks(FOUND_TOGETHER) {
+            for (lease, wanted) in some.iter().zip(&mut wanted) {
+                *wanted = lease.lsn();
+            }
+            self.register.find_all(&wanted[..some.len()], &mut found[..some.len()]);
+            slots.extend(some.iter().zip(&found).map(|(lease, found)| match found {
+                Some(Where::Live(slot)) if lease.shard() == self.setup.shard => Some(LeaseSlot(*slot)),
+                Some(Where::Live(_) | Where::Ended(_)) | None => None,
+            }));
+        }
     }
 
     /// Brings into the cache what deciding about these leases will read.

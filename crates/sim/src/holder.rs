@@ -6,7 +6,7 @@ use crate::network::{Call, Purpose};
 use crate::violation::Violation;
 use crate::world::World;
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Refused, Request};
-use tenure_kernel::{LeaseId, LeaseState, Mode, ReclaimRule, Rejection, SessionId};
+use tenure_kernel::{LeaseId, LeaseState, Lsn, Mode, ReclaimRule, Rejection, SessionId};
 
 impl World {
     /// A client hears an answer that it waits for.
@@ -21,13 +21,13 @@ impl World {
         match (&call.purpose, answer) {
             (Purpose::Grant | Purpose::Activate(_), Answer::Lease(answer)) => {
                 if let LeaseFound::Live(lease) = &answer.lease {
-                    self.take(client, tag, lease, sent);
+                    self.take(client, from, answer.lsn, lease);
                 }
             }
             (Purpose::Rebind { to, .. }, Answer::Lease(answer)) => {
                 if let LeaseFound::Live(lease) = &answer.lease {
                     self.clients[client].stop(tag, lease.id);
-                    self.take(*to, tag, lease, sent);
+                    self.take(*to, from, answer.lsn, lease);
                 }
             }
             (Purpose::Heartbeat(lease, epoch), Answer::Renewed { valid_ms, .. }) => {
@@ -90,7 +90,17 @@ impl World {
         Ok(())
     }
 
-    fn take(&mut self, client: usize, tag: u32, lease: &LeaseSnapshot, sent: u64) {
+    /// A lease that was granted or bound at `lsn` comes into a client's hands.
+    fn take(&mut self, client: usize, from: Sender, lsn: Lsn, lease: &LeaseSnapshot) {
+        let Sender { tag, sent } = from;
+        // Losses up to what it has seen of its session were told already, perhaps this one among them.
+        let told_already = self.clients[client]
+            .session
+            .as_ref()
+            .is_some_and(|by_hand| lease.policy.session == Some(by_hand.session) && lsn <= by_hand.seen);
+        if told_already {
+            return self.clients[client].lose(tag, lease.id);
+        }
         let reserved = match lease.state {
             LeaseState::Reserved { .. } => true,
             LeaseState::Active { .. } => false,

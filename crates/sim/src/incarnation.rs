@@ -75,7 +75,8 @@ impl World {
         if self.disk.is_rotten() {
             // The operator finds a good copy of the rotten file.
             self.disk.undo_damage();
-            self.last_frame_may_be_lost = self.disk.is_misdirected();
+            // Unless a bad disk refused in the middle of a repair, nothing was touched yet.
+            self.last_frame_may_be_lost = self.disk.is_misdirected() || self.disk_is_bad();
             let wait = self.random.within(0..=500);
             self.at(wait, Happening::Start);
             return Ok(());

@@ -33,7 +33,7 @@ pub use disk::{DiskFault, Loss, SimDisk};
 pub use plants::Plant;
 pub use profile::{Faults, Profile, Work};
 pub use random::Random;
-pub use search::{Found, Search, run_caught};
+pub use search::{Found, Search, run_planted};
 pub use trace::Trace;
 pub use violation::Violation;
 pub use world::{Options, Report, Tally, run};

@@ -4,7 +4,7 @@
 #![expect(clippy::print_stdout, reason = "stdout is what this program is for")]
 
 use std::process::ExitCode;
-use tenure_sim::{Found, Options, Plant, Search, run_caught};
+use tenure_sim::{Found, Options, Plant, Search, run_planted};
 
 const HELP: &str = "\
 usage: tenure-sim [SEED] [--seeds N] [--start S] [--plant NAME] [--list-plants] [--steps N] [--trace]
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn one(arguments: &Arguments, seed: u64) -> ExitCode {
-    match run_caught(seed, arguments.options, arguments.plant) {
+    match run_planted(seed, arguments.options, arguments.plant) {
         Ok(report) => {
             if arguments.options.trace {
                 report.trace.lines().iter().for_each(|line| println!("{line}"));
@@ -86,15 +86,11 @@ fn many(arguments: &Arguments, seeds: u64) -> ExitCode {
 }
 
 fn tell(arguments: &Arguments, found: &Found) -> ExitCode {
-    if let Some(report) = &found.report {
-        report.trace.lines().iter().for_each(|line| println!("{line}"));
-    }
+    found.report.trace.lines().iter().for_each(|line| println!("{line}"));
     let planted = arguments.plant.map_or(String::new(), |plant| format!(" --plant {}", plant.name()));
     let steps = arguments.options.steps;
     println!("found by seed {}: {}: {}", found.seed, found.violation.invariant, found.violation.text);
-    if let Some(report) = &found.report {
-        println!("at {} ms of simulated time", report.now_ms);
-    }
+    println!("at {} ms of simulated time", found.report.now_ms);
     println!("replay: cargo xtask sim {} --steps {steps} --trace{planted}", found.seed);
     ExitCode::FAILURE
 }

@@ -1,10 +1,8 @@
-//! Many seeds, on several threads. A panic within the product is a violation like any other: the broken
-//! assertion is its name.
+//! Many seeds, on several threads, with or without a planted bug.
 
 use crate::plants::Plant;
 use crate::violation::Violation;
 use crate::world::{Options, Report, Tally, run};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,8 +13,8 @@ pub struct Found {
     pub seed: u64,
     /// What.
     pub violation: Violation,
-    /// The last lines before it; none after a panic.
-    pub report: Option<Report>,
+    /// The run, with the last lines before it.
+    pub report: Report,
 }
 
 /// Which seeds to run, and how.
@@ -34,29 +32,17 @@ pub struct Search {
     pub options: Options,
 }
 
-/// Runs one seed in this thread with a bug planted; a panic is something found.
+/// Runs one seed in this thread with a bug planted.
 ///
 /// # Errors
 /// What the seed found.
-pub fn run_caught(seed: u64, options: Options, plant: Option<Plant>) -> Result<Report, Box<Found>> {
+pub fn run_planted(seed: u64, options: Options, plant: Option<Plant>) -> Result<Report, Box<Found>> {
     Plant::plant(plant);
-    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, options)));
+    let report = run(seed, options);
     Plant::plant(None);
-    match ran {
-        Ok(report) => match &report.violation {
-            None => Ok(report),
-            Some(violation) => {
-                Err(Box::new(Found { seed, violation: violation.clone(), report: Some(report) }))
-            }
-        },
-        Err(panic) => {
-            let text = panic
-                .downcast_ref::<String>()
-                .cloned()
-                .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-                .unwrap_or_default();
-            Err(Box::new(Found { seed, violation: Violation::new("panic", text), report: None }))
-        }
+    match report.violation.clone() {
+        None => Ok(report),
+        Some(violation) => Err(Box::new(Found { seed, violation, report })),
     }
 }
 
@@ -84,7 +70,7 @@ impl Search {
             if seed >= end.load(Ordering::Relaxed) {
                 return;
             }
-            match run_caught(seed, self.options, self.plant) {
+            match run_planted(seed, self.options, self.plant) {
                 Ok(report) => {
                     if let Ok(mut total) = total.lock() {
                         total.add(&report.tally);

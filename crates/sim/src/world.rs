@@ -16,6 +16,7 @@ use crate::story::Story;
 use crate::trace::Trace;
 use crate::violation::Violation;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How a run is made.
 #[derive(Clone, Copy, Debug)]
@@ -114,16 +115,21 @@ pub(crate) struct World {
     pub(crate) last_frame_may_be_lost: bool,
 }
 
-/// Runs one seed.
+/// Runs one seed. A panic within the product is a violation like any other: the broken assertion is its text.
 #[must_use]
 pub fn run(seed: u64, options: Options) -> Report {
     let mut random = Random::new(seed);
     let profile = Profile::draw(&mut random);
     let mut world = World::new(random, profile, options);
-    let (violation, refused) = match world.live(options.steps) {
-        Ok(()) => (None, false),
-        Err(Break::Refused) => (None, true),
-        Err(Break::Violation(violation)) => (Some(violation), false),
+    let (violation, refused) = match catch_unwind(AssertUnwindSafe(|| world.live(options.steps))) {
+        Ok(Ok(())) => (None, false),
+        Ok(Err(Break::Refused)) => (None, true),
+        Ok(Err(Break::Violation(violation))) => (Some(violation), false),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            (Some(Violation::new("panic", text.unwrap_or_default())), false)
+        }
     };
     Report {
         seed,

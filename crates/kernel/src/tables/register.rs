@@ -12,6 +12,8 @@ const PAGE: usize = 256;
 const NARROW: usize = 16;
 /// Searches remembered; more than the engine looks ahead.
 const HINTS: usize = 256;
+/// Leases looked up in step.
+const TOGETHER: usize = 32;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
@@ -109,6 +111,36 @@ impl Register {
     pub(crate) fn find(&self, lsn: Lsn) -> Option<Where> {
         let (page, index) = self.locate(lsn)?;
         Some(self.pages[page].entries[index].place.what())
+    }
+
+    /// Where the records of several leases are. Each step is a loop of its own, so short that what one lease
+    /// misses in the cache is fetched while the others are looked at.
+    pub(crate) fn find_all(&self, wanted: &[Lsn], found: &mut [Option<Where>]) {
+        let mut pages = [usize::MAX; TOGETHER];
+        for (some, found) in wanted.chunks(TOGETHER).zip(found.chunks_mut(TOGETHER)) {
+            for (lsn, page) in some.iter().zip(&mut pages) {
+                *page = self.page_of(*lsn).unwrap_or(usize::MAX);
+            }
+            for (lsn, page) in some.iter().zip(&pages) {
+                core::hint::black_box(self.pages.get(*page).map(|page| (page.spread, lsn)));
+            }
+            for (lsn, page) in some.iter().zip(&pages) {
+                core::hint::black_box(self.expected(*lsn, *page));
+            }
+            for ((lsn, page), found) in some.iter().zip(&pages).zip(found) {
+                *found = self
+                    .locate_on(*lsn, *page)
+                    .map(|(page, index)| self.pages[page].entries[index].place.what());
+            }
+        }
+    }
+
+    /// The entry at the place where an id should stand, whether or not it does.
+    #[inline]
+    fn expected(&self, lsn: Lsn, page: usize) -> Option<u32> {
+        let offset = (lsn.0 - self.firsts.get(page)?.0) as u32;
+        let page = &self.pages[page];
+        page.entries.get(page.guess(offset)).map(|entry| entry.offset)
     }
 
     /// A live lease ended and is remembered under this key.
@@ -224,10 +256,15 @@ impl Register {
         {
             return Some((page as usize, index as usize));
         }
-        let page = self.page_of(lsn)?;
-        let offset = u32::try_from(lsn.0 - self.firsts[page].0).ok()?;
+        self.locate_on(lsn, self.page_of(lsn)?)
+    }
+
+    /// Finds the entry of an id on its page, and remembers where.
+    #[inline]
+    fn locate_on(&self, lsn: Lsn, page: usize) -> Option<(usize, usize)> {
+        let offset = u32::try_from(lsn.0 - self.firsts.get(page)?.0).ok()?;
         let index = self.pages[page].index_of(offset)?;
-        hint.set(Position { page: page as u32, index: index as u32 });
+        self.hints.0[lsn.0 as usize % HINTS].set(Position { page: page as u32, index: index as u32 });
         Some((page, index))
     }
 
@@ -256,6 +293,18 @@ impl Register {
 }
 
 impl Page {
+    /// Where an entry should stand if ids were evenly spread.
+    #[inline]
+    fn guess(&self, offset: u32) -> usize {
+        let last = self.entries.len().saturating_sub(1);
+        // Without gaps an entry stands at its own offset.
+        if self.spread as usize == last {
+            return (offset as usize).min(last);
+        }
+        let part = offset as f32 / self.spread.max(1) as f32;
+        ((part * last as f32) as usize).min(last)
+    }
+
     /// From where an entry should stand to where it does: ids are nearly even, so this is a step or two.
     #[inline]
     fn index_of(&self, offset: u32) -> Option<usize> {
@@ -263,13 +312,7 @@ impl Page {
         if offset > self.spread {
             return None;
         }
-        // Without gaps an entry stands at its own offset.
-        let even = (offset as usize).min(last);
-        if self.entries[even].offset == offset {
-            return Some(even);
-        }
-        let part = offset as f32 / self.spread.max(1) as f32;
-        let mut index = ((part * last as f32) as usize).min(last);
+        let mut index = self.guess(offset);
         while self.entries[index].offset < offset && index < last {
             index += 1;
         }
