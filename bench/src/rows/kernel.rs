@@ -4,7 +4,7 @@ use super::tools::{Alone, grant, name, release};
 use crate::core::Size;
 use crate::gauge::{Random, Row, cpu_time, median, people, rate};
 use hashbrown::HashMap;
-use tenure_kernel::{LeaseId, Policy};
+use tenure_kernel::{LeaseId, Policy, Text};
 
 const SMALL: usize = 1_000;
 /// Requests looked at before they are worked on.
@@ -56,7 +56,7 @@ fn churn(alone: &mut Alone, ids: &mut [LeaseId], operations: usize, seed: u64) -
     // Names are made outside the measured stretch, as they are for the raw table.
     let order: Vec<usize> = (0..operations).map(|_| random.below(ids.len())).collect();
     let grants: Vec<_> = order.iter().map(|n| grant(&name(*n), "holder", &policy)).collect();
-    let names: Vec<_> = order.iter().map(|n| name(*n)).collect();
+    let names: Vec<Text> = order.iter().map(|n| name(*n).into()).collect();
     let ((), took) = cpu_time(|| {
         // As the engine does with what one read brings: look ahead a little, then work.
         for at in (0..operations).step_by(AHEAD) {

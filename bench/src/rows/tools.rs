@@ -36,10 +36,10 @@ impl Alone {
         at
     }
 
-    pub(crate) fn warm(&mut self, leases: &[LeaseId], names: &[String]) {
+    pub(crate) fn warm(&mut self, leases: &[LeaseId], names: &[Text]) {
         self.kernel.find(leases, &mut self.slots);
         self.kernel.warm(&self.slots);
-        names.iter().for_each(|name| self.kernel.warm_name(name));
+        self.kernel.warm_names(names.iter());
     }
 
     /// A thousand holders share the leases.

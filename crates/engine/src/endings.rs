@@ -14,7 +14,7 @@ pub(crate) struct Endings {
     queue: VecDeque<Ending>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 enum Ending {
     /// Every lease of a closed session.
     Session(SessionId),
@@ -24,6 +24,8 @@ enum Ending {
     Pool(Text),
     /// Leases that were live when the log was restored from a backup.
     Restored(Vec<LeaseId>),
+    /// Sessions that were open then: what their holders have seen belongs to the log that was lost.
+    RestoredSessions(Vec<SessionId>),
 }
 
 /// How one lease is to end.
@@ -41,9 +43,19 @@ impl Endings {
         self.queue.push_back(Ending::Pool(name));
     }
 
-    pub(crate) fn restored(&mut self, leases: Vec<LeaseId>) {
+    /// Leases first, so that they end as restored and not with their session.
+    pub(crate) fn restored(&mut self, leases: Vec<LeaseId>, sessions: Vec<SessionId>) {
         if !leases.is_empty() {
             self.queue.push_back(Ending::Restored(leases));
+        }
+        if !sessions.is_empty() {
+            self.queue.push_back(Ending::RestoredSessions(sessions));
+        }
+    }
+
+    fn put_back(&mut self, over: bool, ending: Ending) {
+        if !over {
+            self.queue.push_front(ending);
         }
     }
 
@@ -80,20 +92,47 @@ impl Engine {
     /// Ends up to `room` leases of what is in the queue.
     pub(crate) fn go_on_ending(&mut self, room: usize) {
         let mut left = room;
-        while left > 0
-            && let Some(ending) = self.endings.queue.front().cloned()
-        {
+        while left > 0 {
             let room = left.min(self.journal.room_for_ends());
             if room == 0 {
                 return;
             }
-            let chosen = self.choose(&ending, room);
-            if chosen.is_empty() {
-                self.endings.queue.pop_front();
+            let Some(ending) = self.endings.queue.pop_front() else { return };
+            left = left.saturating_sub(self.go_on_with(ending, room).max(1));
+        }
+    }
+
+    /// Does up to `room` of one thing and puts the rest back; returns how much it did.
+    fn go_on_with(&mut self, ending: Ending, room: usize) -> usize {
+        match ending {
+            Ending::Restored(mut leases) => {
+                let now = leases.split_off(leases.len().saturating_sub(room));
+                self.endings.put_back(leases.is_empty(), Ending::Restored(leases));
+                for lease in &now {
+                    if self.kernel.live(*lease).is_some_and(has_authority) {
+                        self.end(*lease, How::Revoke(Reason::Restored, Evidence::None));
+                    }
+                }
+                now.len()
             }
-            left -= chosen.len();
-            for (lease, how) in chosen {
-                self.end(lease, how);
+            Ending::RestoredSessions(mut sessions) => {
+                let now = sessions.split_off(sessions.len().saturating_sub(room));
+                self.endings.put_back(sessions.is_empty(), Ending::RestoredSessions(sessions));
+                for session in &now {
+                    if self.kernel.session(*session).is_some_and(|open| open.closed().is_none()) {
+                        self.order(Action::CloseSession { session: *session, reason: Reason::Restored });
+                    }
+                }
+                now.len()
+            }
+            Ending::Session(_) | Ending::Grace(_) | Ending::Pool(_) => {
+                let chosen = self.choose(&ending, room);
+                self.endings.put_back(chosen.is_empty(), ending);
+                let count = chosen.len();
+                for (lease, how) in chosen {
+                    self.end(lease, how);
+                }
+                count
             }
         }
     }
@@ -131,12 +170,7 @@ impl Engine {
                 let how = || How::Revoke(Reason::PoolRemoved, Evidence::None);
                 leases.into_iter().map(|lease| (lease, how())).collect()
             }
-            Ending::Restored(leases) => leases
-                .iter()
-                .filter(|lease| self.kernel.live(**lease).is_some_and(has_authority))
-                .take(room)
-                .map(|lease| (*lease, How::Revoke(Reason::Restored, Evidence::None)))
-                .collect(),
+            Ending::Restored(_) | Ending::RestoredSessions(_) => Vec::new(),
         }
     }
 

@@ -356,7 +356,7 @@ impl Engine {
         self.find_ahead(lane);
         self.kernel.warm(&self.ahead);
         self.liveness.warm(&self.ahead);
-        self.lanes.ahead(lane).flat_map(Request::names).for_each(|name| self.kernel.warm_name(name));
+        self.kernel.warm_names(self.lanes.ahead(lane).flat_map(Request::names));
     }
 
     /// Handles up to `work` units of a lane; returns how many it took.

@@ -237,7 +237,13 @@ impl Engine {
         if longest_ms > 0 {
             self.restored_until = Some(self.tick.after_ms(longest_ms));
         }
-        self.endings.restored(old);
+        let sessions = self
+            .kernel
+            .sessions_from(SessionId(0))
+            .filter(|session| session.opened_lsn() < identity_since && session.closed().is_none())
+            .map(|session| session.id())
+            .collect();
+        self.endings.restored(old, sessions);
     }
 
     fn assumed_promise_ms(&self, view: LeaseView<'_>) -> u64 {

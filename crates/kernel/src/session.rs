@@ -108,6 +108,12 @@ impl<'a> SessionView<'a> {
         self.session.closed
     }
 
+    /// Position of the event that opened it.
+    #[must_use]
+    pub fn opened_lsn(self) -> Lsn {
+        self.session.opened_lsn
+    }
+
     /// When it was opened.
     #[must_use]
     pub fn opened_tick(self) -> Tick {

@@ -12,6 +12,7 @@ use crate::retained::EndedLease;
 use crate::session::SessionView;
 use crate::tables::register::Where;
 use crate::tables::slab::NO_SLOT;
+use core::hash::BuildHasher;
 
 /// Leases looked up in step.
 const FOUND_TOGETHER: usize = 32;
@@ -111,10 +112,13 @@ impl Kernel {
         }
     }
 
-    /// The same for the names of resources.
+    /// Brings into the cache where these names would be found.
     #[inline]
-    pub fn warm_name(&self, name: &str) {
-        core::hint::black_box(self.covering_slot(name));
+    pub fn warm_names<'a>(&self, names: impl Iterator<Item = &'a Text>) {
+        for name in names {
+            let hash = self.hashing.hash_one(name.as_str());
+            core::hint::black_box(self.resource_index.find(hash, |_| true));
+        }
     }
 
     /// Live leases with an id of at least `from`, in order of id.

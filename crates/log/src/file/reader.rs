@@ -13,6 +13,7 @@ use crate::file::window::Window;
 use crate::frame::{Frame, FrameHeader};
 use crate::ids::Lsn;
 use crate::ordered::LogReader;
+use crate::planted::{self, Planted};
 
 /// The durable part of one segment.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +63,8 @@ pub struct FileReader {
     directory: PathBuf,
     published: Published,
     place: Option<Place>,
+    /// The frame read last, which the next one must follow; `None` after a jump.
+    last: Option<FrameHeader>,
 }
 
 /// An open segment and how far it is known to be durable.
@@ -73,7 +76,7 @@ struct Place {
 
 impl FileReader {
     pub(crate) fn new(disk: SharedDisk, directory: PathBuf, published: Published) -> Self {
-        Self { disk, directory, published, place: None }
+        Self { disk, directory, published, place: None, last: None }
     }
 
     /// Another reader of the same log, at its beginning: whoever has a reader needs no access to the log for more.
@@ -86,6 +89,7 @@ impl FileReader {
         let segment =
             self.find(|segments| segments.iter().find(|segment| segment.first_lsn == position.segment))?;
         self.enter(segment)?.offset = position.offset.max(SEGMENT_HEADER_BYTES).min(segment.end);
+        self.last = None;
         Ok(())
     }
 
@@ -112,6 +116,8 @@ impl FileReader {
                 continue;
             }
             let header = place.check()?;
+            place.check_chain(self.last.as_ref(), &header)?;
+            self.last = Some(header);
             let position = Position { segment: place.segment.first_lsn, offset: place.offset };
             place.offset += header.frame_bytes() as u64;
             if header.count > 0 || !skip_empty {
@@ -187,20 +193,36 @@ impl Place {
         )
     }
 
-    /// Steps over frames that end before `from`, looking at headers only.
-    fn hop_to(&mut self, from: Lsn) -> Result<(), ReadError> {
+    /// A whole frame in the wrong place is damage too: it must follow the one read before it.
+    fn check_chain(&self, last: Option<&FrameHeader>, header: &FrameHeader) -> Result<(), ReadError> {
+        let Some(last) = last else { return Ok(()) };
+        let follows = header.previous_lsn == last.last_lsn() && header.previous_checksum == last.checksum;
+        if follows || planted::has(Planted::ChainNotChecked) {
+            return Ok(());
+        }
+        let cause = DamageCause::Chain(last.last_lsn());
+        Err(Damage { file: self.name(), offset: self.offset, cause }.into())
+    }
+
+    /// Steps over frames that end before `from`, looking at headers only. Returns the last one stepped over.
+    fn hop_to(&mut self, from: Lsn) -> Result<Option<FrameHeader>, ReadError> {
         let Durable { end, salt, .. } = self.segment;
+        let mut last: Option<FrameHeader> = None;
         while self.offset < end {
             let checked =
                 self.window.check_header(self.offset, end, salt).map_err(ReadError::io(&self.name()))?;
             match checked {
                 Ok(header) if header.next_lsn() > from && header.count > 0 => break,
-                Ok(header) => self.offset += header.frame_bytes() as u64,
+                Ok(header) => {
+                    self.check_chain(last.as_ref(), &header)?;
+                    last = Some(header);
+                    self.offset += header.frame_bytes() as u64;
+                }
                 // Reading on from here names the damage exactly.
                 Err(_) => break,
             }
         }
-        Ok(())
+        Ok(last)
     }
 
     fn name(&self) -> String {
@@ -217,7 +239,8 @@ impl LogReader for FileReader {
             let index = segments.partition_point(|segment| segment.previous_lsn < from);
             segments[..index].last()
         })?;
-        self.enter(segment)?.hop_to(from)
+        self.last = self.enter(segment)?.hop_to(from)?;
+        Ok(())
     }
 
     fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
