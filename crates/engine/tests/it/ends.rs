@@ -872,3 +872,28 @@ fn a_restored_log_that_restarts_again_waits_again() {
          settle",
     ));
 }
+
+/// What a holder has seen belongs to the log that was lost: a session that lived on would never hear of
+/// losses at positions below that.
+#[test]
+fn a_session_by_hand_does_not_outlive_the_log_it_was_opened_in() {
+    expect![[r#"
+        0      frame 1.1 at 1: session_opened, granted
+        0      s <- done
+        0      kept <- lease 2 active [a] kept epoch 1 fence 2 valid 20000
+        0      frame 3.1 at 4099: revoked, session_closed
+        0      s <- session_not_found
+        0      kept <- lease 2 revoking (restored) [a] kept epoch 2 fence 2
+    "#]]
+    .assert_eq(&tell(
+        "s: open 7 ttl=20000
+         kept: grant a session=7
+         settle
+         restore
+         turn
+         settle
+         s: beat 7 seen=2
+         kept: read kept
+         settle",
+    ));
+}

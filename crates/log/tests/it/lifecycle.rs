@@ -349,6 +349,34 @@ fn a_frame_is_found_again_by_its_position() {
     assert_eq!(reader.next_frame().unwrap().unwrap().record(Lsn(17)).unwrap().bytes, [16; 100]);
 }
 
+/// A whole frame that a disk wrote to the place of another has a good checksum; a reader once handed it out.
+#[test]
+fn a_reader_refuses_a_frame_that_stands_in_the_place_of_another() {
+    let disk = CrashDisk::new();
+    let (mut log, _) = open(&disk.shared()).unwrap();
+    let mut writer = Writer::new(&log);
+    for step in 0..4_u8 {
+        writer.append(&mut log, &[&[step; 100]]);
+    }
+    let mut reader = log.file_reader();
+    let mut offsets = Vec::new();
+    while let Some((position, _)) = reader.next_located().unwrap() {
+        offsets.push(position.offset as usize);
+    }
+    let [_opening, first, second, third, ..] = offsets[..] else { panic!("{offsets:?}") };
+    let segment = disk.files().into_iter().find(|file| file.extension().is_some_and(|e| e == "seg")).unwrap();
+    disk.damage(&segment, |bytes| bytes.copy_within(first..second, second));
+    assert_eq!(third - second, second - first, "the frames are of one length");
+    for from in [1, 2, 3] {
+        let mut reader = log.file_reader();
+        let read = reader.seek(Lsn(from)).and_then(|()| {
+            while reader.next_frame()?.is_some() {}
+            Ok(())
+        });
+        assert!(matches!(read, Err(ReadError::Damaged(_))), "from {from}: {read:?}");
+    }
+}
+
 #[test]
 fn looking_at_a_log_offline_changes_nothing() {
     let disk = CrashDisk::new();
