@@ -13,7 +13,7 @@ use tenure_engine::{Answer, Handle, Request};
 use tenure_kernel::Policy;
 
 const IN_FLIGHT: usize = 256;
-const CALLERS: usize = 2;
+const CALLERS: usize = 8;
 
 pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     let directory = directory()?;

@@ -38,7 +38,7 @@ impl Engine {
                 }
             }
         }
-        let mut command = Command { operation, action: submit.action };
+        let mut command = Command { operation, action: *submit.action };
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
             self.grant(ticket, command, submit.wait_ms);

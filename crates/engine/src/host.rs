@@ -85,6 +85,9 @@ pub type Listener = Box<dyn FnMut(Out) + Send>;
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
 /// Syncs quicker than this are done by the writer itself when nothing else waits.
 const OWN_SYNC_US_MAX: u64 = 1_500;
+/// Frames with fewer records than this come from few callers, who all wait for it. With more, the next
+/// requests are likely under way and can be gathered while the log thread syncs.
+const OWN_SYNC_RECORDS_MAX: u32 = 32;
 /// Messages taken in one turn.
 const MESSAGES_MAX: usize = 4_096;
 /// How often room on the disk is looked at.
@@ -332,7 +335,7 @@ impl Writer {
         inputs: &mut Vec<Input>,
         completions: &mut Vec<Completion>,
     ) -> Option<Batch> {
-        if self.sync_us < OWN_SYNC_US_MAX {
+        if self.sync_us < OWN_SYNC_US_MAX && batch.count() < OWN_SYNC_RECORDS_MAX {
             match receiver.try_recv() {
                 Err(TryRecvError::Empty | TryRecvError::Disconnected) => return Some(batch),
                 Ok(message) => self.accept(message, inputs, completions),

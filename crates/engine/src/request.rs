@@ -100,8 +100,8 @@ pub enum Request {
 /// A command with who asks and how long they would wait.
 #[derive(Clone, Debug)]
 pub struct Submit {
-    /// What is asked.
-    pub action: Action,
+    /// What is asked. Boxed: a request changes hands several times before it is decided.
+    pub action: Box<Action>,
     /// Makes a retry harmless.
     pub operation: Option<OperationId>,
     /// How long a grant may wait for its bundle; zero answers at once.
@@ -186,7 +186,7 @@ impl Submit {
     /// A command answered at once.
     #[must_use]
     pub fn now(action: Action) -> Self {
-        Self { action, operation: None, wait_ms: 0, force: false }
+        Self { action: Box::new(action), operation: None, wait_ms: 0, force: false }
     }
 }
 
@@ -223,7 +223,10 @@ impl Request {
     /// The resources it names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Text> {
         let (one, members): (Option<&Text>, &[Member]) = match self {
-            Self::Submit(Submit { action: Action::Grant(grant), .. }) => (None, &grant.bundle.members),
+            Self::Submit(submit) => match &*submit.action {
+                Action::Grant(grant) => (None, &grant.bundle.members),
+                _ => (None, &[]),
+            },
             Self::Resource(name) | Self::Check(Check::Fence { resource: name, .. }) => (Some(name), &[]),
             _ => (None, &[]),
         };
@@ -247,7 +250,7 @@ impl Request {
             | Self::WatchEnd(_)
             | Self::ResetBreaker => Lane::Liveness,
             Self::GateDone { .. } | Self::NoticeDone(_) | Self::Trim(_) => Lane::Ending,
-            Self::Submit(submit) => match &submit.action {
+            Self::Submit(submit) => match &*submit.action {
                 Action::Release(_)
                 | Action::Revoke(_)
                 | Action::Reclaim(_)

@@ -121,7 +121,7 @@ impl World {
                 self.memory.acknowledged.insert(*lease, aged);
             }
             Request::Submit(submit) => {
-                if let tenure_kernel::Action::Reclaim(reclaim) = &submit.action
+                if let tenure_kernel::Action::Reclaim(reclaim) = &*submit.action
                     && submit.force
                 {
                     self.memory.forced.insert(reclaim.lease);

@@ -355,7 +355,7 @@ impl World {
             id: format!("op{number}").into(),
             keep_ms: 10 * 60 * 1000,
         });
-        let submit = Submit { action, operation, wait_ms, force: false };
+        let submit = Submit { action: Box::new(action), operation, wait_ms, force: false };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);
         if over_connection {
             call.via = self.via(client);

@@ -166,6 +166,7 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         id: (*id).into(),
         keep_ms: words.number("keep").unwrap_or(600_000),
     });
+    let action = Box::new(action);
     Submit { action, operation, wait_ms: words.number("wait").unwrap_or(0), force: words.has("force") }
 }
 

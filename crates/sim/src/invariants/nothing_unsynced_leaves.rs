@@ -107,7 +107,7 @@ fn refusal_rests_on(scene: &Scene<'_>, ask: Option<&Ask>, refused: &Refused) -> 
 fn subject(request: &Request) -> Option<LeaseId> {
     match request {
         Request::Heartbeat { lease, .. } | Request::Acknowledge { lease, .. } => Some(*lease),
-        Request::Submit(submit) => match &submit.action {
+        Request::Submit(submit) => match &*submit.action {
             Action::Activate(token) => Some(token.lease),
             Action::Release(release) => Some(release.token.lease),
             Action::Rebind(rebind) => Some(rebind.token.lease),

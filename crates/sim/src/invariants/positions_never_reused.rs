@@ -16,7 +16,7 @@ impl Positions {
     pub(super) fn said(&mut self, scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
         let (Out::Answer(_, answer), Some(ask)) = (said.out, said.ask) else { return Ok(()) };
         let Request::Submit(submit) = &ask.request else { return Ok(()) };
-        let lsn = match (answer, &submit.action) {
+        let lsn = match (answer, &*submit.action) {
             // Bringing back what fell silent writes no event of its own.
             (_, Action::Revive(_)) => return Ok(()),
             (Answer::Lease(answer), _) if !answer.replayed => answer.lsn,

@@ -40,7 +40,7 @@ impl Queue {
     pub(super) fn arrives(&mut self, aged: u64, input: &Input) {
         match &input.request {
             Request::Submit(submit) => {
-                let Action::Grant(grant) = &submit.action else { return };
+                let Action::Grant(grant) = &*submit.action else { return };
                 let Some(number) = number(&grant.attachment) else { return };
                 self.arrivals += 1;
                 self.tickets.insert(input.ticket, number);
