@@ -1,0 +1,38 @@
+//! What crosses the wire: requests, answers, events, and the one table of error codes. Imports none of our
+//! crates; server, client and command line agree through these types alone.
+//!
+//! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
+
+mod error;
+mod error_code;
+mod event;
+mod lease;
+mod line;
+mod pool;
+mod resource;
+mod session;
+mod status;
+mod story;
+
+pub use error::{Error, Lost};
+pub use error_code::{ErrorCode, Retry};
+pub use event::{Event, EventKind, EventLease, EventsQuery, Lagged};
+pub use lease::{
+    Acquire, Amend, Blocking, DrainCause, Face, Handover, HolderCall, Lease, LeaseList, LeaseQuery, Liveness,
+    Mode, OperatorCall, Rebind, Renewed, State,
+};
+pub use line::{
+    Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Verb, Welcome,
+};
+pub use pool::{Pool, PoolList, PoolSize, RemovePool};
+pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
+pub use session::{
+    EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,
+};
+pub use status::{
+    Breadcrumb, BreakerReset, BreakerStatus, Counts, Latency, ShutDown, ShuttingDown, SnapshotStatus, Status,
+};
+pub use story::{Story, StoryEntry, WhyQuery};
+
+/// An instant for people: RFC 3339, UTC, with milliseconds.
+pub type Time = String;

@@ -1,0 +1,555 @@
+//! One JSON object per line, over the socket and standard input: exactly one verb key and an optional `tag`.
+//!
+//! Lines are read in one pass over the bytes: the verb decides the type of its body, wherever the tag stands.
+
+use crate::error::{Error, Lost};
+use crate::event::{Event, EventsQuery, Lagged};
+use crate::lease::{Acquire, Amend, HolderCall, Lease, LeaseList, LeaseQuery, OperatorCall, Renewed};
+use crate::pool::{Pool, PoolList};
+use crate::resource::{Check, CheckAnswer};
+use crate::status::Status;
+use crate::story::{Story, WhyQuery};
+use core::fmt;
+use core::marker::PhantomData;
+use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
+use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// What a caller puts beside its verb to know the answer by.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Tag {
+    /// A number.
+    Number(serde_json::Number),
+    /// A text.
+    Text(String),
+}
+
+/// One line that was asked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// What is asked.
+    pub verb: Verb,
+    /// Echoed in the answer.
+    pub tag: Option<Tag>,
+}
+
+/// A body with the lease it is about.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ByLease<T> {
+    /// The lease.
+    pub lease_id: String,
+    /// The body of the HTTP twin.
+    pub body: T,
+}
+
+/// Says who speaks.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    /// `cli` for one that speaks for a standard input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+}
+
+/// Answers a hello.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The session that this connection is.
+    pub session: String,
+    /// Version of the daemon.
+    pub version: String,
+}
+
+/// Pools over a line: without a name all are listed, with a size one is defined, with `remove` it goes.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PoolVerb {
+    /// Which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Its new size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<u32>,
+    /// Remove it.
+    #[serde(default)]
+    pub remove: bool,
+    /// Remove it while members are held.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A body that says no more than its verb.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nothing {}
+
+macro_rules! verbs {
+    ($($(#[doc = $doc:literal])+ $variant:ident($body:ty) = $wire:literal;)+) => {
+        /// What a line can ask.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Verb {
+            $($(#[doc = $doc])+ $variant($body),)+
+        }
+
+        impl Verb {
+            /// Every verb, as it is written.
+            pub const WIRE: &[&str] = &[$($wire,)+];
+
+            /// As it is written.
+            #[must_use]
+            pub fn wire(&self) -> &'static str {
+                match self { $(Self::$variant(_) => $wire,)+ }
+            }
+
+            fn read<'de, A: MapAccess<'de>>(wire: &str, from: &mut A) -> Result<Option<Self>, A::Error> {
+                Ok(match wire { $($wire => Some(Self::$variant(from.next_value()?)),)+ _ => None })
+            }
+        }
+
+        impl Serialize for Line {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                let mut map = serializer.serialize_map(None)?;
+                match &self.verb { $(Verb::$variant(body) => map.serialize_entry($wire, body)?,)+ }
+                if let Some(tag) = &self.tag {
+                    map.serialize_entry("tag", tag)?;
+                }
+                map.end()
+            }
+        }
+    };
+}
+
+verbs! {
+    /// Says who speaks.
+    Hello(Hello) = "hello";
+    /// Takes a bundle.
+    Acquire(Acquire) = "acquire";
+    /// Takes a reserved lease into use.
+    Activate(ByLease<HolderCall>) = "activate";
+    /// Proves life.
+    Heartbeat(Heartbeat) = "heartbeat";
+    /// Gives a lease back.
+    Release(ByLease<HolderCall>) = "release";
+    /// Confirms a loss.
+    Acknowledge(ByLease<HolderCall>) = "acknowledge";
+    /// Replaces the attachment.
+    Amend(ByLease<Amend>) = "amend";
+    /// Binds a draining lease to this connection.
+    Resume(ByLease<HolderCall>) = "resume";
+    /// Shows one lease.
+    Inspect(ByLease<Nothing>) = "inspect";
+    /// Shows many.
+    List(LeaseQuery) = "list";
+    /// Asks for a guarded store.
+    Check(Check) = "check";
+    /// Asks for a story.
+    Why(WhyQuery) = "why";
+    /// Follows events.
+    Watch(EventsQuery) = "watch";
+    /// The daemon at a glance.
+    Status(Nothing) = "status";
+    /// Lists, defines or removes pools.
+    Pool(PoolVerb) = "pool";
+    /// Lets a lease end after its grace.
+    Drain(ByLease<OperatorCall>) = "drain";
+    /// Takes a drain back.
+    Revive(ByLease<OperatorCall>) = "revive";
+    /// Withdraws authority.
+    Revoke(ByLease<OperatorCall>) = "revoke";
+    /// Makes resources of a revoked lease reusable.
+    Reclaim(ByLease<OperatorCall>) = "reclaim";
+    /// Ends the stream with this tag.
+    Stop(Tag) = "stop";
+}
+
+/// A proof of life: of a lease, or of a registration by its id alone.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Heartbeat {
+    /// Of a lease.
+    Lease(ByLease<HolderCall>),
+    /// Of a registration.
+    Registration(String),
+}
+
+macro_rules! answers {
+    ($($(#[doc = $doc:literal])+ $variant:ident($body:ty) = $wire:literal;)+) => {
+        /// What a line can say.
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum Answer {
+            $($(#[doc = $doc])+ $variant($body),)+
+            /// The request was not carried out.
+            Error(Error),
+        }
+
+        impl Answer {
+            fn read<'de, A: MapAccess<'de>>(wire: &str, from: &mut A) -> Result<Option<Self>, A::Error> {
+                Ok(match wire { $($wire => Some(Self::$variant(from.next_value()?)),)+ _ => None })
+            }
+        }
+
+        impl Serialize for AnswerLine {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                #[derive(Serialize)]
+                struct ErrorLine<'a> {
+                    #[serde(flatten)]
+                    error: &'a Error,
+                    #[serde(skip_serializing_if = "Option::is_none")]
+                    tag: Option<&'a Tag>,
+                }
+                if let Answer::Error(error) = &self.answer {
+                    return ErrorLine { error, tag: self.tag.as_ref() }.serialize(serializer);
+                }
+                let mut map = serializer.serialize_map(None)?;
+                match &self.answer {
+                    $(Answer::$variant(body) => map.serialize_entry($wire, body)?,)+
+                    Answer::Error(_) => {}
+                }
+                if let Some(tag) = &self.tag {
+                    map.serialize_entry("tag", tag)?;
+                }
+                map.end()
+            }
+        }
+    };
+}
+
+/// One line that is said, in answer or unasked.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AnswerLine {
+    /// What is said.
+    pub answer: Answer,
+    /// The tag of the line it answers.
+    pub tag: Option<Tag>,
+}
+
+answers! {
+    /// To `hello`.
+    Hello(Welcome) = "hello";
+    /// To `acquire`.
+    Acquired(Box<Lease>) = "acquired";
+    /// To `activate`.
+    Activated(Box<Lease>) = "activated";
+    /// To `heartbeat`.
+    Renewed(Renewed) = "renewed";
+    /// To `release`.
+    Released(Box<Lease>) = "released";
+    /// To `acknowledge`.
+    Acknowledged(Box<Lease>) = "acknowledged";
+    /// To `amend`.
+    Amended(Box<Lease>) = "amended";
+    /// To `resume`.
+    Resumed(Box<Lease>) = "resumed";
+    /// To `inspect`.
+    Lease(Box<Lease>) = "lease";
+    /// To `list`.
+    Leases(LeaseList) = "leases";
+    /// To `check`.
+    Checked(CheckAnswer) = "checked";
+    /// To `why`.
+    Why(Story) = "why";
+    /// Of a `watch`.
+    Event(Box<Event>) = "event";
+    /// A `watch` was too slow and ended.
+    Lagged(Lagged) = "lagged";
+    /// To `status`.
+    Status(Box<Status>) = "status";
+    /// To `pool` with a name.
+    Pool(Pool) = "pool";
+    /// To `pool` without a name.
+    Pools(PoolList) = "pools";
+    /// To `drain`.
+    Drained(Box<Lease>) = "drained";
+    /// To `revive`.
+    Revived(Box<Lease>) = "revived";
+    /// To `revoke`.
+    Revoked(Box<Lease>) = "revoked";
+    /// To `reclaim`.
+    Reclaimed(Box<Lease>) = "reclaimed";
+    /// To `stop`.
+    Stopped(Tag) = "stopped";
+    /// Unasked: a lease of this connection was lost.
+    Lost(Lost) = "lost";
+}
+
+/// Why a line is not understood.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct LineError {
+    /// What is wrong.
+    pub error: serde_json::Error,
+    /// The line is JSON with one known verb; its body is what is wrong.
+    pub in_body: bool,
+    /// The tag, where one could be read.
+    pub tag: Option<Tag>,
+}
+
+impl Line {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// Says what is wrong with it.
+    pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            let fields = serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
+            let verbs = fields.keys().filter(|key| *key != "tag").count();
+            let known = fields.keys().any(|key| Verb::WIRE.contains(&key.as_str()));
+            let tag = fields.get("tag").and_then(|tag| Tag::deserialize(tag).ok());
+            LineError { error, in_body: verbs == 1 && known, tag }
+        })
+    }
+}
+
+impl Tag {
+    /// A numeric tag.
+    #[must_use]
+    pub fn number(number: u64) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+struct LineVisitor;
+
+impl<'de> Visitor<'de> for LineVisitor {
+    type Value = Line;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with exactly one verb")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
+        let (mut verb, mut tag) = (None, None);
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "tag" {
+                tag = map.next_value()?;
+                continue;
+            }
+            if verb.is_some() {
+                return Err(A::Error::custom("a line has exactly one verb"));
+            }
+            verb = Verb::read(&key, &mut map)?;
+            if verb.is_none() {
+                return Err(A::Error::unknown_field(&key, Verb::WIRE));
+            }
+        }
+        let verb = verb.ok_or_else(|| A::Error::custom("the line has no verb"))?;
+        Ok(Line { verb, tag })
+    }
+}
+
+impl<'de> Deserialize<'de> for Line {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(LineVisitor)
+    }
+}
+
+struct AnswerVisitor;
+
+impl<'de> Visitor<'de> for AnswerVisitor {
+    type Value = AnswerLine;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an answer")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnswerLine, A::Error> {
+        let (mut answer, mut tag) = (None, None);
+        let mut error = Map::new();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "tag" {
+                tag = map.next_value()?;
+            } else if !error.is_empty() || key == "error" {
+                error.insert(key.into_owned(), map.next_value()?);
+            } else if answer.is_none() {
+                answer = Answer::read(&key, &mut map)?;
+                if answer.is_none() {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        if !error.is_empty() {
+            answer = Some(Answer::Error(Error::deserialize(Value::Object(error)).map_err(A::Error::custom)?));
+        }
+        let answer = answer.ok_or_else(|| A::Error::custom("the line has no answer that is known"))?;
+        Ok(AnswerLine { answer, tag })
+    }
+}
+
+impl<'de> Deserialize<'de> for AnswerLine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(AnswerVisitor)
+    }
+}
+
+/// Takes `lease_id` out of a map while its reader sees the rest.
+struct WithoutLease<'a, A> {
+    map: A,
+    lease_id: &'a mut Option<String>,
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutLease<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(key) = self.map.next_key::<Cow<'de, str>>()? {
+            if key != "lease_id" {
+                return seed.deserialize(CowStrDeserializer::new(key)).map(Some);
+            }
+            if self.lease_id.replace(self.map.next_value()?).is_some() {
+                return Err(A::Error::duplicate_field("lease_id"));
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+struct ByLeaseVisitor<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for ByLeaseVisitor<T> {
+    type Value = ByLease<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a lease_id")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ByLease<T>, A::Error> {
+        let mut lease_id = None;
+        let rest = WithoutLease { map, lease_id: &mut lease_id };
+        let body = T::deserialize(MapAccessDeserializer::new(rest))?;
+        let lease_id = lease_id.ok_or_else(|| A::Error::missing_field("lease_id"))?;
+        Ok(ByLease { lease_id, body })
+    }
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for ByLease<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ByLeaseVisitor(PhantomData))
+    }
+}
+
+impl<T: Serialize> Serialize for ByLease<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Flat<'a, T> {
+            lease_id: &'a str,
+            #[serde(flatten)]
+            body: &'a T,
+        }
+        Flat { lease_id: &self.lease_id, body: &self.body }.serialize(serializer)
+    }
+}
+
+struct HeartbeatVisitor;
+
+impl<'de> Visitor<'de> for HeartbeatVisitor {
+    type Value = Heartbeat;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a lease with its epoch, or the id of a registration")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, id: &str) -> Result<Heartbeat, E> {
+        Ok(Heartbeat::Registration(id.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Heartbeat, A::Error> {
+        ByLeaseVisitor(PhantomData).visit_map(map).map(Heartbeat::Lease)
+    }
+}
+
+impl<'de> Deserialize<'de> for Heartbeat {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HeartbeatVisitor)
+    }
+}
+
+impl Serialize for Heartbeat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Lease(lease) => lease.serialize(serializer),
+            Self::Registration(id) => serializer.serialize_str(id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Line, LineError> {
+        Line::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn the_tag_may_stand_before_or_after_the_verb() {
+        let before = parse(r#"{"tag":7,"inspect":{"lease_id":"k3f9-1"}}"#).expect("a line");
+        let after = parse(r#"{"inspect":{"lease_id":"k3f9-1"},"tag":7}"#).expect("a line");
+        assert_eq!(before, after);
+        assert_eq!(before.tag, Some(Tag::number(7)));
+    }
+
+    #[test]
+    fn a_lease_id_is_found_among_the_fields_of_its_body() {
+        let line = parse(r#"{"release":{"epoch":3,"lease_id":"k3f9-1","reason":"done"}}"#).expect("a line");
+        let Verb::Release(release) = line.verb else { panic!("{line:?}") };
+        assert_eq!(release.lease_id, "k3f9-1");
+        assert_eq!(release.body.epoch, 3);
+        assert_eq!(release.body.reason.as_deref(), Some("done"));
+    }
+
+    #[test]
+    fn a_wrong_body_keeps_its_tag_and_names_the_field() {
+        let error =
+            parse(r#"{"release":{"lease_id":"k3f9-1","epoch":1,"colour":"red"},"tag":"a"}"#).unwrap_err();
+        assert!(error.in_body);
+        assert_eq!(error.tag, Some(Tag::Text("a".to_owned())));
+        assert!(error.to_string().contains("colour"), "{error}");
+    }
+
+    #[test]
+    fn lines_without_exactly_one_known_verb_are_refused() {
+        for line in ["{}", r#"{"tag":1}"#, r#"{"fly":{}}"#, r#"{"status":{},"list":{}}"#, "[]", "7", "", "{"]
+        {
+            let error = parse(line).unwrap_err();
+            assert!(!error.in_body, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_heartbeat_is_of_a_lease_or_of_a_registration() {
+        let lease = parse(r#"{"heartbeat":{"lease_id":"k3f9-1","epoch":1}}"#).expect("a line");
+        assert!(matches!(lease.verb, Verb::Heartbeat(Heartbeat::Lease(_))));
+        let registration = parse(r#"{"heartbeat":"0a1b"}"#).expect("a line");
+        assert_eq!(registration.verb, Verb::Heartbeat(Heartbeat::Registration("0a1b".to_owned())));
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let line = Line {
+            verb: Verb::Release(ByLease {
+                lease_id: "k3f9-1".to_owned(),
+                body: HolderCall { epoch: 2, ..HolderCall::default() },
+            }),
+            tag: Some(Tag::number(1)),
+        };
+        let text = serde_json::to_string(&line).expect("a line");
+        assert_eq!(text, r#"{"release":{"lease_id":"k3f9-1","epoch":2},"tag":1}"#);
+        assert_eq!(parse(&text).expect("a line"), line);
+
+        let error = Error::new(crate::ErrorCode::StaleEpoch, "no").with("current", 4).lost();
+        for answer in [Answer::Error(error), Answer::Stopped(Tag::number(4))] {
+            let said = AnswerLine { answer, tag: Some(Tag::Text("x".to_owned())) };
+            let text = serde_json::to_string(&said).expect("a line");
+            assert_eq!(serde_json::from_str::<AnswerLine>(&text).expect("an answer"), said, "{text}");
+        }
+    }
+}

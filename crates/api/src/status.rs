@@ -1,0 +1,152 @@
+//! The daemon about itself.
+
+use crate::Time;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The daemon at a glance.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Status {
+    /// Version of the daemon.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Since its start.
+    pub uptime_secs: u64,
+    /// Where it listens for HTTP.
+    pub http: Option<String>,
+    /// Where its socket is.
+    pub socket: Option<String>,
+    /// Where its data is.
+    pub data_dir: String,
+    /// `standalone`: one daemon with its own log.
+    pub mode: String,
+    /// First four characters of every lease id.
+    pub log_tag: String,
+    /// Newest position in the log.
+    pub lsn: u64,
+    /// Newest position that is durable.
+    pub synced_lsn: u64,
+    /// The newest snapshot; null before the first.
+    pub last_snapshot: Option<SnapshotStatus>,
+    /// Live leases, counted.
+    pub leases: Counts,
+    /// Open sessions, connections without a lease included.
+    pub sessions: u64,
+    /// Requests waiting for a bundle.
+    pub waiters: u64,
+    /// Open event streams.
+    pub watches: u64,
+    /// How long syncs take.
+    pub sync: Latency,
+    /// How late ends come.
+    pub expiry_lateness: Latency,
+    /// Times the daemon stood still for more than a second.
+    pub stalls: u64,
+    /// Whether ends are postponed.
+    pub breaker: BreakerStatus,
+    /// Grants are refused for this long because the log was restored from a backup; null otherwise.
+    pub restored_for_ms: Option<u64>,
+    /// Health of the mDNS engine; null where it does not run.
+    pub mdns: Option<String>,
+    /// Operations remembered for retries.
+    pub operations: u64,
+    /// Outcomes of operations older than this are forgotten.
+    pub operation_floor: Time,
+    /// The daemon's clock.
+    pub server_time: Time,
+}
+
+/// The newest snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SnapshotStatus {
+    /// Everything up to here is in it.
+    pub lsn: u64,
+    /// How long ago it was taken.
+    pub age_secs: u64,
+}
+
+/// Live leases, counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Counts {
+    /// In all.
+    pub total: u64,
+    /// By state.
+    pub by_state: BTreeMap<String, u64>,
+    /// By mode.
+    pub by_mode: BTreeMap<String, u64>,
+    /// By surface.
+    pub by_face: BTreeMap<String, u64>,
+}
+
+/// Durations since the start.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Latency {
+    /// How many were measured.
+    pub count: u64,
+    /// Half were at most this long; null if none was measured.
+    pub p50_ms: Option<f64>,
+    /// All but one in a hundred were at most this long.
+    pub p99_ms: Option<f64>,
+}
+
+/// Whether ends are postponed because too many holders fell silent together.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BreakerStatus {
+    /// Ends are postponed.
+    pub open: bool,
+    /// For this long yet.
+    pub remaining_ms: Option<u64>,
+    /// How often it opened since the start.
+    pub opened: u64,
+}
+
+/// How to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ShutDown {
+    /// End every lease first, with reason `shutdown`.
+    #[serde(default)]
+    pub end_all: bool,
+}
+
+/// The daemon stops.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ShuttingDown {
+    /// Always true.
+    pub shutting_down: bool,
+    /// Leases ended because `end_all` asked for it.
+    pub ended: u64,
+    /// As of this position in the log.
+    pub lsn: u64,
+}
+
+/// The breaker's hold was ended.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BreakerReset {
+    /// As of this position in the log.
+    pub lsn: u64,
+}
+
+/// `daemon.json`: how programs on the same machine find the daemon.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Breadcrumb {
+    /// Base of its HTTP routes.
+    pub endpoint: String,
+    /// Its socket.
+    pub socket: Option<String>,
+    /// Its process, as it sees itself.
+    pub pid: u32,
+    /// Since when it runs.
+    pub started_at: Time,
+    /// Its version.
+    pub version: String,
+}
