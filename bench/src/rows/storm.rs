@@ -57,7 +57,7 @@ fn watch(handle: &Handle, survivor: LeaseId, doomed: usize) -> anyhow::Result<(D
     loop {
         anyhow::ensure!(now() < limit, "the storm did not come or did not end");
         let asked = now();
-        let beat = Request::Heartbeat { lease: survivor, epoch: Epoch::FIRST, via: None };
+        let beat = Request::Heartbeat { lease: survivor, epoch: Epoch::FIRST, via: None, asker: None };
         let answers = handle.call_all(vec![beat]).wait();
         let beat_took = now() - asked;
         anyhow::ensure!(matches!(answers[..], [Answer::Renewed { .. }]), "lost the survivor: {answers:?}");

@@ -5,7 +5,7 @@ use crate::status::Status;
 use std::sync::Arc;
 use tenure_kernel::{
     ChangeKind, EndedLease, Epitaph, Epoch, Event, Fence, LeaseId, LeaseState, LeaseView, Loss, Lsn, Names,
-    Note, Policy, Reason, Rejection, SessionId, StateName, Text, Tick,
+    Note, Policy, Reason, Rejection, SessionId, SessionKind, StateName, Text, Tick,
 };
 use tenure_liveness::{LivenessView, Refusal, SessionStanding};
 
@@ -29,6 +29,8 @@ pub enum Answer {
         remaining_ms: Option<u64>,
         /// An operator asked the lease to end.
         draining: bool,
+        /// As of.
+        lsn: Lsn,
     },
     /// A session's heartbeat counted.
     SessionRenewed {
@@ -42,7 +44,7 @@ pub enum Answer {
         draining: Vec<LeaseId>,
     },
     /// One lease as it is.
-    Read(Box<LeaseFound>),
+    Read(Box<LeaseRead>),
     /// A page of leases.
     Leases {
         /// In order of id.
@@ -65,6 +67,13 @@ pub enum Answer {
     Pools {
         /// In order of name.
         pools: Vec<PoolSnapshot>,
+        /// As of.
+        lsn: Lsn,
+    },
+    /// One session.
+    Session {
+        /// As it is.
+        session: Box<SessionSnapshot>,
         /// As of.
         lsn: Lsn,
     },
@@ -99,6 +108,17 @@ pub struct LeaseAnswer {
     pub replayed: bool,
     /// The lease.
     pub lease: LeaseFound,
+}
+
+/// One lease as it is, and who waits behind it.
+#[derive(Clone, Debug)]
+pub struct LeaseRead {
+    /// The lease.
+    pub lease: LeaseFound,
+    /// Holders that wait for any of its resources, first first, each once.
+    pub waiters: Vec<Text>,
+    /// As of.
+    pub lsn: Lsn,
 }
 
 /// A lease that can be shown.
@@ -179,10 +199,20 @@ pub struct SessionSnapshot {
     pub id: SessionId,
     /// Who speaks.
     pub holder: Text,
+    /// Who asked for it.
+    pub principal: Text,
+    /// What keeps it.
+    pub kind: SessionKind,
+    /// How long one heartbeat lasts; zero for connections.
+    pub ttl_ms: u32,
+    /// How long silence is forgiven.
+    pub grace_ms: u32,
     /// Leases it keeps.
     pub leases: u32,
     /// What liveness says; `None` once it is closed.
     pub standing: Option<SessionStanding>,
+    /// When this was so.
+    pub now: Tick,
 }
 
 /// What a guarded store is told.
@@ -202,11 +232,32 @@ pub struct Checked {
     pub lsn: Lsn,
 }
 
+/// A resource that is in the way of a grant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Blocker {
+    /// The resource.
+    pub resource: Text,
+    /// The lease that covers it.
+    pub lease: LeaseId,
+    /// Its holder.
+    pub holder: Text,
+    /// When it was granted, for people.
+    pub since_wall_ms: u64,
+    /// Until its present phase ends.
+    pub remaining_ms: Option<u64>,
+    /// How many wait for the resource.
+    pub waiters: usize,
+}
+
 /// Why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// A rule of the kernel.
     Rejected(Rejection),
+    /// Members of the bundle are held.
+    Held(Vec<Blocker>),
+    /// The lease or session belongs to another principal.
+    Forbidden,
     /// A rule of liveness.
     Liveness(Refusal),
     /// The resources are free, but others waited first.
@@ -327,7 +378,7 @@ impl Answer {
     pub fn live(&self) -> Option<&LeaseSnapshot> {
         let found = match self {
             Self::Lease(answer) => &answer.lease,
-            Self::Read(found) => found,
+            Self::Read(read) => &read.lease,
             _ => return None,
         };
         match found {
@@ -354,6 +405,8 @@ impl Refused {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Rejected(rejection) => rejection.code(),
+            Self::Held(_) => "resource_held",
+            Self::Forbidden => "forbidden",
             Self::Liveness(refusal) => refusal.code(),
             Self::Queued { .. } => "resource_held",
             Self::WaitTimeout => "wait_timeout",

@@ -1,7 +1,7 @@
 //! Requests that may change something: commands, waits, proofs of life. Each is decided in one step inside
 //! the turn; nobody checks first and acts later.
 
-use crate::answer::{Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
+use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::engine::{Engine, ending_reason};
 use crate::request::{Submit, Ticket};
 use crate::retries::{Known, identify};
@@ -10,8 +10,8 @@ use crate::waiters::{Place, Wanted, is_free};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
-    LeaseState, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection, Replay,
-    SessionId, StateName, Steer,
+    LeaseState, LeaseView, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection,
+    Replay, SessionId, StateName, Steer, Text,
 };
 use tenure_liveness::{Refusal, Renewal, Standing};
 use tenure_log::Space;
@@ -39,14 +39,105 @@ impl Engine {
             }
         }
         let mut command = Command { operation, action: *submit.action };
+        if let Err(refused) = self.check_asker(submit.asker.as_ref(), &command.action) {
+            return self.refuse(ticket, self.journal.newest(), refused);
+        }
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
+            self.adopt_session_terms(grant);
             self.grant(ticket, command, submit.wait_ms);
             return;
         }
         let outcome = self.settle(&mut command, submit.force);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// Whether this principal may speak for a lease.
+    pub(crate) fn may_speak_for(&self, asker: Option<&Text>, lease: Option<LeaseView<'_>>) -> bool {
+        match (asker, lease) {
+            (Some(asker), Some(lease)) => lease.terms().principal == *asker,
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Refuses a proof of life from somebody else; says whether it may go on.
+    pub(crate) fn allowed(&mut self, ticket: Ticket, asker: Option<&Text>, lease: LeaseId) -> bool {
+        let view = self.kernel.live(lease);
+        let allowed = self.may_speak_for(asker, view);
+        if !allowed {
+            let depends_on = view.map_or(self.journal.newest(), LeaseView::changed_lsn);
+            self.refuse(ticket, depends_on, Refused::Forbidden);
+        }
+        allowed
+    }
+
+    /// The same for a session.
+    pub(crate) fn allowed_session(
+        &mut self,
+        ticket: Ticket,
+        asker: Option<&Text>,
+        session: SessionId,
+    ) -> bool {
+        let checked = self.check_session_asker(asker, session);
+        if let Err(refused) = &checked {
+            self.refuse(ticket, self.journal.newest(), refused.clone());
+        }
+        checked.is_ok()
+    }
+
+    /// Holders command only what is theirs; a grant is kept only by a session of the same principal.
+    fn check_asker(&self, asker: Option<&Text>, action: &Action) -> Result<(), Refused> {
+        let session = match action {
+            Action::Grant(grant) => grant.policy.session,
+            Action::CloseSession { session, .. } => Some(*session),
+            _ => None,
+        };
+        if let Some(session) = session {
+            self.check_session_asker(asker, session)?;
+        }
+        let lease = action.lease().and_then(|lease| self.kernel.live(lease));
+        if self.may_speak_for(asker, lease) { Ok(()) } else { Err(Refused::Forbidden) }
+    }
+
+    fn check_session_asker(&self, asker: Option<&Text>, session: SessionId) -> Result<(), Refused> {
+        match (asker, self.kernel.session(session)) {
+            (Some(asker), Some(session)) if session.principal() != asker => Err(Refused::Forbidden),
+            _ => Ok(()),
+        }
+    }
+
+    /// A lease kept by a session by hand has that session's terms.
+    fn adopt_session_terms(&self, grant: &mut Grant) {
+        let session = grant.policy.session.and_then(|session| self.kernel.session(session));
+        if let Some(session) = session
+            && !session.kind().is_connection()
+        {
+            grant.policy.ttl_ms = session.ttl_ms();
+            grant.policy.grace_ms = session.grace_ms();
+        }
+    }
+
+    /// What is in the way of a bundle, in the order it was asked for.
+    fn blockers(&self, bundle: &Bundle) -> Vec<Blocker> {
+        let names = bundle.members.iter().filter_map(|member| match member {
+            Member::Resource(name) => Some(name),
+            Member::AnyOf { .. } => None,
+        });
+        names
+            .filter_map(|name| {
+                let view = self.kernel.covering(name)?;
+                let deadline = self.liveness.view(view, self.tick).deadline;
+                Some(Blocker {
+                    resource: name.clone(),
+                    lease: view.id(),
+                    holder: view.holder().clone(),
+                    since_wall_ms: view.granted_wall_ms(),
+                    remaining_ms: deadline.map(|deadline| deadline.ms_since(self.tick)),
+                    waiters: self.waiters.waiting_for(&Wanted::Resource(name.clone())),
+                })
+            })
+            .collect()
     }
 
     /// Carries out a command that never waits.
@@ -229,13 +320,7 @@ impl Engine {
                 // For what was asked, not for what is left of it beside others who wait.
                 return self.wait(ticket, asked.unwrap_or(command), wait_ms);
             }
-            Err(refused) => {
-                let depends_on = match &refused {
-                    Refused::Rejected(rejection) => self.ground_of(&command, rejection),
-                    _ => self.journal.newest(),
-                };
-                Outcome { answer: Answer::Refused(refused), depends_on }
-            }
+            Err(refused) => self.not_granted(&command, refused),
         };
         if let Answer::Lease(given) = &outcome.answer
             && let (LeaseFound::Live(lease), false) = (&given.lease, given.replayed)
@@ -245,6 +330,28 @@ impl Engine {
         self.granted_or_not(&command, &outcome);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// A grant was refused: says who is in the way where somebody is, and what the answer rests on.
+    fn not_granted(&self, command: &Command, refused: Refused) -> Outcome {
+        let depends_on = match &refused {
+            Refused::Rejected(Rejection::ResourceHeld(held)) => {
+                let Action::Grant(grant) = &command.action else {
+                    unreachable!("invariant: only grants are held up")
+                };
+                let mut blockers = self.blockers(&grant.bundle);
+                if blockers.is_empty() {
+                    // What is held belongs to an alternative.
+                    blockers = self.blockers(&Bundle::one(&held.resource));
+                }
+                let ground = blockers.iter().filter_map(|blocker| self.kernel.live(blocker.lease));
+                let depends_on = ground.map(LeaseView::changed_lsn).max().unwrap_or(self.journal.newest());
+                return Outcome { answer: Answer::Refused(Refused::Held(blockers)), depends_on };
+            }
+            Refused::Rejected(rejection) => self.ground_of(command, rejection),
+            _ => self.journal.newest(),
+        };
+        Outcome { answer: Answer::Refused(refused), depends_on }
     }
 
     /// Grants at once, or says why not.
@@ -505,7 +612,8 @@ impl Engine {
     ) {
         self.count_renewal(renewal.margin_ms, renewal.valid_ms);
         let Renewal { valid_ms, draining, .. } = *renewal;
-        self.answer(ticket, depends_on, Answer::Renewed { valid_ms, remaining_ms, draining });
+        let lsn = depends_on.max(self.journal.synced());
+        self.answer(ticket, depends_on, Answer::Renewed { valid_ms, remaining_ms, draining, lsn });
     }
 
     fn count_renewal(&mut self, margin_ms: Option<u64>, valid_ms: Option<u64>) {
@@ -619,7 +727,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn snapshot(&self, view: tenure_kernel::LeaseView<'_>) -> LeaseSnapshot {
+    pub(crate) fn snapshot(&self, view: LeaseView<'_>) -> LeaseSnapshot {
         LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick)
     }
 }
@@ -630,7 +738,9 @@ fn can_be_waited_for(refused: &Refused) -> bool {
         Refused::Rejected(rejection) => {
             matches!(rejection, Rejection::ResourceHeld(_) | Rejection::PoolExhausted { .. })
         }
-        Refused::Liveness(_)
+        Refused::Held(_)
+        | Refused::Forbidden
+        | Refused::Liveness(_)
         | Refused::WaitTimeout
         | Refused::TooManyWaiters
         | Refused::Overloaded

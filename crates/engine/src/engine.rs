@@ -327,11 +327,14 @@ impl Engine {
                 self.liveness.warm(&self.ahead);
             }
             let Some(input) = self.lanes.pop(Lane::Liveness) else { return };
-            if let (Request::Heartbeat { lease, epoch, .. }, Some(slot)) =
+            if let (Request::Heartbeat { lease, epoch, asker, .. }, Some(slot)) =
                 (&input.request, self.ahead[handled % AHEAD])
             {
                 debug_assert_eq!(self.kernel.live(*lease).map(|view| view.slot()), Some(slot));
-                if let Some((renewal, changed_lsn)) = self.liveness.quick_heartbeat(slot, self.tick, *epoch) {
+                if self.may_speak_for(asker.as_ref(), self.kernel.in_slot(slot))
+                    && let Some((renewal, changed_lsn)) =
+                        self.liveness.quick_heartbeat(slot, self.tick, *epoch)
+                {
                     self.renewed(input.ticket, &renewal, renewal.valid_ms, changed_lsn);
                     continue;
                 }
@@ -386,11 +389,23 @@ impl Engine {
         let Input { ticket, request } = input;
         match request {
             Request::Submit(submit) => self.submit(ticket, submit),
-            Request::Heartbeat { lease, epoch, via } => self.heartbeat(ticket, lease, epoch, via),
-            Request::SessionHeartbeat { session, seen } => self.session_heartbeat(ticket, session, seen),
+            Request::Heartbeat { lease, epoch, via, asker } => {
+                if self.allowed(ticket, asker.as_ref(), lease) {
+                    self.heartbeat(ticket, lease, epoch, via);
+                }
+            }
+            Request::SessionHeartbeat { session, seen, asker } => {
+                if self.allowed_session(ticket, asker.as_ref(), session) {
+                    self.session_heartbeat(ticket, session, seen);
+                }
+            }
             Request::ConnectionOpened(open) => self.connection_opened(ticket, open),
             Request::ConnectionClosed(session) => self.connection_closed(ticket, session),
-            Request::Acknowledge { lease, epoch } => self.acknowledge(ticket, lease, epoch),
+            Request::Acknowledge { lease, epoch, asker } => {
+                if self.allowed(ticket, asker.as_ref(), lease) {
+                    self.acknowledge(ticket, lease, epoch);
+                }
+            }
             Request::GateDone { lease, report } => self.gate_done(ticket, lease, report),
             Request::NoticeDone(lease) => self.notice_done(ticket, lease),
             Request::Cancel(waiting) => self.cancel(ticket, waiting),
@@ -415,6 +430,7 @@ impl Engine {
             | Request::List(_)
             | Request::Resource(_)
             | Request::Pools
+            | Request::Session(_)
             | Request::Sessions { .. }
             | Request::Check(_)
             | Request::Watch { .. }

@@ -4,6 +4,10 @@
 //! leave comes out, never before what it rests on is durable. [`host`] alone adds threads, channels and the
 //! clock; the simulator adds its own.
 
+// What the engine is asked and what it says are in the words of its rules.
+pub use tenure_kernel as kernel;
+pub use tenure_liveness as liveness;
+
 mod answer;
 mod commands;
 mod endings;
@@ -23,8 +27,8 @@ mod ticker;
 mod waiters;
 
 pub use answer::{
-    Answer, Checked, LeaseAnswer, LeaseFound, LeaseSnapshot, News, PoolSnapshot, Published, Push, Refused,
-    SessionSnapshot,
+    Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
+    Published, Push, Refused, SessionSnapshot,
 };
 pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX};
 pub use host::{Handle, Pending};

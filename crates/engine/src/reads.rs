@@ -1,15 +1,19 @@
 //! Requests that only look. What rests on an absence, and every list, depends on the newest event applied;
 //! one record depends on its own last change. A read looks at a bounded number of records.
 
-use crate::answer::{Answer, Checked, PoolSnapshot, SessionSnapshot};
+use crate::answer::{Answer, Checked, LeaseFound, LeaseRead, PoolSnapshot, SessionSnapshot};
 use crate::engine::Engine;
 use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
 use crate::waiters::Wanted;
-use tenure_kernel::{Action, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, Text};
+use tenure_kernel::{
+    Action, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
+};
 
 /// Records one read looks at; a page may be short because of it.
 const EXAMINED_MAX: usize = 2_000;
+/// Waiters named in one answer.
+const WAITERS_SHOWN_MAX: usize = 100;
 /// Records looked at per unit of work.
 const EXAMINED_PER_UNIT: usize = 10;
 
@@ -36,6 +40,7 @@ impl Engine {
                 self.answer(ticket, newest, Answer::Pools { pools, lsn: newest });
                 return units;
             }
+            Request::Session(session) => self.read_session(ticket, session),
             Request::Sessions { from, limit } => self.list_sessions(ticket, from, limit),
             Request::Check(check) => {
                 let (checked, depends_on) = self.check(&check);
@@ -78,8 +83,13 @@ impl Engine {
                 return self.refuse(ticket, self.journal.newest(), Rejection::LeaseNotFound.into());
             }
         };
-        let found = self.found(lease).expect("invariant: it was just found");
-        self.answer(ticket, depends_on, Answer::Read(Box::new(found)));
+        let lease = self.found(lease).expect("invariant: it was just found");
+        let waiters = match &lease {
+            LeaseFound::Live(live) => self.waiters_behind(&live.members),
+            LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => Vec::new(),
+        };
+        let lsn = depends_on.max(self.journal.synced());
+        self.answer(ticket, depends_on, Answer::Read(Box::new(LeaseRead { lease, waiters, lsn })));
     }
 
     fn list(&mut self, ticket: Ticket, list: &List) -> usize {
@@ -107,30 +117,56 @@ impl Engine {
         let depends_on = covering.map_or(self.journal.newest(), LeaseView::changed_lsn);
         let lsn = depends_on.max(self.journal.synced());
         let lease = covering.map(|view| Box::new(self.snapshot(view)));
-        let waiters = self
-            .waiters
-            .queue(&Wanted::Resource(name.clone()))
-            .filter_map(|waiter| match &waiter.command.action {
-                Action::Grant(grant) => Some(grant.holder.clone()),
-                _ => None,
-            })
-            .collect();
+        let waiters = self.waiters_behind(core::slice::from_ref(name));
         self.answer(ticket, depends_on, Answer::Resource { lease, waiters, lsn });
+    }
+
+    /// Holders that wait for any of these resources, first first, each once.
+    fn waiters_behind(&self, names: &[Text]) -> Vec<Text> {
+        let mut waiters: Vec<Text> = Vec::new();
+        for name in names {
+            for waiter in self.waiters.queue(&Wanted::Resource(name.clone())).take(WAITERS_SHOWN_MAX) {
+                if let Action::Grant(grant) = &waiter.command.action
+                    && !(names.len() > 1 && waiters.contains(&grant.holder))
+                {
+                    waiters.push(grant.holder.clone());
+                }
+            }
+        }
+        waiters.truncate(WAITERS_SHOWN_MAX);
+        waiters
+    }
+
+    fn read_session(&mut self, ticket: Ticket, id: SessionId) {
+        let Some(session) = self.kernel.session(id) else {
+            let rejection = Rejection::SessionNotFound { session: id };
+            return self.refuse(ticket, self.journal.newest(), rejection.into());
+        };
+        let depends_on = session.changed_lsn();
+        let lsn = depends_on.max(self.journal.synced());
+        let session = Box::new(self.session_snapshot(session));
+        self.answer(ticket, depends_on, Answer::Session { session, lsn });
+    }
+
+    fn session_snapshot(&self, session: SessionView<'_>) -> SessionSnapshot {
+        SessionSnapshot {
+            id: session.id(),
+            holder: session.holder().into(),
+            principal: session.principal().into(),
+            kind: session.kind(),
+            ttl_ms: session.ttl_ms(),
+            grace_ms: session.grace_ms(),
+            leases: session.lease_count(),
+            standing: self.liveness.session(session.id(), self.tick),
+            now: self.tick,
+        }
     }
 
     fn list_sessions(&mut self, ticket: Ticket, from: SessionId, limit: usize) {
         let limit = limit.min(EXAMINED_MAX);
         let mut found = self.kernel.sessions_from(from);
-        let sessions: Vec<SessionSnapshot> = found
-            .by_ref()
-            .take(limit)
-            .map(|session| SessionSnapshot {
-                id: session.id(),
-                holder: session.holder().into(),
-                leases: session.lease_count(),
-                standing: self.liveness.session(session.id(), self.tick),
-            })
-            .collect();
+        let sessions: Vec<SessionSnapshot> =
+            found.by_ref().take(limit).map(|session| self.session_snapshot(session)).collect();
         let next = found.next().map(|session| session.id());
         drop(found);
         let lsn = self.journal.newest();

@@ -28,6 +28,8 @@ pub enum Request {
         epoch: Epoch,
         /// The connection it speaks on.
         via: Option<SessionId>,
+        /// Whose lease it must be; `None` asks nobody.
+        asker: Option<Text>,
     },
     /// A session by hand says that it lives.
     SessionHeartbeat {
@@ -35,6 +37,8 @@ pub enum Request {
         session: SessionId,
         /// What the holder has seen; losses after it are told.
         seen: Lsn,
+        /// Whose session it must be; `None` asks nobody.
+        asker: Option<Text>,
     },
     /// A connection was opened. Durable only with its first grant.
     ConnectionOpened(OpenSession),
@@ -46,6 +50,8 @@ pub enum Request {
         lease: LeaseId,
         /// The epoch held before the revoke, or the new one.
         epoch: Epoch,
+        /// Whose lease it must be; `None` asks nobody.
+        asker: Option<Text>,
     },
     /// The effect between revoke and reclaim is done.
     GateDone {
@@ -70,6 +76,8 @@ pub enum Request {
     Resource(Text),
     /// Every pool.
     Pools,
+    /// One session.
+    Session(SessionId),
     /// Sessions in order of id.
     Sessions {
         /// First id.
@@ -108,6 +116,8 @@ pub struct Submit {
     pub wait_ms: u64,
     /// Reclaim: do it before gate, promise or delay allow.
     pub force: bool,
+    /// Whose lease or session it must be; `None` asks nobody.
+    pub asker: Option<Text>,
 }
 
 /// A caller's key for one operation.
@@ -186,7 +196,7 @@ impl Submit {
     /// A command answered at once.
     #[must_use]
     pub fn now(action: Action) -> Self {
-        Self { action: Box::new(action), operation: None, wait_ms: 0, force: false }
+        Self { action: Box::new(action), operation: None, wait_ms: 0, force: false, asker: None }
     }
 }
 
@@ -211,6 +221,7 @@ impl Request {
             | Self::List(_)
             | Self::Resource(_)
             | Self::Pools
+            | Self::Session(_)
             | Self::Sessions { .. }
             | Self::Check(Check::Fence { .. })
             | Self::Watch { .. }
@@ -269,6 +280,7 @@ impl Request {
             | Self::List(_)
             | Self::Resource(_)
             | Self::Pools
+            | Self::Session(_)
             | Self::Sessions { .. }
             | Self::Check(_)
             | Self::Watch { .. }

@@ -148,7 +148,7 @@ impl World {
             if let Some(epoch) = epoch
                 && self.random.chance(600)
             {
-                self.say(client, tag, Request::Acknowledge { lease, epoch }, Purpose::Other);
+                self.say(client, tag, Request::Acknowledge { lease, epoch, asker: None }, Purpose::Other);
             }
         }
     }
@@ -164,7 +164,7 @@ impl World {
         if let Some(epoch) = epoch
             && self.random.chance(700)
         {
-            self.say(client, tag, Request::Acknowledge { lease, epoch }, Purpose::Other);
+            self.say(client, tag, Request::Acknowledge { lease, epoch, asker: None }, Purpose::Other);
         }
     }
 

@@ -51,14 +51,15 @@ impl World {
             && by_hand.confirmed.is_some()
             && self.random.chance(500)
         {
-            let request = Request::SessionHeartbeat { session: by_hand.session, seen: by_hand.seen };
+            let request =
+                Request::SessionHeartbeat { session: by_hand.session, seen: by_hand.seen, asker: None };
             self.say_plain(client, request, Purpose::SessionHeartbeat(by_hand.session));
         }
     }
 
     fn heartbeat(&mut self, client: usize, hand: &Hand) {
         let via = self.clients[client].connection.as_ref().map(|connection| connection.session);
-        let request = Request::Heartbeat { lease: hand.lease, epoch: hand.epoch, via };
+        let request = Request::Heartbeat { lease: hand.lease, epoch: hand.epoch, via, asker: None };
         self.say(client, hand.tag, request, Purpose::Heartbeat(hand.lease, hand.epoch));
     }
 
@@ -272,7 +273,7 @@ impl World {
                 face_data: None,
             }),
             _ => {
-                let request = Request::Heartbeat { lease, epoch, via: None };
+                let request = Request::Heartbeat { lease, epoch, via: None, asker: None };
                 return self.say(client, tag, request, Purpose::Other);
             }
         };
@@ -355,7 +356,7 @@ impl World {
             id: format!("op{number}").into(),
             keep_ms: 10 * 60 * 1000,
         });
-        let submit = Submit { action: Box::new(action), operation, wait_ms, force: false };
+        let submit = Submit { action: Box::new(action), operation, wait_ms, force: false, asker: None };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);
         if over_connection {
             call.via = self.via(client);

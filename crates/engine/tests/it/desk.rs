@@ -446,7 +446,7 @@ impl Desk {
                 format!("{}{again}", self.found_words(&given.lease))
             }
             Answer::Done { replayed, .. } => if *replayed { "done, replayed" } else { "done" }.to_owned(),
-            Answer::Renewed { valid_ms, remaining_ms, draining } => format!(
+            Answer::Renewed { valid_ms, remaining_ms, draining, .. } => format!(
                 "renewed{}{}{}",
                 optional(" valid", *valid_ms),
                 optional(" left", *remaining_ms),
@@ -467,7 +467,7 @@ impl Desk {
                     draining.join(", ")
                 )
             }
-            Answer::Read(found) => self.found_words(found),
+            Answer::Read(read) => self.found_words(&read.lease),
             Answer::Leases { leases, next, lsn } => {
                 let ids: Vec<String> = leases.iter().map(|lease| lease.id.to_string()).collect();
                 format!("leases [{}] at {lsn}{}", ids.join(", "), optional(" next", *next))
@@ -485,6 +485,9 @@ impl Desk {
                     })
                     .collect();
                 format!("pools [{}] at {lsn}", pools.join(", "))
+            }
+            Answer::Session { session, lsn } => {
+                format!("session {} keeps {} at {lsn}", session.id, session.leases)
             }
             Answer::Sessions { sessions, next, lsn } => {
                 let sessions: Vec<String> = sessions
@@ -620,8 +623,12 @@ fn optional(word: &str, value: Option<impl std::fmt::Display>) -> String {
 fn refusal_words(refused: &Refused) -> String {
     let code = refused.code();
     match refused {
-        Refused::Rejected(Rejection::ResourceHeld(held)) => {
-            format!("{code}: {} by lease {} of {}", held.resource, held.lease, held.holder)
+        Refused::Held(blockers) => {
+            let held: Vec<String> = blockers
+                .iter()
+                .map(|held| format!("{} by lease {} of {}", held.resource, held.lease, held.holder))
+                .collect();
+            format!("{code}: {}", held.join(", "))
         }
         Refused::Rejected(Rejection::PoolExhausted { pool, wanted, free }) => {
             format!("{code}: {wanted} of {pool}, {free} free")

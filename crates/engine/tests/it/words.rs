@@ -102,11 +102,12 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         "heartbeat" => {
             let lease = lease(desk, &words);
             let via = words.number("via").map(SessionId);
-            Request::Heartbeat { lease, epoch: epoch(desk, &words, lease), via }
+            Request::Heartbeat { lease, epoch: epoch(desk, &words, lease), via, asker: asker(&words) }
         }
         "beat" => Request::SessionHeartbeat {
             session: session(&words),
             seen: Lsn(words.number("seen").unwrap_or(0)),
+            asker: asker(&words),
         },
         "connect" => Request::ConnectionOpened(OpenSession {
             session: session(&words),
@@ -119,7 +120,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         "disconnect" => Request::ConnectionClosed(session(&words)),
         "acknowledge" => {
             let lease = lease(desk, &words);
-            Request::Acknowledge { lease, epoch: epoch(desk, &words, lease) }
+            Request::Acknowledge { lease, epoch: epoch(desk, &words, lease), asker: asker(&words) }
         }
         "gate" => Request::GateDone { lease: lease(desk, &words), report: GateReport::Confirmed },
         "notified" => Request::NoticeDone(lease(desk, &words)),
@@ -167,7 +168,13 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         keep_ms: words.number("keep").unwrap_or(600_000),
     });
     let action = Box::new(action);
-    Submit { action, operation, wait_ms: words.number("wait").unwrap_or(0), force: words.has("force") }
+    Submit {
+        action,
+        operation,
+        wait_ms: words.number("wait").unwrap_or(0),
+        force: words.has("force"),
+        asker: asker(words),
+    }
 }
 
 /// `grant a,b` takes two resources, `grant 2*p` any two of a pool, `grant a,2*p` both.
@@ -257,4 +264,8 @@ fn operator() -> Actor {
 fn identity(desk: &Desk) -> Identity {
     use tenure_log::OrderedLog;
     desk.log.identity()
+}
+
+fn asker(words: &Words<'_>) -> Option<Text> {
+    words.options.get("asker").map(|asker| (*asker).into())
 }

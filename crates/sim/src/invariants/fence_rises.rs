@@ -24,7 +24,7 @@ impl Fences {
         let Out::Answer(_, answer) = said.out else { return Ok(()) };
         match answer {
             Answer::Lease(answer) => self.found(scene, &answer.lease),
-            Answer::Read(found) => self.found(scene, found),
+            Answer::Read(read) => self.found(scene, &read.lease),
             Answer::Leases { leases, .. } => leases.iter().try_for_each(|lease| self.shown(scene, lease)),
             Answer::Resource { lease: Some(lease), .. } => self.shown(scene, lease),
             _ => Ok(()),

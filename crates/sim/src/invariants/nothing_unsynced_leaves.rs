@@ -69,14 +69,14 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
         Answer::SessionRenewed { lsn, ended, .. } => {
             ended.iter().flatten().map(|loss| loss.lsn).max().unwrap_or(Lsn(0)).max(*lsn)
         }
-        Answer::Read(lease) => found(scene, lease),
+        Answer::Read(read) => found(scene, &read.lease),
         Answer::Leases { leases, lsn, .. } => {
             leases.iter().map(|lease| shown(scene, lease)).max().unwrap_or(Lsn(0)).max(*lsn)
         }
         Answer::Resource { lease, lsn, .. } => {
             lease.as_ref().map_or(Lsn(0), |lease| shown(scene, lease)).max(*lsn)
         }
-        Answer::Pools { lsn, .. } | Answer::Sessions { lsn, .. } => *lsn,
+        Answer::Pools { lsn, .. } | Answer::Session { lsn, .. } | Answer::Sessions { lsn, .. } => *lsn,
         Answer::Checked(checked) => match (checked.lease, checked.epoch) {
             (Some(lease), Some(epoch)) => {
                 known(scene, lease).and_then(|told| told.epoch_since(epoch)).unwrap_or(NEVER).max(checked.lsn)
@@ -90,12 +90,17 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
 }
 
 fn refusal_rests_on(scene: &Scene<'_>, ask: Option<&Ask>, refused: &Refused) -> Lsn {
-    let Refused::Rejected(rejection) = refused else { return Lsn(0) };
+    let rejection = match refused {
+        Refused::Rejected(rejection) => rejection,
+        Refused::Held(blockers) => {
+            let begun = |lease| known(scene, lease).and_then(|told| told.steps.first());
+            let rests = blockers.iter().map(|held| begun(held.lease).map_or(NEVER, |step| step.lsn));
+            return rests.max().unwrap_or(NEVER);
+        }
+        _ => return Lsn(0),
+    };
     let lease = ask.and_then(|ask| subject(&ask.request));
     match (rejection, lease) {
-        (Rejection::ResourceHeld(held), _) => {
-            known(scene, held.lease).and_then(|told| told.steps.first()).map_or(NEVER, |step| step.lsn)
-        }
         (Rejection::StaleEpoch { current }, Some(lease)) => {
             known(scene, lease).and_then(|told| told.epoch_since(*current)).unwrap_or(NEVER)
         }
