@@ -134,6 +134,10 @@ pub enum LeaseFound {
         state: StateName,
         /// Why.
         reason: Reason,
+        /// Why, in words.
+        text: Text,
+        /// Fence of its last holder.
+        fence: Fence,
     },
     /// It ended earlier; the event at `ended_lsn` tells the rest.
     Ended {

@@ -7,6 +7,7 @@ use crate::request::{Submit, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Wanted, is_free};
+use std::borrow::Cow;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
@@ -24,7 +25,10 @@ struct Outcome {
 
 impl Engine {
     pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
-        let operation = submit.operation.as_ref().map(|operation| identify(operation, &submit.action));
+        let operation = submit
+            .operation
+            .as_ref()
+            .map(|operation| identify(operation, &self.without_connection(&submit.action)));
         if let Some(operation) = &operation {
             match self.retries.look_up(operation, ticket, self.tick) {
                 Known::New => {}
@@ -51,6 +55,20 @@ impl Engine {
         let outcome = self.settle(&mut command, submit.force);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// What was asked, whichever connection asked: a retry comes on a new one.
+    fn without_connection<'a>(&self, action: &'a Action) -> Cow<'a, Action> {
+        match action {
+            Action::Grant(grant)
+                if grant.policy.session.is_some_and(|session| self.connections.contains_key(&session)) =>
+            {
+                let mut grant = grant.clone();
+                grant.policy.session = None;
+                Cow::Owned(Action::Grant(grant))
+            }
+            _ => Cow::Borrowed(action),
+        }
     }
 
     /// Whether this principal may speak for a lease.
@@ -710,7 +728,18 @@ impl Engine {
                 Change::Reclaimed(_) => StateName::Revoked,
                 _ => StateName::Released,
             };
-            return LeaseFound::JustEnded { was: was.clone(), state, reason: ending_reason(change) };
+            let text = match change {
+                Change::Released(released) => released.text.clone(),
+                Change::Reclaimed(reclaimed) => reclaimed.text.clone(),
+                _ => Text::default(),
+            };
+            let fence = match self.kernel.lease(id, self.tick) {
+                Found::Ended(ended) => self.kernel.fence_of(ended),
+                // Retention kept it for no time at all; its first fence is what is left to say.
+                Found::Live(_) | Found::Retired | Found::NotFound => self.kernel.fence(id.lsn()),
+            };
+            let (was, reason) = (was.clone(), ending_reason(change));
+            return LeaseFound::JustEnded { was, state, reason, text, fence };
         }
         self.found(id).unwrap_or(LeaseFound::Retired)
     }

@@ -132,6 +132,9 @@ impl Host {
         let (appender, log_thread) = spawn_appender(Arc::clone(&log), sender.clone());
         let (chores, chores_thread) = spawn_chores(Arc::clone(&log));
         let shared = handle.shared();
+        if let Some(newest) = lock(&log).snapshots().newest() {
+            shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
+        }
         let writer = spawn("tenure-writer", move || {
             Writer {
                 engine,
@@ -428,7 +431,11 @@ impl Writer {
             let log = lock(&self.log);
             (log.snapshots(), log.extents())
         };
-        self.snapshot_bytes = store.newest().map_or(0, |header| header.payload_bytes);
+        let newest = store.newest();
+        self.snapshot_bytes = newest.map_or(0, |header| header.payload_bytes);
+        if let Some(newest) = newest {
+            self.shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
+        }
         let [older, _newest] = store.generations()[..] else { return };
         let oldest_ms = read_clocks().wall_ms.saturating_sub(self.options.history_age_max.as_millis() as u64);
         let mut bytes = 0;

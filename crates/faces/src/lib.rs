@@ -1,1 +1,27 @@
-//! Being built.
+//! What can be asked of a daemon, once: a typed [`Call`] by a [`Caller`] becomes a typed [`Reply`] or an error
+//! of the table, whatever transport carried it. Transports frame bytes and know who is asking; the engine
+//! decides. Start reading at `dispatch.rs`.
+
+mod ask;
+mod call;
+mod caller;
+mod dispatch;
+mod events;
+mod leases;
+mod limits;
+mod refusal;
+mod sessions;
+mod show;
+mod status;
+mod story;
+mod switchboard;
+
+pub use call::{Call, Reply};
+pub use caller::{Caller, Origin, Scope};
+pub use dispatch::{Faces, Opening, Vitals};
+pub use events::{EventStream, Streamed};
+pub use limits::{
+    ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
+    TTL_MS_MIN, WAIT_MS_MAX,
+};
+pub use switchboard::Switchboard;

@@ -28,5 +28,6 @@ pub use replay::{Replay, ReplayError};
 pub use sentence::{actor_word, change_sentence, duration, note_sentence};
 pub use state_at::{Point, StateAt, StateError, state_at};
 pub use story::{Entry, History, Story, Subject, WhyLimits};
+pub use tenure_log::Identity;
 pub use verify::{Finding, Place, Report, SnapshotCheck, Warning, verify};
 pub use wall::{ParseTimeError, parse_rfc3339, rfc3339};

@@ -14,10 +14,10 @@ use tenure_kernel::{
     Actor, Change, Evidence, LeaseId, Lsn, Note, Reason, SessionId, Text, Tick, names::split_pool_member,
 };
 use tenure_log::file::FileReader;
-use tenure_log::{Identity, OfflineLog, ReadError, SharedDisk};
+use tenure_log::{Identity, LogReader as _, OfflineLog, ReadError, SharedDisk};
 
 use crate::index::{IndexStore, Key};
-use crate::record::{Content, LoggedRecord};
+use crate::record::{Content, LoggedRecord, each_record};
 use crate::sentence::{change_sentence, note_sentence};
 use gather::{Gathered, spans};
 
@@ -220,7 +220,28 @@ impl History {
         Ok(())
     }
 
-    fn oldest_lsn(&mut self) -> Result<Lsn, ReadError> {
+    /// The record at a position; `None` if there is none yet.
+    ///
+    /// # Errors
+    /// When it is not kept any more, or the log cannot be read.
+    pub fn record(&mut self, lsn: Lsn) -> Result<Option<LoggedRecord>, ReadError> {
+        let mut reader = self.reader.another();
+        reader.seek(tenure_log::Lsn(lsn.0))?;
+        let Some((position, frame)) = reader.next_located()? else { return Ok(None) };
+        let mut found = None;
+        each_record(position, &frame, |record| {
+            if record.lsn == lsn {
+                found = Some(record);
+            }
+        });
+        Ok(found)
+    }
+
+    /// The oldest position that is kept.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn oldest_lsn(&mut self) -> Result<Lsn, ReadError> {
         let mut reader = self.reader.another();
         let oldest = reader.next_located()?.map(|(_, frame)| frame.header.first_lsn.0);
         Ok(Lsn(oldest.unwrap_or(1)))

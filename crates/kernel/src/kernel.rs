@@ -186,7 +186,9 @@ impl Kernel {
         LeaseId::new(self.setup.shard, lsn)
     }
 
-    pub(crate) fn fence(&self, authority: Lsn) -> Fence {
+    /// The fence of an authority that began at a position.
+    #[must_use]
+    pub fn fence(&self, authority: Lsn) -> Fence {
         if planted(Planted::FenceForgetsBase) {
             return Fence(authority.0);
         }

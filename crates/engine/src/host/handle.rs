@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use tenure_kernel::Lsn;
 
 /// A way to ask. Cheap to clone; every clone speaks to the same engine.
 #[derive(Clone)]
@@ -23,6 +24,9 @@ pub(crate) struct Shared {
     /// Requests not yet answered, waiting ones included.
     outstanding: AtomicUsize,
     outstanding_max: usize,
+    /// Position of the newest snapshot, zero before the first, and when it was taken.
+    snapshot_lsn: AtomicU64,
+    snapshot_wall_ms: AtomicU64,
 }
 
 /// Answers on their way.
@@ -49,8 +53,13 @@ struct SlotState {
 
 impl Handle {
     pub(crate) fn new(sender: Sender<Message>, outstanding_max: usize) -> Self {
-        let shared =
-            Shared { next_ticket: AtomicU64::new(1), outstanding: AtomicUsize::new(0), outstanding_max };
+        let shared = Shared {
+            next_ticket: AtomicU64::new(1),
+            outstanding: AtomicUsize::new(0),
+            outstanding_max,
+            snapshot_lsn: AtomicU64::new(0),
+            snapshot_wall_ms: AtomicU64::new(0),
+        };
         Self { sender, shared: Arc::new(shared) }
     }
 
@@ -93,6 +102,13 @@ impl Handle {
         let _ = self.sender.send(Message::TakeSnapshot);
     }
 
+    /// Position of the newest snapshot and when it was taken, in unix milliseconds.
+    #[must_use]
+    pub fn last_snapshot(&self) -> Option<(Lsn, u64)> {
+        let lsn = self.shared.snapshot_lsn.load(Ordering::Acquire);
+        (lsn > 0).then(|| (Lsn(lsn), self.shared.snapshot_wall_ms.load(Ordering::Relaxed)))
+    }
+
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -106,6 +122,11 @@ impl Handle {
 }
 
 impl Shared {
+    pub(crate) fn snapshot_taken(&self, lsn: Lsn, wall_ms: u64) {
+        self.snapshot_wall_ms.store(wall_ms, Ordering::Relaxed);
+        self.snapshot_lsn.store(lsn.0, Ordering::Release);
+    }
+
     pub(crate) fn answered(&self, count: usize) {
         self.outstanding.fetch_sub(count, Ordering::Relaxed);
     }

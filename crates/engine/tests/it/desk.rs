@@ -516,7 +516,7 @@ impl Desk {
     fn found_words(&self, found: &LeaseFound) -> String {
         match found {
             LeaseFound::Live(lease) => self.live_words(lease),
-            LeaseFound::JustEnded { was, state, reason } => {
+            LeaseFound::JustEnded { was, state, reason, .. } => {
                 format!("lease {} {} ({}) epoch {}", was.lease, state.as_str(), reason.as_str(), was.epoch)
             }
             LeaseFound::Ended { id, ended, fence } => format!(

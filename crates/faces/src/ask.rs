@@ -1,0 +1,207 @@
+//! What a call asks of the engine, and how the engine's answer becomes the reply. Most calls are one
+//! request; the few that need several steps are told apart here and carried out in `dispatch.rs`.
+
+use crate::call::Call;
+use crate::caller::Caller;
+use crate::leases::{self, Order};
+use crate::limits::page;
+use crate::refusal::{Asked, no_lease};
+use crate::sessions;
+use tenure_api::{Check, Error, ErrorCode, HolderCall, LeaseQuery};
+use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, SessionId};
+use tenure_engine::{Check as Asking, List, Request, Submit};
+use tenure_history::{Identity, WireLease};
+
+/// What to do about a call.
+pub(crate) enum Plan {
+    /// One request; its answer takes this shape.
+    Ask(Box<Request>, Shape),
+    /// Several steps.
+    Steps(Call),
+}
+
+/// How an answer is told.
+pub(crate) enum Shape {
+    Lease(Asked),
+    Renewed { lease: LeaseId, epoch: u64 },
+    Leases(LeaseQuery),
+    Session,
+    Sessions,
+    SessionRenewed(SessionId),
+    SessionEnd(SessionId),
+    Resource(String),
+    Resources(String),
+    Pool(String),
+    Pools,
+    Checked,
+    Status,
+    BreakerReset,
+}
+
+impl Shape {
+    /// Whether the caller asked as the holder of something.
+    pub(crate) fn asked(&self) -> Asked {
+        match self {
+            Self::Lease(asked) => *asked,
+            Self::Renewed { .. } | Self::SessionRenewed(_) | Self::SessionEnd(_) => Asked::AsHolder,
+            Self::Leases(_)
+            | Self::Session
+            | Self::Sessions
+            | Self::Resource(_)
+            | Self::Resources(_)
+            | Self::Pool(_)
+            | Self::Pools
+            | Self::Checked
+            | Self::Status
+            | Self::BreakerReset => Asked::AsAnyone,
+        }
+    }
+}
+
+/// Reads a lease id; one of another log names nothing here.
+pub(crate) fn lease_id(identity: &Identity, text: &str, asked: Asked) -> Result<LeaseId, Error> {
+    let wire: WireLease = text
+        .parse()
+        .map_err(|error| Error::new(ErrorCode::NotFound, format!("{text:?} is no lease id: {error}")))?;
+    wire.lease(identity).ok_or_else(|| no_lease(asked))
+}
+
+pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<Plan, Error> {
+    let held = |id: &str| lease_id(identity, id, Asked::AsHolder);
+    let seen = |id: &str| lease_id(identity, id, Asked::AsAnyone);
+    let ask = |request: Request, shape: Shape| Ok(Plan::Ask(Box::new(request), shape));
+    let own = |action: Action, operation_id: Option<String>| {
+        let operation = leases::operation(caller, operation_id)?;
+        let asker = Some(caller.principal.clone());
+        let submit = Submit { operation, asker, ..Submit::now(action) };
+        Ok(Plan::Ask(Box::new(Request::Submit(submit)), Shape::Lease(Asked::AsHolder)))
+    };
+    let order = |order: Order, id: &str, body| {
+        let submit = leases::order(caller, order, seen(id)?, body)?;
+        Ok(Plan::Ask(Box::new(Request::Submit(submit)), Shape::Lease(Asked::AsAnyone)))
+    };
+    match call {
+        Call::Acquire(body) => {
+            ask(Request::Submit(leases::acquire(caller, body)?), Shape::Lease(Asked::AsAnyone))
+        }
+        Call::Inspect(id) => ask(Request::Read(seen(&id)?), Shape::Lease(Asked::AsAnyone)),
+        Call::List(query) => {
+            let list = list(identity, &query)?;
+            ask(Request::List(list), Shape::Leases(query))
+        }
+        Call::Activate(id, body) => own(leases::activate(held(&id)?, &body), body.operation_id),
+        Call::Release(id, body) => own(leases::release(held(&id)?, &body), body.operation_id),
+        Call::Amend(id, body) => {
+            let token = leases::token(held(&id)?, body.epoch, body.holder);
+            let attachment = Some(leases::attachment(Some(&body.attachment))?);
+            own(Action::Amend(Amend { token, attachment, face_data: None }), body.operation_id)
+        }
+        Call::Heartbeat(id, body) if body.holder.is_none() => {
+            let lease = held(&id)?;
+            ask(heartbeat(caller, lease, &body), Shape::Renewed { lease, epoch: body.epoch })
+        }
+        Call::Acknowledge(id, body) if body.holder.is_none() => {
+            ask(acknowledge(caller, held(&id)?, &body), Shape::Lease(Asked::AsHolder))
+        }
+        Call::Rebind(id, body) if body.session.is_none() => {
+            let rebind = tenure_engine::kernel::Rebind {
+                token: leases::token(held(&id)?, body.epoch, None),
+                holder: body.holder.map(leases::holder).transpose()?,
+                policy: None,
+                attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
+                face_data: None,
+            };
+            own(Action::Rebind(rebind), body.operation_id)
+        }
+        Call::Revoke(id, body) => order(Order::Revoke, &id, body),
+        Call::Reclaim(id, body) => order(Order::Reclaim, &id, body),
+        Call::Drain(id, body) => order(Order::Drain, &id, body),
+        Call::Revive(id, body) => order(Order::Revive, &id, body),
+        Call::Session(id) => ask(Request::Session(sessions::parse(&id)?), Shape::Session),
+        Call::Sessions { limit, cursor } => {
+            let from = cursor.as_deref().map(sessions::parse).transpose()?.unwrap_or(SessionId(0));
+            ask(Request::Sessions { from, limit: page(limit)? }, Shape::Sessions)
+        }
+        Call::SessionHeartbeat(id, body) => {
+            let session = sessions::parse(&id)?;
+            let (seen, asker) = (Lsn(body.seen_lsn.unwrap_or(0)), Some(caller.principal.clone()));
+            ask(Request::SessionHeartbeat { session, seen, asker }, Shape::SessionRenewed(session))
+        }
+        Call::CloseSession(id) => {
+            let session = sessions::parse(&id)?;
+            let action = Action::CloseSession { session, reason: Reason::Explicit };
+            let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(action) };
+            ask(Request::Submit(submit), Shape::SessionEnd(session))
+        }
+        Call::Resource(name) => ask(Request::Resource(name.as_str().into()), Shape::Resource(name)),
+        Call::Resources(query) => {
+            let prefix = query.prefix.unwrap_or_default();
+            let list = List {
+                from: cursor(identity, query.cursor.as_deref())?,
+                limit: page(query.limit)?,
+                resource_prefix: Some(prefix.as_str().into()),
+                holder: None,
+            };
+            ask(Request::List(list), Shape::Resources(prefix))
+        }
+        Call::Pool(name) => ask(Request::Pools, Shape::Pool(name)),
+        Call::Pools => ask(Request::Pools, Shape::Pools),
+        Call::Check(check) => ask(Request::Check(checked(identity, check)?), Shape::Checked),
+        Call::Status => ask(Request::Status, Shape::Status),
+        Call::ResetBreaker => ask(Request::ResetBreaker, Shape::BreakerReset),
+        Call::Heartbeat(..)
+        | Call::Acknowledge(..)
+        | Call::Rebind(..)
+        | Call::Handover(..)
+        | Call::Resume(..)
+        | Call::OpenSession(_)
+        | Call::DefinePool(..)
+        | Call::RemovePool(..)
+        | Call::Why(_)
+        | Call::EndAll => Ok(Plan::Steps(call)),
+    }
+}
+
+pub(crate) fn heartbeat(caller: &Caller, lease: LeaseId, body: &HolderCall) -> Request {
+    Request::Heartbeat {
+        lease,
+        epoch: Epoch(body.epoch),
+        via: caller.connection(),
+        asker: Some(caller.principal.clone()),
+    }
+}
+
+pub(crate) fn acknowledge(caller: &Caller, lease: LeaseId, body: &HolderCall) -> Request {
+    Request::Acknowledge { lease, epoch: Epoch(body.epoch), asker: Some(caller.principal.clone()) }
+}
+
+fn list(identity: &Identity, query: &LeaseQuery) -> Result<List, Error> {
+    Ok(List {
+        from: cursor(identity, query.cursor.as_deref())?,
+        limit: page(query.limit)?,
+        resource_prefix: query.resource_prefix.as_deref().map(Into::into),
+        holder: query.holder.as_deref().map(Into::into),
+    })
+}
+
+/// A cursor is the id to go on with.
+fn cursor(identity: &Identity, cursor: Option<&str>) -> Result<LeaseId, Error> {
+    match cursor {
+        None => Ok(LeaseId::new(identity.shard, Lsn(0))),
+        Some(text) => text.parse::<WireLease>().ok().and_then(|wire| wire.lease(identity)).ok_or_else(|| {
+            Error::new(ErrorCode::InvalidRequest, format!("{text:?} is no cursor of this log"))
+        }),
+    }
+}
+
+fn checked(identity: &Identity, check: Check) -> Result<Asking, Error> {
+    Ok(match check {
+        Check::Fence { resource, fence } => Asking::Fence { resource: resource.into(), fence: Fence(fence) },
+        Check::Epoch { lease_id: id, epoch } => {
+            // An id of another log is simply not current; nobody has position 0.
+            let lease = id.parse::<WireLease>().ok().and_then(|wire| wire.lease(identity));
+            let lease = lease.unwrap_or(LeaseId::new(identity.shard, Lsn(0)));
+            Asking::Epoch { lease, epoch: Epoch(epoch) }
+        }
+    })
+}

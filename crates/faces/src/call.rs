@@ -1,0 +1,231 @@
+//! What can be asked and what can be answered, in wire types. The scope of each call stands here and nowhere
+//! else.
+
+use crate::caller::Scope;
+use tenure_api as api;
+
+/// What can be asked.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Call {
+    /// Take a bundle.
+    Acquire(api::Acquire),
+    /// Show one lease.
+    Inspect(String),
+    /// Show many.
+    List(api::LeaseQuery),
+    /// Take a reserved lease into use.
+    Activate(String, api::HolderCall),
+    /// Prove life.
+    Heartbeat(String, api::HolderCall),
+    /// Give a lease back.
+    Release(String, api::HolderCall),
+    /// Confirm a loss.
+    Acknowledge(String, api::HolderCall),
+    /// Replace the attachment.
+    Amend(String, api::Amend),
+    /// Give a lease a new holder or session.
+    Rebind(String, api::Rebind),
+    /// Give a lease to another session's holder.
+    Handover(String, api::Handover),
+    /// Bind a lease to the caller's connection.
+    Resume(String, api::HolderCall),
+    /// Withdraw authority.
+    Revoke(String, api::OperatorCall),
+    /// Make resources of a revoked lease reusable.
+    Reclaim(String, api::OperatorCall),
+    /// Let a lease end after its grace.
+    Drain(String, api::OperatorCall),
+    /// Take a drain back.
+    Revive(String, api::OperatorCall),
+    /// Open a session by hand.
+    OpenSession(api::OpenSession),
+    /// Show one session.
+    Session(String),
+    /// Show many.
+    Sessions {
+        /// At most this many.
+        limit: Option<u64>,
+        /// Where the page before ended.
+        cursor: Option<String>,
+    },
+    /// Prove a session's life.
+    SessionHeartbeat(String, api::SessionHeartbeat),
+    /// End a session and release what it holds.
+    CloseSession(String),
+    /// Show one resource.
+    Resource(String),
+    /// Show many.
+    Resources(api::ResourceQuery),
+    /// Create or resize a pool.
+    DefinePool(String, api::PoolSize),
+    /// Show one pool.
+    Pool(String),
+    /// Show all.
+    Pools,
+    /// Remove a pool.
+    RemovePool(String, api::RemovePool),
+    /// Ask for a guarded store.
+    Check(api::Check),
+    /// Ask for a story.
+    Why(api::WhyQuery),
+    /// The daemon at a glance.
+    Status,
+    /// End the breaker's hold.
+    ResetBreaker,
+    /// End every lease, because the daemon stops.
+    EndAll,
+}
+
+/// What can be answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// A lease.
+    Lease(Box<api::Lease>),
+    /// A page of leases.
+    Leases(api::LeaseList),
+    /// A heartbeat counted.
+    Renewed(api::Renewed),
+    /// A session.
+    Session(api::Session),
+    /// A page of sessions.
+    Sessions(api::SessionList),
+    /// A session's heartbeat counted.
+    SessionRenewed(api::SessionRenewed),
+    /// A session was closed.
+    SessionEnd(api::SessionEnd),
+    /// A resource.
+    Resource(api::Resource),
+    /// A page of resources.
+    Resources(api::ResourceList),
+    /// A pool.
+    Pool(api::Pool),
+    /// Every pool.
+    Pools(api::PoolList),
+    /// What a guarded store is told.
+    Checked(api::CheckAnswer),
+    /// A story.
+    Why(api::Story),
+    /// The daemon at a glance.
+    Status(Box<api::Status>),
+    /// The breaker's hold was ended.
+    BreakerReset(api::BreakerReset),
+    /// Every lease was ended.
+    Ended(api::ShuttingDown),
+}
+
+impl Call {
+    /// What a caller needs to be allowed to ask this.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Inspect(_)
+            | Self::List(_)
+            | Self::Session(_)
+            | Self::Sessions { .. }
+            | Self::Resource(_)
+            | Self::Resources(_)
+            | Self::Pool(_)
+            | Self::Pools
+            | Self::Check(_)
+            | Self::Why(_)
+            | Self::Status => Scope::Read,
+            Self::Acquire(_)
+            | Self::Activate(..)
+            | Self::Heartbeat(..)
+            | Self::Release(..)
+            | Self::Acknowledge(..)
+            | Self::Amend(..)
+            | Self::Rebind(..)
+            | Self::Handover(..)
+            | Self::Resume(..)
+            | Self::OpenSession(_)
+            | Self::SessionHeartbeat(..)
+            | Self::CloseSession(_) => Scope::Hold,
+            Self::Revoke(..)
+            | Self::Reclaim(..)
+            | Self::Drain(..)
+            | Self::Revive(..)
+            | Self::DefinePool(..)
+            | Self::RemovePool(..)
+            | Self::ResetBreaker
+            | Self::EndAll => Scope::Admin,
+        }
+    }
+
+    /// Whether it proves life, which no rate limit may hold up.
+    #[must_use]
+    pub fn is_heartbeat(&self) -> bool {
+        matches!(self, Self::Heartbeat(..) | Self::SessionHeartbeat(..) | Self::Acknowledge(..))
+    }
+
+    /// How long it may take beyond an ordinary call.
+    #[must_use]
+    pub fn wait_ms(&self) -> u64 {
+        match self {
+            Self::Acquire(acquire) => acquire.wait_ms.unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// Gives it an operation id that came beside it; one in the body counts more.
+    pub fn set_operation_id(&mut self, id: &str) {
+        let place = match self {
+            Self::Acquire(body) => &mut body.operation_id,
+            Self::Activate(_, body)
+            | Self::Heartbeat(_, body)
+            | Self::Release(_, body)
+            | Self::Acknowledge(_, body)
+            | Self::Resume(_, body) => &mut body.operation_id,
+            Self::Amend(_, body) => &mut body.operation_id,
+            Self::Rebind(_, body) => &mut body.operation_id,
+            Self::Handover(_, body) => &mut body.operation_id,
+            Self::Revoke(_, body) | Self::Reclaim(_, body) | Self::Drain(_, body) | Self::Revive(_, body) => {
+                &mut body.operation_id
+            }
+            Self::OpenSession(body) => &mut body.operation_id,
+            Self::Inspect(_)
+            | Self::List(_)
+            | Self::Session(_)
+            | Self::Sessions { .. }
+            | Self::SessionHeartbeat(..)
+            | Self::CloseSession(_)
+            | Self::Resource(_)
+            | Self::Resources(_)
+            | Self::DefinePool(..)
+            | Self::Pool(_)
+            | Self::Pools
+            | Self::RemovePool(..)
+            | Self::Check(_)
+            | Self::Why(_)
+            | Self::Status
+            | Self::ResetBreaker
+            | Self::EndAll => return,
+        };
+        if place.is_none() {
+            *place = Some(id.to_owned());
+        }
+    }
+}
+
+impl serde::Serialize for Reply {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Lease(body) => body.serialize(serializer),
+            Self::Leases(body) => body.serialize(serializer),
+            Self::Renewed(body) => body.serialize(serializer),
+            Self::Session(body) => body.serialize(serializer),
+            Self::Sessions(body) => body.serialize(serializer),
+            Self::SessionRenewed(body) => body.serialize(serializer),
+            Self::SessionEnd(body) => body.serialize(serializer),
+            Self::Resource(body) => body.serialize(serializer),
+            Self::Resources(body) => body.serialize(serializer),
+            Self::Pool(body) => body.serialize(serializer),
+            Self::Pools(body) => body.serialize(serializer),
+            Self::Checked(body) => body.serialize(serializer),
+            Self::Why(body) => body.serialize(serializer),
+            Self::Status(body) => body.serialize(serializer),
+            Self::BreakerReset(body) => body.serialize(serializer),
+            Self::Ended(body) => body.serialize(serializer),
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Who asks: established by a transport, trusted from here on.
+
+use tenure_engine::kernel::{SessionId, SessionKind, Text};
+
+/// What a caller may do. Each scope includes the ones before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Scope {
+    /// Look.
+    Read,
+    /// Hold leases and sessions of its own.
+    Hold,
+    /// End what others hold; steer the daemon.
+    Admin,
+}
+
+/// How a caller came in, which decides what keeps its leases unless it says otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Request and answer: leases are kept by heartbeats.
+    Http,
+    /// A connection that is a session: leases are kept by its being open.
+    Connection {
+        /// The session that the connection is.
+        session: SessionId,
+        /// A socket or a standard input.
+        kind: SessionKind,
+    },
+}
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
+    pub principal: Text,
+    /// What it may do.
+    pub scope: Scope,
+    /// How it came in.
+    pub origin: Origin,
+}
+
+impl Scope {
+    /// Every scope, least first.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Hold, Self::Admin];
+
+    /// Its word in configuration and token files.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Hold => "hold",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// The scope of a word.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+    }
+}
+
+impl Caller {
+    /// The connection it speaks on, where that is a session.
+    #[must_use]
+    pub fn connection(&self) -> Option<SessionId> {
+        match self.origin {
+            Origin::Http => None,
+            Origin::Connection { session, .. } => Some(session),
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The stream of events: what the engine publishes, with the lease it concerns, filtered.
+//!
+//! An event names its lease; who holds it and what it covers may stand in an earlier one. A stream remembers
+//! what it has seen and asks for the rest.
+
+use crate::dispatch::Faces;
+use crate::refusal::{self, Asked};
+use crate::sessions::wire_id;
+use crate::show::{Ended, Terms, attachment, face, mode, state, words};
+use crate::switchboard::WatchNews;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use tenure_api::{self as api, Error, ErrorCode, EventKind, EventLease, EventsQuery};
+use tenure_engine::kernel::{
+    Change, Epitaph, Event, Granted, LeaseId, Lsn, Note, Policy, Reason, StateName, Subject, Text,
+};
+use tenure_engine::{Answer, LeaseFound, News, Published, Request, Ticket};
+use tenure_history::{WireLease, rfc3339};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Events that may be on their way to one stream.
+const ROOM: usize = 256;
+/// Leases that one stream remembers.
+const KNOWN_MAX: usize = 10_000;
+
+/// What a stream says next.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Streamed {
+    /// Something happened.
+    Event(Box<api::Event>),
+    /// The reader was too slow; the stream is over.
+    Lagged(api::Lagged),
+    /// History below this position went away meanwhile; the stream is over.
+    Trimmed(Error),
+}
+
+/// Events from a position on. Ends its watch when dropped.
+pub struct EventStream {
+    faces: Faces,
+    watch: Ticket,
+    news: UnboundedReceiver<WatchNews>,
+    ready: VecDeque<Arc<Published>>,
+    /// Taken since the engine was last told of room.
+    taken: usize,
+    filter: EventsQuery,
+    known: HashMap<LeaseId, Known>,
+    over: bool,
+}
+
+/// What a lease is, apart from how it stands.
+#[derive(Clone)]
+struct Known {
+    holder: Text,
+    members: Vec<String>,
+    policy: Policy,
+    granted_wall_ms: u64,
+}
+
+impl Faces {
+    /// Begins a stream; `from` is what the reader has seen last.
+    ///
+    /// # Errors
+    /// When history from there on is not kept, or the position lies in the future.
+    pub async fn events(&self, query: EventsQuery) -> Result<EventStream, Error> {
+        let newest = self.synced_lsn().await?;
+        let from = match query.from {
+            None => newest.next(),
+            Some(after) if after > newest.0 => {
+                let message = format!("from is {after}, but the log ends at {newest}");
+                return Err(Error::new(ErrorCode::InvalidRequest, message).with("newest", newest.0));
+            }
+            Some(after) => {
+                let from = Lsn(after + 1);
+                self.check_kept(from, newest).await?;
+                from
+            }
+        };
+        let (line, news) = unbounded_channel();
+        let pending = self.handle().start(Request::Watch { from });
+        let watch = pending.first_ticket();
+        self.switchboard().watch(watch, line);
+        let stream = EventStream {
+            faces: self.clone(),
+            watch,
+            news,
+            ready: VecDeque::new(),
+            taken: ROOM,
+            filter: query,
+            known: HashMap::new(),
+            over: false,
+        };
+        match pending.await.pop() {
+            Some(Answer::Watching { .. }) => Ok(stream),
+            Some(Answer::Refused(refused)) => Err(refusal::error(&self.lens(), &refused, Asked::AsAnyone)),
+            _ => Err(Error::new(ErrorCode::Internal, "the watch did not begin")),
+        }
+    }
+
+    /// The position that an opaque event id stands for.
+    ///
+    /// # Errors
+    /// When it is an id of another log: what followed it there is not kept here.
+    pub async fn event_position(&self, id: &str) -> Result<u64, Error> {
+        let wire: WireLease = id
+            .parse()
+            .map_err(|_| Error::new(ErrorCode::InvalidRequest, format!("{id:?} is no event id")))?;
+        if wire.lease(self.identity()).is_some() {
+            return Ok(wire.lsn.0);
+        }
+        let oldest = self.oldest_lsn().await?;
+        let message = "the event id is of another log; list, and watch from there";
+        Err(Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0))
+    }
+
+    /// How a position is written as an event id.
+    #[must_use]
+    pub fn event_id(&self, lsn: u64) -> String {
+        self.lens().lease_id(LeaseId::new(self.identity().shard, Lsn(lsn)))
+    }
+
+    async fn check_kept(&self, from: Lsn, newest: Lsn) -> Result<(), Error> {
+        let oldest = self.oldest_lsn().await?;
+        if from >= oldest || from > newest {
+            return Ok(());
+        }
+        let message = format!("the oldest position that is kept is {oldest}");
+        Err(Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0))
+    }
+}
+
+impl EventStream {
+    /// The next event that passes the filter; `None` when the stream is over.
+    pub async fn next(&mut self) -> Option<Streamed> {
+        while !self.over {
+            while let Some(published) = self.ready.pop_front() {
+                self.taken += 1;
+                if let Some(event) = self.shown(&published).await {
+                    return Some(Streamed::Event(Box::new(event)));
+                }
+            }
+            self.make_room();
+            match self.news.recv().await {
+                Some(WatchNews::Events(events)) => self.ready.extend(events),
+                Some(WatchNews::Lagged(resume)) => {
+                    self.over = true;
+                    // `from` is what was seen last.
+                    return Some(Streamed::Lagged(api::Lagged { resume: resume.0.saturating_sub(1) }));
+                }
+                Some(WatchNews::Trimmed(oldest)) => {
+                    self.over = true;
+                    let message = format!("the oldest position that is kept is {oldest}");
+                    let error = Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0);
+                    return Some(Streamed::Trimmed(error));
+                }
+                None => self.over = true,
+            }
+        }
+        None
+    }
+
+    fn make_room(&mut self) {
+        if self.taken > ROOM / 2 {
+            let room = core::mem::take(&mut self.taken);
+            drop(self.faces.handle().start(Request::WatchMore { watch: self.watch, room }));
+        }
+    }
+
+    async fn shown(&mut self, published: &Published) -> Option<api::Event> {
+        let event = |kind: EventKind, lease: Option<EventLease>| api::Event {
+            lsn: published.lsn.0,
+            at: rfc3339(published.wall_ms),
+            kind,
+            lease,
+            session: None,
+            pool: None,
+        };
+        let shown = match &published.news {
+            News::Event(happened) => {
+                let kind = kind(&happened.change)?;
+                let lease = self.lease_of(published.lsn, happened).await;
+                api::Event {
+                    session: match &happened.change {
+                        Change::SessionOpened(open) => Some(wire_id(open.session)),
+                        Change::SessionClosed { session, .. } => Some(wire_id(*session)),
+                        _ => None,
+                    },
+                    pool: match &happened.change {
+                        Change::PoolDefined { name, .. } | Change::PoolRemoved { name } => {
+                            Some(name.to_string())
+                        }
+                        _ => None,
+                    },
+                    ..event(kind, lease)
+                }
+            }
+            News::Note(Note::Draining { subject, .. }) => {
+                self.noted(*subject, event(EventKind::Draining, None), api::Liveness::Draining).await
+            }
+            News::Note(Note::Returned { subject }) => {
+                self.noted(*subject, event(EventKind::Revived, None), api::Liveness::Alive).await
+            }
+            News::Note(
+                Note::GateOpened { .. }
+                | Note::BreakerOpened { .. }
+                | Note::BreakerClosed
+                | Note::Stalled { .. },
+            ) => return None,
+        };
+        passes(&self.filter, &shown).then_some(shown)
+    }
+
+    /// An observation: of one lease, or of a session and all its leases.
+    async fn noted(&mut self, subject: Subject, mut event: api::Event, now: api::Liveness) -> api::Event {
+        match subject {
+            Subject::Session(session) => event.session = Some(wire_id(session)),
+            Subject::Lease(lease) => {
+                let known = self.known(lease).await;
+                let mut shown = self.lease(lease, known.as_ref());
+                shown.state = Some(api::State::Active);
+                shown.liveness = Some(now);
+                shown.drain_cause = (now == api::Liveness::Draining).then_some(api::DrainCause::Silence);
+                event.lease = Some(shown);
+            }
+        }
+        event
+    }
+
+    /// The lease of an event, as the event left it.
+    async fn lease_of(&mut self, lsn: Lsn, event: &Event) -> Option<EventLease> {
+        let shard = self.faces.identity().shard;
+        let lease = event.change.lease(LeaseId::new(shard, lsn))?;
+        if let Change::Granted(granted) = &event.change {
+            self.remember(lease, Known::granted(granted));
+        }
+        let known = match event.change.epitaph() {
+            Some(was) => Some(Known::was(was)),
+            None => self.known(lease).await,
+        };
+        let mut shown = self.lease(lease, known.as_ref());
+        let alive = Some(api::Liveness::Alive);
+        match &event.change {
+            Change::Granted(granted) => {
+                let reserved = granted.deadline.is_some();
+                shown.state = Some(state(if reserved { StateName::Reserved } else { StateName::Active }));
+                shown.liveness = if reserved { None } else { alive };
+                shown.epoch = Some(1);
+                shown.fence = Some(self.faces.identity().fence_base + lsn.0);
+                shown.attachment = attachment(&granted.attachment);
+            }
+            Change::Activated { .. } => (shown.state, shown.liveness) = (Some(api::State::Active), alive),
+            Change::Rebound(rebound) => {
+                shown.state = Some(api::State::Active);
+                shown.epoch = Some(rebound.epoch.0);
+                shown.fence = Some(self.faces.identity().fence_base + lsn.0);
+                shown.holder = Some(rebound.holder.to_string());
+                shown.session = match &rebound.policy {
+                    Some(policy) => policy.session.map(wire_id),
+                    None => shown.session,
+                };
+                if let Some(known) = self.known.get_mut(&lease) {
+                    known.holder = rebound.holder.clone();
+                    if let Some(policy) = &rebound.policy {
+                        known.policy = policy.clone();
+                    }
+                }
+            }
+            Change::Amended(amended) => {
+                shown.state = Some(api::State::Active);
+                shown.attachment = amended.attachment.as_deref().and_then(attachment);
+            }
+            Change::Drained(steered) => {
+                shown.state = Some(api::State::Active);
+                shown.liveness = Some(api::Liveness::Draining);
+                shown.drain_cause = Some(api::DrainCause::Operator);
+                shown.reason_text = words(&steered.text);
+            }
+            Change::Revived(steered) => {
+                (shown.state, shown.liveness) = (Some(api::State::Active), alive);
+                shown.reason_text = words(&steered.text);
+            }
+            Change::Revoked(revoked) => {
+                shown.state = Some(api::State::Revoking);
+                shown.epoch = Some(revoked.epoch.0);
+                shown.reason = Some(revoked.reason.as_str().to_owned());
+                shown.reason_text = words(&revoked.text);
+            }
+            change @ (Change::Released(_) | Change::Reclaimed(_) | Change::Expired(_)) => {
+                if let Some(ended) = told_end(change) {
+                    shown.state = Some(state(ended.state));
+                    shown.epoch = Some(ended.was.epoch.0);
+                    shown.reason = Some(ended.reason.as_str().to_owned());
+                    shown.reason_text = words(ended.text);
+                }
+                self.known.remove(&lease);
+            }
+            Change::Notified { .. }
+            | Change::SessionOpened(_)
+            | Change::SessionClosed { .. }
+            | Change::PoolDefined { .. }
+            | Change::PoolRemoved { .. }
+            | Change::Trimmed { .. }
+            | Change::Configured(_) => {}
+        }
+        Some(shown)
+    }
+
+    fn lease(&self, lease: LeaseId, known: Option<&Known>) -> EventLease {
+        let terms = known.map(|known| Terms::of(&known.policy));
+        EventLease {
+            lease_id: self.faces.lens().lease_id(lease),
+            holder: known.map(|known| known.holder.to_string()),
+            resources: known.map(|known| known.members.clone()),
+            state: None,
+            liveness: None,
+            drain_cause: None,
+            mode: known.map(|known| mode(known.policy.mode)),
+            epoch: None,
+            fence: None,
+            ttl_ms: terms.as_ref().and_then(|terms| terms.ttl_ms),
+            grace_ms: terms.as_ref().and_then(|terms| terms.grace_ms),
+            granted_at: known.map(|known| rfc3339(known.granted_wall_ms)),
+            reason: None,
+            reason_text: None,
+            session: known.and_then(|known| known.policy.session).map(wire_id),
+            face: known.map(|known| face(known.policy.face)),
+            attachment: None,
+        }
+    }
+
+    /// What is known of a lease: remembered, or as it is, or as its grant tells.
+    async fn known(&mut self, lease: LeaseId) -> Option<Known> {
+        if let Some(known) = self.known.get(&lease) {
+            return Some(known.clone());
+        }
+        let found = match self.faces.handle().start(Request::Read(lease)).await.pop() {
+            Some(Answer::Read(read)) => match read.lease {
+                LeaseFound::Live(live) => Some(Known {
+                    holder: live.holder,
+                    members: live.members.iter().map(Text::to_string).collect(),
+                    policy: live.policy,
+                    granted_wall_ms: live.granted_wall_ms,
+                }),
+                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+            },
+            _ => None,
+        };
+        let known = match found {
+            Some(known) => known,
+            None => match self.faces.logged_event(lease.lsn()).await?.change {
+                Change::Granted(granted) => Known::granted(&granted),
+                _ => return None,
+            },
+        };
+        self.remember(lease, known.clone());
+        Some(known)
+    }
+
+    fn remember(&mut self, lease: LeaseId, known: Known) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(lease, known);
+    }
+}
+
+impl Drop for EventStream {
+    fn drop(&mut self) {
+        self.faces.switchboard().unwatch(self.watch);
+        drop(self.faces.handle().start(Request::WatchEnd(self.watch)));
+    }
+}
+
+impl Known {
+    fn granted(granted: &Granted) -> Self {
+        Self {
+            holder: granted.holder.clone(),
+            members: granted.members.iter().map(Text::to_string).collect(),
+            policy: granted.policy.clone(),
+            granted_wall_ms: granted.wall_ms,
+        }
+    }
+
+    fn was(was: &Epitaph) -> Self {
+        Self {
+            holder: was.holder.clone(),
+            members: was.members.iter().map(Text::to_string).collect(),
+            policy: was.policy.clone(),
+            granted_wall_ms: was.granted_wall_ms,
+        }
+    }
+}
+
+/// How an ending event says that the lease ended. The fence is not in it.
+pub(crate) fn told_end(change: &Change) -> Option<Ended<'_>> {
+    let of = |was, state, reason, text| {
+        Some(Ended { was, state, reason, text, fence: tenure_engine::kernel::Fence(0), ended_wall_ms: 0 })
+    };
+    match change {
+        Change::Released(released) => {
+            of(&released.was, StateName::Released, Reason::Explicit, released.text.as_str())
+        }
+        Change::Reclaimed(reclaimed) => {
+            of(&reclaimed.was, StateName::Revoked, reclaimed.reason, reclaimed.text.as_str())
+        }
+        Change::Expired(expired) => of(&expired.was, StateName::Expired, Reason::ReservationExpired, ""),
+        Change::Granted(_)
+        | Change::Activated { .. }
+        | Change::Rebound(_)
+        | Change::Amended(_)
+        | Change::Drained(_)
+        | Change::Revived(_)
+        | Change::Revoked(_)
+        | Change::SessionOpened(_)
+        | Change::SessionClosed { .. }
+        | Change::PoolDefined { .. }
+        | Change::PoolRemoved { .. }
+        | Change::Notified { .. }
+        | Change::Trimmed { .. }
+        | Change::Configured(_) => None,
+    }
+}
+
+/// The kind watchers know; `None` for what only the daemon cares about.
+fn kind(change: &Change) -> Option<EventKind> {
+    Some(match change {
+        Change::Granted(_) => EventKind::Granted,
+        Change::Activated { .. } => EventKind::Activated,
+        Change::Rebound(_) => EventKind::Rebound,
+        Change::Amended(_) => EventKind::Amended,
+        Change::Drained(_) => EventKind::Draining,
+        Change::Revived(_) => EventKind::Revived,
+        Change::Released(_) => EventKind::Released,
+        Change::Revoked(_) => EventKind::Revoked,
+        Change::Reclaimed(_) => EventKind::Reclaimed,
+        Change::Expired(_) => EventKind::Expired,
+        Change::SessionOpened(_) => EventKind::SessionOpened,
+        Change::SessionClosed { .. } => EventKind::SessionClosed,
+        Change::PoolDefined { .. } => EventKind::PoolDefined,
+        Change::PoolRemoved { .. } => EventKind::PoolRemoved,
+        Change::Notified { .. } | Change::Trimmed { .. } | Change::Configured(_) => return None,
+    })
+}
+
+/// Whether an event passes. With a filter, what concerns no lease does not.
+fn passes(filter: &EventsQuery, event: &api::Event) -> bool {
+    let EventsQuery { from: _, holder, state, liveness, mode, resource_prefix, face } = filter;
+    let unfiltered = holder.is_none()
+        && state.is_none()
+        && liveness.is_none()
+        && mode.is_none()
+        && resource_prefix.is_none()
+        && face.is_none();
+    if unfiltered {
+        return true;
+    }
+    let Some(lease) = &event.lease else { return false };
+    let begins =
+        |prefix: &String| lease.resources.iter().flatten().any(|name| name.starts_with(prefix.as_str()));
+    holder.as_ref().is_none_or(|holder| lease.holder.as_ref() == Some(holder))
+        && state.is_none_or(|state| lease.state == Some(state))
+        && liveness.is_none_or(|liveness| lease.liveness == Some(liveness))
+        && mode.is_none_or(|mode| lease.mode == Some(mode))
+        && resource_prefix.as_ref().is_none_or(begins)
+        && face.is_none_or(|face| lease.face == Some(face))
+}

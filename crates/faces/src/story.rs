@@ -1,0 +1,88 @@
+//! `why`, asked over the wire. Reading the log takes a while, so it happens beside the async threads.
+
+use crate::ask::lease_id;
+use crate::refusal::Asked;
+use crate::sessions;
+use crate::show::Lens;
+use tenure_api::{Error, ErrorCode, Story, StoryEntry, WhyQuery};
+use tenure_engine::kernel::{Actor, Evidence, LeaseId, Tick};
+use tenure_history::{Entry, History, Identity, Subject, WhyLimits, actor_word, rfc3339};
+
+/// Whom a query asks about, and how that is written.
+pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, String), Error> {
+    let WhyQuery { lease, resource, registration, session } = query;
+    let given = [&lease, &resource, &registration, &session].into_iter().flatten().count();
+    if given != 1 {
+        return Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "why is asked of exactly one of lease, resource, registration and session",
+        ));
+    }
+    if let Some(id) = lease {
+        return Ok((Subject::Lease(lease_id(identity, &id, Asked::AsAnyone)?), id));
+    }
+    if let Some(name) = resource {
+        return Ok((Subject::Resource(name.as_str().into()), name));
+    }
+    if let Some(id) = session {
+        return Ok((Subject::Session(sessions::parse(&id)?), id));
+    }
+    Err(Error::new(ErrorCode::NotFound, "there is no such registration"))
+}
+
+/// Tells the story. Blocks on the disk.
+pub(crate) fn tell(
+    lens: &Lens<'_>,
+    history: &mut History,
+    subject: &Subject,
+    shown: String,
+    lsn: u64,
+) -> Result<Story, Error> {
+    let story = history
+        .why(subject, WhyLimits::default())
+        .map_err(|error| Error::new(ErrorCode::IoError, format!("the log cannot be read: {error}")))?;
+    if story.entries.is_empty() {
+        return Err(Error::new(
+            ErrorCode::NotFound,
+            format!("nothing is known of {shown:?}; history is kept from position {}", story.oldest_lsn),
+        )
+        .with("oldest", story.oldest_lsn.0));
+    }
+    Ok(Story {
+        subject: shown,
+        entries: story.entries.iter().map(|entry| told(lens, entry)).collect(),
+        next: story.next,
+        left_out: story.left_out,
+        oldest_lsn: story.oldest_lsn.0,
+        lsn,
+    })
+}
+
+fn told(lens: &Lens<'_>, entry: &Entry) -> StoryEntry {
+    StoryEntry {
+        lsn: entry.lsn.0,
+        at: rfc3339(entry.wall_ms),
+        kind: entry.kind.to_owned(),
+        lease_id: entry.lease.map(|lease: LeaseId| lens.lease_id(lease)),
+        actor: entry.actor.as_ref().map(|actor: &Actor| actor_word(actor).to_string()),
+        evidence: entry.evidence.map(|evidence| evidence_object(&evidence, entry.tick, entry.wall_ms)),
+        text: entry.text.clone(),
+    }
+}
+
+/// Evidence with times for people.
+fn evidence_object(evidence: &Evidence, at: Tick, wall_ms: u64) -> serde_json::Value {
+    let when =
+        |tick: Tick| rfc3339(wall_ms.saturating_sub(at.ms_since(tick)).saturating_add(tick.ms_since(at)));
+    match evidence {
+        Evidence::None => serde_json::json!({ "kind": "none" }),
+        Evidence::Silence { last_seen, promised_until } => serde_json::json!({
+            "kind": "silence",
+            "last_seen": when(*last_seen),
+            "promised_until": when(*promised_until),
+        }),
+        Evidence::Disconnected { at } => serde_json::json!({ "kind": "disconnected", "at": when(*at) }),
+        Evidence::Lifetime { since } => serde_json::json!({ "kind": "lifetime", "since": when(*since) }),
+        Evidence::Drained { since } => serde_json::json!({ "kind": "drained", "since": when(*since) }),
+    }
+}
