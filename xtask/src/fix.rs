@@ -1,10 +1,10 @@
-//! `cargo xtask fix`: the one command that rewrites sources.
+//! `cargo xtask fix`: the one command that rewrites sources and generated pages.
 
 use anyhow::Result;
 
 use crate::shell;
 
-/// Format, and apply the suggestions of clippy that are safe to apply.
+/// Format, apply the suggestions of clippy that are safe to apply, and generate the reference anew.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -18,5 +18,6 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
         "--all-targets",
         "--all-features",
     ]))?;
-    shell::run(&mut shell::cargo(["fmt", "--all"]))
+    shell::run(&mut shell::cargo(["fmt", "--all"]))?;
+    shell::run(&mut shell::cargo(["run", "--package", "tenure", "--", "reference", "docs/reference"]))
 }

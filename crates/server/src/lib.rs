@@ -1,1 +1,20 @@
-//! Being built.
+//! The daemon's outside: transports, who may do what, metrics, and the order of shutting down.
+//!
+//! Knows bytes and callers, nothing of leases: every call goes through `tenure-faces`. Start reading at
+//! `server.rs`, then `transports/`.
+
+mod auth;
+mod docs;
+mod metrics;
+mod openapi;
+mod routes;
+mod server;
+mod tls;
+mod transports;
+
+pub use auth::{
+    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens,
+    token_hash,
+};
+pub use openapi::openapi;
+pub use server::{Backup, Bound, Server, ServerError, ServerOptions};

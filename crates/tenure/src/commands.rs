@@ -1,22 +1,111 @@
 //! What the program can do: one file per command, its documentation comment is its help.
 
+mod admin;
+mod arguments;
+mod backup;
+mod check;
+mod completions;
+mod guardian;
+mod lease;
+mod listing;
 mod log;
+mod man;
+mod open;
+mod pool;
+mod reference;
+mod resource;
+mod restore;
+mod run;
+mod serve;
+mod status;
+mod stdio;
+mod watch;
+mod why;
 
 use clap::Subcommand;
 
+use crate::command_line;
+use crate::connect::{Daemon, Reach, block_on};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
 /// Every command.
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    Serve(serve::Serve),
+    Status(status::Status),
+    Watch(watch::Watch),
+    Why(why::Why),
+    Open(open::Open),
+    Lease(lease::Lease),
+    Run(run::Run),
+    Pool(pool::Pool),
+    Resource(resource::Resource),
+    Check(check::Check),
+    Admin(admin::Admin),
     Log(log::Log),
+    Backup(backup::Backup),
+    Restore(restore::Restore),
+    Stdio(stdio::Stdio),
+    Completions(completions::Completions),
+    Man(man::Man),
+    #[command(hide = true)]
+    Guardian(guardian::Guardian),
+    #[command(hide = true)]
+    Reference(reference::Reference),
 }
 
 impl Command {
-    pub(crate) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+    /// Bare `tenure` where its standard input is not a terminal.
+    pub(crate) fn stdio() -> Self {
+        Self::Stdio(stdio::Stdio {})
+    }
+
+    pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         match self {
+            Self::Serve(serve) => serve.run(printer),
+            Self::Status(status) => asking(reach, printer, async |daemon, p| status.run(daemon, p).await),
+            Self::Watch(watch) => asking(reach, printer, async |daemon, p| watch.run(reach, daemon, p).await),
+            Self::Why(why) => asking(reach, printer, async |daemon, p| why.run(daemon, p).await),
+            Self::Open(open) => asking(reach, printer, async |daemon, p| open.run(daemon, p).await),
+            Self::Lease(lease) => {
+                lease.check()?;
+                asking(reach, printer, async |daemon, p| lease.run(daemon, p).await)
+            }
+            Self::Run(run) => run.run(reach, printer),
+            Self::Pool(pool) => {
+                pool.check()?;
+                asking(reach, printer, async |daemon, p| pool.run(daemon, p).await)
+            }
+            Self::Resource(resource) => asking(reach, printer, async |daemon, p| resource.run(daemon, p).await),
+            Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
+            Self::Admin(admin) => {
+                admin.check()?;
+                asking(reach, printer, async |daemon, p| admin.run(daemon, p).await)
+            }
             Self::Log(log) => log.run(printer),
+            Self::Backup(backup) => {
+                backup.check()?;
+                asking(reach, printer, async |daemon, p| backup.run(daemon, p).await)
+            }
+            Self::Restore(restore) => restore.run(printer),
+            Self::Stdio(stdio) => asking(reach, printer, async |daemon, p| stdio.run(daemon, p).await),
+            Self::Completions(completions) => completions.run(command_line(), printer),
+            Self::Man(man) => man.run(command_line(), printer),
+            Self::Guardian(guardian) => guardian.run(),
+            Self::Reference(reference) => reference.run(command_line(), printer),
         }
     }
+}
+
+/// Finds the daemon and runs a command that asks it.
+fn asking(
+    reach: &Reach,
+    printer: &mut Printer,
+    work: impl AsyncFnOnce(&Daemon, &mut Printer) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    block_on(async {
+        let daemon = reach.daemon(printer).await?;
+        work(&daemon, printer).await
+    })
 }

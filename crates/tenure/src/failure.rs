@@ -12,6 +12,20 @@ pub(crate) enum Failure {
     Usage(Words),
     /// Something that should be there is not, or does not work.
     Unexpected(Words),
+    /// No daemon was found, or none answers where it was expected.
+    NoDaemon {
+        /// Where.
+        address: String,
+    },
+    /// The daemon refused; the table of error codes decides the exit code.
+    Answered {
+        /// The API's own object.
+        error: Box<tenure_api::Error>,
+        /// The same for people.
+        words: Words,
+    },
+    /// A command that was run for the caller ended with this code; what there was to say has been said.
+    Ended(u8),
     /// Nobody reads the output any more, or it cannot be written.
     Output(io::Error),
 }
@@ -29,9 +43,11 @@ pub(crate) fn exit_code(outcome: &Result<(), Failure>) -> u8 {
         Ok(()) => 0,
         // `tenure log dump DIR | head` is not a mistake.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+        Err(Failure::Ended(code)) => *code,
         Err(Failure::Refused(_)) => 1,
         Err(Failure::Usage(_)) => 2,
-        Err(Failure::Unexpected(_) | Failure::Output(_)) => 3,
+        Err(Failure::Answered { error, .. }) => error.code.exit_code(),
+        Err(Failure::NoDaemon { .. } | Failure::Unexpected(_) | Failure::Output(_)) => 3,
     }
 }
 

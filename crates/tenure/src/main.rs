@@ -1,15 +1,25 @@
 //! The one binary: parse, run one command, say what went wrong in one line, leave with one exit code.
 
+mod breadcrumb;
+mod caller;
 mod commands;
+mod confirm;
+mod connect;
+mod daemon;
+mod duration;
 mod failure;
 mod printer;
+mod run;
+mod show;
 mod table;
 
+use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use commands::Command;
+use connect::Reach;
 use failure::{Failure, exit_code};
 use printer::Printer;
 
@@ -23,6 +33,8 @@ struct Cli {
     /// Say nothing on standard error unless something goes wrong
     #[arg(long, short, global = true, display_order = 101)]
     quiet: bool,
+    #[command(flatten)]
+    reach: Reach,
     #[command(subcommand)]
     command: Option<Command>,
 }
@@ -30,13 +42,19 @@ struct Cli {
 const EXIT_CODES: &str = "Data goes to standard output, talk to standard error.
 Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.";
 
+/// The definition of every command and flag: what is parsed, completed, printed as help and put into the manual.
+pub(crate) fn command_line() -> clap::Command {
+    Cli::command()
+}
+
 fn main() -> ExitCode {
     let (outcome, mut printer) = match Cli::try_parse() {
         Ok(cli) => {
             let mut printer = Printer::new(cli.json, cli.quiet);
             let outcome = match cli.command {
-                Some(command) => command.run(&mut printer),
-                None => printer.help(&mut Cli::command()),
+                Some(command) => command.run(&cli.reach, &mut printer),
+                None if stdin().is_terminal() => printer.help(&mut Cli::command()),
+                None => Command::stdio().run(&cli.reach, &mut printer),
             };
             (outcome, printer)
         }

@@ -55,6 +55,16 @@ impl Printer {
         Ok(self.out.write_all(b"\n")?)
     }
 
+    /// Bytes as they are.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        Ok(self.out.write_all(bytes)?)
+    }
+
+    /// Lets out what was said so far, for commands that go on for long.
+    pub(crate) fn flush(&mut self) -> Result<(), Failure> {
+        Ok(self.out.flush()?)
+    }
+
     /// A table that fits the terminal.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         table.lines(self.columns).into_iter().try_for_each(|line| self.line(line))
@@ -73,17 +83,42 @@ impl Printer {
         }
     }
 
+    /// One line for people that is never left out: they are about to decide.
+    pub(crate) fn insist(&mut self, line: impl Display) {
+        say(&line);
+    }
+
+    /// A question to whoever sits at the terminal; the answer follows on the same line.
+    pub(crate) fn question(&mut self, question: impl Display) {
+        let mut stderr = io::stderr();
+        let _ = write!(stderr, "{} ", plain(&question.to_string()));
+        let _ = stderr.flush();
+    }
+
     /// What went wrong.
     pub(crate) fn failure(&mut self, failure: &Failure) {
+        if let (true, Failure::Answered { error, .. }) = (self.json, failure)
+            && let Ok(object) = serde_json::to_value(error)
+        {
+            // Whoever reads objects reads a refusal as one too.
+            let _ = self.object(&object).and_then(|()| self.flush());
+        }
         match failure {
+            Failure::NoDaemon { address } => {
+                // As the contract words it, capital included: programs look for this line.
+                say(&format_args!("Error: Tenure daemon is not running at {address}"));
+                say(&"hint: start it with: tenure serve");
+            }
             Failure::Refused(Words { line, hint })
             | Failure::Usage(Words { line, hint })
-            | Failure::Unexpected(Words { line, hint }) => {
+            | Failure::Unexpected(Words { line, hint })
+            | Failure::Answered { words: Words { line, hint }, .. } => {
                 say(&format_args!("error: {line}"));
                 if let Some(hint) = hint {
                     say(&format_args!("hint: {hint}"));
                 }
             }
+            Failure::Ended(_) => {}
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             Failure::Output(error) => say(&format_args!("error: cannot write the output: {error}")),
         }
@@ -101,7 +136,12 @@ pub(crate) fn counted(count: impl Into<u64>, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
+/// One line, whatever a holder or the network put into it.
+pub(crate) fn plain(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
+}
+
 /// Where standard error is closed there is nobody left to tell.
 fn say(line: &dyn Display) {
-    let _ = writeln!(io::stderr(), "{line}");
+    let _ = writeln!(io::stderr(), "{}", plain(&line.to_string()));
 }

@@ -1,5 +1,7 @@
 //! Columns for people. A table that is too wide for its terminal cuts its widest cells, never inside a character.
 
+use crate::printer::plain;
+
 /// Rows under headings.
 pub(crate) struct Table {
     headings: Vec<&'static str>,
@@ -17,9 +19,7 @@ impl Table {
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         assert_eq!(cells.len(), self.headings.len(), "invariant: one cell per heading");
-        // A cell is one line, whatever a name holds.
-        let plain = |cell: String| cell.replace(char::is_control, "\u{fffd}");
-        self.rows.push(cells.into_iter().map(plain).collect());
+        self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
     }
 
     pub(crate) fn lines(&self, columns: Option<usize>) -> Vec<String> {

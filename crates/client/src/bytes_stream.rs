@@ -1,0 +1,56 @@
+//! A body that is read piece by piece, within a limit for each piece.
+
+use crate::client::Client;
+use crate::error::CallError;
+use crate::transport::{Opened, Sender};
+use bytes::Bytes;
+use core::time::Duration;
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+
+/// How long the next piece may take, unless told.
+const PIECE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Bytes that come piece by piece, such as a backup.
+#[derive(Debug)]
+pub struct ByteStream {
+    client: Client,
+    body: Incoming,
+    piece_limit: Duration,
+    /// The connection lives as long as its sender.
+    _sender: Sender,
+}
+
+impl ByteStream {
+    pub(crate) fn new(client: Client, opened: Opened) -> Self {
+        Self { client, body: opened.body, piece_limit: PIECE_LIMIT, _sender: opened.sender }
+    }
+
+    pub(crate) fn with_piece_limit(mut self, limit: Duration) -> Self {
+        self.piece_limit = limit;
+        self
+    }
+
+    /// The next piece; `None` at the end.
+    ///
+    /// # Errors
+    /// When the connection broke or nothing came for a long time: what came so far is not the whole.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        loop {
+            let Ok(frame) = tokio::time::timeout(self.piece_limit, self.body.frame()).await else {
+                return Err(CallError::TimedOut { limit: self.piece_limit });
+            };
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(self.client.transport().broken(error)),
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data()
+                        && !piece.is_empty()
+                    {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+}

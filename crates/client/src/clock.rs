@@ -1,0 +1,104 @@
+//! The one place of this library that reads a clock: time since boot, which goes on while the machine is
+//! suspended and which nobody can set.
+
+use core::time::Duration;
+use rustix::time::{ClockId, clock_gettime};
+
+/// A timer of the runtime stands still in suspend; the clock is looked at again at least this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// An instant on `CLOCK_BOOTTIME`, the same for every process until the next boot.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BootInstant {
+    since_boot_ns: u64,
+}
+
+impl BootInstant {
+    /// The present instant.
+    #[must_use]
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        let nanoseconds = u64::try_from(now.tv_nsec).unwrap_or(0);
+        Self { since_boot_ns: seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds) }
+    }
+
+    /// The instant so many milliseconds after boot.
+    #[must_use]
+    pub const fn from_ms(since_boot_ms: u64) -> Self {
+        Self { since_boot_ns: since_boot_ms.saturating_mul(1_000_000) }
+    }
+
+    /// The instant so many nanoseconds after boot.
+    #[must_use]
+    pub const fn from_ns(since_boot_ns: u64) -> Self {
+        Self { since_boot_ns }
+    }
+
+    /// Whole milliseconds since boot.
+    #[must_use]
+    pub const fn as_ms(self) -> u64 {
+        self.since_boot_ns / 1_000_000
+    }
+
+    /// Nanoseconds since boot.
+    #[must_use]
+    pub const fn as_ns(self) -> u64 {
+        self.since_boot_ns
+    }
+
+    /// The instant this much later; the end of time if there is none.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self { since_boot_ns: self.since_boot_ns.saturating_add(ns) }
+    }
+
+    /// The instant this much earlier; boot if there is none.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Self {
+        let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self { since_boot_ns: self.since_boot_ns.saturating_sub(ns) }
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.since_boot_ns.saturating_sub(earlier.since_boot_ns))
+    }
+}
+
+/// Waits until the instant has come. Noticed at once after a pause of the process, and at most half a second
+/// after the machine was woken from suspend.
+pub async fn wait_until(instant: BootInstant) {
+    loop {
+        let left = instant.since(BootInstant::now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LOOK_AGAIN)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_ends_at_boot_and_at_the_end_of_time() {
+        let second = BootInstant::from_ms(1_000);
+        assert_eq!(second.after(Duration::from_millis(5)).as_ms(), 1_005);
+        assert_eq!(second.before(Duration::from_secs(2)), BootInstant::from_ms(0));
+        assert_eq!(second.after(Duration::MAX).as_ns(), u64::MAX);
+        assert_eq!(second.since(BootInstant::from_ms(400)), Duration::from_millis(600));
+        assert_eq!(BootInstant::from_ms(400).since(second), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_when_the_instant_has_come_and_not_before() {
+        let instant = BootInstant::now().after(Duration::from_millis(20));
+        wait_until(instant).await;
+        assert!(BootInstant::now() >= instant);
+        wait_until(BootInstant::from_ms(0)).await;
+    }
+}

@@ -1,0 +1,189 @@
+//! Where a daemon listens, as people write it. Knows nothing of connections.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where a daemon listens: `http://host:port`, `https://host:port` or `unix:/path`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Endpoint {
+    /// Plain TCP.
+    Http(Authority),
+    /// TLS over TCP.
+    Https(Authority),
+    /// The daemon's socket.
+    Unix(PathBuf),
+}
+
+/// Host and port of an endpoint.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Authority {
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// Why a text is no endpoint.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum EndpointError {
+    /// It begins with none of the known schemes.
+    #[error("{0:?} is no endpoint: expected http://host:port, https://host:port or unix:/path")]
+    Scheme(String),
+    /// There is no host in it, or one that cannot be.
+    #[error("{0:?} names no host")]
+    Host(String),
+    /// Its port is no number from 1 to 65535.
+    #[error("{0:?} has no port that can be used")]
+    Port(String),
+    /// It goes on after the port.
+    #[error("{0:?} has more than a host and a port")]
+    More(String),
+    /// The path of a socket is not absolute.
+    #[error("{0:?} names no absolute path")]
+    Path(String),
+}
+
+impl Endpoint {
+    /// What the header `Host` says.
+    #[must_use]
+    pub(crate) fn host_header(&self) -> String {
+        match self {
+            Self::Http(authority) | Self::Https(authority) => authority.to_string(),
+            Self::Unix(_) => "localhost".to_owned(),
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = EndpointError;
+
+    /// A missing port is the one of the scheme, 80 or 443; a `/` at the end is allowed.
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            // `unix:///path` is how URLs spell it.
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if !path.starts_with('/') || path.contains('\0') {
+                return Err(EndpointError::Path(text.to_owned()));
+            }
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        if let Some(rest) = text.strip_prefix("http://") {
+            return Authority::parse(text, rest, 80).map(Self::Http);
+        }
+        if let Some(rest) = text.strip_prefix("https://") {
+            return Authority::parse(text, rest, 443).map(Self::Https);
+        }
+        Err(EndpointError::Scheme(text.to_owned()))
+    }
+}
+
+impl Authority {
+    fn parse(text: &str, rest: &str, port_of_scheme: u16) -> Result<Self, EndpointError> {
+        let rest = rest.strip_suffix('/').unwrap_or(rest);
+        if rest.contains(['/', '?', '#', '@']) {
+            return Err(EndpointError::More(text.to_owned()));
+        }
+        let no_host = || EndpointError::Host(text.to_owned());
+        let (host, port) = if let Some(bracketed) = rest.strip_prefix('[') {
+            let (address, after) = bracketed.split_once(']').ok_or_else(no_host)?;
+            address.parse::<std::net::Ipv6Addr>().map_err(|_| no_host())?;
+            let port = match after {
+                "" => None,
+                after => Some(after.strip_prefix(':').ok_or_else(no_host)?),
+            };
+            (address, port)
+        } else {
+            match rest.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (rest, None),
+            }
+        };
+        let is_host_byte = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        if host.is_empty() || !host.chars().all(is_host_byte) {
+            return Err(no_host());
+        }
+        let port = match port {
+            None => port_of_scheme,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => match digits.parse() {
+                Ok(port) if port > 0 => port,
+                Ok(_) | Err(_) => return Err(EndpointError::Port(text.to_owned())),
+            },
+            Some(_) => return Err(EndpointError::Port(text.to_owned())),
+        };
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(authority) => write!(f, "http://{authority}"),
+            Self::Https(authority) => write!(f, "https://{authority}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<String, EndpointError> {
+        text.parse::<Endpoint>().map(|endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn every_scheme_is_read_and_written_alike() {
+        for text in [
+            "http://127.0.0.1:5641",
+            "https://leases.example:443",
+            "http://[::1]:5641",
+            "unix:/run/tenure/tenure.sock",
+        ] {
+            assert_eq!(parsed(text).as_deref(), Ok(text));
+        }
+        assert_eq!(parsed("http://localhost:5641/").as_deref(), Ok("http://localhost:5641"));
+        assert_eq!(parsed("http://localhost").as_deref(), Ok("http://localhost:80"));
+        assert_eq!(parsed("https://[::1]").as_deref(), Ok("https://[::1]:443"));
+        assert_eq!(parsed("unix:///run/x").as_deref(), Ok("unix:/run/x"));
+    }
+
+    #[test]
+    fn what_is_no_endpoint_is_refused_by_its_fault() {
+        type Fault = fn(String) -> EndpointError;
+        let cases: &[(&str, Fault)] = &[
+            ("", EndpointError::Scheme),
+            ("127.0.0.1:5641", EndpointError::Scheme),
+            ("ftp://host:1", EndpointError::Scheme),
+            ("http://", EndpointError::Host),
+            ("http://:5641", EndpointError::Host),
+            ("http://a b:1", EndpointError::Host),
+            ("http://[::1:5641", EndpointError::Host),
+            ("http://[nonsense]:1", EndpointError::Host),
+            ("http://[::1]5641", EndpointError::Host),
+            ("http://host:", EndpointError::Port),
+            ("http://host:0", EndpointError::Port),
+            ("http://host:65536", EndpointError::Port),
+            ("http://host:+80", EndpointError::Port),
+            ("http://host:1/v1", EndpointError::More),
+            ("http://me@host:1", EndpointError::More),
+            ("http://host:1?x", EndpointError::More),
+            ("unix:relative", EndpointError::Path),
+            ("unix:", EndpointError::Path),
+        ];
+        for (text, fault) in cases {
+            assert_eq!(parsed(text), Err(fault((*text).to_owned())), "{text}");
+        }
+    }
+}

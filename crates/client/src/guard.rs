@@ -1,0 +1,246 @@
+//! A guard: somebody's hold on a lease. It renews in the background, tells when authority is at risk or lost,
+//! and fails closed. Invariant: nothing renews a lease after its guard was released or dropped.
+
+mod life;
+mod parting;
+mod renewer;
+mod state;
+
+pub use life::GuardState;
+pub use state::{LossReason, Standing};
+
+pub(crate) use life::Life;
+pub(crate) use parting::{Farewell, Parting, Voice};
+pub(crate) use renewer::{drive, failed, renew};
+pub(crate) use state::{Core, Observation, Promised, Terms};
+
+use crate::clock::BootInstant;
+use crate::error::CallError;
+use crate::session::Kept;
+use crate::socket::Connection;
+use core::time::Duration;
+use std::sync::Arc;
+use tenure_api::{HolderCall, Lease};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// A hold on a lease.
+///
+/// While [`Guard::is_held`] says so, nobody else holds any of its resources. [`Guard::token`] fires when that
+/// ends, at the latest a margin before the daemon could give them to somebody else; whoever then acts on
+/// must be stopped by the [`Guard::fence`] in the stores it writes to.
+///
+/// Dropping a guard means that its work has stopped: it gives the lease back, or acknowledges that it was
+/// taken, in the background. [`Guard::release`] and [`Guard::stopped`] do the same and wait for it.
+pub struct Guard {
+    lease: Lease,
+    life: Arc<Life>,
+    keeping: Keeping,
+    /// Taken once the daemon is told.
+    parting: Option<Parting>,
+}
+
+/// What keeps the lease alive.
+pub(crate) enum Keeping {
+    Renewer(AbortOnDropHandle<()>),
+    Connection { connection: Connection, listener: AbortOnDropHandle<()> },
+    Session(Kept),
+}
+
+/// Why a release was no release.
+#[derive(Debug, thiserror::Error)]
+pub enum ReleaseError {
+    /// The lease had been lost before: what was done since then was not protected by it.
+    #[error("{0}")]
+    Lost(LossReason),
+    /// The daemon could not be told; the lease ends by itself when its ttl and grace are over.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+impl Guard {
+    pub(crate) fn new(lease: Lease, life: Arc<Life>, keeping: Keeping, parting: Parting) -> Self {
+        Self { lease, life, keeping, parting: Some(parting) }
+    }
+
+    /// The lease as it was granted, or bound again.
+    #[must_use]
+    pub fn lease(&self) -> &Lease {
+        &self.lease
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn lease_id(&self) -> &str {
+        &self.lease.lease_id
+    }
+
+    /// What holder calls present.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.lease.epoch
+    }
+
+    /// What to send along with every write to a store that can compare: it rises with each holder.
+    #[must_use]
+    pub fn fence(&self) -> u64 {
+        self.lease.fence
+    }
+
+    /// The resources it covers; of a pool, the members that were given.
+    #[must_use]
+    pub fn resources(&self) -> &[String] {
+        &self.lease.resources
+    }
+
+    /// Whether its holder may act now. Looks at the clock: right also where the background task could not
+    /// run.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !matches!(self.state().standing, Standing::Lost(_))
+    }
+
+    /// How things are now.
+    #[must_use]
+    pub fn state(&self) -> GuardState {
+        let mut state = self.life.state();
+        match &self.keeping {
+            Keeping::Renewer(_) => {}
+            Keeping::Connection { connection, .. } => {
+                if connection.is_closed() {
+                    state.lose(LossReason::Unreachable);
+                }
+            }
+            Keeping::Session(kept) => state.bound_by(&kept.session_state()),
+        }
+        state.look_at(BootInstant::now());
+        state
+    }
+
+    /// For how long its holder may act without another answer; `None` for one that is valid while its
+    /// connection is open.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        let state = self.state();
+        match state.standing {
+            Standing::Lost(_) => Some(Duration::ZERO),
+            Standing::Held | Standing::AtRisk => {
+                state.valid_until.map(|until| until.since(BootInstant::now()))
+            }
+        }
+    }
+
+    /// Tells of every change. Of a lease kept by a session, risk and validity are told by the session.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<GuardState> {
+        self.life.subscribe()
+    }
+
+    /// Fires when the holder must stop: at a loss, and when the guard is released or dropped.
+    #[must_use]
+    pub fn token(&self) -> CancellationToken {
+        self.life.token()
+    }
+
+    /// Waits for the loss and says why. The token fires first; the reason may take a moment longer, because
+    /// the daemon is asked for it.
+    pub async fn lost(&self) -> LossReason {
+        self.life.settled().await
+    }
+
+    /// Gives the lease back, once the work under it has stopped.
+    ///
+    /// # Errors
+    /// When it had been lost before, or the daemon cannot be told.
+    pub async fn release(mut self) -> Result<(), ReleaseError> {
+        let before = self.state().standing;
+        self.part().await?;
+        match before {
+            Standing::Held | Standing::AtRisk => Ok(()),
+            Standing::Lost(reason) => Err(ReleaseError::Lost(reason)),
+        }
+    }
+
+    /// Says that the work has stopped: after a loss the daemon need not wait for the promise to run out, and
+    /// otherwise the lease is given back.
+    ///
+    /// # Errors
+    /// When the daemon cannot be told.
+    pub async fn stopped(mut self) -> Result<(), CallError> {
+        self.part().await
+    }
+
+    /// Binds the lease to a new connection after the old one closed, within its grace. Epoch and fence rise.
+    /// Tokens and watches taken before stay with the loss; take them anew.
+    ///
+    /// # Errors
+    /// When the guard is of another kind, or the lease is gone.
+    pub async fn resume(&mut self, connection: &Connection) -> Result<(), CallError> {
+        let Keeping::Connection { .. } = self.keeping else {
+            return Err(CallError::Unsendable("the lease is not kept by a connection".to_owned()));
+        };
+        let call = HolderCall { epoch: self.lease.epoch, ..HolderCall::default() };
+        let lease = connection.resume(&self.lease.lease_id, &call).await?;
+        let current = Some(lease.epoch);
+        self.life.lose(LossReason::Superseded { current });
+        self.life.settle(None);
+        let parting = Parting::new(Voice::Socket(connection.clone()), &lease);
+        let life = Arc::new(Life::new(GuardState::held(&lease, None)));
+        let keeping = listen(connection, &lease, life.clone());
+        let old = core::mem::replace(self, Self::new(lease, life, keeping, parting));
+        old.forget();
+        Ok(())
+    }
+
+    /// The end of a guard whose lease lives on under another one.
+    fn forget(mut self) {
+        self.parting = None;
+        if let Keeping::Connection { connection, .. } = &self.keeping {
+            connection.desk().forget_guard(&self.lease.lease_id);
+        }
+    }
+
+    /// What is to be said at the end, after everything that renews is told to stop.
+    fn begin_parting(&mut self) -> Option<(Parting, Farewell)> {
+        let parting = self.parting.take()?;
+        let farewell = Farewell::after(&self.state().standing);
+        self.life.lose(LossReason::Released);
+        self.life.settle(None);
+        match &self.keeping {
+            Keeping::Renewer(task) => task.abort(),
+            Keeping::Connection { connection, listener } => {
+                listener.abort();
+                connection.desk().forget_guard(&self.lease.lease_id);
+            }
+            Keeping::Session(kept) => kept.forget(&self.lease.lease_id),
+        }
+        Some((parting, farewell))
+    }
+
+    async fn part(&mut self) -> Result<(), CallError> {
+        let Some((parting, farewell)) = self.begin_parting() else { return Ok(()) };
+        // A heartbeat that is being written is written before the release.
+        if let Keeping::Renewer(task) = &mut self.keeping {
+            // It ends because it was aborted.
+            let _ = task.await;
+        }
+        parting.say(farewell).await
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some((parting, farewell)) = self.begin_parting() {
+            parting.say_later(farewell);
+        }
+    }
+}
+
+/// Waits for word of a loss on the connection, and asks from time to time whether to wind down.
+pub(crate) fn listen(connection: &Connection, lease: &Lease, life: Arc<Life>) -> Keeping {
+    let lost = connection.desk().guard(&lease.lease_id);
+    let listening = renewer::listen(connection.clone(), lease.clone(), lost, life);
+    let listener = AbortOnDropHandle::new(tokio::spawn(listening));
+    Keeping::Connection { connection: connection.clone(), listener }
+}

@@ -1,0 +1,140 @@
+//! What a holder says when its work has stopped: it gives the lease back, or acknowledges that it was taken.
+//! Said again until it was heard, within a limit.
+
+use super::state::{LossReason, Standing};
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::clock::BootInstant;
+use crate::error::CallError;
+use crate::operation::operation_id;
+use crate::socket::Connection;
+use core::time::Duration;
+use tenure_api::{ErrorCode, HolderCall, Lease};
+use tokio::runtime::Handle;
+
+/// How long it is tried.
+const PARTING_LIMIT: Duration = Duration::from_secs(10);
+
+/// How to speak to the daemon.
+#[derive(Clone)]
+pub(crate) enum Voice {
+    Http(Client),
+    Socket(Connection),
+}
+
+/// What is to be said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Farewell {
+    Release,
+    Acknowledge,
+    Nothing,
+}
+
+/// Whoever holds this owes the daemon a farewell.
+pub(crate) struct Parting {
+    voice: Voice,
+    lease_id: String,
+    epoch: u64,
+    /// Guards are also dropped where no runtime is at hand.
+    runtime: Handle,
+}
+
+impl Farewell {
+    pub(crate) fn after(standing: &Standing) -> Self {
+        match standing {
+            Standing::Held | Standing::AtRisk => Self::Release,
+            // The daemon may still honour it for its grace.
+            Standing::Lost(LossReason::Unreachable) => Self::Release,
+            Standing::Lost(
+                LossReason::Expired(_) | LossReason::Revoked(_) | LossReason::Superseded { .. },
+            ) => Self::Acknowledge,
+            Standing::Lost(LossReason::Released) => Self::Nothing,
+        }
+    }
+}
+
+impl Parting {
+    pub(crate) fn new(voice: Voice, lease: &Lease) -> Self {
+        Self { voice, lease_id: lease.lease_id.clone(), epoch: lease.epoch, runtime: Handle::current() }
+    }
+
+    pub(crate) fn say_later(self, farewell: Farewell) {
+        if farewell == Farewell::Nothing {
+            return;
+        }
+        self.runtime.clone().spawn(async move {
+            if let Err(error) = self.say(farewell).await {
+                tracing::debug!(%error, lease_id = self.lease_id, "a lease was left to its deadline");
+            }
+        });
+    }
+
+    pub(crate) async fn say(&self, farewell: Farewell) -> Result<(), CallError> {
+        let call =
+            HolderCall { epoch: self.epoch, operation_id: Some(operation_id()), ..HolderCall::default() };
+        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+        let deadline = BootInstant::now().after(PARTING_LIMIT);
+        loop {
+            let error = match self.say_once(farewell, &call).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            // Not ours any more, or never revoked: there is nothing left to say.
+            if error.lost() || error.code() == Some(ErrorCode::InvalidState) {
+                return Ok(());
+            }
+            let pause = match &error {
+                CallError::Refused(refused) if refused.definite && refused.retry_after_ms.is_none() => {
+                    return Err(error);
+                }
+                CallError::Unsendable(_) => return Err(error),
+                other => backoff.next_pause().max(other.retry_after().unwrap_or_default()),
+            };
+            if self.is_mute() || BootInstant::now().after(pause) >= deadline {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn say_once(&self, farewell: Farewell, call: &HolderCall) -> Result<(), CallError> {
+        let said = match (farewell, &self.voice) {
+            (Farewell::Nothing, _) => return Ok(()),
+            (Farewell::Release, Voice::Http(client)) => client.release(&self.lease_id, call).await,
+            (Farewell::Release, Voice::Socket(connection)) => connection.release(&self.lease_id, call).await,
+            (Farewell::Acknowledge, Voice::Http(client)) => client.acknowledge(&self.lease_id, call).await,
+            (Farewell::Acknowledge, Voice::Socket(connection)) => {
+                connection.acknowledge(&self.lease_id, call).await
+            }
+        };
+        said.map(drop)
+    }
+
+    /// A closed connection says nothing more; its session's end says it all.
+    fn is_mute(&self) -> bool {
+        match &self.voice {
+            Voice::Http(_) => false,
+            Voice::Socket(connection) => connection.is_closed(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_depends_on_how_it_ended() {
+        assert_eq!(Farewell::after(&Standing::Held), Farewell::Release);
+        assert_eq!(Farewell::after(&Standing::AtRisk), Farewell::Release);
+        for (reason, farewell) in [
+            (LossReason::Unreachable, Farewell::Release),
+            (LossReason::Revoked("admin_force".to_owned()), Farewell::Acknowledge),
+            (LossReason::Expired("max_lifetime".to_owned()), Farewell::Acknowledge),
+            (LossReason::Superseded { current: None }, Farewell::Acknowledge),
+            (LossReason::Released, Farewell::Nothing),
+        ] {
+            assert_eq!(Farewell::after(&Standing::Lost(reason)), farewell);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The tasks behind a guard: one that renews by heartbeats, one that listens on a connection. The rules are
+//! in `state.rs`; here is only when to ask and what an answer means.
+
+use super::life::Life;
+use super::state::{Action, Core, LossReason, Observation, Promised};
+use crate::client::Client;
+use crate::clock::{BootInstant, wait_until};
+use crate::error::CallError;
+use crate::socket::Connection;
+use core::time::Duration;
+use serde_json::Value;
+use std::sync::Arc;
+use tenure_api::{Error, ErrorCode, Lease, Lost, Renewed, State};
+use tokio::sync::oneshot;
+
+/// How long the reason of a loss is looked for.
+const REASON_LIMIT: Duration = Duration::from_secs(1);
+/// How often the holder of a lease on a connection asks whether to wind down.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// Renews until the lease is lost.
+pub(crate) async fn renew(client: Client, lease_id: String, mut core: Core, life: Arc<Life>, epoch: u64) {
+    // Also when the task ends in a way that nobody thought of.
+    let life = LoseOnDrop(life);
+    let beat = |limit| {
+        let (client, lease_id) = (client.clone(), lease_id.clone());
+        async move {
+            let sent = BootInstant::now();
+            observed(sent, client.heartbeat_within(&lease_id, epoch, limit).await)
+        }
+    };
+    let reason = drive(&mut core, beat, |core| life.0.publish(core)).await;
+    let better = match reason {
+        LossReason::Superseded { .. } | LossReason::Revoked(_) => find_reason(&client, &lease_id).await,
+        LossReason::Unreachable | LossReason::Expired(_) | LossReason::Released => None,
+    };
+    life.0.settle(better);
+}
+
+/// Keeps what the rules believe up to date until they believe in a loss, and says why.
+pub(crate) async fn drive<Answer: Future<Output = Observation> + Send>(
+    core: &mut Core,
+    mut beat: impl FnMut(Duration) -> Answer,
+    mut publish: impl FnMut(&Core),
+) -> LossReason {
+    let mut in_flight = None;
+    loop {
+        let Some(deadline) = core.next_deadline() else { return LossReason::Unreachable };
+        let observation = tokio::select! {
+            () = wait_until(deadline) => Observation::Time,
+            observation = answered(&mut in_flight) => {
+                in_flight = None;
+                observation
+            }
+        };
+        let action = core.observe(BootInstant::now(), observation);
+        publish(core);
+        match action {
+            None => {}
+            Some(Action::Heartbeat { limit }) => in_flight = Some(Box::pin(beat(limit))),
+            Some(Action::Lose(reason)) => return reason,
+        }
+    }
+}
+
+async fn answered<Answer: Future>(in_flight: &mut Option<core::pin::Pin<Box<Answer>>>) -> Answer::Output {
+    match in_flight {
+        Some(answer) => answer.await,
+        None => core::future::pending().await,
+    }
+}
+
+/// What a heartbeat that was sent at an instant brought.
+pub(crate) fn observed(sent: BootInstant, answer: Result<Renewed, CallError>) -> Observation {
+    match answer {
+        Ok(Renewed { valid_ms: Some(valid_ms), draining, epoch, lsn, .. }) => {
+            Observation::Promised(Promised { sent, valid_ms, draining, epoch, lsn })
+        }
+        // A lease that is kept by something else promises nothing here.
+        Ok(_) => Observation::Failed { retry_after: None },
+        Err(error) => failed(&error),
+    }
+}
+
+pub(crate) fn failed(error: &CallError) -> Observation {
+    match loss_of(error) {
+        Some(reason) => Observation::Gone(reason),
+        None => {
+            tracing::debug!(%error, "a heartbeat failed");
+            Observation::Failed { retry_after: error.retry_after() }
+        }
+    }
+}
+
+/// The loss that a refusal tells of, if it does.
+pub(crate) fn loss_of(error: &CallError) -> Option<LossReason> {
+    match error {
+        CallError::Refused(refused) if refused.lost => Some(loss_by_code(refused)),
+        CallError::Unexpected { lost: true, .. } => Some(LossReason::Revoked("unknown".to_owned())),
+        CallError::Refused(_)
+        | CallError::Unexpected { .. }
+        | CallError::Unreachable { .. }
+        | CallError::Broken { .. }
+        | CallError::TimedOut { .. }
+        | CallError::Unsendable(_) => None,
+    }
+}
+
+fn loss_by_code(refused: &Error) -> LossReason {
+    let code = refused.code.as_str().to_owned();
+    match refused.code {
+        ErrorCode::StaleEpoch => {
+            LossReason::Superseded { current: refused.details.get("current").and_then(Value::as_u64) }
+        }
+        ErrorCode::InvalidState => match refused.details.get("state").and_then(Value::as_str) {
+            Some("released") => LossReason::Released,
+            Some("expired") => LossReason::Expired("reservation_expired".to_owned()),
+            Some(_) | None => LossReason::Revoked("revoked".to_owned()),
+        },
+        ErrorCode::NotFound
+        | ErrorCode::LeaseRetired
+        | ErrorCode::SessionNotFound
+        | ErrorCode::SessionGone
+        | ErrorCode::SessionExpired => LossReason::Expired(code),
+        _ => LossReason::Revoked(code),
+    }
+}
+
+/// A stale epoch says that authority is gone, not why.
+async fn find_reason(client: &Client, lease_id: &str) -> Option<LossReason> {
+    let lease = tokio::time::timeout(REASON_LIMIT, client.lease(lease_id)).await.ok()?.ok()?;
+    match lease.state {
+        State::Reserved | State::Active => Some(LossReason::Superseded { current: Some(lease.epoch) }),
+        State::Revoking | State::Released | State::Expired | State::Revoked => {
+            lease.reason.as_deref().map(LossReason::from_word)
+        }
+    }
+}
+
+/// Waits for a loss to be told, or for the connection to close.
+pub(crate) async fn listen(
+    connection: Connection,
+    lease: Lease,
+    mut lost: oneshot::Receiver<Lost>,
+    life: Arc<Life>,
+) {
+    let life = LoseOnDrop(life);
+    let reason = loop {
+        let look = async {
+            tokio::time::sleep(LOOK_EVERY).await;
+            connection.heartbeat(&lease.lease_id, lease.epoch).await
+        };
+        let answer = tokio::select! {
+            told = &mut lost => break match told {
+                Ok(told) => LossReason::from_word(&told.reason),
+                Err(_) => LossReason::Unreachable,
+            },
+            () = connection.closed() => break LossReason::Unreachable,
+            answer = look => answer,
+        };
+        match answer {
+            Ok(renewed) => life.0.set_draining(renewed.draining),
+            Err(error) => {
+                if let Some(reason) = loss_of(&error) {
+                    // The word of the loss, which says why, is sent before any answer that rests on it.
+                    break lost.try_recv().map_or(reason, |told| LossReason::from_word(&told.reason));
+                }
+            }
+        }
+    };
+    life.0.lose(reason);
+    life.0.settle(None);
+}
+
+/// A task that is no more renews no more.
+struct LoseOnDrop(Arc<Life>);
+
+impl Drop for LoseOnDrop {
+    fn drop(&mut self) {
+        self.0.lose(LossReason::Unreachable);
+        self.0.settle(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(code: ErrorCode) -> CallError {
+        CallError::Refused(Error::new(code, "no").lost())
+    }
+
+    #[test]
+    fn a_refusal_is_a_loss_only_if_it_says_so() {
+        let stale = CallError::Refused(Error::new(ErrorCode::StaleEpoch, "no").with("current", 7).lost());
+        assert_eq!(loss_of(&stale), Some(LossReason::Superseded { current: Some(7) }));
+        assert_eq!(
+            loss_of(&refusal(ErrorCode::LeaseRetired)),
+            Some(LossReason::Expired("lease_retired".into()))
+        );
+        assert_eq!(loss_of(&CallError::Refused(Error::new(ErrorCode::Overloaded, "busy"))), None);
+        assert_eq!(loss_of(&CallError::Refused(Error::new(ErrorCode::Unauthorized, "who"))), None);
+        assert_eq!(loss_of(&CallError::TimedOut { limit: Duration::ZERO }), None);
+    }
+
+    #[test]
+    fn the_state_of_an_ended_lease_gives_the_reason() {
+        for (state, reason) in [
+            ("released", LossReason::Released),
+            ("expired", LossReason::Expired("reservation_expired".to_owned())),
+            ("revoking", LossReason::Revoked("revoked".to_owned())),
+        ] {
+            let error =
+                CallError::Refused(Error::new(ErrorCode::InvalidState, "no").with("state", state).lost());
+            assert_eq!(loss_of(&error), Some(reason));
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! What a holder may believe, as a function of instants and answers: no clock, no task, no connection.
+//! Invariant: a loss is for ever; nothing that arrives after it brings authority back.
+
+use crate::backoff::Scatter;
+use crate::clock::BootInstant;
+use core::fmt;
+use core::time::Duration;
+
+/// Where a holder stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// It may act.
+    Held,
+    /// It may still act, but a renewal failed or is overdue.
+    AtRisk,
+    /// It must not act any more.
+    Lost(LossReason),
+}
+
+/// Why a holder must not act any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LossReason {
+    /// The promise ran out and could not be renewed, or the connection that kept the lease closed.
+    Unreachable,
+    /// The daemon ended it because of time: silence, or the end of its longest lifetime.
+    Expired(String),
+    /// The daemon ended it for another reason: an operator, a removed pool, ….
+    Revoked(String),
+    /// Another epoch is the current one.
+    Superseded {
+        /// Which, where the daemon said so.
+        current: Option<u64>,
+    },
+    /// It was given back.
+    Released,
+}
+
+/// What the rules need to know beside the answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Taken off every promise, for what happens between the end of a promise being noticed and acted on.
+    pub(crate) margin: Duration,
+}
+
+/// An answer that promises something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promised {
+    /// Before the request left.
+    pub(crate) sent: BootInstant,
+    pub(crate) valid_ms: u64,
+    pub(crate) draining: bool,
+    /// Epoch of the lease; 0 for a session, which has none.
+    pub(crate) epoch: u64,
+    pub(crate) lsn: u64,
+}
+
+/// What the driver saw.
+#[derive(Clone, Debug)]
+pub(crate) enum Observation {
+    /// Nothing but that time went on.
+    Time,
+    /// A heartbeat counted.
+    Promised(Promised),
+    /// A heartbeat brought no answer that can be used.
+    Failed {
+        /// The daemon's own advice.
+        retry_after: Option<Duration>,
+    },
+    /// Authority is gone.
+    Gone(LossReason),
+}
+
+/// What the driver is to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Send a heartbeat and give it up after this long.
+    Heartbeat {
+        /// The limit.
+        limit: Duration,
+    },
+    /// Tell the holder that it has lost.
+    Lose(LossReason),
+}
+
+/// Heartbeats are never closer together than this, however little is left of a promise.
+const RENEW_GAP_MIN: Duration = Duration::from_millis(100);
+/// The first pause after a failure.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The longest pause between failures; a tenth of the promise if that is less.
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+/// What is believed of one lease or session.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    terms: Terms,
+    scatter: Scatter,
+    epoch: u64,
+    newest_lsn: u64,
+    standing: Standing,
+    draining: bool,
+    promise: Promise,
+    attempt: Attempt,
+    failures: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    valid: Duration,
+    until: BootInstant,
+    /// Half of what may be believed is used up.
+    half_used: BootInstant,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Attempt {
+    Due(BootInstant),
+    InFlight,
+}
+
+impl Terms {
+    /// Until when a promise may be believed: our clock may be a thousandth slower than the daemon's.
+    fn promise(self, promised: &Promised) -> Promise {
+        let valid = Duration::from_millis(promised.valid_ms);
+        let believed = (valid / 1_000).saturating_mul(999).saturating_sub(self.margin);
+        Promise { valid, until: promised.sent.after(believed), half_used: promised.sent.after(believed / 2) }
+    }
+
+    /// Whether so much of a promise went by before it was known that it is better asked for again.
+    pub(crate) fn is_stale(self, now: BootInstant, promised: &Promised) -> bool {
+        let promise = self.promise(promised);
+        now.since(promised.sent) >= promise.valid / 3
+    }
+}
+
+impl Core {
+    pub(crate) fn new(terms: Terms, scatter: Scatter, promised: &Promised) -> Self {
+        let promise = terms.promise(promised);
+        let mut core = Self {
+            terms,
+            scatter,
+            epoch: promised.epoch,
+            newest_lsn: promised.lsn,
+            standing: Standing::Held,
+            draining: promised.draining,
+            promise,
+            attempt: Attempt::InFlight,
+            failures: 0,
+        };
+        core.schedule(promised.sent, promise.valid);
+        core
+    }
+
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    pub(crate) fn draining(&self) -> bool {
+        self.draining
+    }
+
+    /// From this instant on nothing may be done in the name of the lease.
+    pub(crate) fn valid_until(&self) -> BootInstant {
+        self.promise.until
+    }
+
+    /// When to look again, whatever happens; `None` once it is lost.
+    pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
+        let soonest = match (&self.standing, self.attempt) {
+            (Standing::Lost(_), _) => return None,
+            (Standing::Held, Attempt::Due(at)) => at.min(self.promise.half_used),
+            (Standing::Held, Attempt::InFlight) => self.promise.half_used,
+            (Standing::AtRisk, Attempt::Due(at)) => at,
+            (Standing::AtRisk, Attempt::InFlight) => self.promise.until,
+        };
+        Some(soonest.min(self.promise.until))
+    }
+
+    /// Takes in what was seen at `now`. Time is looked at first: an answer that arrives after the end of
+    /// validity finds the lease lost.
+    pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) -> Option<Action> {
+        if let Standing::Lost(_) = self.standing {
+            return None;
+        }
+        if now >= self.promise.until {
+            // An answer that says why is the better reason.
+            let reason = match observation {
+                Observation::Gone(reason) => reason,
+                Observation::Time | Observation::Promised(_) | Observation::Failed { .. } => {
+                    LossReason::Unreachable
+                }
+            };
+            return Some(self.lose(reason));
+        }
+        match observation {
+            Observation::Time => {}
+            Observation::Promised(promised) if self.is_older(&promised) => self.failed(now, None),
+            Observation::Promised(promised) => self.promised(&promised),
+            Observation::Failed { retry_after } => self.failed(now, retry_after),
+            Observation::Gone(reason) => return Some(self.lose(reason)),
+        }
+        if now >= self.promise.half_used {
+            self.standing = Standing::AtRisk;
+        }
+        match self.attempt {
+            Attempt::Due(at) if now >= at => {
+                self.attempt = Attempt::InFlight;
+                Some(Action::Heartbeat { limit: self.heartbeat_limit(now) })
+            }
+            Attempt::Due(_) | Attempt::InFlight => None,
+        }
+    }
+
+    /// Of another epoch, or from before something that is known already.
+    fn is_older(&self, promised: &Promised) -> bool {
+        promised.epoch != self.epoch || promised.lsn < self.newest_lsn
+    }
+
+    fn promised(&mut self, promised: &Promised) {
+        let promise = self.terms.promise(promised);
+        // An earlier promise that reaches further still binds the daemon.
+        self.promise = Promise { until: promise.until.max(self.promise.until), ..promise };
+        self.newest_lsn = promised.lsn;
+        self.draining = promised.draining;
+        self.failures = 0;
+        self.standing = Standing::Held;
+        self.schedule(promised.sent, promise.valid);
+    }
+
+    fn schedule(&mut self, sent: BootInstant, valid: Duration) {
+        let gap = self.scatter.around(valid / 3, 10).max(RENEW_GAP_MIN);
+        self.attempt = Attempt::Due(sent.after(gap));
+    }
+
+    fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
+        self.standing = Standing::AtRisk;
+        let longest = (self.promise.valid / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
+        let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
+        self.failures = self.failures.saturating_add(1);
+        let pause = self.scatter.around(pause, 2);
+        // Advice is taken only as far as it leaves room for more tries.
+        let advised = retry_after.unwrap_or_default().min(self.promise.valid / 6);
+        self.attempt = Attempt::Due(now.after(pause.max(advised)));
+    }
+
+    /// One silent try must leave room for others.
+    fn heartbeat_limit(&self, now: BootInstant) -> Duration {
+        let share = (self.promise.valid / 5).max(RENEW_GAP_MIN);
+        share.min(self.promise.until.since(now))
+    }
+
+    fn lose(&mut self, reason: LossReason) -> Action {
+        self.standing = Standing::Lost(reason.clone());
+        Action::Lose(reason)
+    }
+}
+
+impl LossReason {
+    /// From the daemon's word for why a lease ended.
+    pub(crate) fn from_word(reason: &str) -> Self {
+        match reason {
+            "heartbeat_expired" | "session_expired" | "reservation_expired" | "max_lifetime" => {
+                Self::Expired(reason.to_owned())
+            }
+            "explicit" => Self::Released,
+            other => Self::Revoked(other.to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for LossReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreachable => f.write_str("the lease could not be renewed in time"),
+            Self::Expired(reason) => write!(f, "the lease expired ({reason})"),
+            Self::Revoked(reason) => write!(f, "the lease was revoked ({reason})"),
+            Self::Superseded { current: Some(current) } => {
+                write!(f, "the lease was superseded by epoch {current}")
+            }
+            Self::Superseded { current: None } => f.write_str("the lease was superseded"),
+            Self::Released => f.write_str("the lease was released"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! Asking for a bundle until the outcome is known, and making a guard of what was granted.
+//! Invariant: a lease is called held only after an answer that promised it, asked for a moment ago.
+
+mod obtain;
+
+use crate::backoff::Scatter;
+use crate::client::Client;
+use crate::clock::BootInstant;
+use crate::error::CallError;
+use crate::guard::{
+    Core, Farewell, Guard, GuardState, Keeping, Life, Parting, Promised, Terms, Voice, listen, renew,
+};
+use crate::session::Keeper;
+use crate::socket::Connection;
+use core::time::Duration;
+use obtain::Obtained;
+use serde_json::Value;
+use std::sync::Arc;
+use tenure_api::{Acquire, Lease, Mode, State};
+use tokio_util::task::AbortOnDropHandle;
+
+/// Taken off every promise unless told.
+pub(crate) const MARGIN: Duration = Duration::from_millis(50);
+/// How long a request whose outcome is unknown is asked again unless told, beyond the wait.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// What is to be held, and how. Ends in [`Hold::acquire`].
+#[must_use = "nothing is asked for before `acquire`"]
+pub struct Hold {
+    origin: Origin,
+    request: Acquire,
+    wait: Duration,
+    limit: Duration,
+    margin: Duration,
+}
+
+enum Origin {
+    Http(Client),
+    Connection(Connection),
+    Session(Arc<Keeper>),
+}
+
+impl Client {
+    /// Asks to hold resources together, or none of them. Kept by heartbeats in the background.
+    pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
+        Hold::new(Origin::Http(self.clone()), self.holder().to_owned(), resources)
+    }
+
+    /// Asks to hold any so many members of a pool: who else holds members does not matter.
+    pub fn hold_members(&self, pool: impl Into<String>, count: u32) -> Hold {
+        self.hold(core::iter::empty::<String>()).pool(pool, count)
+    }
+
+    /// Makes a guard of a lease that this program holds already, such as a reserved one that was activated.
+    /// It is heartbeat first.
+    ///
+    /// # Errors
+    /// When it cannot be renewed.
+    pub async fn guard(&self, lease: Lease) -> Result<Guard, CallError> {
+        let resources = core::iter::empty::<String>();
+        let hold = Hold::new(Origin::Http(self.clone()), lease.holder.clone(), resources);
+        let deadline = BootInstant::now().after(hold.limit);
+        let parting = Parting::new(Voice::Http(self.clone()), &lease);
+        let promised = hold.confirm(self, &lease, deadline).await?;
+        Ok(hold.renewed(self.clone(), lease, &promised, parting))
+    }
+}
+
+impl Connection {
+    /// Asks to hold resources together, or none of them, for as long as this connection is open.
+    pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
+        Hold::new(Origin::Connection(self.clone()), self.session().to_owned(), resources)
+    }
+}
+
+impl Hold {
+    fn new(origin: Origin, holder: String, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let resources = resources.into_iter().map(Into::into).collect();
+        let request = Acquire { resources, holder, ..Acquire::default() };
+        Self { origin, request, wait: Duration::ZERO, limit: LIMIT, margin: MARGIN }
+    }
+
+    pub(crate) fn under(keeper: Arc<Keeper>, resources: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let holder = keeper.holder().to_owned();
+        let session = keeper.session().to_owned();
+        let mut hold = Self::new(Origin::Session(keeper), holder, resources);
+        hold.request.session = Some(session);
+        hold
+    }
+
+    /// And any so many members of a pool.
+    pub fn pool(mut self, name: impl Into<String>, count: u32) -> Self {
+        self.request.pools.insert(name.into(), count);
+        self
+    }
+
+    /// In this name, instead of the client's.
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.request.holder = holder.into();
+        self
+    }
+
+    /// How long one heartbeat lasts: the longest time until others notice that this program died. Not on a
+    /// connection or under a session, which have their own.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.request.ttl_ms = Some(milliseconds(ttl));
+        self
+    }
+
+    /// How long silence is forgiven after that. Not under a session, which has its own.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.request.grace_ms = Some(milliseconds(grace));
+        self
+    }
+
+    /// Wait this long for what is held by others, first come first served. Without it a bundle that is not
+    /// free is refused at once.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// How long to go on asking, beyond the wait, when the daemon does not say what became of the request
+    /// (10 s unless told).
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Taken off every promise (50 ms unless told): how long before the end the token fires.
+    pub fn margin(mut self, margin: Duration) -> Self {
+        self.margin = margin;
+        self
+    }
+
+    /// End the lease after this long however alive its holder is.
+    pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
+        self.request.max_lifetime_ms = Some(milliseconds(lifetime));
+        self
+    }
+
+    /// Keep the resources unavailable this long after a revoke.
+    pub fn reclaim_delay(mut self, delay: Duration) -> Self {
+        self.request.reclaim_delay_ms = Some(milliseconds(delay));
+        self
+    }
+
+    /// Anything of the holder's, for others to see.
+    pub fn attachment(mut self, attachment: Value) -> Self {
+        self.request.attachment = Some(attachment);
+        self
+    }
+
+    /// Asks. Where the outcome stays unknown (the connection broke, no answer in time) the same operation is
+    /// asked again until it is known or the limit is over, so that there is never a second lease.
+    ///
+    /// Dropping the future may leave a lease behind that nobody renews; it ends after its ttl and grace.
+    ///
+    /// # Errors
+    /// `resource_held`, `wait_timeout`, …; or why the outcome is unknown.
+    pub async fn acquire(self) -> Result<Guard, CallError> {
+        match &self.origin {
+            Origin::Http(client) => {
+                let client = client.clone();
+                self.acquire_renewed(client).await
+            }
+            Origin::Connection(connection) => {
+                let connection = connection.clone();
+                self.acquire_on(connection).await
+            }
+            Origin::Session(keeper) => {
+                let keeper = keeper.clone();
+                self.acquire_under(keeper).await
+            }
+        }
+    }
+
+    async fn acquire_renewed(self, client: Client) -> Result<Guard, CallError> {
+        if self.request.ttl_ms == Some(0) {
+            return Err(CallError::Unsendable(
+                "a guard keeps no permanent lease: it has no promise".to_owned(),
+            ));
+        }
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let wait_until = BootInstant::now().after(self.wait);
+        loop {
+            let Obtained { lease, sent } =
+                obtain::obtain(&client, &self.request, wait_until, deadline).await?;
+            let owed = Owed::new(Voice::Http(client.clone()), &lease);
+            let promised = match self.fresh_promise(&lease, sent) {
+                Some(promised) => promised,
+                None => match self.confirm(&client, &lease, deadline).await {
+                    Ok(promised) => promised,
+                    // An earlier try was granted and has ended since; that operation is spent.
+                    Err(error) if error.lost() && lease.replayed && BootInstant::now() < deadline => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            return Ok(self.renewed(client, lease, &promised, owed.take()));
+        }
+    }
+
+    /// What a grant promised, if it is no replay and was not long on its way.
+    fn fresh_promise(&self, lease: &Lease, sent: BootInstant) -> Option<Promised> {
+        let Lease { replayed: false, state: State::Active, valid_ms: Some(valid_ms), epoch, lsn, .. } =
+            *lease
+        else {
+            return None;
+        };
+        let promised = Promised { sent, valid_ms, draining: false, epoch, lsn };
+        (!self.terms().is_stale(BootInstant::now(), &promised)).then_some(promised)
+    }
+
+    /// Heartbeats a lease of which nothing can be believed yet.
+    async fn confirm(
+        &self,
+        client: &Client,
+        lease: &Lease,
+        deadline: BootInstant,
+    ) -> Result<Promised, CallError> {
+        let mut tries = obtain::Tries::new(deadline);
+        loop {
+            let sent = BootInstant::now();
+            let error = match client.heartbeat(&lease.lease_id, lease.epoch).await {
+                Ok(renewed) => {
+                    let Some(valid_ms) = renewed.valid_ms else {
+                        let message = "the lease is not kept by heartbeats".to_owned();
+                        return Err(CallError::Unsendable(message));
+                    };
+                    let (draining, epoch, lsn) = (renewed.draining, renewed.epoch, renewed.lsn);
+                    return Ok(Promised { sent, valid_ms, draining, epoch, lsn });
+                }
+                Err(error) => error,
+            };
+            tries.pause_after(error).await?;
+        }
+    }
+
+    fn renewed(&self, client: Client, lease: Lease, promised: &Promised, parting: Parting) -> Guard {
+        let core = Core::new(self.terms(), Scatter::from_system(), promised);
+        let life = Arc::new(Life::new(GuardState::held(&lease, Some(core.valid_until()))));
+        let task = renew(client, lease.lease_id.clone(), core, life.clone(), lease.epoch);
+        let keeping = Keeping::Renewer(AbortOnDropHandle::new(tokio::spawn(task)));
+        Guard::new(lease, life, keeping, parting)
+    }
+
+    /// One try: if the connection breaks, what may have been granted on it ends with its session.
+    async fn acquire_on(mut self, connection: Connection) -> Result<Guard, CallError> {
+        self.refuse_terms("the connection")?;
+        self.request.mode = Some(Mode::Session);
+        self.request.wait_ms = (!self.wait.is_zero()).then(|| milliseconds(self.wait));
+        let lease = connection.acquire(&self.request).await?;
+        let parting = Parting::new(Voice::Socket(connection.clone()), &lease);
+        let life = Arc::new(Life::new(GuardState::held(&lease, None)));
+        let keeping = listen(&connection, &lease, life.clone());
+        Ok(Guard::new(lease, life, keeping, parting))
+    }
+
+    async fn acquire_under(self, keeper: Arc<Keeper>) -> Result<Guard, CallError> {
+        self.refuse_terms("the session")?;
+        if self.request.grace_ms.is_some() {
+            return Err(CallError::Unsendable("the grace is that of the session".to_owned()));
+        }
+        let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));
+        let wait_until = BootInstant::now().after(self.wait);
+        let client = keeper.client().clone();
+        let Obtained { lease, .. } = obtain::obtain(&client, &self.request, wait_until, deadline).await?;
+        let owed = Owed::new(Voice::Http(client), &lease);
+        let (life, kept) = keeper.admit(&lease).await?;
+        Ok(Guard::new(lease, life, Keeping::Session(kept), owed.take()))
+    }
+
+    fn refuse_terms(&self, keeper: &str) -> Result<(), CallError> {
+        match self.request.ttl_ms {
+            None => Ok(()),
+            Some(_) => Err(CallError::Unsendable(format!("no ttl: the lease is kept by {keeper}"))),
+        }
+    }
+
+    fn terms(&self) -> Terms {
+        Terms { margin: self.margin }
+    }
+}
+
+/// A lease that was granted and is nobody's yet. Goes back if it stays so.
+struct Owed(Option<Parting>);
+
+impl Owed {
+    fn new(voice: Voice, lease: &Lease) -> Self {
+        Self(Some(Parting::new(voice, lease)))
+    }
+
+    fn take(mut self) -> Parting {
+        self.0.take().expect("invariant: taken once")
+    }
+}
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some(parting) = self.0.take() {
+            parting.say_later(Farewell::Release);
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

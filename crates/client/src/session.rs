@@ -1,0 +1,311 @@
+//! A session by hand: one heartbeat for all leases acquired under it, and word of each that was lost.
+//! Invariant: a heartbeat counts as seen only after everything it told was taken in.
+
+mod roll;
+
+use crate::backoff::Scatter;
+use crate::client::Client;
+use crate::clock::BootInstant;
+use crate::error::CallError;
+use crate::guard::{
+    Core, GuardState, Life, LossReason, Observation, Promised, Standing, Terms, drive, failed,
+};
+use crate::hold::{Hold, MARGIN};
+use core::time::Duration;
+use roll::Roll;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_api::{Lease, LeaseQuery, OpenSession, SessionHeartbeat, SessionRenewed, State};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Pages read at most when the leases of a session are listed: ten million leases.
+const PAGES_MAX: usize = 10_000;
+
+/// Keeps a session alive, and with it every lease acquired under it. Dropping it closes the session, which
+/// releases what it holds: the tokens of all its guards fire.
+pub struct SessionKeeper {
+    keeper: Arc<Keeper>,
+    task: AbortOnDropHandle<()>,
+    runtime: Handle,
+    closed: bool,
+}
+
+/// What guards, holds and the task share.
+pub(crate) struct Keeper {
+    client: Client,
+    session: String,
+    holder: String,
+    /// The session's own standing; its epoch and fence mean nothing.
+    life: Life,
+    roll: Mutex<Roll>,
+}
+
+/// A guard's tie to the session that keeps its lease.
+pub(crate) struct Kept(Arc<Keeper>);
+
+impl Client {
+    /// Opens a session by hand and keeps it alive.
+    ///
+    /// # Errors
+    /// `ttl_out_of_range`, …, or see [`CallError`].
+    pub async fn keep_session(&self, open: &OpenSession) -> Result<SessionKeeper, CallError> {
+        let sent = BootInstant::now();
+        let session = self.open_session(open).await?;
+        let Some(valid_ms) = session.valid_ms else {
+            return Err(unexpected("a session by hand without a promise"));
+        };
+        let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
+        let core = Core::new(Terms { margin: MARGIN }, Scatter::from_system(), &promised);
+        let state = GuardState {
+            standing: Standing::Held,
+            draining: false,
+            epoch: 0,
+            fence: 0,
+            valid_until: Some(core.valid_until()),
+        };
+        let keeper = Arc::new(Keeper {
+            client: self.clone(),
+            session: session.session,
+            holder: session.holder,
+            life: Life::new(state),
+            roll: Mutex::new(Roll::new(session.lsn)),
+        });
+        let task = AbortOnDropHandle::new(tokio::spawn(keep(keeper.clone(), core)));
+        Ok(SessionKeeper { keeper, task, runtime: Handle::current(), closed: false })
+    }
+}
+
+impl SessionKeeper {
+    /// Its id.
+    #[must_use]
+    pub fn session(&self) -> &str {
+        &self.keeper.session
+    }
+
+    /// Asks to hold resources together, or none of them, for as long as this session lives.
+    pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
+        Hold::under(self.keeper.clone(), resources)
+    }
+
+    /// How the session stands now.
+    #[must_use]
+    pub fn state(&self) -> GuardState {
+        self.keeper.state()
+    }
+
+    /// Tells of every change of the session's standing.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<GuardState> {
+        self.keeper.life.subscribe()
+    }
+
+    /// Fires when the session is lost, and with it everything under it.
+    #[must_use]
+    pub fn token(&self) -> CancellationToken {
+        self.keeper.life.token()
+    }
+
+    /// Waits for the loss of the session and says why.
+    pub async fn lost(&self) -> LossReason {
+        self.keeper.life.settled().await
+    }
+
+    /// Closes the session, once the work under it has stopped; what it holds is released.
+    ///
+    /// # Errors
+    /// When the daemon cannot be told; the session then ends by itself when its ttl and grace are over.
+    pub async fn close(mut self) -> Result<(), CallError> {
+        self.stop();
+        // It ends because it was aborted.
+        let _ = (&mut self.task).await;
+        match self.keeper.client.close_session(&self.keeper.session).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.lost() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.closed = true;
+        self.task.abort();
+        self.keeper.lose_all(&LossReason::Released);
+    }
+}
+
+impl Drop for SessionKeeper {
+    fn drop(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.stop();
+        let keeper = self.keeper.clone();
+        self.runtime.spawn(async move {
+            if let Err(error) = keeper.client.close_session(&keeper.session).await {
+                tracing::debug!(%error, session = keeper.session, "a session was left to its deadline");
+            }
+        });
+    }
+}
+
+impl Keeper {
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn session(&self) -> &str {
+        &self.session
+    }
+
+    pub(crate) fn holder(&self) -> &str {
+        &self.holder
+    }
+
+    /// Puts a granted lease on the roll, so that its loss is noticed.
+    pub(crate) async fn admit(self: &Arc<Self>, lease: &Lease) -> Result<(Arc<Life>, Kept), CallError> {
+        let life = Arc::new(Life::new(GuardState::held(lease, None)));
+        let kept = Kept(self.clone());
+        let Some(is_told_already) = self.roll().admit(lease, life.clone()) else {
+            return Err(CallError::Unsendable("the session is lost".to_owned()));
+        };
+        if is_told_already || lease.replayed {
+            // Its loss may have been told before it was on the roll. From here on it cannot be missed.
+            if let Err(error) = self.look_up(lease).await {
+                kept.forget(&lease.lease_id);
+                return Err(error);
+            }
+        }
+        Ok((life, kept))
+    }
+
+    async fn look_up(&self, lease: &Lease) -> Result<(), CallError> {
+        let now = self.client.lease(&lease.lease_id).await?;
+        let is_ours = now.state == State::Active
+            && now.epoch == lease.epoch
+            && now.session.as_deref() == Some(&*self.session);
+        if is_ours {
+            return Ok(());
+        }
+        let message = "the lease ended before its grant was known";
+        Err(CallError::Refused(tenure_api::Error::new(tenure_api::ErrorCode::StaleEpoch, message).lost()))
+    }
+
+    fn state(&self) -> GuardState {
+        let mut state = self.life.state();
+        state.look_at(BootInstant::now());
+        state
+    }
+
+    async fn heartbeat(&self, limit: Duration) -> Observation {
+        let sent = BootInstant::now();
+        let heartbeat = SessionHeartbeat { seen_lsn: Some(self.roll().seen_lsn()) };
+        // The leases on the roll now; what is granted meanwhile is not judged by this answer.
+        let judged = self.roll().ids();
+        let answer = self.client.session_heartbeat_within(&self.session, &heartbeat, limit).await;
+        let renewed = match answer {
+            Ok(renewed) => renewed,
+            Err(error) => return failed(&error),
+        };
+        if let Err(error) = self.take_in(&renewed, &judged).await {
+            return failed(&error);
+        }
+        let SessionRenewed { valid_ms, lsn, .. } = renewed;
+        Observation::Promised(Promised { sent, valid_ms, draining: false, epoch: 0, lsn })
+    }
+
+    async fn take_in(&self, renewed: &SessionRenewed, judged: &HashSet<String>) -> Result<(), CallError> {
+        match &renewed.ended {
+            Some(ended) => {
+                let mut roll = self.roll();
+                for end in ended {
+                    roll.lose(&end.lease_id, &LossReason::from_word(&end.reason));
+                }
+            }
+            None => {
+                let live = self.list().await?;
+                let mut roll = self.roll();
+                for gone in judged.difference(&live) {
+                    roll.lose(gone, &LossReason::Expired("not_listed".to_owned()));
+                }
+            }
+        }
+        let mut roll = self.roll();
+        roll.drain(&renewed.draining);
+        roll.saw(renewed.lsn);
+        Ok(())
+    }
+
+    /// The leases that this session keeps, as the daemon sees them.
+    async fn list(&self) -> Result<HashSet<String>, CallError> {
+        let holders = self.roll().holders();
+        let mut live = HashSet::new();
+        for holder in holders {
+            self.list_of(holder, &mut live).await?;
+        }
+        Ok(live)
+    }
+
+    async fn list_of(&self, holder: String, live: &mut HashSet<String>) -> Result<(), CallError> {
+        let mut query = LeaseQuery {
+            holder: Some(holder),
+            state: Some(State::Active),
+            limit: Some(1_000),
+            ..LeaseQuery::default()
+        };
+        for _ in 0..PAGES_MAX {
+            let page = self.client.leases(&query).await?;
+            let is_ours = |lease: &Lease| lease.session.as_deref() == Some(&*self.session);
+            live.extend(page.leases.into_iter().filter(is_ours).map(|lease| lease.lease_id));
+            match page.next_cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => return Ok(()),
+            }
+        }
+        Err(unexpected("a list of leases without end"))
+    }
+
+    fn lose_all(&self, reason: &LossReason) {
+        self.life.lose(reason.clone());
+        self.life.settle(None);
+        self.roll().close(reason);
+    }
+
+    fn roll(&self) -> MutexGuard<'_, Roll> {
+        self.roll.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    pub(crate) fn session_state(&self) -> GuardState {
+        self.0.state()
+    }
+
+    pub(crate) fn forget(&self, lease_id: &str) {
+        self.0.roll().forget(lease_id);
+    }
+}
+
+async fn keep(keeper: Arc<Keeper>, mut core: Core) {
+    let keeper = LoseAllOnDrop(keeper);
+    let beat = |limit| {
+        let keeper = keeper.0.clone();
+        async move { keeper.heartbeat(limit).await }
+    };
+    let reason = drive(&mut core, beat, |core| keeper.0.life.publish(core)).await;
+    keeper.0.lose_all(&reason);
+}
+
+/// A task that is no more renews no more.
+struct LoseAllOnDrop(Arc<Keeper>);
+
+impl Drop for LoseAllOnDrop {
+    fn drop(&mut self) {
+        self.0.lose_all(&LossReason::Unreachable);
+    }
+}
+
+fn unexpected(message: &str) -> CallError {
+    CallError::Unexpected { status: 200, message: message.to_owned(), definite: false, lost: false }
+}

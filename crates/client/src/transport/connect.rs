@@ -1,0 +1,70 @@
+//! Opening one connection: TCP, TLS over TCP, or the daemon's socket.
+
+use super::{Sender, Tls};
+use crate::endpoint::{Authority, Endpoint};
+use crate::error::{CallError, Cause};
+use core::time::Duration;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+/// Opens connections to one endpoint.
+pub(crate) struct Connector {
+    endpoint: Endpoint,
+    /// Present for `https`.
+    tls: Option<Tls>,
+    limit: Duration,
+}
+
+impl Connector {
+    pub(crate) fn new(endpoint: Endpoint, tls: Option<Tls>, limit: Duration) -> Self {
+        Self { endpoint, tls, limit }
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    pub(crate) async fn connect(&self) -> Result<Sender, CallError> {
+        match tokio::time::timeout(self.limit, self.dial()).await {
+            Ok(dialled) => dialled.map_err(|cause| self.unreachable(cause)),
+            Err(_) => Err(self.unreachable(format!("no connection within {} ms", self.limit.as_millis()))),
+        }
+    }
+
+    pub(crate) fn unreachable(&self, source: impl Into<Cause>) -> CallError {
+        CallError::Unreachable { endpoint: self.endpoint.clone(), source: source.into() }
+    }
+
+    async fn dial(&self) -> Result<Sender, Cause> {
+        match &self.endpoint {
+            Endpoint::Http(authority) => shake_hands(tcp(authority).await?).await,
+            Endpoint::Https(authority) => {
+                let tls = self.tls.as_ref().expect("invariant: an https endpoint is built with TLS");
+                shake_hands(tls.wrap(tcp(authority).await?).await?).await
+            }
+            Endpoint::Unix(path) => shake_hands(UnixStream::connect(path).await?).await,
+        }
+    }
+}
+
+async fn tcp(authority: &Authority) -> Result<TcpStream, Cause> {
+    let stream = TcpStream::connect((authority.host.as_str(), authority.port)).await?;
+    // Requests are small and each is waited for.
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+async fn shake_hands<S>(stream: S) -> Result<Sender, Cause>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    // Ends by itself when the sender is dropped or the daemon closes.
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection ended");
+        }
+    });
+    Ok(sender)
+}

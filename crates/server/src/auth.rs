@@ -1,0 +1,255 @@
+//! Who asks, and what they may do. Decides from what a transport saw: addresses, headers, certificates, peer
+//! credentials. Knows no sockets and no routes.
+//!
+//! Invariant: a credential that must be shown and is not right is refused, never taken for a weaker one.
+
+mod browser;
+mod peer;
+mod rate;
+mod tokens;
+
+pub use peer::SocketPeer;
+pub use tokens::{TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash};
+
+use browser::Names;
+use rate::RateLimits;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use tenure_api::{Error, ErrorCode};
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::Text;
+use tenure_faces::Scope;
+use tokens::TokenTable;
+
+/// Everything that decides who may do what.
+#[derive(Clone, Debug)]
+pub struct AuthSettings {
+    /// Address that TCP connections are accepted on.
+    pub bind: IpAddr,
+    /// Scope of whoever connects from this machine without a credential; `None`: nothing.
+    pub local: Option<Scope>,
+    /// Tokens; with them TCP always needs one.
+    pub token_file: Option<PathBuf>,
+    /// Whoever reaches the port counts as local.
+    pub insecure_no_auth: bool,
+    /// HTTP is spoken over TLS.
+    pub tls: bool,
+    /// TLS admits only those who show a certificate.
+    pub client_certificates: bool,
+    /// Scope of whoever shows a certificate.
+    pub certificate_scope: Scope,
+    /// Names in the daemon's own certificate.
+    pub server_names: Vec<String>,
+    /// Origins besides the daemon's own whose pages may ask: `https://host[:port]`.
+    pub allow_origin: Vec<String>,
+    /// Requests of one principal per second; 0: as many as it likes.
+    pub requests_per_second: u64,
+    /// The daemon's user.
+    pub uid: u32,
+    /// The daemon's group.
+    pub gid: u32,
+}
+
+/// Why the daemon does not start with these settings.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthError {
+    /// Everybody in reach could do everything.
+    #[error(
+        "{bind} can be reached from other machines, and nothing says who may ask: give a token file or a client CA, \
+         or accept everybody with --insecure-no-auth"
+    )]
+    Open {
+        /// The address.
+        bind: IpAddr,
+    },
+    /// Two settings contradict each other.
+    #[error("--insecure-no-auth contradicts {other}")]
+    Contradiction {
+        /// The other setting.
+        other: &'static str,
+    },
+    /// The token file cannot be read.
+    #[error("cannot read the token file {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The token file is not understood.
+    #[error("{}: {fault}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        fault: TokenFileFault,
+    },
+    /// An origin is not one.
+    #[error("{origin:?} is not an origin: write scheme://host or scheme://host:port")]
+    NotAnOrigin {
+        /// What was given.
+        origin: String,
+    },
+}
+
+/// Who asks, as far as it is established.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Admitted {
+    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
+    pub(crate) principal: Text,
+    /// What it may do.
+    pub(crate) scope: Scope,
+}
+
+/// What was seen of a request over TCP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TcpAsk<'a> {
+    /// From where.
+    pub(crate) address: SocketAddr,
+    /// Subject of a certificate that the TLS layer accepted.
+    pub(crate) certificate: Option<&'a str>,
+    /// Header `Authorization`.
+    pub(crate) authorization: Option<&'a str>,
+    /// Header `Host`, or the authority of the target.
+    pub(crate) host: Option<&'a str>,
+    /// Header `Origin`.
+    pub(crate) origin: Option<&'a str>,
+    /// The route is not for everybody.
+    pub(crate) needs_credential: bool,
+}
+
+/// Decides who may do what.
+#[derive(Debug)]
+pub struct Auth {
+    settings: AuthSettings,
+    tokens: Option<TokenTable>,
+    names: OnceLock<Names>,
+    /// Origins of the settings, in the form that browsers send.
+    origins: Vec<String>,
+    rate: Option<RateLimits>,
+}
+
+const LOCAL: &str = "local";
+
+impl Auth {
+    /// Checks the settings and reads the tokens.
+    ///
+    /// # Errors
+    /// When the settings leave the daemon open, contradict each other, or name a file that is no token file.
+    pub fn new(settings: AuthSettings) -> Result<Self, AuthError> {
+        check_bind(&settings)?;
+        let tokens = settings.token_file.clone().map(TokenTable::open).transpose()?;
+        let origins = settings
+            .allow_origin
+            .iter()
+            .map(|origin| browser::normal_origin(origin).ok_or(AuthError::NotAnOrigin { origin: origin.clone() }))
+            .collect::<Result<_, _>>()?;
+        let rate = (settings.requests_per_second > 0).then(|| RateLimits::new(settings.requests_per_second));
+        Ok(Self { settings, tokens, names: OnceLock::new(), origins, rate })
+    }
+
+    /// Tells where the daemon listens, once it does: requests must be addressed to it.
+    pub(crate) fn listens_on(&self, address: SocketAddr) {
+        let names = Names::new(address, self.settings.tls, &self.settings.server_names, &self.origins);
+        // A second listener would bring its own names; there is one.
+        let _ = self.names.set(names);
+    }
+
+    /// Whether pages of this origin may ask: those of the settings, not the daemon's own.
+    pub(crate) fn allows_origin(&self, origin: &str) -> bool {
+        browser::normal_origin(origin).is_some_and(|origin| self.origins.contains(&origin))
+    }
+
+    /// Establishes who asks over TCP. `None`: nobody in particular, and the route asks for nobody.
+    pub(crate) fn tcp(&self, ask: &TcpAsk<'_>) -> Result<Option<Admitted>, Error> {
+        self.tcp_at(ask, read_clocks().boot_ms)
+    }
+
+    fn tcp_at(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Option<Admitted>, Error> {
+        if let Some(names) = self.names.get() {
+            names.check(ask.host, ask.origin)?;
+        }
+        let identified = self.identify(ask, boot_ms);
+        if ask.needs_credential { identified.map(Some) } else { Ok(identified.ok()) }
+    }
+
+    fn identify(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Admitted, Error> {
+        if let Some(tokens) = &self.tokens {
+            let token = ask.authorization.map(bearer).transpose()?.ok_or_else(|| {
+                unauthorized("a token is needed: send it in the header `Authorization: Bearer TOKEN`")
+            })?;
+            return tokens.find(token, boot_ms).ok_or_else(|| unauthorized("the token is not known"));
+        }
+        if let Some(subject) = ask.certificate {
+            let principal = Text::from(format!("cert:{subject}"));
+            return Ok(Admitted { principal, scope: self.settings.certificate_scope });
+        }
+        if self.settings.client_certificates {
+            return Err(unauthorized("the certificate names nobody: it needs a subject or an alternative name"));
+        }
+        let is_near = ask.address.ip().to_canonical().is_loopback();
+        if !is_near && !self.settings.insecure_no_auth {
+            return Err(unauthorized("only programs on the daemon's own machine may ask without a credential"));
+        }
+        match self.settings.local {
+            Some(scope) => Ok(Admitted { principal: Text::from(LOCAL), scope }),
+            None => Err(unauthorized("nobody may ask over TCP without a credential; the socket knows its peers")),
+        }
+    }
+
+    /// Establishes who is at the other end of the socket.
+    pub(crate) fn socket(&self, peer: &SocketPeer) -> Result<Admitted, Error> {
+        let scope = if peer.uid == 0 || peer.uid == self.settings.uid {
+            Scope::Admin
+        } else if peer.gid == self.settings.gid || peer.groups.contains(&self.settings.gid) {
+            Scope::Hold
+        } else {
+            let message = format!("uid {} is neither the daemon's nor in its group", peer.uid);
+            return Err(Error::new(ErrorCode::Forbidden, message));
+        };
+        Ok(Admitted { principal: Text::from(format!("uid:{}", peer.uid)), scope })
+    }
+
+    /// Refuses a principal that asks too often.
+    pub(crate) fn check_rate(&self, principal: &str, boot_ms: u64) -> Result<(), Error> {
+        match &self.rate {
+            Some(rate) => rate.check(principal, boot_ms),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_bind(settings: &AuthSettings) -> Result<(), AuthError> {
+    let contradicted = [(settings.token_file.is_some(), "a token file"), (settings.client_certificates, "a client CA")];
+    if settings.insecure_no_auth {
+        return match contradicted.into_iter().find(|(given, _)| *given) {
+            Some((_, other)) => Err(AuthError::Contradiction { other }),
+            None => Ok(()),
+        };
+    }
+    let is_known_who_asks = contradicted.into_iter().any(|(given, _)| given);
+    if settings.bind.to_canonical().is_loopback() || is_known_who_asks {
+        return Ok(());
+    }
+    Err(AuthError::Open { bind: settings.bind })
+}
+
+/// The token in a header; the scheme is compared without case (RFC 9110, 11.1).
+fn bearer(authorization: &str) -> Result<&str, Error> {
+    authorization
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim())
+        .filter(|token| !token.is_empty())
+        .ok_or_else(|| unauthorized("only `Authorization: Bearer TOKEN` is understood"))
+}
+
+fn unauthorized(message: &str) -> Error {
+    Error::new(ErrorCode::Unauthorized, message)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,308 @@
+//! What keeps web pages of others away: a request must be addressed to a name of the daemon (a page cannot rebind
+//! such a name), and a page that asks must come from the daemon or from an origin that is allowed.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use tenure_api::{Error, ErrorCode};
+
+/// The names under which the daemon is asked, and the origins that may ask.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    scheme: Scheme,
+    address: SocketAddr,
+    /// Names in the daemon's certificate; the first label may be `*`.
+    certified: Vec<String>,
+    /// In normal form.
+    origins: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Scheme {
+    Http,
+    Https,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Host {
+    Ip(IpAddr),
+    /// In lower case, without a dot at its end.
+    Name(String),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Authority {
+    host: Host,
+    port: Option<u16>,
+}
+
+impl Names {
+    pub(super) fn new(address: SocketAddr, tls: bool, certified: &[String], origins: &[String]) -> Self {
+        let certified = certified.iter().map(|name| name.to_ascii_lowercase()).collect();
+        let scheme = if tls { Scheme::Https } else { Scheme::Http };
+        Self { scheme, address, certified, origins: origins.to_vec() }
+    }
+
+    pub(super) fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), Error> {
+        let Some(host) = host else {
+            return Err(forbidden("the request has no Host".to_owned()));
+        };
+        let Some(authority) = Authority::parse(host) else {
+            return Err(forbidden("the Host of the request is not understood".to_owned()));
+        };
+        if !self.is_own(&authority) && !self.is_allowed(&authority) {
+            let message = format!("{authority} is not a name of this daemon; --allow-origin gives it one");
+            return Err(forbidden(message));
+        }
+        match origin {
+            Some(origin) if !self.admits_page(origin) => {
+                Err(forbidden("pages of this origin may not ask; --allow-origin would admit them".to_owned()))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn admits_page(&self, origin: &str) -> bool {
+        let Some((scheme, authority)) = split_origin(origin) else {
+            // Among others `null`: a page that hides where it is from.
+            return false;
+        };
+        (scheme == self.scheme && self.is_own(&authority)) || self.origins.contains(&shown(scheme, &authority))
+    }
+
+    fn is_own(&self, authority: &Authority) -> bool {
+        if authority.port.unwrap_or(self.scheme.port()) != self.address.port() {
+            return false;
+        }
+        let bound = self.address.ip().to_canonical();
+        match &authority.host {
+            Host::Ip(ip) => {
+                let ip = ip.to_canonical();
+                // Bound to every address, the daemon does not know them all; a number cannot be rebound.
+                bound.is_unspecified() || ip == bound || is_usual_loopback(ip) || self.certifies(&ip.to_string())
+            }
+            Host::Name(name) => name == "localhost" || self.certifies(name),
+        }
+    }
+
+    fn certifies(&self, name: &str) -> bool {
+        self.certified.iter().any(|certified| match certified.strip_prefix("*.") {
+            Some(parent) => name.split_once('.').is_some_and(|(_, rest)| rest == parent),
+            None => certified == name,
+        })
+    }
+
+    /// A proxy in front may hand on the name that it is asked by.
+    fn is_allowed(&self, authority: &Authority) -> bool {
+        [Scheme::Http, Scheme::Https].iter().any(|scheme| self.origins.contains(&shown(*scheme, authority)))
+    }
+}
+
+/// An origin as browsers send it: lower case, no usual port. `None`: it is not one.
+pub(super) fn normal_origin(text: &str) -> Option<String> {
+    let (scheme, authority) = split_origin(text.strip_suffix('/').unwrap_or(text))?;
+    Some(shown(scheme, &authority))
+}
+
+fn split_origin(text: &str) -> Option<(Scheme, Authority)> {
+    let (scheme, authority) = text.split_once("://")?;
+    let scheme = match scheme.to_ascii_lowercase().as_str() {
+        "http" => Scheme::Http,
+        "https" => Scheme::Https,
+        _ => return None,
+    };
+    Some((scheme, Authority::parse(authority)?))
+}
+
+fn shown(scheme: Scheme, authority: &Authority) -> String {
+    let port = authority.port.filter(|port| *port != scheme.port());
+    let scheme = match scheme {
+        Scheme::Http => "http",
+        Scheme::Https => "https",
+    };
+    format!("{scheme}://{}", Authority { host: authority.host.clone(), port })
+}
+
+fn is_usual_loopback(ip: IpAddr) -> bool {
+    ip == IpAddr::from([127, 0, 0, 1]) || ip == IpAddr::V6(std::net::Ipv6Addr::LOCALHOST)
+}
+
+fn forbidden(message: String) -> Error {
+    Error::new(ErrorCode::Forbidden, message)
+}
+
+impl Scheme {
+    fn port(self) -> u16 {
+        match self {
+            Self::Http => 80,
+            Self::Https => 443,
+        }
+    }
+}
+
+impl Authority {
+    fn parse(text: &str) -> Option<Self> {
+        let (host, port) = match text.strip_prefix('[') {
+            Some(rest) => {
+                let (ip, rest) = rest.split_once(']')?;
+                let port = if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) };
+                (Host::Ip(IpAddr::V6(ip.parse().ok()?)), port)
+            }
+            None => {
+                let (host, port) = match text.split_once(':') {
+                    Some((host, port)) => (host, Some(port)),
+                    None => (text, None),
+                };
+                (Host::parse(host)?, port)
+            }
+        };
+        let is_number = |port: &&str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        let port = match port {
+            None => None,
+            Some(port) => Some(Some(port).filter(is_number)?.parse().ok()?),
+        };
+        Some(Self { host, port })
+    }
+}
+
+impl Host {
+    fn parse(text: &str) -> Option<Self> {
+        if let Ok(ip) = text.parse() {
+            return Some(Self::Ip(IpAddr::V4(ip)));
+        }
+        let name = text.strip_suffix('.').unwrap_or(text);
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(is_plain);
+        is_name.then(|| Self::Name(name.to_ascii_lowercase()))
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.host {
+            Host::Ip(IpAddr::V6(ip)) => write!(f, "[{ip}]")?,
+            Host::Ip(IpAddr::V4(ip)) => write!(f, "{ip}")?,
+            Host::Name(name) => f.write_str(name)?,
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(address: &str, tls: bool, certified: &[&str], origins: &[&str]) -> Names {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let origins: Vec<String> = origins.iter().map(|origin| normal_origin(origin).unwrap()).collect();
+        Names::new(address.parse().unwrap(), tls, &owned(certified), &origins)
+    }
+
+    fn admits(names: &Names, host: &str, origin: Option<&str>) -> bool {
+        names.check(Some(host), origin).is_ok()
+    }
+
+    #[test]
+    fn a_request_must_be_addressed_to_a_name_of_the_daemon() {
+        let local = names("127.0.0.1:5641", false, &[], &[]);
+        for host in ["127.0.0.1:5641", "localhost:5641", "LOCALHOST.:5641", "[::1]:5641"] {
+            assert!(admits(&local, host, None), "{host}");
+        }
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:5642",
+            "127.0.0.2:5641",
+            "evil.example:5641",
+            "localhost.evil.example:5641",
+            "user@127.0.0.1:5641",
+            "127.0.0.1:05641x",
+            "127.0.0.1:",
+            "127.0.0.1:99999",
+            "[127.0.0.1]:5641",
+            "::1:5641",
+            "",
+            ":5641",
+            "127.0.0.1:5641/",
+            "0x7f000001:5641",
+        ] {
+            assert!(!admits(&local, host, None), "{host}");
+        }
+        assert_eq!(local.check(None, None).unwrap_err().code, ErrorCode::Forbidden);
+    }
+
+    #[test]
+    fn the_usual_port_may_be_left_out() {
+        assert!(admits(&names("127.0.0.1:80", false, &[], &[]), "localhost", None));
+        assert!(!admits(&names("127.0.0.1:80", true, &[], &[]), "localhost", None));
+        assert!(admits(&names("127.0.0.1:443", true, &[], &[]), "localhost", None));
+    }
+
+    #[test]
+    fn names_in_the_certificate_are_names_of_the_daemon() {
+        let names = names("10.1.2.3:5641", true, &["Lease.example", "*.pool.example", "10.9.9.9"], &[]);
+        for host in ["lease.example:5641", "a.pool.example:5641", "10.9.9.9:5641", "10.1.2.3:5641"] {
+            assert!(admits(&names, host, None), "{host}");
+        }
+        for host in ["pool.example:5641", "a.b.pool.example:5641", "x.lease.example:5641", "10.1.2.4:5641"] {
+            assert!(!admits(&names, host, None), "{host}");
+        }
+    }
+
+    #[test]
+    fn bound_to_every_address_any_number_is_a_name() {
+        for wildcard in ["0.0.0.0:5641", "[::]:5641"] {
+            let names = names(wildcard, false, &[], &[]);
+            assert!(admits(&names, "10.7.7.7:5641", None));
+            assert!(admits(&names, "[fd00::1]:5641", None));
+            assert!(!admits(&names, "rebound.example:5641", None));
+        }
+    }
+
+    #[test]
+    fn pages_ask_only_from_the_daemon_or_an_allowed_origin() {
+        let names = names("127.0.0.1:5641", false, &[], &["https://Board.example/", "http://dev.example:3000"]);
+        let host = "localhost:5641";
+        for origin in [
+            "http://localhost:5641",
+            "http://127.0.0.1:5641",
+            "https://board.example",
+            "https://board.example:443",
+            "http://dev.example:3000",
+        ] {
+            assert!(admits(&names, host, Some(origin)), "{origin}");
+        }
+        for origin in [
+            "null",
+            "",
+            "http://evil.example",
+            "https://localhost:5641",
+            "http://localhost",
+            "http://board.example",
+            "http://dev.example",
+            "https://board.example.evil.example",
+            "http://localhost:5641@evil.example",
+            "file://",
+        ] {
+            assert!(!admits(&names, host, Some(origin)), "{origin}");
+        }
+    }
+
+    #[test]
+    fn the_host_of_an_allowed_origin_is_a_name_too() {
+        let names = names("127.0.0.1:5641", false, &[], &["https://board.example", "http://mapped.example:8080"]);
+        assert!(admits(&names, "board.example", Some("https://board.example")));
+        assert!(admits(&names, "mapped.example:8080", None));
+        assert!(!admits(&names, "board.example:5641", None));
+    }
+
+    #[test]
+    fn origins_have_one_form() {
+        assert_eq!(normal_origin("HTTPS://A.example:443/").as_deref(), Some("https://a.example"));
+        assert_eq!(normal_origin("http://[::1]:80").as_deref(), Some("http://[::1]"));
+        for text in ["a.example", "ftp://a.example", "http://a.example/path", "http://", "*", "http://a b"] {
+            assert_eq!(normal_origin(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Who is let in, with what scope, and when the daemon refuses to start.
+
+use super::*;
+use expect_test::expect;
+use std::fs;
+
+fn settings() -> AuthSettings {
+    AuthSettings {
+        bind: IpAddr::from([127, 0, 0, 1]),
+        local: Some(Scope::Admin),
+        token_file: None,
+        insecure_no_auth: false,
+        tls: false,
+        client_certificates: false,
+        certificate_scope: Scope::Hold,
+        server_names: Vec::new(),
+        allow_origin: Vec::new(),
+        requests_per_second: 0,
+        uid: 990,
+        gid: 991,
+    }
+}
+
+fn auth(settings: AuthSettings) -> Auth {
+    let address = SocketAddr::new(settings.bind, 5641);
+    let auth = Auth::new(settings).unwrap();
+    auth.listens_on(address);
+    auth
+}
+
+fn near() -> TcpAsk<'static> {
+    TcpAsk {
+        address: "127.0.0.1:40000".parse().unwrap(),
+        certificate: None,
+        authorization: None,
+        host: Some("127.0.0.1:5641"),
+        origin: None,
+        needs_credential: true,
+    }
+}
+
+fn far() -> TcpAsk<'static> {
+    TcpAsk { address: "10.1.2.3:40000".parse().unwrap(), host: Some("10.0.0.1:5641"), ..near() }
+}
+
+fn said(outcome: Result<Option<Admitted>, Error>) -> String {
+    match outcome {
+        Ok(Some(Admitted { principal, scope })) => format!("{principal} {}", scope.as_str()),
+        Ok(None) => "nobody".to_owned(),
+        Err(error) => error.code.to_string(),
+    }
+}
+
+fn token_file(lines: &[(&str, Scope, &str)]) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tokens");
+    let text: String = lines
+        .iter()
+        .map(|(name, scope, token)| {
+            let entry = TokenEntry { name: (*name).to_owned(), scope: *scope, hash: token_hash(token) };
+            format!("{entry}\n")
+        })
+        .collect();
+    fs::write(&path, text).unwrap();
+    (directory, path)
+}
+
+#[test]
+fn this_machine_has_the_scope_of_the_setting() {
+    for (local, expected) in [
+        (Some(Scope::Admin), "local admin"),
+        (Some(Scope::Hold), "local hold"),
+        (Some(Scope::Read), "local read"),
+        (None, "unauthorized"),
+    ] {
+        let auth = auth(AuthSettings { local, ..settings() });
+        assert_eq!(said(auth.tcp_at(&near(), 0)), expected);
+        let mapped = TcpAsk { address: "[::ffff:127.0.0.1]:40000".parse().unwrap(), ..near() };
+        assert_eq!(said(auth.tcp_at(&mapped, 0)), expected);
+        let public = TcpAsk { needs_credential: false, ..near() };
+        assert!(auth.tcp_at(&public, 0).is_ok());
+    }
+}
+
+#[test]
+fn without_tokens_a_header_for_another_daemon_does_no_harm() {
+    let auth = auth(settings());
+    let ask = TcpAsk { authorization: Some("Bearer of-another-daemon"), ..near() };
+    assert_eq!(said(auth.tcp_at(&ask, 0)), "local admin");
+}
+
+#[test]
+fn with_a_token_file_everybody_needs_a_token() {
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame"), ("boss", Scope::Admin, "open")]);
+    let auth = auth(AuthSettings {
+        bind: IpAddr::from([0, 0, 0, 0]),
+        token_file: Some(path),
+        ..settings()
+    });
+    let with = |ask: TcpAsk<'static>, authorization| {
+        said(auth.tcp_at(&TcpAsk { authorization, ..ask }, 0))
+    };
+    for ask in [near(), far()] {
+        assert_eq!(with(ask, None), "unauthorized");
+        assert_eq!(with(ask, Some("Bearer sesame")), "token:ci hold");
+        assert_eq!(with(ask, Some("bearer   open ")), "token:boss admin");
+        assert_eq!(with(ask, Some("Bearer sesam")), "unauthorized");
+        assert_eq!(with(ask, Some("Bearer ")), "unauthorized");
+        assert_eq!(with(ask, Some("Basic sesame")), "unauthorized");
+        assert_eq!(with(ask, Some("sesame")), "unauthorized");
+        // A certificate does not stand for a token.
+        assert_eq!(with(TcpAsk { certificate: Some("CN=x"), ..ask }, None), "unauthorized");
+    }
+    let public = TcpAsk { needs_credential: false, ..far() };
+    assert_eq!(said(auth.tcp_at(&public, 0)), "nobody");
+    let known = TcpAsk { authorization: Some("Bearer sesame"), ..public };
+    assert_eq!(said(auth.tcp_at(&known, 0)), "token:ci hold");
+}
+
+#[test]
+fn a_certificate_is_a_principal() {
+    let auth = auth(AuthSettings {
+        bind: IpAddr::from([10, 0, 0, 1]),
+        tls: true,
+        client_certificates: true,
+        certificate_scope: Scope::Admin,
+        ..settings()
+    });
+    let ask = TcpAsk { certificate: Some("CN=node-7,O=Lab"), ..far() };
+    assert_eq!(said(auth.tcp_at(&ask, 0)), "cert:CN=node-7,O=Lab admin");
+    assert_eq!(said(auth.tcp_at(&far(), 0)), "unauthorized");
+    assert_eq!(said(auth.tcp_at(&near(), 0)), "unauthorized", "this machine is no exception");
+}
+
+#[test]
+fn without_credentials_only_the_insecure_flag_lets_others_in() {
+    let open = AuthSettings {
+        bind: IpAddr::from([0, 0, 0, 0]),
+        insecure_no_auth: true,
+        local: Some(Scope::Hold),
+        ..settings()
+    };
+    assert_eq!(said(auth(open).tcp_at(&far(), 0)), "local hold");
+    // A router may deliver what was not meant for a loopback address.
+    let stray = TcpAsk { host: Some("127.0.0.1:5641"), ..far() };
+    assert_eq!(said(auth(settings()).tcp_at(&stray, 0)), "unauthorized");
+}
+
+#[test]
+fn host_and_origin_are_checked_before_anything_else() {
+    let auth = auth(AuthSettings { allow_origin: vec!["https://board.example".to_owned()], ..settings() });
+    for needs_credential in [true, false] {
+        let ask = TcpAsk { needs_credential, ..near() };
+        let rebound = TcpAsk { host: Some("evil.example:5641"), ..ask };
+        let foreign = TcpAsk { origin: Some("https://evil.example"), ..ask };
+        let allowed = TcpAsk { origin: Some("https://board.example"), ..ask };
+        assert_eq!(said(auth.tcp_at(&rebound, 0)), "forbidden");
+        assert_eq!(said(auth.tcp_at(&foreign, 0)), "forbidden");
+        assert_eq!(said(auth.tcp_at(&allowed, 0)), "local admin");
+    }
+    assert!(auth.allows_origin("https://board.example"));
+    assert!(!auth.allows_origin("http://127.0.0.1:5641"), "the daemon's own pages need no leave");
+    assert!(!auth.allows_origin("null"));
+}
+
+#[test]
+fn the_socket_knows_its_peers() {
+    let auth = auth(settings());
+    let who = |uid, gid, groups: &[u32]| {
+        said(auth.socket(&SocketPeer { uid, gid, groups: groups.to_vec() }).map(Some))
+    };
+    assert_eq!(who(990, 5, &[]), "uid:990 admin");
+    assert_eq!(who(0, 0, &[]), "uid:0 admin");
+    assert_eq!(who(1000, 991, &[]), "uid:1000 hold");
+    assert_eq!(who(1000, 1000, &[4, 991]), "uid:1000 hold");
+    assert_eq!(who(1000, 1000, &[4, 24]), "forbidden");
+}
+
+#[test]
+fn beyond_loopback_the_daemon_does_not_start_open() {
+    let start = |settings| match Auth::new(settings) {
+        Ok(_) => "starts".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let (_directory, path) = token_file(&[]);
+    let everywhere = AuthSettings { bind: "::".parse().unwrap(), ..settings() };
+    for bind in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
+        assert_eq!(start(AuthSettings { bind: bind.parse().unwrap(), ..settings() }), "starts");
+    }
+    expect![[r#":: can be reached from other machines, and nothing says who may ask: give a token file or a client CA, or accept everybody with --insecure-no-auth"#]]
+        .assert_eq(&start(everywhere.clone()));
+    assert_eq!(start(AuthSettings { token_file: Some(path.clone()), ..everywhere.clone() }), "starts");
+    assert_eq!(start(AuthSettings { client_certificates: true, ..everywhere.clone() }), "starts");
+    assert_eq!(start(AuthSettings { insecure_no_auth: true, ..everywhere.clone() }), "starts");
+    let both = AuthSettings { insecure_no_auth: true, token_file: Some(path), ..everywhere.clone() };
+    assert_eq!(start(both), "--insecure-no-auth contradicts a token file");
+    let both = AuthSettings { insecure_no_auth: true, client_certificates: true, ..everywhere };
+    assert_eq!(start(both), "--insecure-no-auth contradicts a client CA");
+    let wrong = AuthSettings { allow_origin: vec!["board.example".to_owned()], ..settings() };
+    assert_eq!(
+        start(wrong),
+        "\"board.example\" is not an origin: write scheme://host or scheme://host:port"
+    );
+}
+
+#[test]
+fn the_rate_is_off_unless_set() {
+    let free = auth(settings());
+    assert!((0..10_000).all(|_| free.check_rate("local", 0).is_ok()));
+    let limited = auth(AuthSettings { requests_per_second: 5, ..settings() });
+    assert_eq!((0..10).filter(|_| limited.check_rate("local", 0).is_ok()).count(), 5);
+}

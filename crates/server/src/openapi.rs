@@ -1,0 +1,201 @@
+//! The OpenAPI 3.1 document, from the table of routes and the wire types themselves.
+
+use crate::routes::{Gives, Route, routes};
+use schemars::SchemaGenerator;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use tenure_api::{Error, ErrorCode, Event};
+
+/// The document.
+#[must_use]
+pub fn openapi() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    settings.meta_schema = None;
+    let mut generator = settings.into_generator();
+    let mut paths = Map::new();
+    for route in routes() {
+        let operation = operation(&route, &mut generator);
+        let path = paths.entry(documented_path(route.path)).or_insert_with(|| json!({}));
+        if let Value::Object(path) = path {
+            path.insert(route.method.as_str().to_lowercase(), operation);
+        }
+    }
+    generator.subschema_for::<Error>();
+    generator.subschema_for::<Event>();
+    let mut schemas = generator.take_definitions(true);
+    schemas.sort_keys();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tenure",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Decides who holds what, until when, and lets go on behalf of those who cannot.",
+            "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
+        },
+        "servers": [{ "url": "http://127.0.0.1:5641" }],
+        "security": [{}, { "bearer": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": { "bearer": { "type": "http", "scheme": "bearer" } },
+        },
+    })
+}
+
+/// A name in a path may hold slashes; written `%2F` it fits one segment.
+fn documented_path(path: &str) -> String {
+    path.replace("{*", "{")
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut operation = Map::new();
+    operation.insert("operationId".to_owned(), route.name.into());
+    operation.insert("summary".to_owned(), route.summary.into());
+    operation.insert("tags".to_owned(), json!([route.group]));
+    if let Some(scope) = route.scope {
+        operation.insert("description".to_owned(), format!("Needs scope `{}`.", scope.as_str()).into());
+    } else {
+        operation.insert("security".to_owned(), json!([]));
+    }
+    let parameters = parameters(route, generator);
+    if !parameters.is_empty() {
+        operation.insert("parameters".to_owned(), parameters.into());
+    }
+    if let Some(body) = route.body {
+        let schema = body(generator);
+        let content = json!({ "application/json": { "schema": schema } });
+        operation.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
+    }
+    operation.insert("responses".to_owned(), responses(route, generator));
+    Value::Object(operation)
+}
+
+fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    for segment in route.path.split('/') {
+        if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
+            parameters.push(json!({
+                "name": name.trim_start_matches('*'),
+                "in": "path",
+                "required": true,
+                "schema": { "type": "string", "minLength": 1 },
+            }));
+        }
+    }
+    if let Some(query) = route.query {
+        let schema = query(generator).to_value();
+        let fields = schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default();
+        for (name, mut field) in fields {
+            let description = field.as_object_mut().and_then(|field| field.remove("description"));
+            parameters.push(json!({
+                "name": name,
+                "in": "query",
+                "required": false,
+                "description": description,
+                "schema": not_null(field),
+            }));
+        }
+    }
+    if route.method == http::Method::POST {
+        parameters.push(json!({
+            "name": "Idempotency-Key",
+            "in": "header",
+            "required": false,
+            "description": "Makes a retry harmless; `operation_id` in the body counts more.",
+            "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
+        }));
+    }
+    if matches!(route.gives, Gives::Events) {
+        parameters.push(json!({
+            "name": "Last-Event-ID",
+            "in": "header",
+            "required": false,
+            "description": "Goes on after this event.",
+            "schema": { "type": "string", "pattern": "^[!-~]+$" },
+        }));
+    }
+    parameters
+}
+
+/// A parameter that is absent is absent, not null.
+fn not_null(mut field: Value) -> Value {
+    if let Some(kinds) = field.get_mut("type").and_then(Value::as_array_mut) {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = &kinds[..] {
+            field["type"] = only.clone();
+        }
+    }
+    if let Some(choices) = field.get_mut("anyOf").and_then(Value::as_array_mut) {
+        choices.retain(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        if let [only] = &choices[..] {
+            return only.clone();
+        }
+    }
+    if let Some(field) = field.as_object_mut() {
+        field.remove("default");
+    }
+    field
+}
+
+fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    let json = |schema| json!({ "application/json": { "schema": schema } });
+    match route.gives {
+        Gives::Json(status, schema) => {
+            let content = json(schema(generator));
+            responses.insert(status.to_string(), json!({ "description": "Done", "content": content }));
+        }
+        Gives::Created(schema) => {
+            let schema = schema(generator);
+            let content = json(schema.clone());
+            responses.insert("201".to_owned(), json!({ "description": "Granted", "content": content }));
+            let replayed = "The outcome of an earlier try with the same operation id";
+            responses.insert("200".to_owned(), json!({ "description": replayed, "content": json(schema) }));
+        }
+        Gives::Events => {
+            let event = generator.subschema_for::<Event>();
+            let described =
+                "Server-sent events: `event:` is the kind, `id:` is opaque, `data:` one JSON object";
+            let content = json!({
+                "text/event-stream": { "schema": { "type": "string" }, "x-event-schema": event }
+            });
+            responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
+        }
+        Gives::Media(media) => {
+            let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
+            let content = json!({ media: { "schema": schema } });
+            let status = if route.path == "/" { "307" } else { "200" };
+            let answer = match status {
+                "307" => json!({ "description": "Go there" }),
+                _ => json!({ "description": "Here it is", "content": content }),
+            };
+            responses.insert(status.to_owned(), answer);
+        }
+    }
+    let refusal = generator.subschema_for::<Error>();
+    for status in statuses(route) {
+        let codes = ErrorCode::ALL.iter().filter(|code| code.http_status() == status);
+        let words: Vec<String> = codes.map(|code| format!("`{code}`")).collect();
+        responses.insert(
+            status.to_string(),
+            json!({ "description": words.join(", "), "content": json(refusal.clone()) }),
+        );
+    }
+    Value::Object(responses)
+}
+
+/// Statuses of the error table that a route can answer.
+fn statuses(route: &Route) -> Vec<u16> {
+    let mut statuses: Vec<u16> = ErrorCode::ALL.iter().map(|code| code.http_status()).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    if route.scope.is_none() {
+        // Pages: a wrong Host, a request that cannot be read, an engine that does not answer.
+        statuses.retain(|status| [400, 403, 413, 503].contains(status));
+    } else {
+        // No route answers 405: another method on its path does.
+        statuses.retain(|status| *status != 405);
+    }
+    statuses
+}

@@ -1,0 +1,536 @@
+//! Every HTTP route, once: method, path, what it takes, what it gives, who may ask. The router, the OpenAPI
+//! document, the pages at `/docs` and the metrics all read this table.
+
+use http::Method;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use tenure_api::{self as api, Error, ErrorCode};
+use tenure_faces::{Call, Scope};
+
+/// What a request wants.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Wanted {
+    /// A call of the faces.
+    Call(Call),
+    /// The stream of events.
+    Events(api::EventsQuery),
+    /// A copy of the data.
+    Backup,
+    /// The daemon's end.
+    ShutDown(api::ShutDown),
+    /// Something that is not JSON.
+    Page(Page),
+}
+
+/// Pages for people and tools.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Page {
+    Health,
+    Ready,
+    Metrics,
+    OpenApi,
+    Docs,
+    DocsStyle,
+    Home,
+}
+
+/// Parts of a request that the table reads.
+pub(crate) struct Parts<'a> {
+    pub(crate) params: &'a [(String, String)],
+    pub(crate) query: &'a str,
+    pub(crate) body: &'a [u8],
+}
+
+type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// One route.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// Name of the operation in the document.
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    /// Group in the document.
+    pub(crate) group: &'static str,
+    /// `None`: no credential is asked.
+    pub(crate) scope: Option<Scope>,
+    pub(crate) query: Option<SchemaOf>,
+    pub(crate) body: Option<SchemaOf>,
+    pub(crate) gives: Gives,
+    pub(crate) read: fn(&Parts<'_>) -> Result<Wanted, Error>,
+}
+
+/// What a route answers when all is well.
+#[derive(Clone, Copy)]
+pub(crate) enum Gives {
+    /// JSON with this status.
+    Json(u16, SchemaOf),
+    /// JSON; 201 when new, 200 for the outcome of an earlier try.
+    Created(SchemaOf),
+    /// The stream of events.
+    Events,
+    /// Anything else.
+    Media(&'static str),
+}
+
+#[derive(Deserialize, JsonSchema, Default)]
+#[serde(deny_unknown_fields)]
+struct PageQuery {
+    /// At most this many, 1 to 1000 (100 unless told).
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 1000))]
+    limit: Option<u64>,
+    /// Where the page before ended.
+    #[serde(default)]
+    cursor: Option<String>,
+}
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// The whole schema of a query, whose fields become parameters.
+fn fields<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    T::json_schema(generator)
+}
+
+impl Parts<'_> {
+    fn param(&self, name: &str) -> String {
+        let found = self.params.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    }
+
+    fn query<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_urlencoded::from_str(self.query)
+            .map_err(|error| Error::new(ErrorCode::InvalidRequest, format!("in the query: {error}")))
+    }
+
+    /// No body at all says the same as an empty object.
+    fn body<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let bytes = if self.body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { self.body };
+        serde_json::from_slice(bytes).map_err(|error| {
+            let code = match error.classify() {
+                serde_json::error::Category::Data => ErrorCode::InvalidRequest,
+                serde_json::error::Category::Io
+                | serde_json::error::Category::Syntax
+                | serde_json::error::Category::Eof => ErrorCode::ParseError,
+            };
+            Error::new(code, format!("in the body: {error}"))
+        })
+    }
+}
+
+fn call(call: Call) -> Result<Wanted, Error> {
+    Ok(Wanted::Call(call))
+}
+
+const LEASES: &str = "Leases";
+const SESSIONS: &str = "Sessions";
+const RESOURCES: &str = "Resources and pools";
+const STORY: &str = "Events and story";
+const DAEMON: &str = "The daemon";
+
+const HOLD: Option<Scope> = Some(Scope::Hold);
+const READ: Option<Scope> = Some(Scope::Read);
+const ADMIN: Option<Scope> = Some(Scope::Admin);
+
+/// A call about one lease, with a body.
+macro_rules! lease_call {
+    ($path:literal, $name:literal, $scope:expr, $body:ty, $call:expr, $summary:literal) => {
+        Route {
+            method: Method::POST,
+            path: concat!("/v1/leases/{lease_id}/", $path),
+            name: $name,
+            summary: $summary,
+            group: LEASES,
+            scope: $scope,
+            query: None,
+            body: Some(schema::<$body>),
+            gives: Gives::Json(200, schema::<api::Lease>),
+            read: |parts| call($call(parts.param("lease_id"), parts.body()?)),
+        }
+    };
+}
+
+/// A call that is its path, or its path and a query.
+macro_rules! look {
+    ($path:literal, $name:literal, $group:expr, $answer:ty, $summary:literal, $read:expr) => {
+        look!($path, $name, $group, $answer, $summary, None, $read)
+    };
+    ($path:literal, $name:literal, $group:expr, $answer:ty, $summary:literal, $query:expr, $read:expr) => {
+        Route {
+            method: Method::GET,
+            path: $path,
+            name: $name,
+            summary: $summary,
+            group: $group,
+            scope: READ,
+            query: $query,
+            body: None,
+            gives: Gives::Json(200, schema::<$answer>),
+            read: $read,
+        }
+    };
+}
+
+fn page(path: &'static str, name: &'static str, summary: &'static str, media: &'static str) -> Route {
+    Route {
+        method: Method::GET,
+        path,
+        name,
+        summary,
+        group: DAEMON,
+        scope: None,
+        query: None,
+        body: None,
+        gives: Gives::Media(media),
+        read: |_| Ok(Wanted::Page(Page::Home)),
+    }
+}
+
+/// The table.
+pub(crate) fn routes() -> Vec<Route> {
+    let mut routes = leases();
+    routes.extend(sessions());
+    routes.extend(resources());
+    routes.extend(story());
+    routes.extend(daemon());
+    routes
+}
+
+fn leases() -> Vec<Route> {
+    vec![
+        Route {
+            method: Method::POST,
+            path: "/v1/leases",
+            name: "acquire",
+            summary: "Take a bundle of resources, whole or not at all; wait for it if asked to",
+            group: LEASES,
+            scope: HOLD,
+            query: None,
+            body: Some(schema::<api::Acquire>),
+            gives: Gives::Created(schema::<api::Lease>),
+            read: |parts| call(Call::Acquire(parts.body()?)),
+        },
+        look!(
+            "/v1/leases",
+            "list_leases",
+            LEASES,
+            api::LeaseList,
+            "Live leases in order of id",
+            Some(fields::<api::LeaseQuery>),
+            |parts| call(Call::List(parts.query()?))
+        ),
+        look!(
+            "/v1/leases/{lease_id}",
+            "inspect",
+            LEASES,
+            api::Lease,
+            "One lease, with its liveness and who waits behind it",
+            |parts| call(Call::Inspect(parts.param("lease_id")))
+        ),
+        lease_call!(
+            "activate",
+            "activate",
+            HOLD,
+            api::HolderCall,
+            Call::Activate,
+            "Take a reserved lease into use"
+        ),
+        Route {
+            method: Method::POST,
+            path: "/v1/leases/{lease_id}/heartbeat",
+            name: "heartbeat",
+            summary: "Say that the holder lives; the answer promises how long it may act",
+            group: LEASES,
+            scope: HOLD,
+            query: None,
+            body: Some(schema::<api::HolderCall>),
+            gives: Gives::Json(200, schema::<api::Renewed>),
+            read: |parts| call(Call::Heartbeat(parts.param("lease_id"), parts.body()?)),
+        },
+        lease_call!("release", "release", HOLD, api::HolderCall, Call::Release, "Give a lease back"),
+        lease_call!("amend", "amend", HOLD, api::Amend, Call::Amend, "Replace the attachment"),
+        lease_call!(
+            "acknowledge",
+            "acknowledge",
+            HOLD,
+            api::HolderCall,
+            Call::Acknowledge,
+            "Confirm that the holder of a revoked lease has stopped"
+        ),
+        lease_call!(
+            "rebind",
+            "rebind",
+            HOLD,
+            api::Rebind,
+            Call::Rebind,
+            "Give a lease a new holder, session or attachment"
+        ),
+        lease_call!(
+            "handover",
+            "handover",
+            HOLD,
+            api::Handover,
+            Call::Handover,
+            "Give a lease to another session's holder in one step"
+        ),
+        lease_call!(
+            "revoke",
+            "revoke",
+            ADMIN,
+            api::OperatorCall,
+            Call::Revoke,
+            "Withdraw authority; the resources come free when that is safe"
+        ),
+        lease_call!(
+            "reclaim",
+            "reclaim",
+            ADMIN,
+            api::OperatorCall,
+            Call::Reclaim,
+            "Make the resources of a revoked lease reusable"
+        ),
+        lease_call!(
+            "drain",
+            "drain",
+            ADMIN,
+            api::OperatorCall,
+            Call::Drain,
+            "Let a lease end after its grace unless it is revived"
+        ),
+        lease_call!("revive", "revive", ADMIN, api::OperatorCall, Call::Revive, "Take a drain back"),
+    ]
+}
+
+fn sessions() -> Vec<Route> {
+    vec![
+        Route {
+            method: Method::POST,
+            path: "/v1/sessions",
+            name: "open_session",
+            summary: "Open a session by hand: one heartbeat for many leases",
+            group: SESSIONS,
+            scope: HOLD,
+            query: None,
+            body: Some(schema::<api::OpenSession>),
+            gives: Gives::Json(201, schema::<api::Session>),
+            read: |parts| call(Call::OpenSession(parts.body()?)),
+        },
+        look!(
+            "/v1/sessions",
+            "list_sessions",
+            SESSIONS,
+            api::SessionList,
+            "Sessions in order of id",
+            Some(fields::<PageQuery>),
+            |parts| {
+                let PageQuery { limit, cursor } = parts.query()?;
+                call(Call::Sessions { limit, cursor })
+            }
+        ),
+        look!("/v1/sessions/{session}", "show_session", SESSIONS, api::Session, "One session", |parts| call(
+            Call::Session(parts.param("session"))
+        )),
+        Route {
+            method: Method::DELETE,
+            path: "/v1/sessions/{session}",
+            name: "close_session",
+            summary: "End a session and release all it holds",
+            group: SESSIONS,
+            scope: HOLD,
+            query: None,
+            body: None,
+            gives: Gives::Json(200, schema::<api::SessionEnd>),
+            read: |parts| call(Call::CloseSession(parts.param("session"))),
+        },
+        Route {
+            method: Method::POST,
+            path: "/v1/sessions/{session}/heartbeat",
+            name: "heartbeat_session",
+            summary: "Say that the session lives; the answer tells what it lost meanwhile",
+            group: SESSIONS,
+            scope: HOLD,
+            query: None,
+            body: Some(schema::<api::SessionHeartbeat>),
+            gives: Gives::Json(200, schema::<api::SessionRenewed>),
+            read: |parts| call(Call::SessionHeartbeat(parts.param("session"), parts.body()?)),
+        },
+    ]
+}
+
+fn resources() -> Vec<Route> {
+    vec![
+        Route {
+            method: Method::GET,
+            path: "/v1/resources",
+            name: "list_resources",
+            summary: "Resources that are held; with `name` just that one, held or free",
+            group: RESOURCES,
+            scope: READ,
+            query: Some(fields::<api::ResourceQuery>),
+            body: None,
+            gives: Gives::Json(200, |generator| {
+                let list = generator.subschema_for::<api::ResourceList>();
+                let one = generator.subschema_for::<api::Resource>();
+                schemars::json_schema!({ "anyOf": [list, one] })
+            }),
+            read: |parts| {
+                let query: api::ResourceQuery = parts.query()?;
+                match query.name {
+                    Some(name) if query.prefix.is_none() => call(Call::Resource(name)),
+                    Some(_) => {
+                        Err(Error::new(ErrorCode::InvalidRequest, "name and prefix cannot both be given"))
+                    }
+                    None => call(Call::Resources(query)),
+                }
+            },
+        },
+        look!(
+            "/v1/resources/{*name}",
+            "show_resource",
+            RESOURCES,
+            api::Resource,
+            "One resource: who holds it, with which fence, and who waits",
+            |parts| call(Call::Resource(parts.param("name")))
+        ),
+        Route {
+            method: Method::PUT,
+            path: "/v1/pools/{*name}",
+            name: "define_pool",
+            summary: "Create or resize a pool",
+            group: RESOURCES,
+            scope: ADMIN,
+            query: None,
+            body: Some(schema::<api::PoolSize>),
+            gives: Gives::Json(200, schema::<api::Pool>),
+            read: |parts| call(Call::DefinePool(parts.param("name"), parts.body()?)),
+        },
+        look!("/v1/pools/{*name}", "show_pool", RESOURCES, api::Pool, "One pool", |parts| call(Call::Pool(
+            parts.param("name")
+        ))),
+        look!("/v1/pools", "list_pools", RESOURCES, api::PoolList, "Every pool", |_| call(Call::Pools)),
+        Route {
+            method: Method::DELETE,
+            path: "/v1/pools/{*name}",
+            name: "remove_pool",
+            summary: "Remove a pool",
+            group: RESOURCES,
+            scope: ADMIN,
+            query: Some(fields::<api::RemovePool>),
+            body: None,
+            gives: Gives::Json(200, schema::<api::Pool>),
+            read: |parts| call(Call::RemovePool(parts.param("name"), parts.query()?)),
+        },
+        Route {
+            method: Method::POST,
+            path: "/v1/check",
+            name: "check",
+            summary: "Whether a fence or an epoch is current, for stores that guard writes",
+            group: RESOURCES,
+            scope: READ,
+            query: None,
+            body: Some(schema::<api::Check>),
+            gives: Gives::Json(200, schema::<api::CheckAnswer>),
+            read: |parts| call(Call::Check(parts.body()?)),
+        },
+    ]
+}
+
+fn story() -> Vec<Route> {
+    vec![
+        Route {
+            method: Method::GET,
+            path: "/v1/events",
+            name: "events",
+            summary: "What happens, as server-sent events; from a position on, or from now",
+            group: STORY,
+            scope: READ,
+            query: Some(fields::<api::EventsQuery>),
+            body: None,
+            gives: Gives::Events,
+            read: |parts| Ok(Wanted::Events(parts.query()?)),
+        },
+        look!(
+            "/v1/why",
+            "why",
+            STORY,
+            api::Story,
+            "What happened to a lease, a resource or a session, a sentence each",
+            Some(fields::<api::WhyQuery>),
+            |parts| call(Call::Why(parts.query()?))
+        ),
+    ]
+}
+
+fn daemon() -> Vec<Route> {
+    vec![
+        look!("/v1/status", "status", DAEMON, api::Status, "The daemon at a glance", |_| call(Call::Status)),
+        Route {
+            method: Method::POST,
+            path: "/v1/shutdown",
+            name: "shut_down",
+            summary: "Stop the daemon; leases outlive it unless `end_all` says otherwise",
+            group: DAEMON,
+            scope: ADMIN,
+            query: None,
+            body: Some(schema::<api::ShutDown>),
+            gives: Gives::Json(200, schema::<api::ShuttingDown>),
+            read: |parts| Ok(Wanted::ShutDown(parts.body()?)),
+        },
+        Route {
+            method: Method::POST,
+            path: "/v1/breaker/reset",
+            name: "reset_breaker",
+            summary: "Trust silence again: ends that were postponed go on",
+            group: DAEMON,
+            scope: ADMIN,
+            query: None,
+            body: None,
+            gives: Gives::Json(200, schema::<api::BreakerReset>),
+            read: |_| call(Call::ResetBreaker),
+        },
+        Route {
+            method: Method::POST,
+            path: "/v1/backup",
+            name: "backup",
+            summary: "A copy of log and snapshots as a tar archive, taken while the daemon runs",
+            group: DAEMON,
+            scope: ADMIN,
+            query: None,
+            body: None,
+            gives: Gives::Media("application/x-tar"),
+            read: |_| Ok(Wanted::Backup),
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::Health)),
+            ..page("/healthz", "health", "`OK` while the process runs", "text/plain")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::Ready)),
+            ..page("/readyz", "ready", "`OK` while the engine answers", "text/plain")
+        },
+        Route {
+            scope: READ,
+            read: |_| Ok(Wanted::Page(Page::Metrics)),
+            ..page("/metrics", "metrics", "Numbers for Prometheus", "text/plain")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::OpenApi)),
+            ..page("/openapi.json", "openapi", "This document", "application/json")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::Docs)),
+            ..page("/docs", "docs", "This document, for reading", "text/html")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::DocsStyle)),
+            ..page("/assets/docs.css", "docs_style", "How the pages look", "text/css")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::Home)),
+            ..page("/", "home", "Where a browser arrives", "text/html")
+        },
+    ]
+}

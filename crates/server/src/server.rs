@@ -1,0 +1,250 @@
+//! Binding, serving and stopping, in that order.
+//!
+//! Stopping: nothing more is accepted, streams get a last event, calls under way finish. What comes after,
+//! the log's clean end, is the composer's.
+
+use crate::auth::Auth;
+use crate::metrics::HttpCounters;
+use crate::transports::{socket, tcp};
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::{Error, ErrorCode};
+use tenure_engine::host::read_clocks;
+use tenure_faces::{Call, Faces};
+use tenure_history::rfc3339;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Writes a copy of the data directory as a tar archive. Blocks on the disk.
+pub type Backup = Arc<dyn Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync>;
+
+/// Settings of the outside.
+pub struct ServerOptions {
+    /// Where HTTP is listened for.
+    pub bind: SocketAddr,
+    /// Where the socket is made; `None`: there is none.
+    pub socket: Option<PathBuf>,
+    /// HTTP is spoken over TLS.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Who may do what.
+    pub auth: Auth,
+    /// Connections over all transports.
+    pub connections_max: usize,
+    /// Largest body of an HTTP request.
+    pub body_bytes_max: usize,
+    /// Longest line on the socket.
+    pub line_bytes_max: usize,
+    /// How long calls under way may take once the daemon stops.
+    pub finish_within: Duration,
+    /// Copies the data directory.
+    pub backup: Backup,
+    /// How long recovery took, for the metrics.
+    pub recovery_secs: f64,
+}
+
+/// Why the daemon cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}")]
+    Bind {
+        /// Which.
+        address: SocketAddr,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The socket cannot be made.
+    #[error("cannot make the socket {}", path.display())]
+    Socket {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Another daemon answers on the socket.
+    #[error("another daemon listens on {}", path.display())]
+    SocketInUse {
+        /// Where.
+        path: PathBuf,
+    },
+}
+
+/// A daemon's outside that listens and does not serve yet.
+pub struct Server {
+    shared: Arc<Shared>,
+    tcp: TcpListener,
+    tls: Option<TlsAcceptor>,
+    socket: Option<UnixListener>,
+    bound: Bound,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// Base of its HTTP routes.
+    pub endpoint: String,
+    /// The address.
+    pub address: SocketAddr,
+    /// The socket.
+    pub socket: Option<PathBuf>,
+}
+
+/// What every transport needs.
+pub(crate) struct Shared {
+    faces: Faces,
+    options: ServerOptions,
+    http: HttpCounters,
+    connections: Arc<Semaphore>,
+    /// The daemon stops.
+    stopping: CancellationToken,
+    tasks: TaskTracker,
+    openapi: String,
+    docs: String,
+}
+
+impl Server {
+    /// Binds every listener. Nothing is served before [`Server::run`].
+    ///
+    /// # Errors
+    /// When an address or the socket cannot be bound.
+    pub async fn bind(
+        faces: Faces,
+        options: ServerOptions,
+        stopping: CancellationToken,
+    ) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::Bind { address: options.bind, source };
+        let tcp = TcpListener::bind(options.bind).await.map_err(failed)?;
+        let address = tcp.local_addr().map_err(failed)?;
+        let socket = match &options.socket {
+            Some(path) => Some(bind_socket(path).await?),
+            None => None,
+        };
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        let bound =
+            Bound { endpoint: format!("{scheme}://{address}"), address, socket: options.socket.clone() };
+        let tls = options.tls.clone().map(TlsAcceptor::from);
+        let document = crate::openapi::openapi();
+        let shared = Shared {
+            faces,
+            http: HttpCounters::default(),
+            connections: Arc::new(Semaphore::new(options.connections_max)),
+            stopping,
+            tasks: TaskTracker::new(),
+            docs: crate::docs::page(&document),
+            openapi: document.to_string(),
+            options,
+        };
+        Ok(Self { shared: Arc::new(shared), tcp, tls, socket, bound })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn bound(&self) -> &Bound {
+        &self.bound
+    }
+
+    /// Serves until the daemon is told to stop, then lets calls under way finish. Says how many connections
+    /// had to be cut off.
+    pub async fn run(self) -> usize {
+        let Self { shared, tcp, tls, socket, bound } = self;
+        shared.options.auth.listens_on(bound.address);
+        let listeners = TaskTracker::new();
+        listeners.spawn(tcp::accept(Arc::clone(&shared), tcp, tls));
+        if let Some(socket) = socket {
+            listeners.spawn(socket::accept(Arc::clone(&shared), socket));
+        }
+        listeners.close();
+        listeners.wait().await;
+        shared.tasks.close();
+        let _ = tokio::time::timeout(shared.options.finish_within, shared.tasks.wait()).await;
+        shared.tasks.len()
+    }
+}
+
+impl Shared {
+    pub(crate) fn faces(&self) -> &Faces {
+        &self.faces
+    }
+
+    pub(crate) fn options(&self) -> &ServerOptions {
+        &self.options
+    }
+
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.options.auth
+    }
+
+    pub(crate) fn http(&self) -> &HttpCounters {
+        &self.http
+    }
+
+    pub(crate) fn openapi(&self) -> &str {
+        &self.openapi
+    }
+
+    pub(crate) fn docs(&self) -> &str {
+        &self.docs
+    }
+
+    /// Cancelled once the daemon stops.
+    pub(crate) fn stopping(&self) -> CancellationToken {
+        self.stopping.clone()
+    }
+
+    /// Every connection's task is spawned here, so that stopping can wait for them.
+    pub(crate) fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Room for one more connection.
+    pub(crate) fn admit_connection(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.connections).try_acquire_owned().ok()
+    }
+
+    pub(crate) fn too_many_connections(&self) -> Error {
+        let max = self.options.connections_max;
+        Error::new(ErrorCode::TooManyConnections, format!("at most {max} connections may be open"))
+    }
+
+    /// Refuses a principal that asks too often. Proofs of life never are too often.
+    pub(crate) fn check_rate(&self, principal: &str, call: &Call) -> Result<(), Error> {
+        if call.is_heartbeat() {
+            return Ok(());
+        }
+        self.options.auth.check_rate(principal, read_clocks().boot_ms)
+    }
+
+    pub(crate) fn time_now(&self) -> String {
+        rfc3339(read_clocks().wall_ms)
+    }
+}
+
+/// Makes the socket. A file left behind by a daemon that is gone is removed; one that answers is not.
+async fn bind_socket(path: &Path) -> Result<UnixListener, ServerError> {
+    let failed = |source| ServerError::Socket { path: path.to_owned(), source };
+    if let Some(directory) = path.parent() {
+        std::fs::create_dir_all(directory).map_err(failed)?;
+    }
+    if tokio::net::UnixStream::connect(path).await.is_ok() {
+        return Err(ServerError::SocketInUse { path: path.to_owned() });
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+            std::fs::remove_file(path).map_err(failed)?;
+        }
+        // Something else stands there: binding will say so.
+        Ok(_) | Err(_) => {}
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(listener)
+}

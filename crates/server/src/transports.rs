@@ -1,0 +1,9 @@
+//! What carries calls: HTTP over TCP, TLS and the socket, and lines over the socket. Transports frame bytes
+//! and know who is asking; what is asked is decided in `tenure-faces`.
+
+pub(crate) mod http;
+pub(crate) mod lines;
+mod outbox;
+mod prefixed;
+pub(crate) mod socket;
+pub(crate) mod tcp;

@@ -1,0 +1,406 @@
+//! HTTP/1.1 and HTTP/2: a request is read, its asker established, its route looked up, its call dispatched.
+
+mod body;
+mod events;
+
+use crate::auth::{Admitted, TcpAsk};
+use crate::routes::{Page, Parts, Route, Wanted, routes};
+use crate::server::Shared;
+use crate::{docs, metrics};
+use body::{AnswerBody, full, stream};
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use percent_encoding::percent_decode_str;
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tenure_api::{Error, ErrorCode};
+use tenure_engine::host::read_clocks;
+use tenure_faces::{Call, Caller, Origin, Reply};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Who is at the other end.
+#[derive(Clone)]
+pub(crate) enum Peer {
+    /// Somebody over TCP, perhaps with a certificate that the TLS layer accepted.
+    Tcp {
+        /// From where.
+        address: SocketAddr,
+        /// Subject of the certificate.
+        certificate: Option<String>,
+    },
+    /// Somebody on the socket, known to the system.
+    Socket(Admitted),
+}
+
+type Answered = Response<AnswerBody>;
+
+/// How long the head of a request may take.
+const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long its body may take.
+const BODY_WITHIN: Duration = Duration::from_secs(30);
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Serves one connection until it ends or the daemon stops.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    peer: Peer,
+) {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(HEAD_BYTES_MAX as u32);
+    let service = {
+        let shared = Arc::clone(&shared);
+        service_fn(move |request| {
+            let (shared, peer) = (Arc::clone(&shared), peer.clone());
+            async move { Ok::<_, Infallible>(answer(&shared, &peer, request).await) }
+        })
+    };
+    let connection = builder.serve_connection(TokioIo::new(io), service);
+    let mut connection = std::pin::pin!(connection);
+    let stopping = shared.stopping();
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "an HTTP connection ended badly");
+    }
+}
+
+/// A refusal in bytes, for a connection that is not served.
+pub(crate) fn raw_refusal(error: &Error) -> Vec<u8> {
+    let body = serde_json::to_vec(error).expect("invariant: errors can be written");
+    let mut bytes = Vec::with_capacity(body.len() + 256);
+    let retry_after = error.retry_after_ms.unwrap_or(0).div_ceil(1_000);
+    let _ = write!(
+        bytes,
+        "HTTP/1.1 {} Refused\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: {retry_after}\r\n\
+         connection: close\r\n\r\n",
+        error.code.http_status(),
+        body.len()
+    );
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -> Answered {
+    let began = read_clocks().boot_ms;
+    let method = request.method().clone();
+    let found = find(&method, request.uri().path());
+    let route = found.as_ref().ok().map_or("unknown", |(route, _)| route.path);
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    let answered = match found {
+        Err(error) => match preflight(shared, peer, &request) {
+            Some(answered) => answered,
+            None => refused(&error),
+        },
+        Ok((route, params)) => match carry_out(shared, peer, route, &params, request).await {
+            Ok(answered) => answered,
+            Err(error) => refused(&error),
+        },
+    };
+    let took_ms = read_clocks().boot_ms.saturating_sub(began);
+    shared.http().count(route, &method, answered.status().as_u16(), took_ms);
+    allow_origin(shared, origin.as_ref(), answered)
+}
+
+async fn carry_out(
+    shared: &Arc<Shared>,
+    peer: &Peer,
+    route: &'static Route,
+    params: &[(String, String)],
+    request: Request<Incoming>,
+) -> Result<Answered, Error> {
+    let (head, body) = request.into_parts();
+    let admitted = admit(shared, peer, route, &head)?;
+    let body = read_body(shared, body).await?;
+    let query = head.uri.query().unwrap_or("");
+    let wanted = (route.read)(&Parts { params, query, body: &body })?;
+    match wanted {
+        Wanted::Page(page) => page_answer(shared, page).await,
+        wanted => {
+            let Some(admitted) = admitted else {
+                return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
+            };
+            let caller =
+                Caller { principal: admitted.principal, scope: admitted.scope, origin: Origin::Http };
+            wanted_answer(shared, &caller, route, wanted, &head.headers).await
+        }
+    }
+}
+
+async fn wanted_answer(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    route: &Route,
+    wanted: Wanted,
+    headers: &HeaderMap,
+) -> Result<Answered, Error> {
+    if let Some(needed) = route.scope
+        && needed > caller.scope
+    {
+        let message = format!("this needs scope {}, not {}", needed.as_str(), caller.scope.as_str());
+        return Err(Error::new(ErrorCode::Forbidden, message).with("scope", needed.as_str()));
+    }
+    match wanted {
+        Wanted::Call(mut call) => {
+            shared.check_rate(&caller.principal, &call)?;
+            if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
+                let key = key.to_str().map_err(|_| {
+                    Error::new(ErrorCode::InvalidRequest, "the Idempotency-Key is not plain text")
+                })?;
+                call.set_operation_id(key);
+            }
+            let opens = matches!(call, Call::OpenSession(_));
+            let grants = matches!(call, Call::Acquire(_));
+            let reply = shared.faces().dispatch(caller, call).await?;
+            let status = match &reply {
+                Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
+                Reply::Session(_) if opens => StatusCode::CREATED,
+                _ => StatusCode::OK,
+            };
+            Ok(json(status, &reply))
+        }
+        Wanted::Events(query) => events::begin(shared, query, headers).await,
+        Wanted::ShutDown(body) => {
+            let reply = match body.end_all {
+                true => shared.faces().dispatch(caller, Call::EndAll).await?,
+                false => Reply::Ended(tenure_api::ShuttingDown {
+                    shutting_down: true,
+                    ended: 0,
+                    lsn: shared.faces().engine_status().await?.synced_lsn.0,
+                }),
+            };
+            tracing::info!(principal = %caller.principal, end_all = body.end_all, "told to stop");
+            shared.stopping().cancel();
+            Ok(json(StatusCode::OK, &reply))
+        }
+        Wanted::Backup => Ok(backup(shared)),
+        Wanted::Page(_) => unreachable!("invariant: pages are answered before"),
+    }
+}
+
+/// Establishes who asks. Pages that need no credential are given to anybody with the right Host.
+fn admit(
+    shared: &Shared,
+    peer: &Peer,
+    route: &Route,
+    head: &http::request::Parts,
+) -> Result<Option<Admitted>, Error> {
+    let (address, certificate) = match peer {
+        Peer::Socket(admitted) => return Ok(Some(admitted.clone())),
+        Peer::Tcp { address, certificate } => (*address, certificate.as_deref()),
+    };
+    let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    // HTTP/2 has the host in the target.
+    let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
+    let ask = TcpAsk {
+        address,
+        certificate,
+        authorization: text(header::AUTHORIZATION),
+        host,
+        origin: text(header::ORIGIN),
+        needs_credential: route.scope.is_some(),
+    };
+    shared.auth().tcp(&ask)
+}
+
+async fn read_body(shared: &Shared, body: Incoming) -> Result<Bytes, Error> {
+    let max = shared.options().body_bytes_max;
+    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, max).collect()).await;
+    match collected {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Error::new(ErrorCode::TooLarge, format!("a body has at most {max} bytes")))
+        }
+        Ok(Err(error)) => Err(Error::new(ErrorCode::ParseError, format!("the body broke off: {error}"))),
+        Err(_) => Err(Error::new(ErrorCode::ParseError, "the body took too long")),
+    }
+}
+
+async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error> {
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    Ok(match page {
+        Page::Health => media(plain, full("OK\n")),
+        Page::Ready if shared.stopping().is_cancelled() || !shared.faces().is_ready().await => {
+            return Err(Error::new(ErrorCode::ShuttingDown, "the engine takes no calls"));
+        }
+        Page::Ready => media(plain, full("OK\n")),
+        Page::Metrics => {
+            let status = shared.faces().engine_status().await?;
+            let snapshot_age_ms =
+                shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
+            let text = metrics::text(&status, shared.http(), snapshot_age_ms, shared.options().recovery_secs);
+            media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
+        }
+        Page::OpenApi => media(JSON, full(shared.openapi().to_owned())),
+        Page::Docs => {
+            let mut answered =
+                media(HeaderValue::from_static("text/html; charset=utf-8"), full(shared.docs().to_owned()));
+            answered.headers_mut().insert(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static(
+                    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+                ),
+            );
+            answered
+        }
+        Page::DocsStyle => media(HeaderValue::from_static("text/css; charset=utf-8"), full(docs::STYLE)),
+        Page::Home => {
+            let mut answered = Response::new(full(""));
+            *answered.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+            answered.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/docs"));
+            answered
+        }
+    })
+}
+
+/// The data as a tar archive, made while it is sent. A copy that fails breaks the transfer off: half an
+/// archive must not look like a whole one.
+fn backup(shared: &Arc<Shared>) -> Answered {
+    let (sender, body) = stream();
+    let make = Arc::clone(&shared.options().backup);
+    tokio::task::spawn_blocking(move || {
+        let mut pipe = sender.writer();
+        if let Err(error) = make(&mut pipe).and_then(|()| pipe.flush()) {
+            tracing::warn!(%error, "a backup was broken off");
+            pipe.break_off();
+        }
+    });
+    media(HeaderValue::from_static("application/x-tar"), body)
+}
+
+fn media(kind: HeaderValue, body: AnswerBody) -> Answered {
+    let mut answered = Response::new(body);
+    let headers = answered.headers_mut();
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answered
+}
+
+fn json(status: StatusCode, value: &impl serde::Serialize) -> Answered {
+    let bytes = serde_json::to_vec(value).expect("invariant: answers can be written");
+    let mut answered = media(JSON, full(bytes));
+    *answered.status_mut() = status;
+    answered
+}
+
+fn refused(error: &Error) -> Answered {
+    let status =
+        StatusCode::from_u16(error.code.http_status()).expect("invariant: the table holds statuses of HTTP");
+    let mut answered = json(status, error);
+    let headers = answered.headers_mut();
+    if let Some(ms) = error.retry_after_ms {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(allowed) = error.details.get("allowed").and_then(|value| value.as_str())
+        && let Ok(allowed) = HeaderValue::from_str(allowed)
+    {
+        headers.insert(header::ALLOW, allowed);
+    }
+    answered
+}
+
+/// Looks a route up; the parameters are decoded.
+fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<(String, String)>), Error> {
+    let router = router();
+    let Ok(matched) = router.at(path) else {
+        return Err(Error::new(ErrorCode::NotFound, "there is no such route; /docs lists them all"));
+    };
+    let methods = &matched.value.methods;
+    let Some((_, route)) = methods.iter().find(|(known, _)| known == method) else {
+        let allowed: Vec<&str> = methods.iter().map(|(known, _)| known.as_str()).collect();
+        let message = format!("{method} is not for this route");
+        return Err(Error::new(ErrorCode::MethodNotAllowed, message).with("allowed", allowed.join(", ")));
+    };
+    let mut params = Vec::new();
+    for (name, value) in matched.params.iter() {
+        let decoded = percent_decode_str(value)
+            .decode_utf8()
+            .map_err(|_| Error::new(ErrorCode::InvalidRequest, format!("{name} in the path is not UTF-8")))?;
+        params.push((name.to_owned(), decoded.into_owned()));
+    }
+    Ok((route, params))
+}
+
+/// The methods of one path.
+#[derive(Default)]
+struct Methods {
+    methods: Vec<(Method, &'static Route)>,
+}
+
+fn router() -> &'static matchit::Router<Methods> {
+    static ROUTES: OnceLock<Vec<Route>> = OnceLock::new();
+    static ROUTER: OnceLock<matchit::Router<Methods>> = OnceLock::new();
+    ROUTER.get_or_init(|| {
+        let table = ROUTES.get_or_init(routes);
+        let paths: BTreeSet<&str> = table.iter().map(|route| route.path).collect();
+        let mut router = matchit::Router::new();
+        for path in paths {
+            let methods = table
+                .iter()
+                .filter(|route| route.path == path)
+                .map(|route| (route.method.clone(), route))
+                .collect();
+            router.insert(path, Methods { methods }).expect("invariant: the paths of the table fit together");
+        }
+        router
+    })
+}
+
+/// What a browser asks before a page of another origin may ask; only for origins that are allowed.
+fn preflight(shared: &Shared, peer: &Peer, request: &Request<Incoming>) -> Option<Answered> {
+    let origin = request.headers().get(header::ORIGIN)?.to_str().ok()?;
+    let asked = request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+    let over_tcp = matches!(peer, Peer::Tcp { .. });
+    if request.method() != Method::OPTIONS || !asked || !over_tcp || !shared.auth().allows_origin(origin) {
+        return None;
+    }
+    let mut answered = Response::new(full(""));
+    *answered.status_mut() = StatusCode::NO_CONTENT;
+    let headers = answered.headers_mut();
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PUT, DELETE"));
+    headers.insert(
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("authorization, content-type, idempotency-key, last-event-id"),
+    );
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
+    Some(answered)
+}
+
+fn allow_origin(shared: &Shared, origin: Option<&HeaderValue>, mut answered: Answered) -> Answered {
+    if let Some(origin) = origin
+        && origin.to_str().is_ok_and(|origin| shared.auth().allows_origin(origin))
+    {
+        let headers = answered.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    }
+    answered
+}

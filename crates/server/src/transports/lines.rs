@@ -1,0 +1,563 @@
+//! One JSON object per line. The connection is a session; reading never pauses, so that a dead peer is
+//! noticed at once, in the middle of a stream too.
+//!
+//! Tagged lines are answered when ready, untagged ones in order. All lines of one read that ask for the same
+//! kind of thing cross to the engine together.
+
+use super::outbox::{Outbox, outbox};
+use crate::server::Shared;
+use bytes::{Buf, BytesMut};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_api::{
+    Answer, AnswerLine, Error, ErrorCode, Event, EventKind, EventsQuery, Heartbeat, Lease, Line, LineError,
+    PoolSize, PoolVerb, RemovePool, Tag, Verb, Welcome,
+};
+use tenure_engine::kernel::{SessionKind, Text};
+use tenure_faces::{Call, Caller, Opening, Reply, Scope, Streamed};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Batches of untagged lines that may wait for the ones before them.
+const ORDERED_MAX: usize = 1_024;
+/// Calls of one connection that may be under way.
+const UNDER_WAY_MAX: usize = 16_384;
+/// Bytes asked of the stream at once.
+const READ_BYTES: usize = 64 << 10;
+/// How long answers that are owed may take once the peer sends nothing more.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
+
+/// Makes an answer of a lease.
+type Wrap = fn(Box<Lease>) -> Answer;
+
+/// What a line asks for.
+enum Wish {
+    Call(Call, Option<Wrap>),
+    Watch(EventsQuery),
+    Stop(Tag),
+    Hello(Option<String>),
+}
+
+/// A line that waits for its turn.
+enum Ordered {
+    Said(AnswerLine),
+    Call(Call, Option<Wrap>),
+}
+
+struct Asked {
+    call: Call,
+    wrap: Option<Wrap>,
+    tag: Option<Tag>,
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    caller: Caller,
+    out: Outbox,
+    ordered: Sender<Vec<Ordered>>,
+    /// Ends streams and waits when the connection does.
+    over: CancellationToken,
+    tasks: TaskTracker,
+    streams: HashMap<Option<Tag>, CancellationToken>,
+    session: String,
+    greeted: bool,
+}
+
+/// Serves one connection until it ends.
+pub(crate) async fn serve(
+    shared: Arc<Shared>,
+    stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    principal: Text,
+    scope: Scope,
+) {
+    let (mut reading, writing) = tokio::io::split(stream);
+    let over = CancellationToken::new();
+    let _end = over.clone().drop_guard();
+    let (out, outgoing) = outbox(over.clone());
+    let writer = tokio::spawn(outgoing.write_to(writing));
+    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    let mut begun: Option<(Connection, Opening)> = None;
+    let mut too_long = false;
+    let stopping = shared.stopping();
+    loop {
+        let lost = async {
+            match &mut begun {
+                Some((_, opening)) => opening.lost().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            read = reading.read_buf(&mut buffer) => match read {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            },
+            lost = lost => {
+                out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
+                continue;
+            }
+            () = over.cancelled() => break,
+            () = stopping.cancelled() => break,
+        }
+        let lines = take_lines(&mut buffer, shared.options().line_bytes_max, &mut too_long);
+        if lines.is_empty() {
+            continue;
+        }
+        if begun.is_none() {
+            let kind = kind_of_first(&lines[0]);
+            match Connection::begin(&shared, kind, &principal, scope, &out, &over).await {
+                Ok(connection) => begun = Some(connection),
+                Err(error) => {
+                    out.say(&AnswerLine { answer: Answer::Error(error), tag: None });
+                    break;
+                }
+            }
+        }
+        if let Some((connection, _)) = &mut begun {
+            connection.take(lines);
+        }
+    }
+    if let Some((connection, opening)) = begun {
+        connection.end(&shared).await;
+        drop(opening);
+    }
+    drop(out);
+    let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
+}
+
+/// Whole lines that have arrived. A line over its limit is an error where it stands; its bytes are dropped.
+fn take_lines(
+    buffer: &mut BytesMut,
+    line_bytes_max: usize,
+    too_long: &mut bool,
+) -> Vec<Result<Line, (Error, Option<Tag>)>> {
+    let mut lines = Vec::new();
+    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
+        let line = buffer.split_to(end);
+        buffer.advance(1);
+        if std::mem::take(too_long) {
+            continue;
+        }
+        if line.len() > line_bytes_max {
+            lines.push(Err((line_too_long(line_bytes_max), None)));
+        } else if !line.iter().all(u8::is_ascii_whitespace) {
+            lines.push(Line::parse(&line).map_err(|error| (line_error(&error), error.tag)));
+        }
+    }
+    if buffer.len() > line_bytes_max {
+        if !*too_long {
+            lines.push(Err((line_too_long(line_bytes_max), None)));
+        }
+        *too_long = true;
+        buffer.clear();
+    }
+    lines
+}
+
+fn line_too_long(max: usize) -> Error {
+    Error::new(ErrorCode::TooLarge, format!("a line has at most {max} bytes"))
+}
+
+fn line_error(error: &LineError) -> Error {
+    let code = if error.in_body { ErrorCode::InvalidRequest } else { ErrorCode::ParseError };
+    Error::new(code, error.to_string())
+}
+
+/// The first line says whether this connection speaks for a standard input.
+fn kind_of_first(first: &Result<Line, (Error, Option<Tag>)>) -> SessionKind {
+    match first {
+        Ok(Line { verb: Verb::Hello(hello), .. }) if hello.kind.as_deref() == Some("cli") => {
+            SessionKind::Stdin
+        }
+        _ => SessionKind::Connection,
+    }
+}
+
+impl Connection {
+    async fn begin(
+        shared: &Arc<Shared>,
+        kind: SessionKind,
+        principal: &Text,
+        scope: Scope,
+        out: &Outbox,
+        over: &CancellationToken,
+    ) -> Result<(Self, Opening), Error> {
+        let (opening, caller) = shared.faces().open_connection(kind, principal, scope).await?;
+        let (ordered, lines) = channel(ORDERED_MAX);
+        let tasks = TaskTracker::new();
+        tasks.spawn(answer_in_order(Arc::clone(shared), caller.clone(), lines, out.clone()));
+        let connection = Self {
+            shared: Arc::clone(shared),
+            caller,
+            out: out.clone(),
+            ordered,
+            over: over.clone(),
+            tasks,
+            streams: HashMap::new(),
+            session: opening.session(),
+            greeted: false,
+        };
+        Ok((connection, opening))
+    }
+
+    /// Takes the lines of one read.
+    fn take(&mut self, lines: Vec<Result<Line, (Error, Option<Tag>)>>) {
+        let mut in_order = Vec::new();
+        let mut writes = Vec::new();
+        let mut others = Vec::new();
+        for line in lines {
+            let (wish, tag) = match line {
+                Ok(Line { verb, tag }) => (wish(verb), tag),
+                Err((error, tag)) => (Err(error), tag),
+            };
+            let wish = wish.and_then(|wish| self.admit(wish, tag.as_ref()));
+            match (wish, tag) {
+                (Ok(None), _) => {}
+                (Ok(Some((call, wrap))), None) => in_order.push(Ordered::Call(call, wrap)),
+                (Ok(Some((call, wrap))), tag) => {
+                    let group = if class(&call).may_write() { &mut writes } else { &mut others };
+                    group.push(Asked { call, wrap, tag });
+                }
+                (Err(error), None) => {
+                    in_order.push(Ordered::Said(AnswerLine { answer: Answer::Error(error), tag: None }));
+                }
+                (Err(error), tag) => self.out.say(&AnswerLine { answer: Answer::Error(error), tag }),
+            }
+        }
+        for group in [others, writes] {
+            self.answer_when_ready(group);
+        }
+        if !in_order.is_empty()
+            && let Err(refused) = self.ordered.try_send(in_order)
+        {
+            // The ones before are not answered yet, and may never be.
+            for _ in refused.into_inner() {
+                let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
+                self.out.say(&AnswerLine { answer: Answer::Error(error), tag: None });
+            }
+        }
+    }
+
+    /// Carries out what is not a call of the engine; gives back what is.
+    fn admit(&mut self, wish: Wish, tag: Option<&Tag>) -> Result<Option<(Call, Option<Wrap>)>, Error> {
+        match wish {
+            Wish::Call(call, wrap) => {
+                self.shared.check_rate(&self.caller.principal, &call)?;
+                if call.wait_ms() == 0 {
+                    return Ok(Some((call, wrap)));
+                }
+                if tag.is_none() {
+                    return Err(needs_tag("acquire with wait_ms"));
+                }
+                self.wait(call, wrap, tag.cloned());
+                Ok(None)
+            }
+            Wish::Watch(query) => {
+                if self.streams.contains_key(&tag.cloned()) {
+                    let message = match tag {
+                        Some(_) => "a stream with this tag is open already",
+                        None => return Err(needs_tag("a second stream")),
+                    };
+                    return Err(Error::new(ErrorCode::InvalidRequest, message));
+                }
+                self.watch(query, tag.cloned());
+                Ok(None)
+            }
+            Wish::Stop(stream) => {
+                let found = self.streams.remove(&Some(stream.clone()));
+                let Some(found) = found.filter(|found| !found.is_cancelled()) else {
+                    return Err(Error::new(ErrorCode::NotFound, "there is no stream with this tag"));
+                };
+                found.cancel();
+                self.out.say(&AnswerLine { answer: Answer::Stopped(stream), tag: tag.cloned() });
+                Ok(None)
+            }
+            Wish::Hello(kind) => {
+                if std::mem::replace(&mut self.greeted, true) {
+                    return Err(Error::new(ErrorCode::InvalidRequest, "hello comes once, first"));
+                }
+                if kind.as_deref().is_some_and(|kind| kind != "cli") {
+                    return Err(Error::new(ErrorCode::InvalidRequest, "the only kind there is is \"cli\""));
+                }
+                let version = env!("CARGO_PKG_VERSION").to_owned();
+                let welcome = Welcome { session: self.session.clone(), version };
+                self.out.say(&AnswerLine { answer: Answer::Hello(welcome), tag: tag.cloned() });
+                Ok(None)
+            }
+        }
+        .inspect(|_| self.greeted = true)
+    }
+
+    fn answer_when_ready(&self, asked: Vec<Asked>) {
+        if asked.is_empty() {
+            return;
+        }
+        if self.tasks.len() > UNDER_WAY_MAX {
+            for asked in asked {
+                let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
+                self.out.say(&AnswerLine { answer: Answer::Error(error), tag: asked.tag });
+            }
+            return;
+        }
+        let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
+        self.tasks.spawn(async move {
+            let mut frames = Vec::with_capacity(asked.len());
+            let calls = asked
+                .into_iter()
+                .map(|Asked { call, wrap, tag }| {
+                    frames.push((wrap, tag));
+                    call
+                })
+                .collect();
+            let replies = shared.faces().dispatch_all(&caller, calls).await;
+            let said: Vec<AnswerLine> = frames
+                .into_iter()
+                .zip(replies)
+                .map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag })
+                .collect();
+            out.say_all(&said);
+        });
+    }
+
+    fn wait(&self, call: Call, wrap: Option<Wrap>, tag: Option<Tag>) {
+        let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
+        let over = self.over.clone();
+        self.tasks.spawn(async move {
+            // Dropping the call withdraws it.
+            tokio::select! {
+                reply = shared.faces().dispatch(&caller, call) => {
+                    out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+                }
+                () = over.cancelled() => {}
+            }
+        });
+    }
+
+    fn watch(&mut self, query: EventsQuery, tag: Option<Tag>) {
+        self.streams.retain(|_, stream| !stream.is_cancelled());
+        let stop = self.over.child_token();
+        self.streams.insert(tag.clone(), stop.clone());
+        let (shared, out) = (Arc::clone(&self.shared), self.out.clone());
+        self.tasks.spawn(async move {
+            let _end = stop.clone().drop_guard();
+            stream(&shared, &out, query, tag, &stop).await;
+        });
+    }
+
+    /// Lets the calls under way finish; streams and waits end.
+    async fn end(self, shared: &Shared) {
+        let Self { ordered, over, tasks, streams, out, .. } = self;
+        if shared.stopping().is_cancelled() {
+            for (tag, _) in streams.iter().filter(|(_, stream)| !stream.is_cancelled()) {
+                out.say(&AnswerLine { answer: Answer::Event(Box::new(closing(shared))), tag: tag.clone() });
+            }
+        }
+        for stream in streams.values() {
+            stream.cancel();
+        }
+        drop(ordered);
+        over.cancel();
+        tasks.close();
+        let _ = tokio::time::timeout(LAST_ANSWERS, tasks.wait()).await;
+    }
+}
+
+/// The last event of a stream that ends because the daemon stops.
+pub(crate) fn closing(shared: &Shared) -> Event {
+    Event { lsn: 0, at: shared.time_now(), kind: EventKind::Closing, lease: None, session: None, pool: None }
+}
+
+async fn stream(
+    shared: &Shared,
+    out: &Outbox,
+    query: EventsQuery,
+    tag: Option<Tag>,
+    stop: &CancellationToken,
+) {
+    let say = |answer: Answer| out.say(&AnswerLine { answer, tag: tag.clone() });
+    let mut events = match shared.faces().events(query).await {
+        Ok(events) => events,
+        Err(error) => return say(Answer::Error(error)),
+    };
+    loop {
+        let next = tokio::select! {
+            next = events.next() => next,
+            () = stop.cancelled() => return,
+        };
+        match next {
+            Some(Streamed::Event(event)) => say(Answer::Event(event)),
+            Some(Streamed::Lagged(lagged)) => return say(Answer::Lagged(lagged)),
+            Some(Streamed::Trimmed(error)) => return say(Answer::Error(error)),
+            None => return,
+        }
+        // A peer that does not read is not read for: the engine then says that it lags.
+        out.drained(stop).await;
+    }
+}
+
+/// Answers untagged lines one after the other; neighbours that ask for the same kind of thing go together.
+async fn answer_in_order(
+    shared: Arc<Shared>,
+    caller: Caller,
+    mut lines: Receiver<Vec<Ordered>>,
+    out: Outbox,
+) {
+    while let Some(batch) = lines.recv().await {
+        let mut batch = batch.into_iter().peekable();
+        while let Some(first) = batch.next() {
+            let (call, wrap) = match first {
+                Ordered::Said(line) => {
+                    out.say(&line);
+                    continue;
+                }
+                Ordered::Call(call, wrap) => (call, wrap),
+            };
+            let kind = class(&call);
+            let (mut calls, mut wraps) = (vec![call], vec![wrap]);
+            while let Some(Ordered::Call(call, wrap)) =
+                batch.next_if(|next| matches!(next, Ordered::Call(call, _) if class(call) == kind))
+            {
+                calls.push(call);
+                wraps.push(wrap);
+            }
+            let replies = shared.faces().dispatch_all(&caller, calls).await;
+            let said: Vec<AnswerLine> = wraps
+                .into_iter()
+                .zip(replies)
+                .map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None })
+                .collect();
+            out.say_all(&said);
+        }
+    }
+}
+
+/// Calls of one class keep their order on the way to the engine; across classes proofs of life overtake.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Liveness,
+    Ending,
+    Granting,
+    Reading,
+}
+
+impl Class {
+    /// Whether an answer may have to wait for a sync, which a proof of life never should.
+    fn may_write(self) -> bool {
+        match self {
+            Self::Liveness | Self::Reading => false,
+            Self::Ending | Self::Granting => true,
+        }
+    }
+}
+
+fn class(call: &Call) -> Class {
+    match call {
+        Call::Heartbeat(..) | Call::SessionHeartbeat(..) | Call::Acknowledge(..) | Call::ResetBreaker => {
+            Class::Liveness
+        }
+        Call::Release(..)
+        | Call::Revoke(..)
+        | Call::Reclaim(..)
+        | Call::Drain(..)
+        | Call::Revive(..)
+        | Call::CloseSession(_)
+        | Call::RemovePool(..)
+        | Call::EndAll => Class::Ending,
+        Call::Acquire(_)
+        | Call::Activate(..)
+        | Call::Amend(..)
+        | Call::Rebind(..)
+        | Call::Handover(..)
+        | Call::Resume(..)
+        | Call::OpenSession(_)
+        | Call::DefinePool(..) => Class::Granting,
+        Call::Inspect(_)
+        | Call::List(_)
+        | Call::Session(_)
+        | Call::Sessions { .. }
+        | Call::Resource(_)
+        | Call::Resources(_)
+        | Call::Pool(_)
+        | Call::Pools
+        | Call::Check(_)
+        | Call::Why(_)
+        | Call::Status => Class::Reading,
+    }
+}
+
+fn wish(verb: Verb) -> Result<Wish, Error> {
+    let call = |call: Call| Ok(Wish::Call(call, None));
+    let lease = |call: Call, wrap: Wrap| Ok(Wish::Call(call, Some(wrap)));
+    match verb {
+        Verb::Hello(hello) => Ok(Wish::Hello(hello.kind)),
+        Verb::Stop(tag) => Ok(Wish::Stop(tag)),
+        Verb::Watch(query) => Ok(Wish::Watch(query)),
+        Verb::Acquire(body) => lease(Call::Acquire(body), Answer::Acquired),
+        Verb::Activate(of) => lease(Call::Activate(of.lease_id, of.body), Answer::Activated),
+        Verb::Heartbeat(Heartbeat::Lease(of)) => call(Call::Heartbeat(of.lease_id, of.body)),
+        Verb::Heartbeat(Heartbeat::Registration(_)) => {
+            Err(Error::new(ErrorCode::NotFound, "there is no such registration"))
+        }
+        Verb::Release(of) => lease(Call::Release(of.lease_id, of.body), Answer::Released),
+        Verb::Acknowledge(of) => lease(Call::Acknowledge(of.lease_id, of.body), Answer::Acknowledged),
+        Verb::Amend(of) => lease(Call::Amend(of.lease_id, of.body), Answer::Amended),
+        Verb::Resume(of) => lease(Call::Resume(of.lease_id, of.body), Answer::Resumed),
+        Verb::Inspect(of) => lease(Call::Inspect(of.lease_id), Answer::Lease),
+        Verb::List(query) => call(Call::List(query)),
+        Verb::Check(check) => call(Call::Check(check)),
+        Verb::Why(query) => call(Call::Why(query)),
+        Verb::Status(_) => call(Call::Status),
+        Verb::Pool(body) => call(pool(body)?),
+        Verb::Drain(of) => lease(Call::Drain(of.lease_id, of.body), Answer::Drained),
+        Verb::Revive(of) => lease(Call::Revive(of.lease_id, of.body), Answer::Revived),
+        Verb::Revoke(of) => lease(Call::Revoke(of.lease_id, of.body), Answer::Revoked),
+        Verb::Reclaim(of) => lease(Call::Reclaim(of.lease_id, of.body), Answer::Reclaimed),
+    }
+}
+
+fn pool(body: PoolVerb) -> Result<Call, Error> {
+    match body {
+        PoolVerb { name: None, size: None, remove: false, force: false } => Ok(Call::Pools),
+        PoolVerb { name: Some(name), size: Some(size), remove: false, force: false } => {
+            Ok(Call::DefinePool(name, PoolSize { size }))
+        }
+        PoolVerb { name: Some(name), size: None, remove: true, force } => {
+            Ok(Call::RemovePool(name, RemovePool { force }))
+        }
+        PoolVerb { name: Some(name), size: None, remove: false, force: false } => Ok(Call::Pool(name)),
+        _ => Err(Error::new(
+            ErrorCode::InvalidRequest,
+            "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
+        )),
+    }
+}
+
+fn needs_tag(what: &str) -> Error {
+    Error::new(ErrorCode::InvalidRequest, format!("{what} needs a tag"))
+}
+
+fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
+    match reply {
+        Ok(Reply::Lease(lease)) => wrap.unwrap_or(Answer::Lease)(lease),
+        Ok(Reply::Renewed(body)) => Answer::Renewed(body),
+        Ok(Reply::Leases(body)) => Answer::Leases(body),
+        Ok(Reply::Checked(body)) => Answer::Checked(body),
+        Ok(Reply::Why(body)) => Answer::Why(body),
+        Ok(Reply::Status(body)) => Answer::Status(body),
+        Ok(Reply::Pool(body)) => Answer::Pool(body),
+        Ok(Reply::Pools(body)) => Answer::Pools(body),
+        Ok(
+            other @ (Reply::Session(_)
+            | Reply::Sessions(_)
+            | Reply::SessionRenewed(_)
+            | Reply::SessionEnd(_)
+            | Reply::Resource(_)
+            | Reply::Resources(_)
+            | Reply::BreakerReset(_)
+            | Reply::Ended(_)),
+        ) => unreachable!("invariant: no verb asks for {other:?}"),
+        Err(error) => Answer::Error(error),
+    }
+}

@@ -1,0 +1,77 @@
+//! HTTP over TCP, with or without TLS.
+
+use super::http::{self, Peer};
+use crate::server::Shared;
+use crate::tls::subject_of;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+/// How long a TLS handshake, or a refusal, may take.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Pause after the system refused to accept, which it does when files run out.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    let stopping = shared.stopping();
+    loop {
+        let (stream, address) = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_AGAIN).await;
+                    continue;
+                }
+            },
+            () = stopping.cancelled() => return,
+        };
+        // Answers are small and leave whole.
+        let _ = stream.set_nodelay(true);
+        let tasks = shared.tasks().clone();
+        match shared.admit_connection() {
+            Some(permit) => {
+                let (shared, tls) = (Arc::clone(&shared), tls.clone());
+                tasks.spawn(async move {
+                    serve(shared, stream, address, tls).await;
+                    drop(permit);
+                });
+            }
+            None => {
+                let shared = Arc::clone(&shared);
+                let plain = tls.is_none();
+                tasks.spawn(async move { refuse(&shared, stream, plain).await });
+            }
+        }
+    }
+}
+
+async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, tls: Option<TlsAcceptor>) {
+    let Some(tls) = tls else {
+        return http::serve(shared, stream, Peer::Tcp { address, certificate: None }).await;
+    };
+    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let certificate = shown.and_then(|certificate| subject_of(certificate));
+            http::serve(shared, stream, Peer::Tcp { address, certificate }).await;
+        }
+        Ok(Err(error)) => tracing::debug!(%address, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
+    }
+}
+
+/// Says why before hanging up.
+async fn refuse(shared: &Shared, mut stream: TcpStream, plain: bool) {
+    if plain {
+        let answer = http::raw_refusal(&shared.too_many_connections());
+        let _ = tokio::time::timeout(HANDSHAKE, async {
+            stream.write_all(&answer).await?;
+            stream.shutdown().await
+        })
+        .await;
+    }
+}

@@ -1,0 +1,279 @@
+//! `daemon.json`: how programs on this machine find the daemon. Both halves are here, the daemon's and the finders'.
+//!
+//! The daemon keeps the file locked for as long as it lives, so whoever can take the lock knows that the file is stale.
+//! Invariant: a file is visible only while it is locked, and removed or replaced only by who holds its lock; so a
+//! finder that clears a stale file away never removes that of a daemon which has just started.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::{env, process};
+
+use tenure_api::Breadcrumb;
+
+/// Name of the file in its directory.
+const FILE_NAME: &str = "daemon.json";
+/// Where the daemon of the whole machine leaves its breadcrumb.
+const MACHINE_DIRECTORY: &str = "/run/tenure";
+/// Stands in for [`MACHINE_DIRECTORY`], for systems that have their run-time directory elsewhere.
+const MACHINE_DIRECTORY_VARIABLE: &str = "TENURE_RUN_DIR";
+/// Finders hold a stale file's lock for microseconds; one that is held this often has an owner that lives.
+const PUBLISH_TRIES_MAX: u32 = 1_000;
+
+/// A breadcrumb whose writer lives.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Trail {
+    /// The file.
+    pub(crate) file: PathBuf,
+    /// What it says.
+    pub(crate) breadcrumb: Breadcrumb,
+}
+
+/// A breadcrumb of this process; removed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Published {
+    path: PathBuf,
+    /// Its lock is what says that the daemon lives.
+    file: File,
+}
+
+/// Why a breadcrumb could not be left.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PublishError {
+    /// Another daemon has one there.
+    #[error("another daemon has left {}", path.display())]
+    Taken {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be written.
+    #[error("cannot write {}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Where a daemon of this user leaves its breadcrumb; `None`: there is nowhere that anybody would look.
+pub(crate) fn directory_for_daemon() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() { Some(machine_directory()) } else { user_directory() }
+}
+
+/// Every breadcrumb whose writer lives. Stale ones are cleared away.
+pub(crate) fn find() -> Vec<Trail> {
+    find_in(&directories())
+}
+
+/// Leaves a breadcrumb in a directory, which is made if it is missing. Call it once every listener is bound.
+pub(crate) fn publish(directory: &Path, breadcrumb: &Breadcrumb) -> Result<Published, PublishError> {
+    let path = directory.join(FILE_NAME);
+    let io_error = |source| PublishError::Io { path: path.clone(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(io_error)?;
+    let draft = directory.join(format!("{FILE_NAME}.{}", process::id()));
+    let file = write_locked(&draft, breadcrumb).map_err(io_error)?;
+    let moved = put_in_place(&draft, &path);
+    if moved.is_err() {
+        let _ = fs::remove_file(&draft);
+    }
+    moved.map(|()| Published { path: path.clone(), file })
+}
+
+impl Published {
+    /// Removes the breadcrumb, as dropping does.
+    pub(crate) fn close(self) {}
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        if is_at(&self.file, &self.path) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn directories() -> Vec<PathBuf> {
+    user_directory().into_iter().chain([machine_directory()]).collect()
+}
+
+fn user_directory() -> Option<PathBuf> {
+    let base = env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty())?;
+    Some(Path::new(&base).join("tenure"))
+}
+
+fn machine_directory() -> PathBuf {
+    let given = env::var_os(MACHINE_DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
+    given.map_or_else(|| PathBuf::from(MACHINE_DIRECTORY), PathBuf::from)
+}
+
+fn find_in(directories: &[PathBuf]) -> Vec<Trail> {
+    let mut seen = Vec::new();
+    let mut trails = Vec::new();
+    for directory in directories {
+        let path = directory.join(FILE_NAME);
+        let Ok(file) = File::open(&path) else { continue };
+        // One directory may be reached by two names.
+        let Ok(identity) = file.metadata().map(|found| (found.dev(), found.ino())) else { continue };
+        if seen.contains(&identity) {
+            continue;
+        }
+        seen.push(identity);
+        if is_locked(&file) {
+            trails.extend(read(&file).map(|breadcrumb| Trail { file: path, breadcrumb }));
+        } else {
+            clear_away(&file, &path);
+        }
+    }
+    trails
+}
+
+/// Shared, so that two who look at once do not take each other for the daemon.
+fn is_locked(file: &File) -> bool {
+    match file.try_lock_shared() {
+        Ok(()) => {
+            let _ = file.unlock();
+            false
+        }
+        Err(TryLockError::WouldBlock) => true,
+        // A file system without locks: whether the daemon answers has to decide.
+        Err(TryLockError::Error(_)) => true,
+    }
+}
+
+/// A directory that may not be written keeps its stale file: it is known to be stale next time too.
+fn clear_away(file: &File, path: &Path) {
+    if file.try_lock().is_ok() && is_at(file, path) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match (file.metadata(), fs::symlink_metadata(path)) {
+        (Ok(open), Ok(there)) => identity(open) == identity(there),
+        _ => false,
+    }
+}
+
+fn read(file: &File) -> Option<Breadcrumb> {
+    serde_json::from_reader(io::BufReader::new(file)).ok()
+}
+
+fn write_locked(draft: &Path, breadcrumb: &Breadcrumb) -> io::Result<File> {
+    // What a killed process of the same number left.
+    let _ = fs::remove_file(draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(draft)?;
+    file.try_lock()?;
+    let mut text = serde_json::to_vec(breadcrumb)?;
+    text.push(b'\n');
+    file.write_all(&text)?;
+    Ok(file)
+}
+
+fn put_in_place(draft: &Path, path: &Path) -> Result<(), PublishError> {
+    let io_error = |source| PublishError::Io { path: path.to_owned(), source };
+    for _ in 0..PUBLISH_TRIES_MAX {
+        match File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match fs::hard_link(draft, path) {
+                    Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                    linked => linked.map_err(io_error)?,
+                }
+                return fs::remove_file(draft).map_err(io_error);
+            }
+            Err(error) => return Err(io_error(error)),
+            Ok(stale) => match stale.try_lock() {
+                Ok(()) if is_at(&stale, path) => return fs::rename(draft, path).map_err(io_error),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+                Err(TryLockError::Error(error)) => return Err(io_error(error)),
+            },
+        }
+    }
+    Err(PublishError::Taken { path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn breadcrumb(port: u16) -> Breadcrumb {
+        Breadcrumb {
+            endpoint: format!("http://127.0.0.1:{port}"),
+            socket: None,
+            pid: 7,
+            started_at: "2026-02-07T22:15:00.000Z".into(),
+            version: "0.1.0".into(),
+        }
+    }
+
+    fn ports(directories: &[&TempDir]) -> Vec<String> {
+        let paths: Vec<PathBuf> = directories.iter().map(|directory| directory.path().to_owned()).collect();
+        find_in(&paths).into_iter().map(|trail| trail.breadcrumb.endpoint).collect()
+    }
+
+    fn is_empty(directory: &TempDir) -> bool {
+        fs::read_dir(directory.path()).unwrap().next().is_none()
+    }
+
+    #[test]
+    fn a_breadcrumb_is_found_while_its_writer_lives_and_gone_after_it() {
+        let directory = TempDir::new().unwrap();
+        let published = publish(directory.path(), &breadcrumb(1)).unwrap();
+        assert_eq!(ports(&[&directory]), ["http://127.0.0.1:1"]);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        published.close();
+        assert!(is_empty(&directory));
+        assert!(ports(&[&directory]).is_empty());
+    }
+
+    #[test]
+    fn a_stale_breadcrumb_is_cleared_away() {
+        let directory = TempDir::new().unwrap();
+        fs::write(directory.path().join(FILE_NAME), serde_json::to_vec(&breadcrumb(1)).unwrap()).unwrap();
+        assert!(ports(&[&directory]).is_empty());
+        assert!(is_empty(&directory));
+    }
+
+    #[test]
+    fn a_stale_breadcrumb_is_replaced_and_a_live_one_is_not() {
+        let directory = TempDir::new().unwrap();
+        fs::write(directory.path().join(FILE_NAME), "{").unwrap();
+        let first = publish(directory.path(), &breadcrumb(1)).unwrap();
+        let second = publish(directory.path(), &breadcrumb(2));
+        assert!(matches!(second, Err(PublishError::Taken { .. })));
+        assert_eq!(ports(&[&directory]), ["http://127.0.0.1:1"]);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        drop(first);
+    }
+
+    #[test]
+    fn two_daemons_are_both_found_and_one_directory_under_two_names_counts_once() {
+        let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+        let _first = publish(one.path(), &breadcrumb(1)).unwrap();
+        let _second = publish(two.path(), &breadcrumb(2)).unwrap();
+        assert_eq!(ports(&[&one, &two]), ["http://127.0.0.1:1", "http://127.0.0.1:2"]);
+        assert_eq!(ports(&[&one, &one]), ["http://127.0.0.1:1"]);
+    }
+
+    #[test]
+    fn finders_never_remove_what_a_daemon_has_just_left() {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().to_owned();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..2_000).for_each(|_| drop(find_in(std::slice::from_ref(&path)))));
+            }
+            for round in 0..200 {
+                let published = publish(&path, &breadcrumb(round)).unwrap();
+                assert!(path.join(FILE_NAME).exists(), "round {round}");
+                // As a killed daemon leaves it: there, and not locked.
+                published.file.unlock().unwrap();
+                std::mem::forget(published);
+            }
+        });
+    }
+}

@@ -1,0 +1,179 @@
+//! `tenure admin session`: sessions by hand.
+
+use clap::{Args, Subcommand};
+use tenure_api::{
+    LeaseQuery, OpenSession, Session as SessionView, SessionEnd, SessionHeartbeat, SessionList,
+    SessionRenewed,
+};
+use tenure_client::{Method, operation_id};
+
+use crate::caller::user_at_host;
+use crate::commands::listing::Extent;
+use crate::confirm::Consent;
+use crate::connect::{Daemon, read, route};
+use crate::duration::Span;
+use crate::failure::Failure;
+use crate::printer::{Printer, counted};
+use crate::show::{session_page, session_renewed_page, session_table};
+
+/// Look at sessions, and keep some by hand
+#[derive(Args)]
+pub(super) struct Session {
+    #[command(subcommand)]
+    command: SessionCommand,
+}
+
+#[derive(Subcommand)]
+enum SessionCommand {
+    Ls(List),
+    Show(Show),
+    Open(Open),
+    Heartbeat(Heartbeat),
+    Close(Close),
+}
+
+/// List sessions: connections and those kept by hand
+#[derive(Args)]
+struct List {
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Show everything about one session
+#[derive(Args)]
+struct Show {
+    /// Its id
+    #[arg(value_name = "SESSION")]
+    session: String,
+}
+
+/// Open a session whose heartbeats keep all its leases
+#[derive(Args)]
+struct Open {
+    /// In whose name; user@host unless told
+    #[arg(long, value_name = "HOLDER")]
+    holder: Option<String>,
+    /// How long one heartbeat lasts; 1m30s unless told
+    #[arg(long, value_name = "DURATION")]
+    ttl: Option<Span>,
+    /// How long silence is forgiven after that; 30s unless told
+    #[arg(long, value_name = "DURATION")]
+    grace: Option<Span>,
+    /// Makes a retry harmless: the same id gives the same session
+    #[arg(long, value_name = "ID")]
+    operation_id: Option<String>,
+}
+
+/// Prove that a session lives, for all its leases
+#[derive(Args)]
+struct Heartbeat {
+    /// Its id
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// Losses up to this LSN are known already
+    #[arg(long, value_name = "LSN")]
+    seen_lsn: Option<u64>,
+}
+
+/// Close a session; all that it holds is released
+#[derive(Args)]
+struct Close {
+    /// Its id
+    #[arg(value_name = "SESSION")]
+    session: String,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+impl Session {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match &self.command {
+            SessionCommand::Close(close) => close.consent.can_be_had(),
+            SessionCommand::Ls(_)
+            | SessionCommand::Show(_)
+            | SessionCommand::Open(_)
+            | SessionCommand::Heartbeat(_) => Ok(()),
+        }
+    }
+
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        match self.command {
+            SessionCommand::Ls(list) => list.run(daemon, printer).await,
+            SessionCommand::Show(show) => {
+                let answer = daemon.get(route(&["sessions", &show.session])).await?;
+                print_session(printer, answer)
+            }
+            SessionCommand::Open(open) => open.run(daemon, printer).await,
+            SessionCommand::Heartbeat(heartbeat) => heartbeat.run(daemon, printer).await,
+            SessionCommand::Close(close) => close.run(daemon, printer).await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let nothing = LeaseQuery::default();
+        let answer = self.extent.fetch(daemon, ("sessions", "sessions"), &nothing, printer).await?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let list: SessionList = read(answer)?;
+        if !list.sessions.is_empty() {
+            printer.table(&session_table(&list.sessions))?;
+        }
+        printer.talk(counted(list.sessions.len() as u64, "session"));
+        Ok(())
+    }
+}
+
+impl Open {
+    async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let body = OpenSession {
+            holder: self.holder.unwrap_or_else(user_at_host),
+            ttl_ms: self.ttl.map(Span::ms),
+            grace_ms: self.grace.map(Span::ms),
+            operation_id: Some(self.operation_id.unwrap_or_else(operation_id)),
+        };
+        print_session(printer, daemon.post(route(&["sessions"]), &body).await?)
+    }
+}
+
+impl Heartbeat {
+    async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let body = SessionHeartbeat { seen_lsn: self.seen_lsn };
+        let answer = daemon.post(route(&["sessions", &self.session, "heartbeat"]), &body).await?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let renewed: SessionRenewed = read(answer)?;
+        session_renewed_page(&renewed).print(printer)
+    }
+}
+
+impl Close {
+    async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let route = || route(&["sessions", &self.session]);
+        let session: SessionView = read(daemon.get(route()).await?)?;
+        let what = format!(
+            "session {} of {}: {} would be released",
+            session.session,
+            session.holder,
+            counted(session.leases, "lease")
+        );
+        self.consent.obtain(printer, &[what], "close it?")?;
+        let answer = daemon.call(Method::DELETE, route(), None::<&()>).await?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let end: SessionEnd = read(answer)?;
+        printer.line(format_args!("session {} closed at lsn {}", end.session, end.lsn))
+    }
+}
+
+fn print_session(printer: &mut Printer, answer: serde_json::Value) -> Result<(), Failure> {
+    if printer.json() {
+        return printer.object(&answer);
+    }
+    let session: SessionView = read(answer)?;
+    session_page(&session).print(printer)
+}

@@ -1,0 +1,23 @@
+//! `tenure completions`: what a shell needs to complete commands.
+
+use clap::Args;
+use clap_complete::Shell;
+
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Print completions for a shell
+#[derive(Args)]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_name = "SHELL", value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(self, mut command: clap::Command, printer: &mut Printer) -> Result<(), Failure> {
+        let mut text = Vec::new();
+        clap_complete::generate(self.shell, &mut command, "tenure", &mut text);
+        printer.bytes(&text)
+    }
+}

@@ -1,0 +1,49 @@
+//! `tenure lease ls` and `tenure lease show`.
+
+use clap::Args;
+use tenure_api::LeaseList;
+
+use super::target::Target;
+use super::{Filter, print_lease};
+use crate::commands::listing::Extent;
+use crate::connect::{Daemon, read};
+use crate::failure::Failure;
+use crate::printer::{Printer, counted};
+use crate::show::lease_table;
+
+/// List leases that live, in order of their ids
+#[derive(Args)]
+pub(super) struct List {
+    #[command(flatten)]
+    filter: Filter,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Show everything about one lease
+#[derive(Args)]
+pub(super) struct Show {
+    #[command(flatten)]
+    target: Target,
+}
+
+impl List {
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let answer = self.extent.fetch(daemon, ("leases", "leases"), &self.filter.leases(), printer).await?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let list: LeaseList = read(answer)?;
+        if !list.leases.is_empty() {
+            printer.table(&lease_table(&list.leases))?;
+        }
+        printer.talk(format_args!("{} at lsn {}", counted(list.leases.len() as u64, "lease"), list.lsn));
+        Ok(())
+    }
+}
+
+impl Show {
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        print_lease(printer, self.target.object(daemon).await?)
+    }
+}

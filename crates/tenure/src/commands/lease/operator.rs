@@ -1,0 +1,138 @@
+//! What an operator does with somebody else's lease: revoke, reclaim, drain, revive.
+//!
+//! Invariant: what ends a lease carries the epoch that was shown, so that nothing else is ended than what was agreed to.
+
+use clap::Args;
+use tenure_api::OperatorCall;
+use tenure_client::operation_id;
+
+use super::print_lease;
+use super::target::Target;
+use crate::confirm::Consent;
+use crate::connect::{Daemon, route};
+use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::show::lease_words;
+
+/// Withdraw a holder's authority; its resources are reusable once its promise is over
+#[derive(Args)]
+pub(super) struct Revoke {
+    #[command(flatten)]
+    target: Target,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Leave the resources unavailable until `tenure lease reclaim`
+    #[arg(long)]
+    no_reclaim: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Make the resources of a revoked lease reusable
+#[derive(Args)]
+pub(super) struct Reclaim {
+    #[command(flatten)]
+    target: Target,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Also while its holder may still act; recorded as such
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Let a lease end after its grace, and tell its holder to wind down
+#[derive(Args)]
+pub(super) struct Drain {
+    #[command(flatten)]
+    target: Target,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// Take a drain back
+#[derive(Args)]
+pub(super) struct Revive {
+    #[command(flatten)]
+    target: Target,
+    /// Why, in words
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+/// A call about a lease that was shown.
+struct Steps<'a> {
+    target: &'a Target,
+    consent: &'a Consent,
+    verb: &'a str,
+    question: &'a str,
+}
+
+impl Steps<'_> {
+    async fn go(self, daemon: &Daemon, printer: &mut Printer, call: OperatorCall) -> Result<(), Failure> {
+        let lease = self.target.lease(daemon).await?;
+        self.consent.obtain(printer, &[lease_words(&lease)], self.question)?;
+        let call = OperatorCall { epoch: Some(lease.epoch), operation_id: Some(operation_id()), ..call };
+        print_lease(printer, daemon.post(route(&["leases", &lease.lease_id, self.verb]), &call).await?)
+    }
+}
+
+impl Revoke {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.consent.can_be_had()
+    }
+
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let question = "revoke it?";
+        let steps = Steps { target: &self.target, consent: &self.consent, verb: "revoke", question };
+        let reclaim = self.no_reclaim.then_some(false);
+        let call = OperatorCall { reason: self.reason, reclaim, ..OperatorCall::default() };
+        steps.go(daemon, printer, call).await
+    }
+}
+
+impl Reclaim {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.consent.can_be_had()
+    }
+
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let question = match self.force {
+            true => "its holder may still act on it; make its resources reusable all the same?",
+            false => "make its resources reusable?",
+        };
+        let steps = Steps { target: &self.target, consent: &self.consent, verb: "reclaim", question };
+        let force = self.force.then_some(true);
+        steps.go(daemon, printer, OperatorCall { reason: self.reason, force, ..OperatorCall::default() }).await
+    }
+}
+
+impl Drain {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.consent.can_be_had()
+    }
+
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let question = "let it end after its grace?";
+        let steps = Steps { target: &self.target, consent: &self.consent, verb: "drain", question };
+        steps.go(daemon, printer, OperatorCall { reason: self.reason, ..OperatorCall::default() }).await
+    }
+}
+
+impl Revive {
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let id = self.target.id(daemon).await?;
+        let call = OperatorCall {
+            reason: self.reason,
+            operation_id: Some(operation_id()),
+            ..OperatorCall::default()
+        };
+        print_lease(printer, daemon.post(route(&["leases", &id, "revive"]), &call).await?)
+    }
+}

@@ -1,0 +1,182 @@
+//! `tenure restore`: a data directory made of a backup, under an identity of its own.
+//!
+//! Invariant: a directory that was not empty is not touched, and one that could not be restored is left empty.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+use tar::{Archive, EntryType};
+use tenure_engine::host::read_clocks;
+use tenure_history::LogTag;
+use tenure_log::{FileLogOptions, Genesis, RealDisk, restore};
+
+use crate::failure::{Failure, Words, chain};
+use crate::printer::{Printer, counted};
+
+/// Make a data directory of a backup
+///
+/// The log gets a new identity, so that nobody who held something in the lost one is taken for a holder in this one: its
+/// leases are ended when the daemon starts, and grants wait until every promise the lost one may have made is over.
+#[derive(Args)]
+pub(crate) struct Restore {
+    /// The archive that `tenure backup` wrote; - is standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// The data directory to make; empty or missing
+    #[arg(value_name = "DIR")]
+    directory: PathBuf,
+}
+
+/// Where files of a backup may lie below the data directory.
+const PLACES: &[&str] = &["log", "snapshots"];
+
+impl Restore {
+    pub(crate) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+        let archive: Box<dyn Read> = if self.file == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(File::open(&self.file).map_err(|error| {
+                Failure::Unexpected(Words::new(format_args!("cannot read {}: {error}", self.file.display())))
+            })?)
+        };
+        let existed = self.require_empty()?;
+        let outcome = self.fill(archive);
+        if outcome.is_err() {
+            self.clear(existed);
+        }
+        let Filled { files, restored } = outcome?;
+        let [old, new] = [&restored.old, &restored.new].map(|identity| LogTag::of(identity).to_string());
+        if printer.json() {
+            return printer.object(&json!({
+                "directory": self.directory.display().to_string(),
+                "files": files,
+                "old_tag": old,
+                "tag": new,
+                "since_lsn": restored.since.0,
+            }));
+        }
+        let shown = self.directory.display();
+        printer.line(format_args!("{} in {shown}", counted(files, "file")))?;
+        printer.line(format_args!("log {old} goes on as log {new} from lsn {}", restored.since))?;
+        printer.talk(format_args!("hint: start it with: tenure serve --data-dir {shown}"));
+        Ok(())
+    }
+
+    /// Whether the directory was there.
+    fn require_empty(&self) -> Result<bool, Failure> {
+        let shown = self.directory.display();
+        match fs::read_dir(&self.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(Failure::Unexpected(Words::new(format_args!("cannot read {shown}: {error}")))),
+            Ok(mut entries) => match entries.next() {
+                None => Ok(true),
+                Some(_) => {
+                    let words = Words::new(format_args!("{shown} is not empty"));
+                    Err(Failure::Refused(words.hint("a backup is restored into a directory of its own")))
+                }
+            },
+        }
+    }
+
+    fn fill(&self, archive: Box<dyn Read>) -> Result<Filled, Failure> {
+        let files = unpack(archive, &self.directory).map_err(|error| {
+            let words = Words::new(format_args!("cannot unpack {}: {error}", self.file.display()));
+            Failure::Unexpected(words.hint("give an archive that tenure backup wrote"))
+        })?;
+        let restored = give_identity(&self.directory)?;
+        Ok(Filled { files, restored })
+    }
+
+    fn clear(&self, existed: bool) {
+        for place in PLACES {
+            let _ = fs::remove_dir_all(self.directory.join(place));
+        }
+        let _ = fs::remove_file(self.directory.join("lock"));
+        if !existed {
+            let _ = fs::remove_dir(&self.directory);
+        }
+    }
+}
+
+struct Filled {
+    files: u64,
+    restored: tenure_log::file::Restored,
+}
+
+fn give_identity(directory: &Path) -> Result<tenure_log::file::Restored, Failure> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)
+        .map_err(|error| Failure::Unexpected(Words::new(format_args!("no randomness: {error}"))))?;
+    let now = read_clocks();
+    let genesis = Genesis { random, unix_seconds: now.wall_ms / 1000, shard: 0 };
+    restore(Arc::new(RealDisk), directory, FileLogOptions::new(genesis, now.wall_ms)).map_err(|error| {
+        let words = Words::new(format_args!("the backup cannot be restored: {}", chain(&error)));
+        Failure::Unexpected(words.hint("try an older backup"))
+    })
+}
+
+/// Unpacks plain files in the known places and refuses anything else.
+fn unpack(archive: Box<dyn Read>, directory: &Path) -> io::Result<u64> {
+    let mut files = 0;
+    for entry in Archive::new(archive).entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        match entry.header().entry_type() {
+            EntryType::Directory => {}
+            EntryType::Regular => {
+                let target = directory.join(place_of(&path)?);
+                fs::create_dir_all(target.parent().unwrap_or(directory))?;
+                let mut file = File::create_new(&target)?;
+                io::copy(&mut entry, &mut file)?;
+                file.sync_all()?;
+                files += 1;
+            }
+            other => {
+                let message = format!("{} is no plain file ({other:?})", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+            }
+        }
+    }
+    for place in PLACES {
+        if let Ok(opened) = File::open(directory.join(place)) {
+            opened.sync_all()?;
+        }
+    }
+    Ok(files)
+}
+
+/// `log/NAME` or `snapshots/NAME`, however it is written.
+fn place_of(path: &Path) -> io::Result<PathBuf> {
+    let parts: Vec<Component<'_>> =
+        path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
+    match parts.as_slice() {
+        [Component::Normal(place), Component::Normal(name)]
+            if PLACES.iter().any(|known| *place == std::ffi::OsStr::new(known)) =>
+        {
+            Ok(Path::new(place).join(name))
+        }
+        _ => {
+            let message = format!("{} does not belong into a backup", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidData, message))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_a_backup_lie_in_the_known_places_only() {
+        for path in ["log/00000000000000000001.seg", "./snapshots/x.snap"] {
+            assert!(place_of(Path::new(path)).is_ok(), "{path}");
+        }
+        for path in ["lock", "log", "../log/x", "/log/x", "log/../x", "log/a/b", "other/x", "log/./../../x"] {
+            assert!(place_of(Path::new(path)).is_err(), "{path}");
+        }
+    }
+}

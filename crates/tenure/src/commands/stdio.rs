@@ -1,0 +1,148 @@
+//! `tenure stdio`: lines of JSON between standard input, standard output and the daemon's socket.
+//!
+//! Bytes are passed on as they are. Lines are looked at only to know which answers are still owed when the input ends:
+//! the end of the connection is the end of the session, so it is closed after the last of them.
+
+mod owed;
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+
+use crate::connect::Daemon;
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+use owed::{Lines, Owed};
+
+/// Speak lines of JSON with the daemon, over standard input and output
+///
+/// One object per line with one verb each, as over the daemon's socket. The standard input is the session: what is held
+/// through it drains when it ends. Bare `tenure` does the same where its standard input is not a terminal.
+#[derive(Args)]
+pub(crate) struct Stdio {}
+
+const HELLO: &[u8] = b"{\"hello\":{\"kind\":\"cli\"}}\n";
+/// A question whose answer comes after that of every line before it.
+const LAST_QUESTION: &[u8] = b"{\"status\":{}}\n";
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What is going on between the two sides.
+struct Proxy<'a> {
+    printer: &'a mut Printer,
+    to_daemon: OwnedWriteHalf,
+    from_daemon: OwnedReadHalf,
+    asked: Lines,
+    answered: Lines,
+    owed: Owed,
+    /// The answer to our own hello is nobody else's.
+    welcomed: bool,
+}
+
+impl Stdio {
+    pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let socket = daemon.socket().ok_or_else(|| {
+            let words = Words::new(format_args!("lines are spoken over a socket, and {} is none", daemon.endpoint()));
+            Failure::Usage(words.hint("--endpoint unix:/PATH; tenure status shows the path"))
+        })?;
+        let stream = UnixStream::connect(&socket).await.map_err(|error| unreachable(&socket, &error))?;
+        let (from_daemon, to_daemon) = stream.into_split();
+        let proxy = Proxy {
+            printer,
+            to_daemon,
+            from_daemon,
+            asked: Lines::default(),
+            answered: Lines::default(),
+            owed: Owed::default(),
+            welcomed: false,
+        };
+        proxy.run(&socket).await
+    }
+}
+
+impl Proxy<'_> {
+    async fn run(mut self, socket: &Path) -> Result<(), Failure> {
+        let broken = |error| broken(socket, &error);
+        self.to_daemon.write_all(HELLO).await.map_err(broken)?;
+        let mut input = tokio::io::stdin();
+        let (mut asked, mut answered) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+        let mut input_open = true;
+        while input_open || !(self.welcomed && self.owed.is_settled()) {
+            tokio::select! {
+                read = input.read(&mut asked), if input_open => match read {
+                    Ok(0) => {
+                        input_open = false;
+                        self.end_input().await.map_err(broken)?;
+                    }
+                    Ok(length) => self.pass_on(&asked[..length]).await.map_err(broken)?,
+                    Err(error) => {
+                        let line = format!("cannot read the standard input: {error}");
+                        return Err(Failure::Unexpected(Words::new(line)));
+                    }
+                },
+                read = self.from_daemon.read(&mut answered) => match read {
+                    Ok(0) => return Err(gone(socket)),
+                    Ok(length) => self.pass_back(&answered[..length])?,
+                    Err(error) => return Err(broken(error)),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    async fn pass_on(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        for line in self.asked.push(bytes) {
+            self.owed.asked(&line);
+        }
+        self.to_daemon.write_all(bytes).await
+    }
+
+    /// A last line without its end is a line all the same.
+    async fn end_input(&mut self) -> std::io::Result<()> {
+        if let Some(line) = self.asked.finish() {
+            self.owed.asked(&line);
+            self.to_daemon.write_all(b"\n").await?;
+        }
+        if self.owed.needs_last_question() {
+            self.owed.asked_last();
+            self.to_daemon.write_all(LAST_QUESTION).await?;
+        }
+        Ok(())
+    }
+
+    fn pass_back(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        for mut line in self.answered.push(bytes) {
+            if !self.welcomed {
+                self.welcomed = true;
+                owed::check_welcome(&line).map_err(|answer| {
+                    Failure::Unexpected(Words::new(format_args!("the daemon does not welcome us: {answer}")))
+                })?;
+                continue;
+            }
+            if self.owed.answered(&line) {
+                line.push(b'\n');
+                self.printer.bytes(&line)?;
+            }
+        }
+        self.printer.flush()
+    }
+}
+
+fn unreachable(socket: &PathBuf, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
+            Failure::NoDaemon { address: format!("unix:{}", socket.display()) }
+        }
+        _ => Failure::Unexpected(Words::new(format_args!("cannot use {}: {error}", socket.display()))),
+    }
+}
+
+fn broken(socket: &Path, error: &std::io::Error) -> Failure {
+    Failure::Unexpected(Words::new(format_args!("the connection to {} broke: {error}", socket.display())))
+}
+
+fn gone(socket: &Path) -> Failure {
+    Failure::Unexpected(Words::new(format_args!("the daemon closed the connection to {}", socket.display())))
+}

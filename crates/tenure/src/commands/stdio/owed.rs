@@ -1,0 +1,198 @@
+//! Which answers are still owed. Pure: lines in, yes or no out.
+//!
+//! Lines without a tag are answered in order, those with one whenever they are ready. A watch is answered by events,
+//! which are never owed; but it may also be refused, which looks like the answer to any other line without a tag. Where
+//! such a watch was asked for, one more question at the end tells when all before it is answered.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+use tenure_api::{Line, Tag, Verb};
+
+/// What was asked and not yet answered.
+#[derive(Default)]
+pub(super) struct Owed {
+    untagged: u64,
+    tagged: HashMap<Tag, u64>,
+    /// A watch without a tag was asked for.
+    is_blurred: bool,
+    /// Something else without a tag was asked for.
+    is_counted: bool,
+    /// Questions for the status without a tag: those of the caller, and ours at the end.
+    statuses: u64,
+    last_asked: bool,
+}
+
+/// Bytes put together into lines.
+#[derive(Default)]
+pub(super) struct Lines {
+    rest: Vec<u8>,
+}
+
+impl Lines {
+    /// The lines that these bytes complete, without their ends.
+    pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
+        let mut lines = Vec::new();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match piece.strip_suffix(b"\n") {
+                Some(end) => {
+                    let mut line = std::mem::take(&mut self.rest);
+                    line.extend_from_slice(end);
+                    lines.push(line);
+                }
+                None => self.rest.extend_from_slice(piece),
+            }
+        }
+        lines
+    }
+
+    /// What has no end yet.
+    pub(super) fn finish(&mut self) -> Option<Vec<u8>> {
+        let rest = std::mem::take(&mut self.rest);
+        (!rest.is_empty()).then_some(rest)
+    }
+}
+
+impl Owed {
+    /// A line was sent.
+    pub(super) fn asked(&mut self, line: &[u8]) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        let (tag, verb) = match Line::parse(line) {
+            Ok(line) => (line.tag, Some(line.verb)),
+            Err(error) => (error.tag, None),
+        };
+        match (tag, verb) {
+            (Some(_), Some(Verb::Watch(_))) => {}
+            (Some(tag), _) => *self.tagged.entry(tag).or_default() += 1,
+            (None, Some(Verb::Watch(_))) => self.is_blurred = true,
+            (None, verb) => {
+                self.untagged += 1;
+                self.is_counted = true;
+                self.statuses += u64::from(matches!(verb, Some(Verb::Status(_))));
+            }
+        }
+    }
+
+    /// Whether counting alone does not tell when all is answered.
+    pub(super) fn needs_last_question(&self) -> bool {
+        self.is_blurred && self.is_counted
+    }
+
+    /// The last question was sent.
+    pub(super) fn asked_last(&mut self) {
+        self.last_asked = true;
+        self.statuses += 1;
+    }
+
+    /// A line came. `false`: it answers our own last question and is nobody else's.
+    pub(super) fn answered(&mut self, line: &[u8]) -> bool {
+        let fields: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+        let is = |key: &str| fields.contains_key(key);
+        if is("event") || is("lagged") || is("lost") {
+            return true;
+        }
+        let tag = fields.get("tag").and_then(|tag| serde_json::from_value::<Tag>(tag.clone()).ok());
+        if let Some(tag) = tag {
+            if let Some(count) = self.tagged.get_mut(&tag) {
+                *count -= 1;
+                if *count == 0 {
+                    self.tagged.remove(&tag);
+                }
+            }
+            return true;
+        }
+        self.untagged = self.untagged.saturating_sub(1);
+        if is("status") && self.statuses > 0 {
+            self.statuses -= 1;
+            if self.last_asked && self.statuses == 0 {
+                self.untagged = 0;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether nothing is owed any more.
+    pub(super) fn is_settled(&self) -> bool {
+        let untagged = if self.last_asked { self.statuses } else { self.untagged };
+        untagged == 0 && self.tagged.is_empty()
+    }
+}
+
+/// Whether a line welcomes us; the line itself if it does not.
+pub(super) fn check_welcome(line: &[u8]) -> Result<(), String> {
+    let fields: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
+    if fields.contains_key("hello") { Ok(()) } else { Err(String::from_utf8_lossy(line).into_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(lines: &[&str]) -> Owed {
+        let mut owed = Owed::default();
+        lines.iter().for_each(|line| owed.asked(line.as_bytes()));
+        owed
+    }
+
+    #[test]
+    fn bytes_become_lines_wherever_they_are_cut() {
+        let mut lines = Lines::default();
+        assert!(lines.push(b"{\"a\"").is_empty());
+        assert_eq!(lines.push(b":1}\n\n{\"b"), [b"{\"a\":1}".to_vec(), Vec::new()]);
+        assert_eq!(lines.finish().as_deref(), Some(&b"{\"b"[..]));
+        assert_eq!(lines.finish(), None);
+    }
+
+    #[test]
+    fn every_line_is_owed_one_answer_and_blank_ones_none() {
+        let mut owed = asked(&[r#"{"status":{}}"#, "  ", "garbage"]);
+        assert!(owed.answered(br#"{"status":{}}"#) && !owed.is_settled());
+        assert!(owed.answered(br#"{"error":"parse_error"}"#) && owed.is_settled());
+    }
+
+    #[test]
+    fn tags_are_settled_each_by_its_own_answer() {
+        let mut owed = asked(&[r#"{"status":{},"tag":1}"#, r#"{"status":{},"tag":"a"}"#]);
+        owed.answered(br#"{"status":{},"tag":"a"}"#);
+        owed.answered(br#"{"event":{},"tag":1}"#);
+        assert!(!owed.is_settled());
+        owed.answered(br#"{"error":"internal","tag":1}"#);
+        assert!(owed.is_settled());
+    }
+
+    #[test]
+    fn what_comes_unasked_settles_nothing() {
+        let mut owed = asked(&[r#"{"status":{}}"#]);
+        assert!(owed.answered(br#"{"lost":{}}"#) && !owed.is_settled());
+    }
+
+    #[test]
+    fn streams_are_never_owed() {
+        assert!(asked(&[r#"{"watch":{}}"#]).is_settled());
+        assert!(asked(&[r#"{"watch":{},"tag":1}"#]).is_settled());
+    }
+
+    #[test]
+    fn behind_a_watch_without_a_tag_the_last_question_decides() {
+        let mut owed = asked(&[r#"{"watch":{}}"#, r#"{"status":{}}"#, r#"{"list":{}}"#]);
+        assert!(owed.needs_last_question());
+        owed.asked_last();
+        // The watch was refused: one more error than was owed.
+        owed.answered(br#"{"error":"lsn_trimmed"}"#);
+        owed.answered(br#"{"status":{}}"#);
+        assert!(!owed.is_settled());
+        owed.answered(br#"{"leases":{}}"#);
+        assert!(!owed.is_settled());
+        assert!(!owed.answered(br#"{"status":{}}"#), "our own question's answer stays here");
+        assert!(owed.is_settled());
+    }
+
+    #[test]
+    fn only_a_hello_welcomes() {
+        assert!(check_welcome(br#"{"hello":{"session":"cli:1"}}"#).is_ok());
+        assert!(check_welcome(br#"{"error":"overloaded"}"#).is_err());
+    }
+}

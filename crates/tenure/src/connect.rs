@@ -1,0 +1,205 @@
+//! Finding the daemon and talking to it: from flags, environment and breadcrumbs to one [`Daemon`] that commands ask.
+//!
+//! Commands are asynchronous and run on one small runtime of this thread. Nothing here prints data.
+
+mod refusal;
+mod route;
+
+pub(crate) use refusal::call_failure;
+pub(crate) use route::{Route, route};
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_client::{Client, Endpoint, Method};
+
+use crate::breadcrumb::{self, Trail};
+use crate::failure::{Failure, Words, chain};
+use crate::printer::Printer;
+
+/// Where a daemon listens unless it was told otherwise.
+const USUAL_ADDRESS: &str = "http://127.0.0.1:5641";
+/// How long a daemon that left a breadcrumb may take to say that it is well.
+const PROBE_LIMIT: Duration = Duration::from_millis(200);
+
+/// Which daemon, and with what credentials.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Finding the daemon")]
+pub(crate) struct Reach {
+    /// The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+    #[arg(long, global = true, value_name = "URL", env = "TENURE_ENDPOINT", hide_env_values = true)]
+    #[arg(display_order = 110)]
+    endpoint: Option<Endpoint>,
+    /// The token to present
+    #[arg(long, global = true, value_name = "TOKEN", env = "TENURE_TOKEN", hide_env_values = true)]
+    #[arg(display_order = 111)]
+    token: Option<String>,
+    /// PEM file of the authority that signed the daemon's certificate
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
+    #[arg(display_order = 112, hide_short_help = true)]
+    ca: Option<PathBuf>,
+    /// PEM file with the certificate to present, for daemons that ask for one
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_CERT", hide_env_values = true)]
+    #[arg(display_order = 113, hide_short_help = true)]
+    cert: Option<PathBuf>,
+    /// PEM file with the key of that certificate
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_KEY", hide_env_values = true)]
+    #[arg(display_order = 114, hide_short_help = true)]
+    key: Option<PathBuf>,
+}
+
+/// The daemon that was found.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    client: Client,
+    /// `None`: the caller said where it is.
+    trail: Option<Trail>,
+}
+
+/// Runs a command that waits for others.
+pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Unexpected(Words::new(format_args!("cannot begin to work: {error}"))))?;
+    let outcome = runtime.block_on(work);
+    // A read of standard input that nobody waits for any more must not keep the process.
+    runtime.shutdown_background();
+    outcome
+}
+
+impl Reach {
+    /// Finds the daemon and says how it was found.
+    pub(crate) async fn daemon(&self, printer: &mut Printer) -> Result<Daemon, Failure> {
+        let daemon = self.find().await?;
+        let how = match &daemon.trail {
+            None => "as told".to_owned(),
+            Some(trail) => format!("found by {}", trail.file.display()),
+        };
+        printer.talk(format_args!("note: asking the daemon at {}, {how}", daemon.endpoint()));
+        Ok(daemon)
+    }
+
+    /// Finds the daemon.
+    pub(crate) async fn find(&self) -> Result<Daemon, Failure> {
+        if let Some(endpoint) = &self.endpoint {
+            return Ok(Daemon { client: self.client(endpoint.clone())?, trail: None });
+        }
+        let trails = breadcrumb::find();
+        match trails.as_slice() {
+            [] => Err(Failure::NoDaemon { address: USUAL_ADDRESS.to_owned() }),
+            [trail] => self.follow(trail).await,
+            several => Err(ambiguous(several)),
+        }
+    }
+
+    /// The socket if there is one and it lets us in, because there we are known by our user id.
+    async fn follow(&self, trail: &Trail) -> Result<Daemon, Failure> {
+        let socket = trail.breadcrumb.socket.as_ref().filter(|socket| Path::new(socket).exists());
+        let socket = socket.map(|socket| Endpoint::Unix(PathBuf::from(socket)));
+        let address = trail.breadcrumb.endpoint.parse().ok();
+        for endpoint in socket.into_iter().chain(address) {
+            // A breadcrumb names no authority to trust; without one `https` is out of reach.
+            let Ok(client) = self.client(endpoint) else { continue };
+            if let Ok(Ok(())) = tokio::time::timeout(PROBE_LIMIT, client.health()).await {
+                return Ok(Daemon { client, trail: Some(trail.clone()) });
+            }
+        }
+        Err(Failure::NoDaemon { address: trail.breadcrumb.endpoint.clone() })
+    }
+
+    fn client(&self, endpoint: Endpoint) -> Result<Client, Failure> {
+        let is_https = matches!(endpoint, Endpoint::Https(_));
+        let shown = endpoint.to_string();
+        let mut builder = Client::builder(endpoint);
+        if let Some(token) = &self.token {
+            builder = builder.token(token);
+        }
+        if is_https && let Some(ca) = &self.ca {
+            builder = builder.ca_pem(read_pem(ca)?);
+        }
+        if is_https && let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            builder = builder.identity_pem(read_pem(cert)?, read_pem(key)?);
+        }
+        builder.build().map_err(|error| {
+            let words = Words::new(format_args!("cannot talk to {shown}: {}", chain(&error)));
+            Failure::Usage(if is_https && self.ca.is_none() {
+                words.hint("give the certificate of its authority with --ca FILE or TENURE_CA")
+            } else {
+                words
+            })
+        })
+    }
+}
+
+impl Daemon {
+    /// For calls that are not one question and one answer.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Where it is.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.client.endpoint()
+    }
+
+    /// Its socket, for those who speak lines.
+    pub(crate) fn socket(&self) -> Option<PathBuf> {
+        match (self.endpoint(), &self.trail) {
+            (Endpoint::Unix(path), _) => Some(path.clone()),
+            (Endpoint::Http(_) | Endpoint::Https(_), Some(trail)) => {
+                trail.breadcrumb.socket.as_ref().map(PathBuf::from)
+            }
+            (Endpoint::Http(_) | Endpoint::Https(_), None) => None,
+        }
+    }
+
+    /// Asks for something; gives the API's own object.
+    pub(crate) async fn get(&self, route: Route) -> Result<Value, Failure> {
+        self.call(Method::GET, route, None::<&()>).await
+    }
+
+    /// Asks for something to be done.
+    pub(crate) async fn post(&self, route: Route, body: &impl Serialize) -> Result<Value, Failure> {
+        self.call(Method::POST, route, Some(body)).await
+    }
+
+    /// Makes any call.
+    pub(crate) async fn call(
+        &self,
+        method: Method,
+        route: Route,
+        body: Option<&impl Serialize>,
+    ) -> Result<Value, Failure> {
+        let answer = self.client.call_value(method, &route.path, body, route.wait).await;
+        answer.map_err(call_failure)
+    }
+}
+
+/// An answer as the type it should be.
+pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
+    serde_json::from_value(answer).map_err(|error| {
+        let line = format!("the daemon's answer is not understood: {error}");
+        Failure::Unexpected(Words::new(line).hint("daemon and command line may be of different versions"))
+    })
+}
+
+fn ambiguous(trails: &[Trail]) -> Failure {
+    let each: Vec<String> = trails
+        .iter()
+        .map(|trail| format!("{} ({})", trail.breadcrumb.endpoint, trail.file.display()))
+        .collect();
+    let words = Words::new(format_args!("more than one daemon is running: {}", each.join(", ")));
+    let first = trails.first().map_or(USUAL_ADDRESS, |trail| trail.breadcrumb.endpoint.as_str());
+    Failure::Usage(words.hint(format_args!("say which one: --endpoint {first}")))
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path)
+        .map_err(|error| Failure::Usage(Words::new(format_args!("cannot read {}: {error}", path.display()))))
+}

@@ -1,0 +1,183 @@
+//! What a failed call means for people: one line, the next step where it is known, and the exit code of the table.
+
+use std::io;
+
+use serde_json::Value;
+use tenure_api::{Blocking, Error, ErrorCode};
+use tenure_client::CallError;
+use tenure_history::duration;
+
+use crate::failure::{Failure, Words};
+
+/// A failed call as the failure of a command.
+pub(crate) fn call_failure(error: CallError) -> Failure {
+    match error {
+        CallError::Refused(error) => refused(error),
+        CallError::Unreachable { endpoint, source } if is_absent(source.as_ref()) => {
+            Failure::NoDaemon { address: endpoint.to_string() }
+        }
+        CallError::Unreachable { ref source, .. } if is_kind(source.as_ref(), io::ErrorKind::PermissionDenied) => {
+            let hint = "its socket is for its user and group: join the group, or name its HTTP address with --endpoint";
+            Failure::Unexpected(Words::new(error).hint(hint))
+        }
+        CallError::Unreachable { .. } | CallError::Unexpected { .. } => Failure::Unexpected(Words::new(error)),
+        CallError::Unsendable(_) => Failure::Usage(Words::new(error)),
+        CallError::Broken { .. } | CallError::TimedOut { .. } => {
+            let hint = "it may have been carried out all the same: look with tenure lease ls or tenure watch";
+            Failure::Unexpected(Words::new(error).hint(hint))
+        }
+    }
+}
+
+fn refused(error: Error) -> Failure {
+    let words = Words { line: error.to_string(), hint: hint(&error) };
+    Failure::Answered { error: Box::new(error), words }
+}
+
+/// Nobody listens there.
+fn is_absent(source: &(dyn std::error::Error + 'static)) -> bool {
+    use io::ErrorKind::{
+        AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable,
+        NotFound, TimedOut,
+    };
+    let kinds = [
+        AddrNotAvailable,
+        ConnectionAborted,
+        ConnectionRefused,
+        ConnectionReset,
+        HostUnreachable,
+        NetworkUnreachable,
+        NotFound,
+        TimedOut,
+    ];
+    kinds.into_iter().any(|kind| is_kind(source, kind))
+}
+
+fn is_kind(source: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
+    std::iter::successors(Some(source), |error| error.source())
+        .any(|error| error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind))
+}
+
+/// The next step, where there is one that usually helps.
+fn hint(error: &Error) -> Option<String> {
+    let detail = |key: &str| error.details.get(key);
+    let number = |key: &str| detail(key).and_then(Value::as_u64);
+    Some(match error.code {
+        ErrorCode::ResourceHeld | ErrorCode::PoolExhausted | ErrorCode::WaitTimeout => blocked_hint(error)?,
+        ErrorCode::StaleEpoch => match number("current") {
+            Some(current) => format!("the epoch is {current} now; tenure lease show tells who holds it"),
+            None => "tenure lease show tells the epoch and who holds it".to_owned(),
+        },
+        ErrorCode::NotYet => match number("remaining_ms") {
+            Some(left) => format!("safe in {}; --force does it now and is recorded as such", duration(left)),
+            None => "--force does it now and is recorded as such".to_owned(),
+        },
+        ErrorCode::Unauthorized => "give a token with --token or TENURE_TOKEN; tenure token new makes one".to_owned(),
+        ErrorCode::Forbidden => "this needs other credentials: another --token, or the daemon's own user".to_owned(),
+        ErrorCode::HolderMismatch => "say in whose name: --holder; an operator uses tenure lease revoke".to_owned(),
+        ErrorCode::NotFound => "tenure lease ls shows what there is".to_owned(),
+        ErrorCode::PoolNotFound => "tenure pool ls shows what there is".to_owned(),
+        ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired => {
+            "tenure admin session ls shows what there is".to_owned()
+        }
+        ErrorCode::PoolInUse => "--force removes it all the same and ends the leases of its members".to_owned(),
+        ErrorCode::AlreadyDraining => "tenure lease revive takes the drain back".to_owned(),
+        ErrorCode::PermanentLease => "tenure lease revoke ends it".to_owned(),
+        ErrorCode::InvalidState | ErrorCode::NotDraining | ErrorCode::NoLiveness | ErrorCode::DeadlinePassed => {
+            "tenure lease show tells its state, tenure why how it came to it".to_owned()
+        }
+        ErrorCode::LeaseRetired => "tenure why tells what is still recorded of it".to_owned(),
+        ErrorCode::LsnTrimmed => format!("the oldest that is kept: --from {}", number("oldest")?),
+        ErrorCode::OperationConflict => "use another --operation-id for another request".to_owned(),
+        ErrorCode::OutcomeUnknown => "ask again with the same --operation-id: a retry is harmless".to_owned(),
+        ErrorCode::DiskLow => "free some room in the daemon's data directory".to_owned(),
+        ErrorCode::Internal | ErrorCode::IoError => "the daemon's own log says more".to_owned(),
+        ErrorCode::RateLimited
+        | ErrorCode::Overloaded
+        | ErrorCode::CapacityExceeded
+        | ErrorCode::TooManyWaiters
+        | ErrorCode::TooManyConnections
+        | ErrorCode::NoCapacity
+        | ErrorCode::ShuttingDown
+        | ErrorCode::NotLeader
+        | ErrorCode::DaemonError
+        | ErrorCode::ResolveTimeout => format!("ask again in {}", duration(error.retry_after_ms?)),
+        ErrorCode::InvalidRequest
+        | ErrorCode::ParseError
+        | ErrorCode::InvalidName
+        | ErrorCode::InvalidType
+        | ErrorCode::TtlOutOfRange
+        | ErrorCode::BundleEmpty
+        | ErrorCode::BundleTooLarge
+        | ErrorCode::DuplicateMember
+        | ErrorCode::AmbiguousId
+        | ErrorCode::MethodNotAllowed
+        | ErrorCode::SessionExists
+        | ErrorCode::TooLarge => return None,
+    })
+}
+
+/// Who is in the way, since when, and how to wait.
+fn blocked_hint(error: &Error) -> Option<String> {
+    let blocking: Vec<Blocking> =
+        error.details.get("blocking").and_then(|list| serde_json::from_value(list.clone()).ok())?;
+    let first = blocking.first()?;
+    let who = match (&first.holder, &first.since) {
+        (Some(holder), Some(since)) => format!("{} is held by {holder} since {since}", first.resource),
+        (Some(holder), None) => format!("{} is held by {holder}", first.resource),
+        (None, _) => format!("others wait for {} already", first.resource),
+    };
+    let more = match blocking.len() {
+        1 => String::new(),
+        more => format!(" (and {} more in the way)", more - 1),
+    };
+    let wait = if error.code == ErrorCode::WaitTimeout { "wait longer" } else { "wait for it" };
+    Some(format!("{who}{more}; {wait} with --wait, or see: tenure why {}", first.resource))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::exit_code;
+    use serde_json::json;
+
+    fn shown(error: Error) -> String {
+        let Failure::Answered { words, .. } = refused(error) else { panic!("a refusal") };
+        format!("{} | {}", words.line, words.hint.unwrap_or_default())
+    }
+
+    #[test]
+    fn a_held_resource_names_its_holder_and_the_way_out() {
+        let blocking = json!([{
+            "resource": "printer", "lease_id": "k3f9-4", "holder": "alice",
+            "since": "2026-02-07T22:15:00.000Z", "remaining_ms": 7, "waiters": 0,
+        }]);
+        let error = Error::new(ErrorCode::ResourceHeld, "printer is held").with("blocking", blocking);
+        assert_eq!(
+            shown(error),
+            "printer is held (resource_held) | printer is held by alice since 2026-02-07T22:15:00.000Z; \
+             wait for it with --wait, or see: tenure why printer"
+        );
+    }
+
+    #[test]
+    fn every_code_of_the_table_leaves_with_its_exit_code() {
+        for code in ErrorCode::ALL {
+            let failure = refused(Error::new(*code, "no"));
+            assert_eq!(exit_code(&Err(failure)), code.exit_code(), "{code}");
+        }
+    }
+
+    #[test]
+    fn nobody_listening_is_told_apart_from_not_being_let_in() {
+        let unreachable = |kind: io::ErrorKind| {
+            let endpoint = "http://127.0.0.1:5641".parse().unwrap();
+            call_failure(CallError::Unreachable { endpoint, source: Box::new(io::Error::from(kind)) })
+        };
+        assert!(matches!(
+            unreachable(io::ErrorKind::ConnectionRefused),
+            Failure::NoDaemon { address } if address == "http://127.0.0.1:5641"
+        ));
+        assert!(matches!(unreachable(io::ErrorKind::PermissionDenied), Failure::Unexpected(_)));
+    }
+}

@@ -1,0 +1,319 @@
+//! The daemon put together: log, engine, faces, server, in the order they start, and back again.
+//!
+//! Composition only: what each part does is decided in its own crate.
+
+mod backup;
+mod logging;
+mod notify;
+
+pub(crate) use logging::start as start_logging;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_api::Breadcrumb;
+use tenure_engine::host::{Host, HostOptions, read_clocks};
+use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
+use tenure_faces::{Faces, Switchboard, Vitals};
+use tenure_history::{History, rfc3339};
+use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
+use tenure_server::{Server, ServerError, ServerOptions};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::breadcrumb::{self, PublishError};
+
+/// Everything a daemon is started with.
+pub(crate) struct Plan {
+    pub(crate) data_dir: PathBuf,
+    pub(crate) engine: EngineConfig,
+    pub(crate) host: HostOptions,
+    pub(crate) log: LogPlan,
+    pub(crate) server: ServerOptions,
+    /// Where the breadcrumb goes; `None`: nowhere anybody would look.
+    pub(crate) breadcrumb_dir: Option<PathBuf>,
+}
+
+/// Settings of the log beside where it is.
+pub(crate) struct LogPlan {
+    pub(crate) segment_bytes: Option<u64>,
+    pub(crate) free_bytes_min: Option<u64>,
+    pub(crate) archive: Option<PathBuf>,
+}
+
+/// What a daemon says once it serves.
+pub(crate) struct Started {
+    pub(crate) endpoint: String,
+    pub(crate) socket: Option<PathBuf>,
+    pub(crate) leases: u64,
+    pub(crate) recovered_in: Duration,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Why a daemon does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DaemonError {
+    /// The data directory cannot be made.
+    #[error("cannot make the data directory {}", path.display())]
+    DataDir {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The log cannot be opened.
+    #[error("cannot open the log in {}", path.display())]
+    Open {
+        /// The data directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: OpenError,
+    },
+    /// The log cannot be served.
+    #[error("cannot recover from the log in {}", path.display())]
+    Recover {
+        /// The data directory.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: RecoverError,
+    },
+    /// The listeners cannot be bound.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+    /// Another daemon says that it is this one.
+    #[error(transparent)]
+    Breadcrumb(#[from] PublishError),
+    /// The threads cannot be started.
+    #[error("cannot start the async threads")]
+    Runtime(#[source] std::io::Error),
+    /// The engine had to stop.
+    #[error("the engine stopped: {0}")]
+    Stopped(String),
+    /// Stopping took too long.
+    #[error("stopping took longer than {} s; {what}", limit.as_secs())]
+    StopTooLong {
+        /// How long it may take.
+        limit: Duration,
+        /// What was left.
+        what: &'static str,
+    },
+}
+
+/// How often indexes of sealed segments are looked after.
+const INDEX_EVERY: Duration = Duration::from_secs(30);
+/// How long everything may take from the word to the end.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// Runs a daemon until it is told to stop. `started` is called once it serves.
+pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
+    let began = read_clocks();
+    let disk: SharedDisk = Arc::new(RealDisk);
+    let opened = open(&disk, &plan)?;
+    let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
+    let switchboard = Arc::new(Switchboard::default());
+    let history = History::online(disk, &plan.data_dir, opened.log.file_reader(), opened.log.identity());
+    let host = Host::start(
+        opened.engine,
+        Box::new(opened.log),
+        &plan.engine,
+        plan.host,
+        switchboard.listener(),
+    );
+    let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
+    let faces = Faces::new(host.handle(), switchboard, history);
+    let server = ServerOptions { recovery_secs: recovered_in.as_secs_f64(), ..plan.server };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("tenure-async")
+        .build()
+        .map_err(DaemonError::Runtime)?;
+    let outcome = runtime.block_on(serve(Serving {
+        data_dir: plan.data_dir,
+        host,
+        faces,
+        server,
+        breadcrumb_dir: plan.breadcrumb_dir,
+        leases,
+        recovered_in,
+        warnings: opened.warnings,
+    }, began.boot_ms, started));
+    // What still blocks on the disk or on a peer has had its time.
+    runtime.shutdown_background();
+    outcome
+}
+
+struct OpenedLog {
+    engine: Engine,
+    log: FileLog,
+    warnings: Vec<String>,
+}
+
+fn open(disk: &SharedDisk, plan: &Plan) -> Result<OpenedLog, DaemonError> {
+    let path = || plan.data_dir.clone();
+    make_private(&plan.data_dir).map_err(|source| DaemonError::DataDir { path: path(), source })?;
+    let now = read_clocks();
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+    let genesis = Genesis { random, unix_seconds: now.wall_ms / 1_000, shard: 0 };
+    let mut options = FileLogOptions::new(genesis, now.wall_ms);
+    options.segment_bytes = plan.log.segment_bytes.unwrap_or(options.segment_bytes);
+    options.free_bytes_min = plan.log.free_bytes_min.unwrap_or(options.free_bytes_min);
+    options.archive.clone_from(&plan.log.archive);
+    let (log, recovery) = FileLog::open(Arc::clone(disk), &plan.data_dir, options)
+        .map_err(|source| DaemonError::Open { path: path(), source })?;
+    let engine = Engine::recover(&log, &recovery, plan.engine.clone(), read_clocks())
+        .map_err(|source| DaemonError::Recover { path: path(), source })?;
+    Ok(OpenedLog { engine, log, warnings: recovery.warnings() })
+}
+
+/// Holders' names and attachments are nobody else's business.
+fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+struct Serving {
+    data_dir: PathBuf,
+    host: Host,
+    faces: Faces,
+    server: ServerOptions,
+    breadcrumb_dir: Option<PathBuf>,
+    leases: u64,
+    recovered_in: Duration,
+    warnings: Vec<String>,
+}
+
+async fn serve(serving: Serving, started_boot_ms: u64, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
+    let Serving { data_dir, host, faces, server, breadcrumb_dir, leases, recovered_in, warnings } = serving;
+    let stopping = CancellationToken::new();
+    // Handlers stand before anybody can know that there is something to signal.
+    let signals = stop_on_signals(&stopping);
+    let bound_server = Server::bind(faces.clone(), server, stopping.clone()).await;
+    let server = match bound_server {
+        Ok(server) => server,
+        Err(error) => {
+            // Nothing was served; the log is left as clean as it was found.
+            let _ = host.shut_down();
+            return Err(error.into());
+        }
+    };
+    let bound = server.bound().clone();
+    let socket = bound.socket.as_ref().map(|path| path.display().to_string());
+    faces.set_vitals(Vitals {
+        started_boot_ms,
+        http: Some(bound.endpoint.clone()),
+        socket: socket.clone(),
+        data_dir: data_dir.display().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    let breadcrumb = Breadcrumb {
+        endpoint: bound.endpoint.clone(),
+        socket,
+        pid: std::process::id(),
+        started_at: rfc3339(read_clocks().wall_ms),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let published = breadcrumb_dir.map(|directory| breadcrumb::publish(&directory, &breadcrumb)).transpose();
+    let published = match published {
+        Ok(published) => published,
+        Err(error) => {
+            remove_socket(bound.socket.as_deref());
+            let _ = host.shut_down();
+            return Err(error.into());
+        }
+    };
+    let handle = host.handle();
+    let mut engine_over = watch_engine(host, stopping.clone());
+    tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
+    tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
+    started(Started { endpoint: bound.endpoint, socket: bound.socket.clone(), leases, recovered_in, warnings });
+    notify::ready();
+    let serving = server.run();
+    tokio::pin!(serving);
+    let cut_off = serving.await;
+    notify::stopping();
+    signals.abort();
+    if cut_off > 0 {
+        tracing::info!(connections = cut_off, "connections were cut off");
+    }
+    handle.shut_down();
+    let ended = tokio::time::timeout(STOP_WITHIN, &mut engine_over).await;
+    remove_socket(bound.socket.as_deref());
+    if let Some(published) = published {
+        published.close();
+    }
+    match ended {
+        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Err(stop))) => Err(DaemonError::Stopped(describe(&stop))),
+        Ok(Err(_)) => Err(DaemonError::Stopped("its thread is gone".to_owned())),
+        Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not closed" }),
+    }
+}
+
+/// Waits for the engine beside the async threads. One that stops by itself takes the daemon with it.
+fn watch_engine(host: Host, stopping: CancellationToken) -> oneshot::Receiver<Result<(), Stop>> {
+    let (over, ended) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("tenure-engine-watch".to_owned())
+        .spawn(move || {
+            let outcome = host.join();
+            if let Err(stop) = &outcome {
+                tracing::error!(reason = %describe(stop), "the engine stopped; nothing suspect is served");
+            }
+            stopping.cancel();
+            let _ = over.send(outcome);
+        })
+        .expect("invariant: a thread can be started");
+    ended
+}
+
+fn describe(stop: &Stop) -> String {
+    format!("{stop:?}")
+}
+
+fn stop_on_signals(stopping: &CancellationToken) -> tokio::task::JoinHandle<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let stopping = stopping.clone();
+    let handlers = [
+        ("SIGTERM", SignalKind::terminate()),
+        ("SIGINT", SignalKind::interrupt()),
+        ("SIGHUP", SignalKind::hangup()),
+    ]
+    .map(|(name, kind)| (name, signal(kind).expect("invariant: these signals can be handled")));
+    tokio::spawn(async move {
+        let [(term_name, mut term), (int_name, mut int), (hup_name, mut hup)] = handlers;
+        let name = tokio::select! {
+            _ = term.recv() => term_name,
+            _ = int.recv() => int_name,
+            _ = hup.recv() => hup_name,
+        };
+        tracing::info!(signal = name, "told to stop");
+        stopping.cancel();
+    })
+}
+
+async fn maintain_indexes(faces: Faces, stopping: CancellationToken) {
+    loop {
+        faces.maintain_indexes().await;
+        tokio::select! {
+            () = tokio::time::sleep(INDEX_EVERY) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+fn remove_socket(socket: Option<&Path>) {
+    if let Some(path) = socket {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
+/// What copies the data of a directory.
+pub(crate) fn backup_of(data_dir: &Path) -> tenure_server::Backup {
+    let data_dir = data_dir.to_owned();
+    Arc::new(move |out| backup::write(&data_dir, out))
+}

@@ -1,0 +1,42 @@
+//! What systemd is told. Outside systemd nobody listens, and that is fine.
+
+use std::time::Duration;
+
+use sd_notify::NotifyState;
+use tenure_faces::Faces;
+use tokio_util::sync::CancellationToken;
+
+/// Recovered, bound, serving.
+pub(crate) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// About to end.
+pub(crate) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::debug!(%error, "systemd could not be told");
+    }
+}
+
+/// Says that the writer lives, for as long as it answers: a writer that hangs is not vouched for.
+pub(crate) async fn keep_watchdog(faces: Faces, stopping: CancellationToken) {
+    let Some(every) = watchdog_interval() else { return };
+    loop {
+        if faces.is_ready().await {
+            tell(&[NotifyState::Watchdog]);
+        }
+        tokio::select! {
+            () = tokio::time::sleep(every) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+/// Twice as often as asked for.
+fn watchdog_interval() -> Option<Duration> {
+    sd_notify::watchdog_enabled().map(|limit| limit / 2)
+}

@@ -1,0 +1,157 @@
+//! `tenure run`: a lease is held for as long as a command runs, and the command runs for no longer than the lease is
+//! valid. Two processes do it: the *supervisor* talks to the daemon and to whoever sits at the terminal, the *guardian*
+//! is the command's parent and keeps the deadline. Each of them alone suffices to end everything in time.
+//!
+//! ```text
+//! daemon ── heartbeats ── supervisor ── "valid until" ──▶ guardian ──▶ command ──▶ …
+//! ```
+
+mod alarm;
+mod cgroup;
+mod channel;
+mod family;
+mod guardian;
+mod holding;
+mod phase;
+mod signals;
+mod spawn;
+mod supervisor;
+mod terminal;
+mod timetable;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use tenure_api::Acquire;
+use tenure_client::Client;
+
+pub(crate) use guardian::{GuardianError, guard};
+pub(crate) use signals::SignalNumber;
+pub(crate) use timetable::Pace;
+
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+use channel::Over;
+use holding::{Asking, Holding, Validity};
+use supervisor::{Ending, Errand, Supervisor};
+
+/// What becomes of a command whose lease is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnLost {
+    /// It is ended before anybody else can hold the resources
+    Kill,
+    /// It goes on, possibly beside another holder
+    Warn,
+}
+
+/// What to hold, and what to run meanwhile.
+pub(crate) struct Run {
+    pub(crate) acquire: Acquire,
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Duration,
+    pub(crate) pace: Pace,
+    pub(crate) on_lost: OnLost,
+    pub(crate) term_signal: SignalNumber,
+    /// `None`: a drain is not told.
+    pub(crate) drain_signal: Option<SignalNumber>,
+    /// A cgroup may be made for the command.
+    pub(crate) makes_cgroup: bool,
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The exit code of a run whose lease was lost: EX_TEMPFAIL of sysexits.
+pub(crate) const EXIT_LOST: u8 = 75;
+
+/// Acquires, runs, gives back. The exit code is the command's own, if it came to its end.
+pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Result<(), Failure> {
+    let unexpected = |error: std::io::Error| Failure::Unexpected(Words::new(error));
+    let mut signals = signals::catch_all().map_err(unexpected)?;
+    let mut asking = Asking::new(client, run.acquire, run.ttl, run.wait);
+    let interrupted = async {
+        loop {
+            match signals.recv().await {
+                Some(number) if number.ends_by_default() => break number,
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    };
+    let begun = tokio::select! {
+        begun = begin(&mut asking) => begun,
+        number = interrupted => {
+            asking.abandon().await;
+            return Err(Failure::Ended(Over::Signal(number.0).exit_code()));
+        }
+    };
+    let (holding, validity) = begun?;
+    let errand = Errand {
+        command: run.command,
+        environment: environment(&holding, &validity),
+        pace: run.pace,
+        on_lost: run.on_lost,
+        term_signal: run.term_signal,
+        drain_signal: run.drain_signal,
+        makes_cgroup: run.makes_cgroup,
+    };
+    let program = errand.command.first().map(|program| program.to_string_lossy().into_owned());
+    let news = holding.keep(run.pace, &validity);
+    let ending = match Supervisor::start(errand, validity.until, printer) {
+        Ok(supervisor) => supervisor.work(news, &mut signals).await,
+        Err(error) => Err(error),
+    };
+    give_back(&holding, &ending, printer).await;
+    match ending.map_err(unexpected)? {
+        Ending::Over(over) => Err(Failure::Ended(over.exit_code())),
+        Ending::NotStarted { exit_code, message } => {
+            printer.insist(format_args!("error: cannot run {}: {message}", program.unwrap_or_default()));
+            Err(Failure::Ended(exit_code))
+        }
+        Ending::Lost { .. } => {
+            printer.insist("error: the lease was lost and the command ended");
+            Err(Failure::Ended(EXIT_LOST))
+        }
+        Ending::GuardianDied => {
+            Err(Failure::Unexpected(Words::new("the guardian was killed, and the command with it")))
+        }
+    }
+}
+
+async fn begin(asking: &mut Asking) -> Result<(Holding, Validity), Failure> {
+    let holding = asking.grant().await?;
+    match holding.first_validity().await {
+        Ok(validity) => Ok((holding, validity)),
+        Err(failure) => {
+            holding.release("never begun").await;
+            Err(failure)
+        }
+    }
+}
+
+/// Only now: nothing acts on the lease any more.
+async fn give_back(holding: &Holding, ending: &std::io::Result<Ending>, printer: &mut Printer) {
+    let reason = match ending {
+        Ok(Ending::Lost { told_by_daemon: true }) => return holding.acknowledge().await,
+        Ok(Ending::Over(Over::Code(code))) => format!("the command ended with {code}"),
+        Ok(Ending::Over(Over::Signal(number))) => format!("the command died of {}", SignalNumber(*number)),
+        Ok(Ending::NotStarted { .. }) => "the command could not be started".to_owned(),
+        Ok(Ending::Lost { told_by_daemon: false }) => "not renewed in time, the command was ended".to_owned(),
+        Ok(Ending::GuardianDied) | Err(_) => "the command was ended".to_owned(),
+    };
+    if let Some(message) = holding.release(&reason).await {
+        printer.talk(format_args!("the lease could not be released, its ttl ends it: {message}"));
+    }
+}
+
+fn environment(holding: &Holding, validity: &Validity) -> Vec<(&'static str, String)> {
+    let lease = &holding.lease;
+    let mut environment = vec![
+        ("TENURE_LEASE_ID", lease.lease_id.clone()),
+        ("TENURE_EPOCH", lease.epoch.to_string()),
+        ("TENURE_FENCE", lease.fence.to_string()),
+        ("TENURE_RESOURCES", lease.resources.join("\n")),
+    ];
+    let deadline = validity.until_wall_ms.map(tenure_history::rfc3339);
+    environment.extend(deadline.map(|deadline| ("TENURE_DEADLINE", deadline)));
+    environment
+}

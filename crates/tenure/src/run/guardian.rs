@@ -1,0 +1,267 @@
+//! The guardian: starts the command, keeps the deadline of its lease, and leaves nothing running behind. It knows no
+//! network and no lease, only until when the command may run; a supervisor that is stopped, killed or cut off changes
+//! nothing for it. It ends when no descendant is left.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tenure_client::clock::BootInstant;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::alarm::Alarm;
+use super::cgroup::Cgroup;
+use super::channel::{Begin, Channel, Order, Report};
+use super::family::{Change, Family, Look};
+use super::phase::{Cause, Step, Watch};
+use super::spawn::{self, Place};
+use super::{signals, timetable::Pace};
+
+/// Between two strikes, as long as killing takes effect …
+const STRIKE_AGAIN_MIN: Duration = Duration::from_millis(2);
+/// … and when something will not go.
+const STRIKE_AGAIN_MAX: Duration = Duration::from_millis(100);
+
+const NOT_EXECUTABLE: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Why there is no guardian.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GuardianError {
+    /// Standard input is not a supervisor.
+    #[error("a guardian is started by tenure run and by nobody else")]
+    NoSupervisor,
+    /// The system did not give what it needs.
+    #[error("the guardian cannot work")]
+    System(#[from] io::Error),
+}
+
+/// A command under watch.
+struct Guardian {
+    channel: Channel,
+    family: Family,
+    supervisor_is_there: bool,
+    watch: Watch,
+    term_signal: Signal,
+    cgroup: Option<Cgroup>,
+    main: Pid,
+    /// While the main process has not been reaped, nobody else can have its number.
+    main_is_there: bool,
+    ending_is_told: bool,
+    stubborn_told: Vec<Pid>,
+    strike_again: Duration,
+}
+
+/// Runs the command to its end. Has to be polled by the main thread: the command dies with the thread that starts it.
+pub(crate) async fn guard(command: Vec<OsString>) -> Result<(), GuardianError> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let channel = Channel::over(input).map_err(|_| GuardianError::NoSupervisor)?;
+    let first = channel.receive_with().await.map_err(|_| GuardianError::NoSupervisor)?;
+    let Some((Order::Begin(begin), Some(input))) = first else {
+        return Err(GuardianError::NoSupervisor);
+    };
+    // Nobody but the supervisor ends a guardian politely: who wants to end the command signals the supervisor.
+    let _signals = signals::catch_all()?;
+    let family = Family::adopt()?;
+    match Guardian::begin(channel, family, &begin, input, command) {
+        Some(mut guardian) => Ok(guardian.work().await?),
+        None => Ok(()),
+    }
+}
+
+impl Guardian {
+    /// Starts the command; `None` after the supervisor was told why that is impossible.
+    fn begin(
+        channel: Channel,
+        family: Family,
+        begin: &Begin,
+        input: OwnedFd,
+        command: Vec<OsString>,
+    ) -> Option<Self> {
+        let pace = Pace {
+            kill_after: Duration::from_millis(begin.kill_after_ms),
+            sweep: Duration::from_millis(begin.sweep_ms),
+        };
+        let watch = match begin.valid_until {
+            Some(ns) => Watch::bounded(pace, BootInstant::from_ns(ns)),
+            None => Watch::unbounded(pace),
+        };
+        let cgroup = begin.makes_cgroup.then(Cgroup::make).flatten();
+        if !watch.may_begin(BootInstant::now()) {
+            cgroup.iter().for_each(Cgroup::remove);
+            let message = "the lease would have ended before the command could begin".to_owned();
+            let _ = channel.send(&Report::NotStarted { exit_code: None, message });
+            return None;
+        }
+        match start(begin, input, command, cgroup.as_ref()) {
+            Ok(main) => {
+                let directory = cgroup.as_ref().and_then(|cgroup| cgroup.directory().to_str());
+                let started = Report::Started {
+                    pid: main.as_raw_nonzero().get(),
+                    cgroup: directory.map(str::to_owned),
+                };
+                let _ = channel.send(&started);
+                Some(Self {
+                    channel,
+                    family,
+                    supervisor_is_there: true,
+                    watch,
+                    term_signal: spawn::signal(begin.term_signal).unwrap_or(Signal::TERM),
+                    cgroup,
+                    main,
+                    main_is_there: true,
+                    ending_is_told: false,
+                    stubborn_told: Vec::new(),
+                    strike_again: STRIKE_AGAIN_MIN,
+                })
+            }
+            Err(error) => {
+                cgroup.iter().for_each(Cgroup::remove);
+                let is_missing = error.kind() == io::ErrorKind::NotFound;
+                let exit_code = Some(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE });
+                let _ = channel.send(&Report::NotStarted { exit_code, message: error.to_string() });
+                None
+            }
+        }
+    }
+
+    async fn work(&mut self) -> io::Result<()> {
+        let mut alarm = Alarm::new()?;
+        let mut children = signal(SignalKind::child())?;
+        while !self.look() {
+            alarm.set(self.watch.next_alarm())?;
+            tokio::select! {
+                // First, so that nothing else can delay it.
+                biased;
+                due = alarm.comes() => {
+                    due?;
+                    let step = self.watch.on_alarm(BootInstant::now());
+                    self.take(step);
+                }
+                order = self.channel.receive(), if self.supervisor_is_there => self.obey(order),
+                _ = children.recv() => {}
+                () = tokio::time::sleep(self.strike_again), if self.watch.is_killing() => {
+                    self.strike_again = (self.strike_again * 2).min(STRIKE_AGAIN_MAX);
+                    self.strike();
+                }
+            }
+        }
+        self.cgroup.iter().for_each(Cgroup::remove);
+        self.report(&Report::Gone);
+        Ok(())
+    }
+
+    /// Looks at the children; whether nothing is left.
+    fn look(&mut self) -> bool {
+        let look = self.family.look();
+        let none_left = look.none_left;
+        let main_was_there = self.main_is_there;
+        self.note(&look);
+        if main_was_there && !self.main_is_there && !none_left {
+            let step = self.watch.end(BootInstant::now(), Cause::Leftovers);
+            self.take(step);
+        }
+        none_left
+    }
+
+    fn note(&mut self, look: &Look) {
+        for (_, change) in look.changes.iter().filter(|(pid, _)| *pid == self.main) {
+            match change {
+                Change::Over(over) => {
+                    self.main_is_there = false;
+                    self.report(&Report::Over(*over));
+                }
+                Change::Stopped(signal) => self.report(&Report::Stopped(*signal)),
+            }
+        }
+    }
+
+    fn obey(&mut self, order: io::Result<Option<Order>>) {
+        let now = BootInstant::now();
+        let step = match order {
+            Ok(Some(Order::ValidUntil(ns))) => {
+                self.watch.extend(BootInstant::from_ns(ns));
+                None
+            }
+            Ok(Some(Order::PassOn(number))) => {
+                if let (Some(group), Some(signal)) = (self.group(), spawn::signal(number)) {
+                    let _ = kill_process_group(group, signal);
+                }
+                None
+            }
+            Ok(Some(Order::End)) => self.watch.end(now, Cause::Ordered),
+            // Only one command is ever begun; words that make no sense come from nobody we know.
+            Ok(Some(Order::Begin(_)) | None) | Err(_) => {
+                self.supervisor_is_there = false;
+                self.watch.end(now, Cause::SupervisorGone)
+            }
+        };
+        self.take(step);
+    }
+
+    fn take(&mut self, step: Option<Step>) {
+        match step {
+            Some(Step::Term) => {
+                self.family.signal_all(self.group(), self.term_signal);
+                // Who is stopped would hear it only when continued.
+                self.family.signal_all(self.group(), Signal::CONT);
+            }
+            Some(Step::Kill) => self.strike(),
+            None => {}
+        }
+        // After the deed: telling it takes time too.
+        if let Some(cause) = self.watch.cause()
+            && !self.ending_is_told
+        {
+            self.ending_is_told = true;
+            self.report(&Report::Ending(cause));
+        }
+    }
+
+    fn strike(&mut self) {
+        if let Some(group) = self.group() {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        self.cgroup.iter().for_each(Cgroup::kill);
+        let mut looks = Vec::new();
+        let stubborn = self.family.strike(|look| looks.push(look.clone()));
+        looks.iter().for_each(|look| self.note(look));
+        for one in stubborn {
+            if !self.stubborn_told.contains(&one.pid) {
+                self.stubborn_told.push(one.pid);
+                let message = io::Error::from(one.error).to_string();
+                self.report(&Report::Stubborn { pid: one.pid.as_raw_nonzero().get(), message });
+            }
+        }
+    }
+
+    fn group(&self) -> Option<Pid> {
+        self.main_is_there.then_some(self.main)
+    }
+
+    /// A supervisor that does not listen changes nothing.
+    fn report(&self, report: &Report) {
+        let _ = self.channel.send(report);
+    }
+}
+
+fn start(begin: &Begin, input: OwnedFd, command: Vec<OsString>, cgroup: Option<&Cgroup>) -> io::Result<Pid> {
+    let mut words = command.into_iter();
+    let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
+    if Path::new(&program).is_dir() {
+        // The kernel only says that permission is denied.
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    let place = Place {
+        cgroup_procs: cgroup.and_then(|cgroup| cgroup.entrance().ok()),
+        terminal: if begin.takes_terminal { Some(input.try_clone()?) } else { None },
+    };
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::from(input));
+    let child = spawn::start(&mut command, place)?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData.into())
+}

@@ -1,0 +1,87 @@
+//! The one file of this program with unsafe code: what has to be set between fork and exec, the mask around a change of
+//! the terminal's foreground, numbers of real-time signals, and descriptors given to the runtime's poller.
+#![expect(unsafe_code, reason = "pre_exec, pthread_sigmask, real-time signals and AsyncFd have no safe form")]
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::ptr;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::termios::tcsetpgrp;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// Where a command starts.
+pub(super) struct Place {
+    /// `cgroup.procs` of its cgroup, open for writing.
+    pub(super) cgroup_procs: Option<OwnedFd>,
+    /// The terminal whose foreground it becomes.
+    pub(super) terminal: Option<OwnedFd>,
+}
+
+/// Starts a command in a process group of its own that dies with this thread's process.
+///
+/// The parent-death signal comes when the *thread* that starts the command ends: only for the main thread.
+pub(super) fn start(command: &mut Command, place: Place) -> io::Result<Child> {
+    let parent = getpid();
+    command.process_group(0);
+    let prepare = move || -> io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have died before the line above: then nobody would ever send the signal.
+        if getppid() != Some(parent) {
+            return Err(Errno::SRCH.into());
+        }
+        // Without them the command runs all the same: it is found by its parents, and a background process that reads
+        // the terminal is stopped and then given it.
+        if let Some(procs) = &place.cgroup_procs {
+            let _ = rustix::io::write(procs, b"0");
+        }
+        if let Some(terminal) = &place.terminal {
+            let _ = set_foreground(terminal.as_fd(), getpid());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe things may be done. The closure makes system calls (prctl,
+    // getppid, write, sigmask, ioctl), allocates nothing, takes no lock, and an `io::Error` from an errno is plain data.
+    unsafe { command.pre_exec(prepare) };
+    command.spawn()
+}
+
+/// Makes a process group the foreground of the terminal, from wherever we stand.
+pub(super) fn set_foreground(terminal: BorrowedFd<'_>, group: Pid) -> io::Result<()> {
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are owned by this frame; `sigemptyset` initialises the first and `pthread_sigmask` fills the
+    // second. From the background the kernel answers the ioctl with SIGTTOU, unless that is blocked.
+    unsafe {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGTTOU);
+        let error = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+    }
+    let outcome = tcsetpgrp(terminal, group);
+    // SAFETY: `before` was filled by the successful call above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    Ok(outcome?)
+}
+
+/// Lets the runtime tell when there is something to read.
+pub(super) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and `AsyncFd` owns it from here on.
+    Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
+}
+
+/// The signal with this number, real-time ones included.
+pub(super) fn signal(number: i32) -> Option<Signal> {
+    if (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(&number) {
+        // SAFETY: the number is valid and not one of those below SIGRTMIN that the C library keeps for itself.
+        return Some(unsafe { Signal::from_raw_unchecked(number) });
+    }
+    Signal::from_named_raw(number)
+}

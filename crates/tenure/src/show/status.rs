@@ -1,0 +1,98 @@
+//! The daemon at a glance.
+
+use std::collections::BTreeMap;
+
+use tenure_api::{Latency, Status};
+use tenure_history::duration;
+
+use super::{Now, Page, when};
+use crate::printer::counted;
+
+/// What an operator wants to know first.
+pub(crate) fn status_page(status: &Status) -> Page {
+    let mut page = Page::default();
+    page.row(
+        "tenure",
+        format!("{}, up {}, pid {}", status.version, duration(status.uptime_secs * 1000), status.pid),
+    );
+    let socket = status.socket.as_ref().map(|socket| format!("unix:{socket}"));
+    let listens: Vec<String> = status.http.iter().cloned().chain(socket).collect();
+    page.row("listens", listens.join(", "));
+    page.row("data", format!("{}, {}", status.data_dir, status.mode));
+    page.row("log", log_words(status));
+    page.row("leases", counts(status.leases.total, &status.leases.by_state));
+    page.row("by mode", split(&status.leases.by_mode));
+    page.row("by face", split(&status.leases.by_face));
+    let others = [
+        counted(status.sessions, "session"),
+        counted(status.waiters, "waiter"),
+        counted(status.watches, "watch").replace("watchs", "watches"),
+    ];
+    page.row("also", others.join(", "));
+    page.row("sync", latency(&status.sync, "sync"));
+    page.row("lateness", latency(&status.expiry_lateness, "end"));
+    page.row("stalls", if status.stalls == 0 { "none".to_owned() } else { status.stalls.to_string() });
+    page.row("breaker", breaker(status));
+    page.row("restored", status.restored_for_ms.map(|ms| {
+        format!("from a backup: grants are refused for another {}, until old promises are over", duration(ms))
+    }));
+    page.row("mdns", status.mdns.clone());
+    page.row("retries", retries(status));
+    page.row("clock", status.server_time.clone());
+    page
+}
+
+fn log_words(status: &Status) -> String {
+    let unsynced = status.lsn.saturating_sub(status.synced_lsn);
+    let behind = if unsynced == 0 { String::new() } else { format!(" ({unsynced} being synced)") };
+    let snapshot = match &status.last_snapshot {
+        Some(snapshot) => {
+            format!("snapshot at lsn {} {} ago", snapshot.lsn, duration(snapshot.age_secs * 1000))
+        }
+        None => "no snapshot yet".to_owned(),
+    };
+    format!("{} at lsn {}{behind}, {snapshot}", status.log_tag, status.lsn)
+}
+
+fn counts(total: u64, parts: &BTreeMap<String, u64>) -> String {
+    let parts = split(parts);
+    if parts.is_empty() { total.to_string() } else { format!("{total}: {parts}") }
+}
+
+fn split(parts: &BTreeMap<String, u64>) -> String {
+    let parts: Vec<String> =
+        parts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    parts.join(", ")
+}
+
+fn latency(latency: &Latency, what: &str) -> String {
+    match (latency.p50_ms, latency.p99_ms) {
+        (Some(half), Some(most)) => {
+            format!("p50 {}, p99 {} of {}", ms(half), ms(most), counted(latency.count, what))
+        }
+        _ => "nothing measured yet".to_owned(),
+    }
+}
+
+fn ms(value: f64) -> String {
+    if value < 10.0 { format!("{value:.2} ms") } else { format!("{value:.0} ms") }
+}
+
+fn breaker(status: &Status) -> String {
+    let breaker = &status.breaker;
+    let opened = match breaker.opened {
+        0 => "never opened".to_owned(),
+        1 => "opened once".to_owned(),
+        times => format!("opened {times} times"),
+    };
+    match (breaker.open, breaker.remaining_ms) {
+        (true, Some(left)) => format!("OPEN: ends are postponed for another {}, {opened}", duration(left)),
+        (true, None) => format!("OPEN: ends are postponed, {opened}"),
+        (false, _) => format!("closed, {opened}"),
+    }
+}
+
+fn retries(status: &Status) -> String {
+    let floor = when(Now::of(&status.server_time), &status.operation_floor);
+    format!("{} remembered, older than {floor} forgotten", counted(status.operations, "operation"))
+}

@@ -1,0 +1,175 @@
+//! Leases by hand, against a real daemon.
+
+use expect_test::{Expect, expect};
+use serde_json::json;
+
+use crate::cli_daemon::Daemon;
+
+fn check(daemon: &Daemon, arguments: &[&str], expected: Expect) {
+    expected.assert_eq(&daemon.plain(arguments));
+}
+
+#[test]
+fn the_life_of_a_lease() {
+    let daemon = Daemon::start();
+    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--ttl", "1m"], expect![[]]);
+    check(&daemon, &["lease", "ls"], expect![[]]);
+    // By the name of what it covers.
+    check(&daemon, &["lease", "show", "printer"], expect![[]]);
+    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
+    let lease = daemon.object(&["lease", "show", "printer"]);
+    let id = lease["lease_id"].as_str().unwrap();
+    check(&daemon, &["lease", "amend", id, "--attachment", r#"{"job":7}"#], expect![[]]);
+    check(&daemon, &["lease", "release", id, "--epoch", "1", "--reason", "done"], expect![[]]);
+    check(&daemon, &["lease", "ls"], expect![[]]);
+    check(&daemon, &["lease", "show", "printer"], expect![[]]);
+    check(&daemon, &["lease", "heartbeat", id, "--epoch", "1"], expect![[]]);
+}
+
+#[test]
+fn json_is_the_object_of_the_api() {
+    let daemon = Daemon::start();
+    let arguments = ["lease", "acquire", "a", "b", "--holder", "alice", "--ttl", "30s", "--grace", "5s"];
+    let lease = daemon.object(&[&arguments[..], &["--max-lifetime", "1h", "--reclaim-delay", "2s"]].concat());
+    assert_eq!(lease["resources"], json!(["a", "b"]));
+    assert_eq!((&lease["ttl_ms"], &lease["grace_ms"], &lease["valid_ms"]), (&30_000.into(), &5_000.into(), &30_000.into()));
+    assert_eq!((&lease["mode"], &lease["state"]), (&"heartbeat".into(), &"active".into()));
+    let list = daemon.object(&["lease", "ls"]);
+    assert_eq!(list["leases"].as_array().unwrap().len(), 1);
+    assert_eq!(list["next_cursor"], json!(null));
+    assert!(list["lsn"].as_u64().unwrap() > 0);
+    assert_eq!(daemon.object(&["lease", "show", "a"])["lease_id"], lease["lease_id"]);
+    assert!(daemon.object(&["lease", "heartbeat", "a"])["valid_ms"].as_u64().unwrap() <= 30_000);
+}
+
+#[test]
+fn the_usual_holder_is_the_caller() {
+    let daemon = Daemon::start();
+    let lease = daemon.object(&["lease", "acquire", "a"]);
+    let holder = lease["holder"].as_str().unwrap();
+    let (user, host) = holder.split_once('@').unwrap();
+    assert!(!user.is_empty() && !host.is_empty(), "{holder}");
+    assert_eq!(daemon.object(&["lease", "acquire", "b"])["holder"], lease["holder"]);
+}
+
+#[test]
+fn a_held_resource_is_refused_with_who_and_what_next() {
+    let daemon = Daemon::start();
+    daemon.acquire(&["printer", "--holder", "alice"]);
+    check(&daemon, &["lease", "acquire", "printer", "--holder", "bob"], expect![[]]);
+    check(&daemon, &["lease", "acquire", "printer", "--holder", "bob", "--wait", "20ms"], expect![[]]);
+    // Whoever reads objects reads a refusal as one too.
+    let answer = daemon.tenure(&["lease", "acquire", "printer", "--holder", "bob", "--json"]);
+    let error: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!((answer.code, &error["error"]), (1, &"resource_held".into()));
+    assert_eq!(error["blocking"][0]["holder"], "alice");
+}
+
+#[test]
+fn an_operation_id_makes_a_retry_harmless() {
+    let daemon = Daemon::start();
+    let arguments = ["printer", "--operation-id", "op-1"];
+    assert_eq!(daemon.acquire(&arguments), daemon.acquire(&arguments));
+    check(&daemon, &["lease", "acquire", "scanner", "--operation-id", "op-1"], expect![[]]);
+}
+
+#[test]
+fn a_reservation_is_activated() {
+    let daemon = Daemon::start();
+    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--reserve", "1m"], expect![[]]);
+    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
+    check(&daemon, &["lease", "activate", "printer"], expect![[]]);
+}
+
+#[test]
+fn permanent_leases_need_no_proof_of_life() {
+    let daemon = Daemon::start();
+    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--permanent"], expect![[]]);
+    check(&daemon, &["lease", "drain", "printer", "--yes"], expect![[]]);
+}
+
+#[test]
+fn a_stale_epoch_is_told_the_present_one() {
+    let daemon = Daemon::start();
+    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    check(&daemon, &["lease", "rebind", "printer", "--holder", "bob"], expect![[]]);
+    check(&daemon, &["lease", "heartbeat", &id, "--epoch", "1"], expect![[]]);
+}
+
+#[test]
+fn lists_are_filtered_and_come_in_pages() {
+    let daemon = Daemon::start();
+    for (resource, holder) in [("a/1", "alice"), ("a/2", "bob"), ("b/1", "alice")] {
+        daemon.acquire(&[resource, "--holder", holder]);
+    }
+    let count = |arguments: &[&str]| {
+        daemon.object(&[&["lease", "ls"], arguments].concat())["leases"].as_array().unwrap().len()
+    };
+    assert_eq!(count(&["--holder", "alice"]), 2);
+    assert_eq!(count(&["--resource-prefix", "a/"]), 2);
+    assert_eq!(count(&["--state", "reserved"]), 0);
+    assert_eq!(count(&["--liveness", "alive", "--mode", "heartbeat", "--face", "leases"]), 3);
+    assert_eq!(count(&["--all"]), 3);
+    let page = daemon.object(&["lease", "ls", "--limit", "2"]);
+    assert_eq!(page["leases"].as_array().unwrap().len(), 2);
+    let cursor = page["next_cursor"].as_str().unwrap();
+    assert_eq!(count(&["--cursor", cursor]), 1);
+    let answer = daemon.tenure(&["lease", "ls", "--limit", "2"]);
+    assert!(answer.err.contains(&format!("note: there is more; go on with --cursor {cursor}")), "{}", answer.err);
+}
+
+#[test]
+fn an_operator_drains_and_revives() {
+    let daemon = Daemon::start();
+    daemon.acquire(&["printer", "--holder", "alice"]);
+    check(&daemon, &["lease", "drain", "printer", "--yes", "--reason", "maintenance"], expect![[]]);
+    check(&daemon, &["lease", "drain", "printer", "--yes"], expect![[]]);
+    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
+    check(&daemon, &["lease", "revive", "printer"], expect![[]]);
+}
+
+#[test]
+fn an_operator_revokes_and_reclaims() {
+    let daemon = Daemon::start();
+    daemon.acquire(&["printer", "--holder", "alice", "--ttl", "1h"]);
+    check(&daemon, &["lease", "revoke", "printer", "--yes", "--no-reclaim"], expect![[]]);
+    check(&daemon, &["lease", "reclaim", "printer", "--yes"], expect![[]]);
+    check(&daemon, &["lease", "reclaim", "printer", "--yes", "--force"], expect![[]]);
+    daemon.acquire(&["printer", "--holder", "bob"]);
+}
+
+#[test]
+fn a_holder_that_stopped_acknowledges_and_nobody_waits_for_its_promise() {
+    let daemon = Daemon::start();
+    let id = daemon.acquire(&["printer", "--holder", "alice", "--ttl", "1h"]);
+    daemon.object(&["lease", "revoke", &id, "--yes"]);
+    let refused = daemon.tenure(&["lease", "acquire", "printer", "--holder", "bob"]);
+    assert_eq!(refused.code, 1, "{}", refused.err);
+    let lease = daemon.object(&["lease", "acknowledge", &id, "--epoch", "1"]);
+    assert_eq!(lease["lease_id"], id.as_str());
+    daemon.acquire(&["printer", "--holder", "bob", "--wait", "10s"]);
+}
+
+#[test]
+fn a_lease_is_handed_over_to_another_session() {
+    let daemon = Daemon::start();
+    let session = daemon.object(&["admin", "session", "open", "--holder", "bob"]);
+    let session = session["session"].as_str().unwrap().to_owned();
+    daemon.acquire(&["printer", "--holder", "alice"]);
+    let lease = daemon.object(&["lease", "handover", "printer", "--to-session", &session]);
+    assert_eq!((&lease["holder"], &lease["epoch"]), (&"bob".into(), &2.into()));
+    assert_eq!(lease["session"], session.as_str());
+}
+
+#[test]
+fn the_name_of_a_pool_stands_for_its_members() {
+    let daemon = Daemon::start();
+    daemon.object(&["pool", "set", "gpu", "3"]);
+    let one = daemon.acquire(&["--pool", "gpu=1", "--holder", "alice"]);
+    assert_eq!(daemon.object(&["lease", "show", "gpu"])["lease_id"], one.as_str());
+    daemon.acquire(&["--pool", "gpu=1", "--holder", "bob"]);
+    check(&daemon, &["lease", "show", "gpu"], expect![[]]);
+    check(&daemon, &["lease", "show", "nothing"], expect![[]]);
+    check(&daemon, &["lease", "show", "0000-1"], expect![[]]);
+    check(&daemon, &["lease", "acquire", "--pool", "gpu=2"], expect![[]]);
+}

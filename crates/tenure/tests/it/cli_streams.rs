@@ -1,0 +1,201 @@
+//! `tenure watch` and `tenure stdio`: what goes on for a while, against a real daemon.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+use expect_test::expect;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::cli_daemon::{Daemon, scrubbed};
+use crate::run_support::LONG;
+
+/// A program whose lines are read as they come, ended with the test.
+struct Running {
+    child: Child,
+    lines: Receiver<String>,
+    talk: Receiver<String>,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let lines = lines_of(child.stdout.take().unwrap());
+        let talk = lines_of(child.stderr.take().unwrap());
+        Self { child, lines, talk }
+    }
+
+    #[track_caller]
+    fn line(&self) -> String {
+        self.lines.recv_timeout(LONG).expect("a line within the limit")
+    }
+
+    /// Reads what is said until a line has this in it.
+    #[track_caller]
+    fn said(&self, part: &str) -> String {
+        for _ in 0..100 {
+            let line = self.talk.recv_timeout(LONG).expect("talk within the limit");
+            if line.contains(part) {
+                return line;
+            }
+        }
+        panic!("{part} was not said");
+    }
+
+    #[track_caller]
+    fn object(&self) -> Value {
+        serde_json::from_str(&self.line()).unwrap()
+    }
+
+    fn send(&mut self, line: &str) {
+        let input = self.child.stdin.as_mut().expect("an open input");
+        writeln!(input, "{line}").unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+#[test]
+fn a_watch_tells_what_happened_and_what_happens() {
+    let daemon = Daemon::start();
+    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let watch = Running::start(&mut daemon.command(&["watch", "--from", "0"]));
+    let mut told = vec![watch.line()];
+    daemon.object(&["lease", "release", &id, "--epoch", "1", "--reason", "done"]);
+    told.push(watch.line());
+    let told = scrubbed(&told.join("\n"), &daemon.tag());
+    expect![[]].assert_eq(&told);
+    let mut watch = watch;
+    kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
+    assert_eq!(watch.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
+    let mut daemon = Daemon::start();
+    let watch = Running::start(&mut daemon.command(&["watch", "--json", "--resource-prefix", "p"]));
+    watch.said("asking the daemon");
+    // The first event that is told proves that the watch has begun.
+    let mut first = 0;
+    for round in 0..1_000 {
+        daemon.acquire(&[&format!("p{round}"), "--holder", "alice"]);
+        if let Ok(line) = watch.lines.recv_timeout(std::time::Duration::from_millis(20)) {
+            first = serde_json::from_str::<Value>(&line).unwrap()["lsn"].as_u64().unwrap();
+            break;
+        }
+    }
+    assert!(first > 0);
+    daemon.stop();
+    watch.said("the daemon is gone");
+    daemon.start_again();
+    daemon.acquire(&["printer", "--holder", "bob"]);
+    watch.said("connected again");
+    for _ in 0..1_000 {
+        let event = watch.object();
+        if event["lease"]["holder"] == "bob" {
+            assert_eq!((&event["kind"], &event["lease"]["resources"]), (&json!("granted"), &json!(["printer"])));
+            return;
+        }
+    }
+    panic!("the event after the restart was not told");
+}
+
+#[test]
+fn a_watch_ends_when_nobody_reads_it() {
+    let daemon = Daemon::start();
+    daemon.acquire(&["printer", "--holder", "alice"]);
+    let mut command = daemon.command(&["watch", "--from", "0", "--quiet"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output: BufReader<ChildStdout> = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("granted"), "{line}");
+    drop(output);
+    // Nothing more happens, and it ends all the same.
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn lines_are_passed_on_and_every_answer_owed_comes_back() {
+    let daemon = Daemon::start();
+    let mut stdio = Running::start(daemon.command(&["stdio"]).stdin(Stdio::piped()));
+    stdio.send(r#"{"acquire":{"resources":["printer"],"holder":"alice"}}"#);
+    let acquired = stdio.object();
+    assert_eq!(acquired["acquired"]["holder"], "alice");
+    assert!(acquired["acquired"]["session"].as_str().unwrap().starts_with("cli:"));
+    stdio.send("nonsense");
+    assert_eq!(stdio.object()["error"], "parse_error");
+    stdio.send(r#"{"list":{},"tag":"t"}"#);
+    assert_eq!(stdio.object()["tag"], "t");
+    // The last line needs no end, and its answer comes although the input has ended.
+    let mut input = stdio.child.stdin.take().unwrap();
+    write!(input, r#"{{"watch":{{}}}}{}{{"status":{{}}}}"#, "\n").unwrap();
+    drop(input);
+    assert!(stdio.object()["status"]["version"].is_string());
+    assert_eq!(stdio.child.wait().unwrap().code(), Some(0));
+    assert!(stdio.lines.recv_timeout(LONG).is_err(), "the question at the end is nobody else's");
+    // The input was the session.
+    assert_eq!(daemon.object(&["lease", "show", "printer"])["liveness"], "draining");
+}
+
+#[test]
+fn bare_tenure_without_a_terminal_speaks_lines() {
+    let daemon = Daemon::start();
+    let mut stdio = Running::start(daemon.command(&[]).stdin(Stdio::piped()));
+    stdio.send(r#"{"status":{}}"#);
+    assert!(stdio.object()["status"]["version"].is_string());
+    drop(stdio.child.stdin.take());
+    assert_eq!(stdio.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn an_answer_that_takes_time_is_waited_for_after_the_input_has_ended() {
+    let daemon = Daemon::start();
+    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let mut stdio = Running::start(daemon.command(&["stdio"]).stdin(Stdio::piped()));
+    stdio.send(r#"{"acquire":{"resources":["printer"],"holder":"bob","wait_ms":30000},"tag":1}"#);
+    drop(stdio.child.stdin.take());
+    crate::run_support::wait_until("bob waits", LONG, || {
+        daemon.object(&["resource", "show", "printer"])["waiters"] == json!(["bob"])
+    });
+    daemon.object(&["lease", "release", &id, "--epoch", "1"]);
+    assert_eq!(stdio.object()["acquired"]["holder"], "bob");
+    assert_eq!(stdio.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn lines_over_an_address_without_a_socket_are_wrong_usage() {
+    let daemon = Daemon::start();
+    let http = daemon.object(&["status"])["http"].as_str().unwrap().to_owned();
+    let answer = daemon.tenure(&["stdio", "--endpoint", &http, "--quiet"]);
+    expect![[]].assert_eq(&scrubbed(&answer.all(), &daemon.tag()));
+}
+
+#[test]
+fn a_daemon_that_goes_away_ends_the_lines() {
+    let mut daemon = Daemon::start();
+    let mut stdio = Running::start(daemon.command(&["stdio"]).stdin(Stdio::piped()));
+    stdio.send(r#"{"status":{}}"#);
+    stdio.object();
+    daemon.stop();
+    assert_eq!(stdio.child.wait().unwrap().code(), Some(3));
+    stdio.said("the daemon closed the connection");
+}

@@ -1,0 +1,83 @@
+//! The binary at a terminal: a real one, whose other end is the test.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use expect_test::expect;
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use crate::cli_desk::Desk;
+
+/// Nothing that is asked at a terminal takes longer.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What a program at a terminal showed, and how it ended.
+pub(crate) struct Shown {
+    pub(crate) code: i32,
+    pub(crate) text: String,
+}
+
+/// Ends the program if the test fails before it does.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a program at a terminal that is so many columns wide, with somebody who types `typed`.
+pub(crate) fn at_terminal(command: &mut Command, columns: u16, typed: &str) -> Shown {
+    let main = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&main).unwrap();
+    unlockpt(&main).unwrap();
+    let end = ioctl_tiocgptpeer(&main, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    tcsetwinsize(&end, Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    let stdio = |end: &OwnedFd| Stdio::from(end.try_clone().unwrap());
+    command.stdin(stdio(&end)).stdout(stdio(&end)).stderr(stdio(&end));
+    let mut child = Guard(command.spawn().unwrap());
+    // The terminal is gone for us when the program has closed it, so nobody else may keep it open.
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    drop(end);
+    let mut main = File::from(main);
+    main.write_all(typed.as_bytes()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // Ends with an error once the other end is closed.
+        let _ = main.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    let bytes = receiver.recv_timeout(LIMIT).expect("the program ends within the limit");
+    reader.join().unwrap();
+    let code = child.0.wait().unwrap().code().unwrap();
+    Shown { code, text: String::from_utf8(bytes).unwrap().replace("\r\n", "\n") }
+}
+
+#[test]
+fn bare_tenure_at_a_terminal_prints_help() {
+    let desk = Desk::new();
+    let shown = at_terminal(&mut desk.command(&[]), 200, "");
+    assert_eq!(shown.code, 0);
+    assert!(shown.text.starts_with("Decides who holds what"), "{}", shown.text);
+    assert!(shown.text.contains("\nCommands:\n"), "{}", shown.text);
+    assert!(!shown.text.contains('\u{1b}'), "no colours: {}", shown.text);
+}
+
+#[test]
+fn at_a_terminal_the_daemon_is_asked_before_anybody_has_to_decide() {
+    let desk = Desk::new();
+    let shown = at_terminal(&mut desk.command(&["lease", "revoke", "printer"]), 80, "");
+    expect![[r#"
+        Error: Tenure daemon is not running at http://127.0.0.1:5641
+        hint: start it with: tenure serve
+    "#]]
+    .assert_eq(&shown.text);
+    assert_eq!(shown.code, 3);
+}
