@@ -7,7 +7,7 @@ use crate::answer::{Answer, Push, Refused};
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
-use crate::journal::{Journal, Out, RECORDS_PER_END};
+use crate::journal::{Ending, Journal, Out, RECORDS_PER_END};
 use crate::lanes::{AHEAD, Lanes};
 use crate::request::{Input, Lane, Request, Ticket};
 use crate::retries::Retries;
@@ -503,6 +503,9 @@ impl Engine {
             self.free(&was.members);
             let reason = ending_reason(&event.change);
             self.counters.end(was.policy.face, reason);
+            let (holder, members) = (was.holder.clone(), was.members.clone());
+            let ending = Ending { lease: was.lease, holder, members, reason, lsn: stamp.lsn };
+            self.journal.emit(stamp.lsn, Out::Ended(Box::new(ending)), &mut self.leaving);
             if was.policy.notice {
                 self.notices.sent(was.lease, stamp.tick);
                 let out = Out::SendNotice { lease: was.lease, ended_lsn: stamp.lsn };

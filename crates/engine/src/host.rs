@@ -369,7 +369,7 @@ impl Writer {
                     self.shared.answered(1);
                 }
             }
-            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } => (self.listener)(out),
+            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) => (self.listener)(out),
         }
     }
 

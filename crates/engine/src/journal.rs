@@ -6,7 +6,7 @@ use crate::request::Ticket;
 use crate::ticker::Now;
 use tenure_kernel::codec::{encode_event, encode_note};
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Change, Event, LeaseId, Lsn, Note, Stamp, Tick};
+use tenure_kernel::{Change, Event, LeaseId, Lsn, Names, Note, Reason, Stamp, Text, Tick};
 use tenure_log::{
     Batch, BatchBuilder, BatchId, Moment, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, RecordKind,
 };
@@ -27,6 +27,23 @@ pub enum Out {
         /// Position of the event that ended it.
         ended_lsn: Lsn,
     },
+    /// A lease ended; for the daemon's log.
+    Ended(Box<Ending>),
+}
+
+/// What the daemon's log says of an end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ending {
+    /// The lease.
+    pub lease: LeaseId,
+    /// Who held it.
+    pub holder: Text,
+    /// What it covered.
+    pub members: Names,
+    /// Why it ended.
+    pub reason: Reason,
+    /// Position of the event.
+    pub lsn: Lsn,
 }
 
 /// Room kept free so that one command's records always fit: an event, its session, its tick, its reclaim.

@@ -24,4 +24,4 @@ pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
     TTL_MS_MIN, WAIT_MS_MAX,
 };
-pub use switchboard::Switchboard;
+pub use switchboard::{Ends, Switchboard};

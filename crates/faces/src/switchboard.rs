@@ -1,10 +1,12 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_engine::host::Listener;
 use tenure_engine::kernel::{Epoch, LeaseId, Lsn, Reason, SessionId};
-use tenure_engine::{Out, Published, Push, Ticket};
+use tenure_engine::{Ending, Out, Published, Push, Ticket};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// A lease of a connection was lost.
@@ -27,10 +29,20 @@ pub(crate) enum WatchNews {
 
 /// Who listens. Bounded by who was let in: a connection hears at most one loss per lease it holds, a watch
 /// only what it made room for.
-#[derive(Default)]
 pub struct Switchboard {
     lines: Mutex<Lines>,
+    ends: SyncSender<Box<Ending>>,
+    unheard: Arc<AtomicU64>,
 }
+
+/// Ends of leases, for the daemon's log. Who listens too slowly hears how many it missed.
+pub struct Ends {
+    ends: Receiver<Box<Ending>>,
+    unheard: Arc<AtomicU64>,
+}
+
+/// Ends that may wait for the log to be written.
+const ENDS_MAX: usize = 4_096;
 
 #[derive(Default)]
 struct Lines {
@@ -38,7 +50,30 @@ struct Lines {
     watches: HashMap<Ticket, UnboundedSender<WatchNews>>,
 }
 
+impl Ends {
+    /// The next end; `None` once the engine is gone.
+    #[must_use]
+    pub fn next(&self) -> Option<Box<Ending>> {
+        self.ends.recv().ok()
+    }
+
+    /// Ends that were not heard since the last time this was asked.
+    #[must_use]
+    pub fn take_unheard(&self) -> u64 {
+        self.unheard.swap(0, Ordering::Relaxed)
+    }
+}
+
 impl Switchboard {
+    /// A board, and the line on which ends of leases are told.
+    #[must_use]
+    pub fn new() -> (Arc<Self>, Ends) {
+        let (sender, receiver) = sync_channel(ENDS_MAX);
+        let unheard = Arc::new(AtomicU64::new(0));
+        let board = Self { lines: Mutex::default(), ends: sender, unheard: Arc::clone(&unheard) };
+        (Arc::new(board), Ends { ends: receiver, unheard })
+    }
+
     /// What the engine's host speaks to.
     #[must_use]
     pub fn listener(self: &Arc<Self>) -> Listener {
@@ -62,6 +97,12 @@ impl Switchboard {
             }
             Out::SendNotice { lease, .. } => {
                 tracing::warn!(%lease, "a lease asks for a notice that this version has not; it stays pending");
+            }
+            // The engine never waits for its log to be written.
+            Out::Ended(ending) => {
+                if self.ends.try_send(ending).is_err() {
+                    self.unheard.fetch_add(1, Ordering::Relaxed);
+                }
             }
             Out::Answer(..) => {}
         }

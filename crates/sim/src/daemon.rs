@@ -239,6 +239,7 @@ impl World {
                 let wait = self.random.within(0..=2_000);
                 self.at(wait, Happening::Notice { incarnation, lease });
             }
+            Out::Ended(_) => {}
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! Composition only: what each part does is decided in its own crate.
 
 mod backup;
+mod ends;
 mod logging;
 mod notify;
 
@@ -114,15 +115,11 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let disk: SharedDisk = Arc::new(RealDisk);
     let opened = open(&disk, &plan)?;
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
-    let switchboard = Arc::new(Switchboard::default());
+    let (switchboard, ends) = Switchboard::new();
+    ends::log(ends, opened.log.identity());
     let history = History::online(disk, &plan.data_dir, opened.log.file_reader(), opened.log.identity());
-    let host = Host::start(
-        opened.engine,
-        Box::new(opened.log),
-        &plan.engine,
-        plan.host,
-        switchboard.listener(),
-    );
+    let host =
+        Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
     let faces = Faces::new(host.handle(), switchboard, history);
     let server = ServerOptions { recovery_secs: recovered_in.as_secs_f64(), ..plan.server };
@@ -131,16 +128,20 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
         .thread_name("tenure-async")
         .build()
         .map_err(DaemonError::Runtime)?;
-    let outcome = runtime.block_on(serve(Serving {
-        data_dir: plan.data_dir,
-        host,
-        faces,
-        server,
-        breadcrumb_dir: plan.breadcrumb_dir,
-        leases,
-        recovered_in,
-        warnings: opened.warnings,
-    }, began.boot_ms, started));
+    let outcome = runtime.block_on(serve(
+        Serving {
+            data_dir: plan.data_dir,
+            host,
+            faces,
+            server,
+            breadcrumb_dir: plan.breadcrumb_dir,
+            leases,
+            recovered_in,
+            warnings: opened.warnings,
+        },
+        began.boot_ms,
+        started,
+    ));
     // What still blocks on the disk or on a peer has had its time.
     runtime.shutdown_background();
     outcome
@@ -187,7 +188,11 @@ struct Serving {
     warnings: Vec<String>,
 }
 
-async fn serve(serving: Serving, started_boot_ms: u64, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
+async fn serve(
+    serving: Serving,
+    started_boot_ms: u64,
+    started: impl FnOnce(Started),
+) -> Result<(), DaemonError> {
     let Serving { data_dir, host, faces, server, breadcrumb_dir, leases, recovered_in, warnings } = serving;
     let stopping = CancellationToken::new();
     // Handlers stand before anybody can know that there is something to signal.
@@ -230,7 +235,13 @@ async fn serve(serving: Serving, started_boot_ms: u64, started: impl FnOnce(Star
     let mut engine_over = watch_engine(host, stopping.clone());
     tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
     tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
-    started(Started { endpoint: bound.endpoint, socket: bound.socket.clone(), leases, recovered_in, warnings });
+    started(Started {
+        endpoint: bound.endpoint,
+        socket: bound.socket.clone(),
+        leases,
+        recovered_in,
+        warnings,
+    });
     notify::ready();
     let serving = server.run();
     tokio::pin!(serving);

@@ -406,6 +406,7 @@ impl Desk {
             Out::SendNotice { lease, ended_lsn } => {
                 self.write_line(&format!("notice of lease {lease}, ended at {ended_lsn}"));
             }
+            Out::Ended(_) => {}
         }
     }
 

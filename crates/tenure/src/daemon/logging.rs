@@ -21,7 +21,8 @@ pub(crate) fn start(filter: &str, json: Option<bool>) {
     let _ = if json {
         builder.json().flatten_event(true).with_current_span(false).try_init()
     } else {
-        let ansi = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+        let ansi =
+            std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
         builder.with_ansi(ansi).try_init()
     };
 }
