@@ -654,6 +654,8 @@ impl Engine {
                 }
                 let open = self.kernel.session(session).expect("invariant: a renewed session is known");
                 let depends_on = open.changed_lsn();
+                // Who has seen nothing yet is told everything since the beginning.
+                let seen = if seen == Lsn(0) { open.opened_lsn() } else { seen };
                 let answer = Answer::SessionRenewed {
                     lsn: depends_on.max(self.journal.synced()),
                     valid_ms: renewal.valid_ms.unwrap_or(0),

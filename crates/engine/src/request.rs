@@ -35,7 +35,7 @@ pub enum Request {
     SessionHeartbeat {
         /// Which.
         session: SessionId,
-        /// What the holder has seen; losses after it are told.
+        /// What the holder has seen; losses after it are told. Zero: nothing yet.
         seen: Lsn,
         /// Whose session it must be; `None` asks nobody.
         asker: Option<Text>,

@@ -40,7 +40,7 @@ fn a_silent_session_drains_then_its_leases_are_revoked() {
         0      one <- lease 2 active [a] one epoch 1 fence 2 valid 10000
         0      two <- lease 3 active [b] two epoch 1 fence 3 valid 10000
         0      kept <- lease 4 reserved [c] kept epoch 1 fence 4
-        8000   holder <- renewed lsn 4 valid 10000 ended [more than remembered] draining []
+        8000   holder <- renewed lsn 4 valid 10000 ended [] draining []
         18250  frame 1.3 at 5: note draining
         18500  sessions <- sessions [5 holder draining leases 3] at 5
         18500  one <- lease 2 active draining [a] one epoch 1 fence 2 valid 0

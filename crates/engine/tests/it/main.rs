@@ -11,6 +11,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+mod belonging;
 mod counting;
 mod desk;
 mod ends;
