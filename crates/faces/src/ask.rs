@@ -2,13 +2,13 @@
 //! request; the few that need several steps are told apart here and carried out in `dispatch.rs`.
 
 use crate::call::Call;
-use crate::caller::Caller;
+use crate::caller::{Caller, Scope};
 use crate::leases::{self, Order};
 use crate::limits::page;
 use crate::refusal::{Asked, no_lease};
 use crate::sessions;
 use tenure_api::{Check, Error, ErrorCode, HolderCall, LeaseQuery};
-use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, SessionId};
+use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, SessionId, Text};
 use tenure_engine::{Check as Asking, List, Request, Submit};
 use tenure_history::{Identity, WireLease};
 
@@ -25,8 +25,8 @@ pub(crate) enum Shape {
     Lease(Asked),
     Renewed { lease: LeaseId, epoch: u64 },
     Leases(LeaseQuery),
-    Session,
-    Sessions,
+    Session(Seen),
+    Sessions(Seen),
     SessionRenewed(SessionId),
     SessionEnd(SessionId),
     Resource(String),
@@ -38,6 +38,28 @@ pub(crate) enum Shape {
     BreakerReset,
 }
 
+/// Whose sessions a caller may look at.
+pub(crate) enum Seen {
+    Everybodys,
+    Only(Text),
+}
+
+impl Seen {
+    fn by(caller: &Caller) -> Self {
+        match caller.scope {
+            Scope::Read | Scope::Hold => Self::Only(caller.principal.clone()),
+            Scope::Admin => Self::Everybodys,
+        }
+    }
+
+    pub(crate) fn includes(&self, principal: &str) -> bool {
+        match self {
+            Self::Everybodys => true,
+            Self::Only(own) => own == principal,
+        }
+    }
+}
+
 impl Shape {
     /// Whether the caller asked as the holder of something.
     pub(crate) fn asked(&self) -> Asked {
@@ -45,8 +67,8 @@ impl Shape {
             Self::Lease(asked) => *asked,
             Self::Renewed { .. } | Self::SessionRenewed(_) | Self::SessionEnd(_) => Asked::AsHolder,
             Self::Leases(_)
-            | Self::Session
-            | Self::Sessions
+            | Self::Session(_)
+            | Self::Sessions(_)
             | Self::Resource(_)
             | Self::Resources(_)
             | Self::Pool(_)
@@ -117,10 +139,10 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         Call::Reclaim(id, body) => order(Order::Reclaim, &id, body),
         Call::Drain(id, body) => order(Order::Drain, &id, body),
         Call::Revive(id, body) => order(Order::Revive, &id, body),
-        Call::Session(id) => ask(Request::Session(sessions::parse(&id)?), Shape::Session),
+        Call::Session(id) => ask(Request::Session(sessions::parse(&id)?), Shape::Session(Seen::by(caller))),
         Call::Sessions { limit, cursor } => {
             let from = cursor.as_deref().map(sessions::parse).transpose()?.unwrap_or(SessionId(0));
-            ask(Request::Sessions { from, limit: page(limit)? }, Shape::Sessions)
+            ask(Request::Sessions { from, limit: page(limit)? }, Shape::Sessions(Seen::by(caller)))
         }
         Call::SessionHeartbeat(id, body) => {
             let session = sessions::parse(&id)?;

@@ -1,7 +1,7 @@
 //! One operation, one implementation: every transport comes through here. Calls of one read go to the engine
 //! together and come back together.
 
-use crate::ask::{Plan, Shape, acknowledge, heartbeat, lease_id, plan};
+use crate::ask::{Plan, Seen, Shape, acknowledge, heartbeat, lease_id, plan};
 use crate::call::{Call, Reply};
 use crate::caller::{Caller, Origin, Scope};
 use crate::events::told_end;
@@ -334,10 +334,16 @@ impl Faces {
                 let waiters = Some(waiters.iter().map(Text::to_string).collect());
                 Reply::Resource(resource(&lens, name, lease.as_deref(), waiters, lsn))
             }
-            (Shape::Session, Answer::Session { session, lsn }) => Reply::Session(lens.session(&session, lsn)),
-            (Shape::Sessions, Answer::Sessions { sessions, next, lsn }) => {
+            (Shape::Session(seen), Answer::Session { session, .. }) if !seen.includes(&session.principal) => {
+                return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
+            }
+            (Shape::Session(_), Answer::Session { session, lsn }) => {
+                Reply::Session(lens.session(&session, lsn))
+            }
+            (Shape::Sessions(seen), Answer::Sessions { sessions, next, lsn }) => {
+                let shown = sessions.iter().filter(|session| seen.includes(&session.principal));
                 Reply::Sessions(api::SessionList {
-                    sessions: sessions.iter().map(|session| lens.session(session, lsn)).collect(),
+                    sessions: shown.map(|session| lens.session(session, lsn)).collect(),
                     next_cursor: next.map(sessions::wire_id),
                     lsn: lsn.0,
                 })
@@ -585,7 +591,7 @@ impl Faces {
         };
         let session = self.open_session(request, draw).await?;
         let answer = self.ask(Request::Session(session)).await;
-        self.reply(Shape::Session, answer).await
+        self.reply(Shape::Session(Seen::Everybodys), answer).await
     }
 
     async fn why(&self, query: api::WhyQuery) -> Result<Reply, Error> {

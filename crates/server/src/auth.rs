@@ -8,8 +8,10 @@ mod peer;
 mod rate;
 mod tokens;
 
-pub use peer::SocketPeer;
-pub use tokens::{TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash};
+pub(crate) use peer::SocketPeer;
+pub use tokens::{
+    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash,
+};
 
 use browser::Names;
 use rate::RateLimits;
@@ -145,7 +147,9 @@ impl Auth {
         let origins = settings
             .allow_origin
             .iter()
-            .map(|origin| browser::normal_origin(origin).ok_or(AuthError::NotAnOrigin { origin: origin.clone() }))
+            .map(|origin| {
+                browser::normal_origin(origin).ok_or(AuthError::NotAnOrigin { origin: origin.clone() })
+            })
             .collect::<Result<_, _>>()?;
         let rate = (settings.requests_per_second > 0).then(|| RateLimits::new(settings.requests_per_second));
         Ok(Self { settings, tokens, names: OnceLock::new(), origins, rate })
@@ -188,15 +192,21 @@ impl Auth {
             return Ok(Admitted { principal, scope: self.settings.certificate_scope });
         }
         if self.settings.client_certificates {
-            return Err(unauthorized("the certificate names nobody: it needs a subject or an alternative name"));
+            return Err(unauthorized(
+                "the certificate names nobody: it needs a subject or an alternative name",
+            ));
         }
         let is_near = ask.address.ip().to_canonical().is_loopback();
         if !is_near && !self.settings.insecure_no_auth {
-            return Err(unauthorized("only programs on the daemon's own machine may ask without a credential"));
+            return Err(unauthorized(
+                "only programs on the daemon's own machine may ask without a credential",
+            ));
         }
         match self.settings.local {
             Some(scope) => Ok(Admitted { principal: Text::from(LOCAL), scope }),
-            None => Err(unauthorized("nobody may ask over TCP without a credential; the socket knows its peers")),
+            None => {
+                Err(unauthorized("nobody may ask over TCP without a credential; the socket knows its peers"))
+            }
         }
     }
 
@@ -223,7 +233,8 @@ impl Auth {
 }
 
 fn check_bind(settings: &AuthSettings) -> Result<(), AuthError> {
-    let contradicted = [(settings.token_file.is_some(), "a token file"), (settings.client_certificates, "a client CA")];
+    let contradicted =
+        [(settings.token_file.is_some(), "a token file"), (settings.client_certificates, "a client CA")];
     if settings.insecure_no_auth {
         return match contradicted.into_iter().find(|(given, _)| *given) {
             Some((_, other)) => Err(AuthError::Contradiction { other }),

@@ -13,8 +13,9 @@ mod tls;
 mod transports;
 
 pub use auth::{
-    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens,
-    token_hash,
+    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name,
+    parse_tokens, token_hash,
 };
 pub use openapi::openapi;
 pub use server::{Backup, Bound, Server, ServerError, ServerOptions};
+pub use tls::{Tls, TlsError, TlsFiles};

@@ -1,24 +1,162 @@
-//! Metrics. (Interface of the slice; the rest follows.)
+//! The daemon in numbers, as the text that Prometheus reads (format 0.0.4). Names and help are here; who counts
+//! does not know them.
+//!
+//! Invariant: labels come from closed sets. No id, name or principal is ever one.
 
-use http::Method;
-use tenure_engine::Status;
+mod http;
+mod page;
 
-/// Requests over HTTP, counted.
-#[derive(Default)]
-pub struct HttpCounters {}
+pub(crate) use self::http::HttpCounters;
 
-impl HttpCounters {
-    /// Counts one.
-    pub fn count(&self, _route: &str, _method: &Method, _status: u16, _took_ms: u64) {}
-}
+use page::{Kind, Page, Unit};
+use std::ops::RangeInclusive;
+use tenure_engine::kernel::{CountKey, Face, Mode, Reason, StateName};
+use tenure_engine::{Counters, GrantOutcome, Histogram, Status};
+
+/// States of leases that are not over.
+const LIVE: [StateName; 3] = [StateName::Reserved, StateName::Active, StateName::Revoking];
+
+/// Powers of two that histograms show as bounds, in their unit.
+const MARGIN_MS: RangeInclusive<u32> = 4..=27;
+const LATENESS_MS: RangeInclusive<u32> = 0..=16;
+const SYNC_US: RangeInclusive<u32> = 5..=24;
+const RECORDS: RangeInclusive<u32> = 1..=13;
+const WAIT_MS: RangeInclusive<u32> = 0..=22;
 
 /// Everything as text.
 #[must_use]
-pub fn text(
-    _status: &Status,
-    _http: &HttpCounters,
-    _snapshot_age_ms: Option<u64>,
-    _recovery_secs: f64,
+pub(crate) fn text(
+    status: &Status,
+    http: &HttpCounters,
+    snapshot_age_ms: Option<u64>,
+    recovery_secs: f64,
 ) -> String {
-    String::new()
+    let mut page = Page::new();
+    leases(&mut page, status);
+    grants_and_ends(&mut page, &status.counters);
+    heartbeats(&mut page, &status.counters);
+    waiting(&mut page, status);
+    log(&mut page, &status.counters, snapshot_age_ms, recovery_secs);
+    trouble(&mut page, status);
+    http.write(&mut page);
+    page.finish()
 }
+
+fn leases(page: &mut Page, status: &Status) {
+    page.family("leases", Kind::Gauge, "Leases that are not over, by state, mode and face.");
+    // Every combination is shown, so that a number falls to zero instead of vanishing.
+    for face in Face::ALL {
+        for mode in Mode::ALL {
+            for state in LIVE {
+                let key = CountKey { state, mode, face };
+                let count =
+                    status.leases.iter().find(|(found, _)| *found == key).map_or(0, |(_, count)| *count);
+                let labels = [("state", state.as_str()), ("mode", mode.as_str()), ("face", face.as_str())];
+                page.sample(&labels, count);
+            }
+        }
+    }
+}
+
+fn grants_and_ends(page: &mut Page, counters: &Counters) {
+    const OUTCOMES: [(GrantOutcome, &str); 3] = [
+        (GrantOutcome::Granted, "granted"),
+        (GrantOutcome::Refused, "refused"),
+        (GrantOutcome::TimedOut, "timed_out"),
+    ];
+    page.family("grants_total", Kind::Counter, "Requests for a lease, by face and outcome.");
+    for face in Face::ALL {
+        for (outcome, word) in OUTCOMES {
+            let count = counters.grants[face.index()][outcome as usize];
+            page.sample(&[("face", face.as_str()), ("outcome", word)], count);
+        }
+    }
+    page.family("ends_total", Kind::Counter, "Leases that ended, by face and reason.");
+    for face in Face::ALL {
+        for reason in Reason::ALL {
+            let count = counters.ends[face.index()][reason as usize];
+            page.sample(&[("face", face.as_str()), ("reason", reason.as_str())], count);
+        }
+    }
+}
+
+fn heartbeats(page: &mut Page, counters: &Counters) {
+    let outcomes = [
+        ("renewed", counters.heartbeats_renewed),
+        ("late", counters.heartbeats_late),
+        ("unknown", counters.heartbeats_unknown),
+        ("stale", counters.heartbeats_stale),
+    ];
+    page.family("heartbeats_total", Kind::Counter, "Heartbeats, by what became of them.");
+    for (outcome, count) in outcomes {
+        page.sample(&[("outcome", outcome)], count);
+    }
+    page.family(
+        "renewal_margin_seconds",
+        Kind::Histogram,
+        "How much promise was left when a heartbeat renewed it.",
+    );
+    histogram(page, &counters.renewal_margin_ms, Unit::Milliseconds, MARGIN_MS);
+    page.family(
+        "expiry_lateness_seconds",
+        Kind::Histogram,
+        "How late leases were ended after their deadline.",
+    );
+    histogram(page, &counters.expiry_lateness_ms, Unit::Milliseconds, LATENESS_MS);
+}
+
+fn waiting(page: &mut Page, status: &Status) {
+    page.family("waiters", Kind::Gauge, "Requests that wait for a bundle.");
+    page.sample(&[], status.waiters);
+    page.family("wait_seconds", Kind::Histogram, "How long waiters waited before they were served.");
+    histogram(page, &status.counters.wait_ms, Unit::Milliseconds, WAIT_MS);
+    page.family(
+        "waiters_passed_total",
+        Kind::Counter,
+        "Waiters that others passed, because they blocked too long.",
+    );
+    page.sample(&[], status.counters.waiters_passed);
+    page.family("inbox_depth", Kind::Gauge, "Requests not handled yet, by lane.");
+    for (lane, depth) in status.inbox {
+        page.sample(&[("lane", lane.as_str())], depth);
+    }
+}
+
+fn log(page: &mut Page, counters: &Counters, snapshot_age_ms: Option<u64>, recovery_secs: f64) {
+    page.family("sync_seconds", Kind::Histogram, "How long it took until a frame was durable.");
+    histogram(page, &counters.sync_us, Unit::Microseconds, SYNC_US);
+    page.family("batch_events", Kind::Histogram, "Records per frame.");
+    histogram(page, &counters.batch_records, Unit::Count, RECORDS);
+    page.family("log_bytes", Kind::Counter, "Bytes of records written to the log since the start.");
+    page.sample(&[], counters.log_bytes);
+    if let Some(age_ms) = snapshot_age_ms {
+        page.family("snapshot_age_seconds", Kind::Gauge, "Age of the newest snapshot.");
+        page.sample(&[], Unit::Milliseconds.seconds(age_ms));
+    }
+    page.family("recovery_seconds", Kind::Gauge, "How long recovery took at the start.");
+    page.sample(&[], recovery_secs);
+}
+
+fn trouble(page: &mut Page, status: &Status) {
+    page.family("stalls_total", Kind::Counter, "Times the daemon stood still for more than a second.");
+    page.sample(&[], status.counters.stalls);
+    page.family(
+        "notes_dropped_total",
+        Kind::Counter,
+        "Advisory records not written because there was no room.",
+    );
+    page.sample(&[], status.counters.notes_dropped);
+    page.family(
+        "breaker_open",
+        Kind::Gauge,
+        "1 while ends are postponed because too many holders fell silent.",
+    );
+    page.sample(&[], u8::from(status.breaker_until.is_some()));
+}
+
+fn histogram(page: &mut Page, values: &Histogram, unit: Unit, bounds: RangeInclusive<u32>) {
+    page.histogram(&[], values.buckets().map(|(_, count)| count), values.sum(), unit, bounds);
+}
+
+#[cfg(test)]
+mod tests;

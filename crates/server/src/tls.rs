@@ -78,15 +78,18 @@ impl TlsFiles {
     pub fn read(&self) -> Result<Tls, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let chain = certificates(&self.certificate, CERTIFICATE)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|source| TlsError::Pem { what: KEY, path: self.key.clone(), source })?;
-        let unusable = |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Pem {
+            what: KEY,
+            path: self.key.clone(),
+            source,
+        })?;
+        let unusable =
+            |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
         let names = chain
             .first()
             .ok_or_else(|| unusable(CERTIFICATE, &self.certificate, "there is none".to_owned()))
             .and_then(|own| {
-                subject::names_of(own)
-                    .map_err(|problem| unusable(CERTIFICATE, &self.certificate, problem))
+                subject::names_of(own).map_err(|problem| unusable(CERTIFICATE, &self.certificate, problem))
             })?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -99,7 +102,9 @@ impl TlsFiles {
             rustls::Error::InconsistentKeys(_) => {
                 TlsError::Mismatch { certificate: self.certificate.clone(), key: self.key.clone() }
             }
-            rustls::Error::InvalidCertificate(_) => unusable(CERTIFICATE, &self.certificate, error.to_string()),
+            rustls::Error::InvalidCertificate(_) => {
+                unusable(CERTIFICATE, &self.certificate, error.to_string())
+            }
             other => unusable(KEY, &self.key, other.to_string()),
         })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -121,8 +126,7 @@ fn client_verifier(
     path: &Path,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
-    let unusable =
-        |problem: String| TlsError::Unusable { what: CLIENT_CA, path: path.to_owned(), problem };
+    let unusable = |problem: String| TlsError::Unusable { what: CLIENT_CA, path: path.to_owned(), problem };
     let mut roots = RootCertStore::empty();
     for root in certificates(path, CLIENT_CA)? {
         roots.add(root).map_err(|error| unusable(error.to_string()))?;

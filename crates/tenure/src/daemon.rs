@@ -112,6 +112,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 /// Runs a daemon until it is told to stop. `started` is called once it serves.
 pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
     let began = read_clocks();
+    stop_on_panic();
     let disk: SharedDisk = Arc::new(RealDisk);
     let opened = open(&disk, &plan)?;
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
@@ -145,6 +146,16 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     // What still blocks on the disk or on a peer has had its time.
     runtime.shutdown_background();
     outcome
+}
+
+/// A broken invariant stops the process: nothing suspect is served.
+fn stop_on_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        tracing::error!(%panic, "a broken invariant; the daemon stops");
+        before(panic);
+        std::process::abort();
+    }));
 }
 
 struct OpenedLog {

@@ -13,6 +13,8 @@ mod run;
 mod show;
 mod table;
 
+use std::env::args_os;
+use std::ffi::OsString;
 use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
@@ -47,8 +49,17 @@ pub(crate) fn command_line() -> clap::Command {
     Cli::command()
 }
 
+/// The arguments, with `tenure --daemon` read as what it is called now.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = args_os().collect();
+    if let Some(first) = arguments.get_mut(1).filter(|first| *first == "--daemon") {
+        *first = "serve".into();
+    }
+    arguments
+}
+
 fn main() -> ExitCode {
-    let (outcome, mut printer) = match Cli::try_parse() {
+    let (outcome, mut printer) = match Cli::try_parse_from(arguments()) {
         Ok(cli) => {
             let mut printer = Printer::new(cli.json, cli.quiet);
             let outcome = match cli.command {

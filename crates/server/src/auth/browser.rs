@@ -66,7 +66,8 @@ impl Names {
             // Among others `null`: a page that hides where it is from.
             return false;
         };
-        (scheme == self.scheme && self.is_own(&authority)) || self.origins.contains(&shown(scheme, &authority))
+        (scheme == self.scheme && self.is_own(&authority))
+            || self.origins.contains(&shown(scheme, &authority))
     }
 
     fn is_own(&self, authority: &Authority) -> bool {
@@ -78,7 +79,10 @@ impl Names {
             Host::Ip(ip) => {
                 let ip = ip.to_canonical();
                 // Bound to every address, the daemon does not know them all; a number cannot be rebound.
-                bound.is_unspecified() || ip == bound || is_usual_loopback(ip) || self.certifies(&ip.to_string())
+                bound.is_unspecified()
+                    || ip == bound
+                    || is_usual_loopback(ip)
+                    || self.certifies(&ip.to_string())
             }
             Host::Name(name) => name == "localhost" || self.certifies(name),
         }
@@ -262,7 +266,8 @@ mod tests {
 
     #[test]
     fn pages_ask_only_from_the_daemon_or_an_allowed_origin() {
-        let names = names("127.0.0.1:5641", false, &[], &["https://Board.example/", "http://dev.example:3000"]);
+        let names =
+            names("127.0.0.1:5641", false, &[], &["https://Board.example/", "http://dev.example:3000"]);
         let host = "localhost:5641";
         for origin in [
             "http://localhost:5641",
@@ -291,7 +296,8 @@ mod tests {
 
     #[test]
     fn the_host_of_an_allowed_origin_is_a_name_too() {
-        let names = names("127.0.0.1:5641", false, &[], &["https://board.example", "http://mapped.example:8080"]);
+        let names =
+            names("127.0.0.1:5641", false, &[], &["https://board.example", "http://mapped.example:8080"]);
         assert!(admits(&names, "board.example", Some("https://board.example")));
         assert!(admits(&names, "mapped.example:8080", None));
         assert!(!admits(&names, "board.example:5641", None));

@@ -6,13 +6,13 @@ use tokio::net::UnixStream;
 
 /// User and groups of a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SocketPeer {
+pub(crate) struct SocketPeer {
     /// Its user.
-    pub uid: u32,
+    pub(crate) uid: u32,
     /// Its first group.
-    pub gid: u32,
+    pub(crate) gid: u32,
     /// The other groups it is in. People are put into a daemon's group as one of these.
-    pub groups: Vec<u32>,
+    pub(crate) groups: Vec<u32>,
 }
 
 /// Groups asked for at first; a peer in more is asked about again.
@@ -25,7 +25,7 @@ impl SocketPeer {
     ///
     /// # Errors
     /// When the system does not know the peer.
-    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+    pub(crate) fn of(stream: &UnixStream) -> io::Result<Self> {
         let credentials = stream.peer_cred()?;
         Ok(Self { uid: credentials.uid(), gid: credentials.gid(), groups: groups(stream)? })
     }

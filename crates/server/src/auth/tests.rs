@@ -92,14 +92,8 @@ fn without_tokens_a_header_for_another_daemon_does_no_harm() {
 #[test]
 fn with_a_token_file_everybody_needs_a_token() {
     let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame"), ("boss", Scope::Admin, "open")]);
-    let auth = auth(AuthSettings {
-        bind: IpAddr::from([0, 0, 0, 0]),
-        token_file: Some(path),
-        ..settings()
-    });
-    let with = |ask: TcpAsk<'static>, authorization| {
-        said(auth.tcp_at(&TcpAsk { authorization, ..ask }, 0))
-    };
+    let auth = auth(AuthSettings { bind: IpAddr::from([0, 0, 0, 0]), token_file: Some(path), ..settings() });
+    let with = |ask: TcpAsk<'static>, authorization| said(auth.tcp_at(&TcpAsk { authorization, ..ask }, 0));
     for ask in [near(), far()] {
         assert_eq!(with(ask, None), "unauthorized");
         assert_eq!(with(ask, Some("Bearer sesame")), "token:ci hold");
@@ -197,10 +191,7 @@ fn beyond_loopback_the_daemon_does_not_start_open() {
     let both = AuthSettings { insecure_no_auth: true, client_certificates: true, ..everywhere };
     assert_eq!(start(both), "--insecure-no-auth contradicts a client CA");
     let wrong = AuthSettings { allow_origin: vec!["board.example".to_owned()], ..settings() };
-    assert_eq!(
-        start(wrong),
-        "\"board.example\" is not an origin: write scheme://host or scheme://host:port"
-    );
+    assert_eq!(start(wrong), "\"board.example\" is not an origin: write scheme://host or scheme://host:port");
 }
 
 #[test]

@@ -169,7 +169,8 @@ impl TokenTable {
     fn follow(&self, boot_ms: u64) {
         let due_ms = self.look_at_ms.load(Ordering::Relaxed);
         let next_ms = boot_ms.saturating_add(LOOK_EVERY_MS);
-        let is_first = |due| self.look_at_ms.compare_exchange(due, next_ms, Ordering::Relaxed, Ordering::Relaxed);
+        let is_first =
+            |due| self.look_at_ms.compare_exchange(due, next_ms, Ordering::Relaxed, Ordering::Relaxed);
         if boot_ms < due_ms || is_first(due_ms).is_err() {
             return;
         }
@@ -250,14 +251,8 @@ mod tests {
 
     #[test]
     fn a_bad_line_is_named_and_hashes_are_not_repeated() {
-        assert_eq!(
-            problem("a hold"),
-            "line 1: expected three words: name, scope, SHA-256 in hexadecimal"
-        );
-        assert_eq!(
-            problem(&format!("\na root {HASH}")),
-            "line 2: \"root\" is no scope: read, hold or admin"
-        );
+        assert_eq!(problem("a hold"), "line 1: expected three words: name, scope, SHA-256 in hexadecimal");
+        assert_eq!(problem(&format!("\na root {HASH}")), "line 2: \"root\" is no scope: read, hold or admin");
         assert_eq!(
             problem("a hold secret"),
             "line 1: the third word is not a SHA-256: 64 hexadecimal digits"
@@ -299,7 +294,11 @@ mod tests {
         assert_eq!(who(&table, "first", 11_000), None);
 
         fs::write(&path, "nonsense\n").unwrap();
-        assert_eq!(who(&table, "second", 20_000).as_deref(), Some("token:two"), "bad content changes nothing");
+        assert_eq!(
+            who(&table, "second", 20_000).as_deref(),
+            Some("token:two"),
+            "bad content changes nothing"
+        );
         fs::remove_file(&path).unwrap();
         assert_eq!(who(&table, "second", 30_000).as_deref(), Some("token:two"), "so does no file");
         write("three", "third");

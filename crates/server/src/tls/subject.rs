@@ -85,11 +85,8 @@ fn alternative(certificate: &X509Certificate<'_>) -> Option<String> {
 fn distinguished(name: &X509Name<'_>) -> String {
     // RFC 4514, 2.1: the last part comes first.
     let parts: Vec<&RelativeDistinguishedName<'_>> = name.iter().collect();
-    let shown: Vec<String> = parts
-        .iter()
-        .rev()
-        .map(|part| part.iter().map(attribute).collect::<Vec<_>>().join("+"))
-        .collect();
+    let shown: Vec<String> =
+        parts.iter().rev().map(|part| part.iter().map(attribute).collect::<Vec<_>>().join("+")).collect();
     shown.join(",")
 }
 

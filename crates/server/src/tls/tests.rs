@@ -2,8 +2,8 @@
 
 use super::*;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, SanType,
 };
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -55,7 +55,8 @@ impl Desk {
     }
 
     fn server(&self) -> TlsFiles {
-        let names = [dns("lease.example"), dns("*.pool.example"), SanType::IpAddress("10.1.2.3".parse().unwrap())];
+        let names =
+            [dns("lease.example"), dns("*.pool.example"), SanType::IpAddress("10.1.2.3".parse().unwrap())];
         self.sign("server", named(&[(DnType::CommonName, "lease.example")]), &names);
         TlsFiles { certificate: self.path("server.pem"), key: self.path("server.key"), client_ca: None }
     }

@@ -175,7 +175,7 @@ async fn wanted_answer(
             }
             let opens = matches!(call, Call::OpenSession(_));
             let grants = matches!(call, Call::Acquire(_));
-            let reply = shared.faces().dispatch(caller, call).await?;
+            let reply = dispatch(shared, caller, call).await?;
             let status = match &reply {
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
                 Reply::Session(_) if opens => StatusCode::CREATED,
@@ -200,6 +200,25 @@ async fn wanted_answer(
         Wanted::Backup => Ok(backup(shared)),
         Wanted::Page(_) => unreachable!("invariant: pages are answered before"),
     }
+}
+
+/// Carries a call out. One that waits is not waited for once the daemon stops.
+async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
+    if call.wait_ms() == 0 {
+        return shared.faces().dispatch(caller, call).await;
+    }
+    let stopping = shared.stopping();
+    tokio::select! {
+        reply = shared.faces().dispatch(caller, call) => reply,
+        () = stopping.cancelled() => Err(stopped_waiting()),
+    }
+}
+
+/// What a request that waits is told when the daemon stops.
+pub(crate) fn stopped_waiting() -> Error {
+    let message = "the daemon is stopping; ask again with the same operation id";
+    // A grant may have come a moment before.
+    Error { definite: false, ..Error::new(ErrorCode::ShuttingDown, message) }
 }
 
 /// Establishes who asks. Pages that need no credential are given to anybody with the right Host.

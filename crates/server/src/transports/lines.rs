@@ -4,6 +4,7 @@
 //! Tagged lines are answered when ready, untagged ones in order. All lines of one read that ask for the same
 //! kind of thing cross to the engine together.
 
+use super::http::stopped_waiting;
 use super::outbox::{Outbox, outbox};
 use crate::server::Shared;
 use bytes::{Buf, BytesMut};
@@ -323,10 +324,14 @@ impl Connection {
 
     fn wait(&self, call: Call, wrap: Option<Wrap>, tag: Option<Tag>) {
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
-        let over = self.over.clone();
+        let (over, stopping) = (self.over.clone(), self.shared.stopping());
         self.tasks.spawn(async move {
             // Dropping the call withdraws it.
             tokio::select! {
+                biased;
+                () = stopping.cancelled() => {
+                    out.say(&AnswerLine { answer: Answer::Error(stopped_waiting()), tag });
+                }
                 reply = shared.faces().dispatch(&caller, call) => {
                     out.say(&AnswerLine { answer: answer(reply, wrap), tag });
                 }

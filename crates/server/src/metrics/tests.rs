@@ -1,0 +1,226 @@
+//! Reads the text back as Prometheus would and looks for what makes it wrong.
+
+use super::*;
+use ::http::Method;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure_engine::Lane;
+use tenure_engine::kernel::{Lsn, Tick};
+
+type Labels = BTreeMap<String, String>;
+
+/// The text, read back.
+#[derive(Default)]
+struct Scrape {
+    kinds: BTreeMap<String, String>,
+    samples: Vec<(String, Labels, f64)>,
+}
+
+impl Scrape {
+    fn read(text: &str) -> Self {
+        let mut scrape = Self::default();
+        let mut helped = BTreeSet::new();
+        assert!(text.ends_with('\n'));
+        for line in text.lines() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                let (name, words) = help.split_once(' ').unwrap();
+                assert!(helped.insert(name.to_owned()), "{name} is explained twice");
+                assert!(words.ends_with('.'), "{line}");
+            } else if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert!(helped.contains(name));
+                assert!(scrape.kinds.insert(name.to_owned(), kind.to_owned()).is_none());
+            } else {
+                scrape.samples.push(read_sample(line));
+            }
+        }
+        scrape
+    }
+
+    fn family(&self, name: &str) -> String {
+        let bare = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| {
+            name.strip_suffix(suffix)
+                .filter(|bare| self.kinds.get(*bare).is_some_and(|kind| kind == "histogram"))
+        });
+        bare.unwrap_or(name).to_owned()
+    }
+
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let wanted: Labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let found = self.samples.iter().find(|(found, labels, _)| found == name && *labels == wanted);
+        found.unwrap_or_else(|| panic!("no {name} {labels:?}")).2
+    }
+
+    /// Every rule of the format that a scraper would stumble over.
+    fn check(&self) {
+        let mut seen = BTreeSet::new();
+        let mut order: Vec<String> = Vec::new();
+        for (name, labels, _) in &self.samples {
+            assert!(seen.insert((name, labels)), "{name} {labels:?} is there twice");
+            let family = self.family(name);
+            assert!(self.kinds.contains_key(&family), "{name} belongs to no family");
+            if order.last() != Some(&family) {
+                assert!(!order.contains(&family), "{family} is scattered");
+                order.push(family);
+            }
+        }
+        for (name, kind) in &self.kinds {
+            if kind == "histogram" {
+                self.check_histogram(name);
+            }
+        }
+    }
+
+    fn check_histogram(&self, name: &str) {
+        let mut series: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
+        for (found, labels, value) in &self.samples {
+            if *found == format!("{name}_bucket") {
+                let mut labels = labels.clone();
+                let bound = labels.remove("le").unwrap();
+                let bound = if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() };
+                series.entry(labels).or_default().push((bound, *value));
+            }
+        }
+        for (labels, buckets) in series {
+            let labels: Vec<(&str, &str)> = labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+            for pair in buckets.windows(2) {
+                assert!(pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1, "{name} {labels:?} {pair:?}");
+            }
+            let (bound, total) = *buckets.last().unwrap();
+            assert!(bound.is_infinite(), "{name} {labels:?} ends without +Inf");
+            assert_eq!(total, self.value(&format!("{name}_count"), &labels));
+            assert!(self.value(&format!("{name}_sum"), &labels) >= 0.0);
+        }
+    }
+}
+
+fn read_sample(line: &str) -> (String, Labels, f64) {
+    let (series, value) = line.rsplit_once(' ').unwrap();
+    let (name, labels) = match series.split_once('{') {
+        Some((name, rest)) => (name, rest.strip_suffix('}').unwrap()),
+        None => (series, ""),
+    };
+    assert!(
+        name.starts_with("tenure_") && name.chars().all(|c| c.is_ascii_lowercase() || c == '_'),
+        "{line}"
+    );
+    let mut read = Labels::new();
+    for pair in labels.split("\",").filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once("=\"").unwrap();
+        assert!(read.insert(key.to_owned(), value.trim_end_matches('"').to_owned()).is_none(), "{line}");
+    }
+    (name.to_owned(), read, value.parse().unwrap())
+}
+
+fn status() -> Status {
+    let mut counters = Counters::default();
+    counters.grants[Face::Leases.index()] = [5, 2, 1];
+    counters.ends[Face::Leases.index()][Reason::HeartbeatExpired as usize] = 3;
+    counters.heartbeats_late = 7;
+    counters.log_bytes = 4096;
+    counters.stalls = 2;
+    let key = CountKey { state: StateName::Active, mode: Mode::Heartbeat, face: Face::Leases };
+    Status {
+        applied_lsn: Lsn(9),
+        synced_lsn: Lsn(8),
+        tick: Tick(1_000),
+        leases: vec![(key, 4)],
+        retained: 0,
+        operations: 0,
+        notices: 0,
+        sessions: 0,
+        waiters: 6,
+        watches: 0,
+        inbox: Lane::ALL.map(|lane| (lane, lane as u64)),
+        breaker_until: Some(Tick(5_000)),
+        restored_until: None,
+        counters,
+    }
+}
+
+/// Names of the contract that have a producer; mDNS has none yet.
+const NAMES: &[&str] = &[
+    "leases",
+    "grants_total",
+    "ends_total",
+    "heartbeats_total",
+    "renewal_margin_seconds",
+    "expiry_lateness_seconds",
+    "sync_seconds",
+    "batch_events",
+    "inbox_depth",
+    "waiters",
+    "wait_seconds",
+    "waiters_passed_total",
+    "stalls_total",
+    "notes_dropped_total",
+    "log_bytes",
+    "snapshot_age_seconds",
+    "recovery_seconds",
+    "http_requests_total",
+    "http_request_seconds",
+    "breaker_open",
+];
+
+#[test]
+fn the_text_can_be_read_back_and_holds_every_documented_name() {
+    let http = HttpCounters::default();
+    http.count("/v1/leases", &Method::POST, 201, 3);
+    let scrape = Scrape::read(&text(&status(), &http, Some(61_500), 0.25));
+    scrape.check();
+    for name in NAMES {
+        let name = format!("tenure_{name}");
+        assert!(
+            scrape.samples.iter().any(|(found, ..)| scrape.family(found) == name),
+            "{name} has no sample"
+        );
+    }
+    assert_eq!(scrape.kinds.len(), NAMES.len());
+}
+
+#[test]
+fn numbers_are_where_they_belong() {
+    let scrape = Scrape::read(&text(&status(), &HttpCounters::default(), Some(61_500), 0.25));
+    let active = [("state", "active"), ("mode", "heartbeat"), ("face", "leases")];
+    assert_eq!(scrape.value("tenure_leases", &active), 4.0);
+    let reserved = [("state", "reserved"), ("mode", "session"), ("face", "polling")];
+    assert_eq!(scrape.value("tenure_leases", &reserved), 0.0);
+    let refused = [("face", "leases"), ("outcome", "refused")];
+    assert_eq!(scrape.value("tenure_grants_total", &refused), 2.0);
+    let expired = [("face", "leases"), ("reason", "heartbeat_expired")];
+    assert_eq!(scrape.value("tenure_ends_total", &expired), 3.0);
+    assert_eq!(scrape.value("tenure_heartbeats_total", &[("outcome", "late")]), 7.0);
+    assert_eq!(scrape.value("tenure_inbox_depth", &[("lane", "reading")]), 3.0);
+    assert_eq!(scrape.value("tenure_waiters", &[]), 6.0);
+    assert_eq!(scrape.value("tenure_snapshot_age_seconds", &[]), 61.5);
+    assert_eq!(scrape.value("tenure_recovery_seconds", &[]), 0.25);
+    assert_eq!(scrape.value("tenure_breaker_open", &[]), 1.0);
+    assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
+    let fresh = Scrape::read(&text(&status(), &HttpCounters::default(), None, 0.25));
+    assert!(!fresh.kinds.contains_key("tenure_snapshot_age_seconds"), "there is no snapshot to have an age");
+}
+
+#[test]
+fn requests_are_counted_by_route_method_and_status() {
+    let http = HttpCounters::default();
+    for took_ms in [0, 1, 1, 40, 3_000_000] {
+        http.count("/v1/leases/{id}", &Method::GET, 200, took_ms);
+    }
+    http.count("/v1/leases/{id}", &Method::GET, 404, 2);
+    http.count("/v1/leases/k3f9-1042", &Method::GET, 404, 2);
+    http.count("unknown", &Method::from_bytes(b"PROPFIND").unwrap(), 599, 2);
+    let scrape = Scrape::read(&text(&status(), &http, None, 0.0));
+    scrape.check();
+    let requests = |route, method, status| {
+        scrape
+            .value("tenure_http_requests_total", &[("route", route), ("method", method), ("status", status)])
+    };
+    assert_eq!(requests("/v1/leases/{id}", "GET", "200"), 5.0);
+    assert_eq!(requests("/v1/leases/{id}", "GET", "404"), 1.0);
+    assert_eq!(requests("unknown", "GET", "404"), 1.0, "an id is never a label");
+    assert_eq!(requests("unknown", "other", "other"), 1.0);
+    let below = |bound| {
+        let labels = [("route", "/v1/leases/{id}"), ("le", bound)];
+        scrape.value("tenure_http_request_seconds_bucket", &labels)
+    };
+    assert_eq!((below("0.001"), below("0.002"), below("0.064"), below("+Inf")), (1.0, 3.0, 5.0, 6.0));
+}
