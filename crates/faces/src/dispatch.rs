@@ -23,7 +23,7 @@ use tenure_engine::kernel::{
 use tenure_engine::{
     Answer, Handle, LeaseFound, LeaseSnapshot, List, Request, SessionSnapshot, Status, Submit, Ticket,
 };
-use tenure_history::{History, Identity};
+use tenure_history::{History, Identity, session_kind, wire_session};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Everything a daemon can be asked. Cheap to clone.
@@ -344,13 +344,13 @@ impl Faces {
                 let shown = sessions.iter().filter(|session| seen.includes(&session.principal));
                 Reply::Sessions(api::SessionList {
                     sessions: shown.map(|session| lens.session(session, lsn)).collect(),
-                    next_cursor: next.map(sessions::wire_id),
+                    next_cursor: next.map(wire_session),
                     lsn: lsn.0,
                 })
             }
             (Shape::SessionRenewed(session), Answer::SessionRenewed { lsn, valid_ms, ended, draining }) => {
                 Reply::SessionRenewed(api::SessionRenewed {
-                    session: sessions::wire_id(session),
+                    session: wire_session(session),
                     lsn: lsn.0,
                     valid_ms,
                     ended: ended.map(|ended| {
@@ -365,7 +365,7 @@ impl Faces {
                 })
             }
             (Shape::SessionEnd(session), Answer::Done { lsn, .. }) => {
-                Reply::SessionEnd(api::SessionEnd { session: sessions::wire_id(session), lsn: lsn.0 })
+                Reply::SessionEnd(api::SessionEnd { session: wire_session(session), lsn: lsn.0 })
             }
             (Shape::Pools, Answer::Pools { pools, lsn }) => Reply::Pools(api::PoolList {
                 pools: pools.iter().map(|pool| shown_pool(pool, lsn)).collect(),
@@ -510,7 +510,7 @@ impl Faces {
             return Err(contradiction("only a connection can resume a lease"));
         };
         let live = self.live(id).await?;
-        if live.policy.session.is_none_or(|kept_by| sessions::kind_of(kept_by) == SessionKind::ByHand) {
+        if live.policy.session.is_none_or(|kept_by| session_kind(kept_by) == SessionKind::ByHand) {
             return Err(Error::new(ErrorCode::NoLiveness, "only a lease of a connection can be resumed"));
         }
         let rebind = Rebind {
@@ -651,7 +651,7 @@ impl Opening {
     /// How the session is written.
     #[must_use]
     pub fn session(&self) -> String {
-        sessions::wire_id(self.session)
+        wire_session(self.session)
     }
 
     /// The next loss; waits for ever where there is none.

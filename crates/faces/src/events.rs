@@ -5,7 +5,6 @@
 
 use crate::dispatch::Faces;
 use crate::refusal::{self, Asked};
-use crate::sessions::wire_id;
 use crate::show::{Ended, Terms, attachment, face, mode, state, words};
 use crate::switchboard::WatchNews;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +14,7 @@ use tenure_engine::kernel::{
     Change, Epitaph, Event, Granted, LeaseId, Lsn, Note, Policy, Reason, StateName, Subject, Text,
 };
 use tenure_engine::{Answer, LeaseFound, News, Published, Request, Ticket};
-use tenure_history::{WireLease, rfc3339};
+use tenure_history::{WireLease, rfc3339, wire_session};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Events that may be on their way to one stream.
@@ -180,8 +179,8 @@ impl EventStream {
                 let lease = self.lease_of(published.lsn, happened).await;
                 api::Event {
                     session: match &happened.change {
-                        Change::SessionOpened(open) => Some(wire_id(open.session)),
-                        Change::SessionClosed { session, .. } => Some(wire_id(*session)),
+                        Change::SessionOpened(open) => Some(wire_session(open.session)),
+                        Change::SessionClosed { session, .. } => Some(wire_session(*session)),
                         _ => None,
                     },
                     pool: match &happened.change {
@@ -212,7 +211,7 @@ impl EventStream {
     /// An observation: of one lease, or of a session and all its leases.
     async fn noted(&mut self, subject: Subject, mut event: api::Event, now: api::Liveness) -> api::Event {
         match subject {
-            Subject::Session(session) => event.session = Some(wire_id(session)),
+            Subject::Session(session) => event.session = Some(wire_session(session)),
             Subject::Lease(lease) => {
                 let known = self.known(lease).await;
                 let mut shown = self.lease(lease, known.as_ref());
@@ -254,7 +253,7 @@ impl EventStream {
                 shown.fence = Some(self.faces.identity().fence_base + lsn.0);
                 shown.holder = Some(rebound.holder.to_string());
                 shown.session = match &rebound.policy {
-                    Some(policy) => policy.session.map(wire_id),
+                    Some(policy) => policy.session.map(wire_session),
                     None => shown.session,
                 };
                 if let Some(known) = self.known.get_mut(&lease) {
@@ -321,7 +320,7 @@ impl EventStream {
             granted_at: known.map(|known| rfc3339(known.granted_wall_ms)),
             reason: None,
             reason_text: None,
-            session: known.and_then(|known| known.policy.session).map(wire_id),
+            session: known.and_then(|known| known.policy.session).map(wire_session),
             face: known.map(|known| face(known.policy.face)),
             attachment: None,
         }

@@ -13,6 +13,7 @@ use tenure_engine::kernel::{
     ReclaimBy, ReclaimGround, Release, Revoke, SessionKind, Start, Steer, Text, Token,
 };
 use tenure_engine::{OperationId, Submit};
+use tenure_history::session_kind;
 
 /// How long one heartbeat lasts unless told.
 pub(crate) const TTL_MS_DEFAULT: u32 = 90_000;
@@ -87,7 +88,7 @@ fn terms(caller: &Caller, acquire: &Acquire) -> Result<Policy, Error> {
 
 fn session_terms(caller: &Caller, acquire: &Acquire, session: &str) -> Result<Policy, Error> {
     let session = sessions::parse(session)?;
-    match sessions::kind_of(session) {
+    match session_kind(session) {
         SessionKind::ByHand => {}
         SessionKind::Connection | SessionKind::Stdin if caller.connection() == Some(session) => {
             return terms(caller, &Acquire { session: None, ..acquire.clone() });

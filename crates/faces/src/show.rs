@@ -1,14 +1,13 @@
 //! The engine's values as the wire shows them. Ticks become times here: an instant is as far from the
 //! daemon's wall clock now as its tick is from the tick at which it was looked at.
 
-use crate::sessions::wire_id;
 use tenure_api as api;
 use tenure_engine::kernel::{
     Epitaph, Face, Fence, LeaseId, LeaseState, Lsn, Mode, Policy, Reason, SessionKind, StateName, Text, Tick,
 };
 use tenure_engine::liveness::{DrainCause, Standing};
 use tenure_engine::{LeaseSnapshot, SessionSnapshot};
-use tenure_history::{Identity, WireLease, rfc3339};
+use tenure_history::{Identity, WireLease, rfc3339, wire_session};
 
 /// What is needed to show anything: whose ids, and what time it is for people.
 #[derive(Clone, Copy)]
@@ -70,7 +69,7 @@ impl Lens<'_> {
             ended_at: None,
             reason: reason.map(|reason| reason.as_str().to_owned()),
             reason_text,
-            session: lease.policy.session.map(wire_id),
+            session: lease.policy.session.map(wire_session),
             face: face(lease.policy.face),
             attachment: attachment(&lease.attachment),
             waiters: None,
@@ -103,7 +102,7 @@ impl Lens<'_> {
             ended_at: Some(rfc3339(ended.ended_wall_ms)),
             reason: Some(ended.reason.as_str().to_owned()),
             reason_text: words(ended.text),
-            session: was.policy.session.map(wire_id),
+            session: was.policy.session.map(wire_session),
             face: face(was.policy.face),
             attachment: None,
             waiters: None,
@@ -117,7 +116,7 @@ impl Lens<'_> {
         let standing_now = session.standing;
         let deadline = standing_now.and_then(|found| found.deadline);
         api::Session {
-            session: wire_id(session.id),
+            session: wire_session(session.id),
             holder: session.holder.to_string(),
             kind: match session.kind {
                 SessionKind::Connection => api::SessionKind::Connection,

@@ -31,7 +31,7 @@ pub enum ParseIdError {
     #[error("a lease id is a log tag, a dash and a decimal number, like k3f9-1042")]
     Lease,
     /// No prefix, a colon and hexadecimal digits.
-    #[error("a session id is pipe:, cli: or s: and at least eight hexadecimal digits, like pipe:0000002a")]
+    #[error("a session id is pipe:, cli: or s: and at least eight hexadecimal digits, like pipe:0000002d")]
     Session,
 }
 
@@ -122,21 +122,47 @@ pub fn session_prefix(kind: SessionKind) -> &'static str {
     }
 }
 
-/// How a session is written: `pipe:0000002a`.
+/// The lowest bits of a session's number say what keeps it.
+const KIND_BITS: u64 = 0b11;
+/// Eight hexadecimal digits.
+const SESSION_BITS: u64 = 0xffff_ffff;
+
+/// The number of a session of this kind, from bits that the caller chose.
 #[must_use]
-pub fn wire_session(kind: SessionKind, session: SessionId) -> String {
-    format!("{}:{session}", session_prefix(kind))
+pub fn session_id(bits: u64, kind: SessionKind) -> SessionId {
+    let kind = match kind {
+        SessionKind::ByHand => 0,
+        SessionKind::Connection => 1,
+        SessionKind::Stdin => 2,
+    };
+    SessionId(bits & SESSION_BITS & !KIND_BITS | kind)
 }
 
-/// Reads a session id. The prefix is for people: the digits alone name the session.
+/// What keeps the session of this number.
+#[must_use]
+pub fn session_kind(session: SessionId) -> SessionKind {
+    match session.0 & KIND_BITS {
+        1 => SessionKind::Connection,
+        2 => SessionKind::Stdin,
+        _ => SessionKind::ByHand,
+    }
+}
+
+/// How a session is written: `pipe:0000002d`.
+#[must_use]
+pub fn wire_session(session: SessionId) -> String {
+    format!("{}:{session}", session_prefix(session_kind(session)))
+}
+
+/// Reads a session id.
 ///
 /// # Errors
 /// When it is not spelled as [`wire_session`] spells it.
 pub fn parse_session(text: &str) -> Result<SessionId, ParseIdError> {
     let (prefix, digits) = text.split_once(':').ok_or(ParseIdError::Session)?;
-    let known = SessionKind::ALL.into_iter().any(|kind| session_prefix(kind) == prefix);
     let session = u64::from_str_radix(digits, 16).map(SessionId).map_err(|_| ParseIdError::Session)?;
-    if known && session.to_string() == digits { Ok(session) } else { Err(ParseIdError::Session) }
+    let right = session_prefix(session_kind(session)) == prefix && session.to_string() == digits;
+    if right { Ok(session) } else { Err(ParseIdError::Session) }
 }
 
 #[cfg(test)]
@@ -204,13 +230,23 @@ mod tests {
     #[test]
     fn a_session_id_is_read_back() {
         for kind in SessionKind::ALL {
-            for session in [SessionId(42), SessionId(u64::MAX)] {
-                assert_eq!(parse_session(&wire_session(kind, session)), Ok(session));
+            for bits in [0, 42, u64::MAX] {
+                let session = session_id(bits, kind);
+                assert_eq!(session_kind(session), kind);
+                assert_eq!(parse_session(&wire_session(session)), Ok(session));
             }
         }
-        for text in
-            ["", "0000002a", "x:0000002a", "s:2a", "s:0000002A", "s:", "s:+000002a", "s:00000000000000002a"]
-        {
+        for text in [
+            "",
+            "0000002a",
+            "x:00000028",
+            "s:28",
+            "s:0000002C",
+            "s:",
+            "s:+0000028",
+            "s:0000000000000028",
+            "pipe:00000028",
+        ] {
             assert_eq!(parse_session(text), Err(ParseIdError::Session), "{text:?}");
         }
     }

@@ -18,7 +18,9 @@ mod verify;
 mod wall;
 
 pub use fit::Misfit;
-pub use ids::{LogTag, ParseIdError, WireLease, parse_session, session_prefix, wire_session};
+pub use ids::{
+    LogTag, ParseIdError, WireLease, parse_session, session_id, session_kind, session_prefix, wire_session,
+};
 pub use index::{
     BLOCK_BYTES, INDEX_HEADER_BYTES, IndexError, IndexProblem, IndexStore, Key, Maintained, SegmentIndex,
     build_index, fnv1a64, index_name,

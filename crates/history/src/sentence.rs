@@ -7,10 +7,11 @@ use std::fmt::Write;
 
 use tenure_kernel::{
     Actor, Amended, Change, Epitaph, Evidence, Face, GateReport, Granted, Mode, Note, OpenSession, Policy,
-    Reason, Rebound, ReclaimBy, ReclaimGround, Reclaimed, Retention, Revoked, SessionKind, Subject, Tick,
+    Reason, Rebound, ReclaimBy, ReclaimGround, Reclaimed, Retention, Revoked, SessionId, SessionKind,
+    Subject, Tick,
 };
 
-use crate::ids::wire_session;
+use crate::ids::{session_kind, wire_session};
 use crate::wall::rfc3339;
 
 /// When something was written: what turns the ticks beside it into times that people read.
@@ -92,7 +93,8 @@ pub fn change_sentence(change: &Change, tick: Tick, wall_ms: u64) -> String {
         Change::SessionOpened(open) => opened_sentence(open),
         Change::SessionClosed { session, reason } => {
             format!(
-                "session {session} closed: {} ({}); its leases end with it",
+                "{} ended: {} ({}); its leases end with it",
+                session_words(*session),
                 session_end(*reason),
                 reason.as_str()
             )
@@ -113,12 +115,18 @@ pub fn note_sentence(note: &Note, tick: Tick, wall_ms: u64) -> String {
     let when = When { tick, wall_ms };
     match note {
         Note::Draining { subject, last_seen, until } => {
-            let (who, proof) = match subject {
-                Subject::Lease(_) => ("fell silent".to_owned(), "last heartbeat"),
-                Subject::Session(session) => (format!("session {session} fell silent"), "last sign of life"),
+            let who = match subject {
+                Subject::Lease(_) => "fell silent".to_owned(),
+                Subject::Session(session) if session_kind(*session).is_connection() => {
+                    return format!(
+                        "{} closed; its leases end when their grace is over",
+                        session_words(*session)
+                    );
+                }
+                Subject::Session(session) => format!("{} fell silent", session_words(*session)),
             };
             format!(
-                "{who}: {proof} at {}; grace runs until {}",
+                "{who}: last heartbeat at {}; grace runs until {}",
                 when.time_of(*last_seen),
                 when.time_of(*until)
             )
@@ -127,7 +135,7 @@ pub fn note_sentence(note: &Note, tick: Tick, wall_ms: u64) -> String {
             "came back: a heartbeat arrived within the grace".to_owned()
         }
         Note::Returned { subject: Subject::Session(session) } => {
-            format!("session {session} came back within the grace")
+            format!("{} came back within the grace", session_words(*session))
         }
         Note::GateOpened { .. } => {
             "gate started: its resources wait until it is confirmed or times out".to_owned()
@@ -162,7 +170,7 @@ fn terms(policy: &Policy) -> String {
         (Mode::Heartbeat, _) => {
             format!("heartbeat every {}, {grace}", duration(policy.ttl_ms.into()))
         }
-        (Mode::Session, Some(session)) => format!("kept by session {session}, {grace}"),
+        (Mode::Session, Some(session)) => format!("kept by {}, {grace}", session_words(session)),
         (Mode::Session, None) => format!("kept by its session, {grace}"),
         (Mode::Permanent, _) => "permanent, no proof of life asked".to_owned(),
     };
@@ -279,8 +287,18 @@ fn opened_sentence(open: &OpenSession) -> String {
         SessionKind::Stdin => "lives as long as its standard input".to_owned(),
         SessionKind::ByHand => format!("heartbeat every {}", duration(open.ttl_ms.into())),
     };
-    let (session, grace) = (wire_session(open.kind, open.session), grace(open.grace_ms));
+    let (session, grace) = (wire_session(open.session), grace(open.grace_ms));
     format!("session {session} opened by {}: {kept}, {grace}", plain(&open.holder))
+}
+
+/// A session as what it is.
+fn session_words(session: SessionId) -> String {
+    let what = match session_kind(session) {
+        SessionKind::Connection => "connection",
+        SessionKind::Stdin => "standard input",
+        SessionKind::ByHand => "session",
+    };
+    format!("{what} {}", wire_session(session))
 }
 
 fn session_end(reason: Reason) -> &'static str {

@@ -124,7 +124,7 @@ fn every_change_has_a_sentence() {
     changes.iter().for_each(|change| say(&mut out, change));
     expect![[r#"
         granted: granted to alice: r1, r2; heartbeat every 90 s, 30 s grace
-        granted: granted to alice: r1, r2; kept by session 0000002a, 5 s grace
+        granted: granted to alice: r1, r2; kept by standard input cli:0000002a, 5 s grace
         granted: granted to alice: r1, r2; kept by its session, 5 s grace
         granted: granted to alice: r1, r2; permanent, no proof of life asked; ends after 3d 0h at the latest
         granted: granted to alice: r1, r2; permanent, no proof of life asked
@@ -134,7 +134,7 @@ fn every_change_has_a_sentence() {
         granted: reserved for alice: r1; expires at 2023-11-14T22:17:10.000Z unless activated; heartbeat every 500 ms, no grace
         activated: activated: in use from here on
         rebound: moved to bob: epoch 3 from here on
-        rebound: taken over by bob: epoch 3 from here on; kept by session 0000002a, 5 s grace
+        rebound: taken over by bob: epoch 3 from here on; kept by standard input cli:0000002a, 5 s grace
         amended: attachment and face data replaced
         amended: attachment replaced
         amended: face data replaced
@@ -146,20 +146,20 @@ fn every_change_has_a_sentence() {
         released: released by alice: r1, r2 free again
         released: released by alice, saying "line\nbreak\u{1b}[31m": r1, r2 free again
         expired: expired: not activated in time (reservation_expired); r1, r2 free again
-        session_opened: session pipe:0000002a opened by host: lives as long as its connection, 5 s grace
+        session_opened: session cli:0000002a opened by host: lives as long as its connection, 5 s grace
         session_opened: session cli:0000002a opened by host: lives as long as its standard input, 5 s grace
-        session_opened: session s:0000002a opened by host: heartbeat every 90 s, 5 s grace
-        session_closed: session 0000002a closed: its holder asked (explicit); its leases end with it
-        session_closed: session 0000002a closed: it was gone for longer than its grace (session_expired); its leases end with it
-        session_closed: session 0000002a closed: its heartbeats stopped (heartbeat_expired); its leases end with it
-        session_closed: session 0000002a closed: it was not used in time (reservation_expired); its leases end with it
-        session_closed: session 0000002a closed: it reached its longest lifetime (max_lifetime); its leases end with it
-        session_closed: session 0000002a closed: an operator ended it (admin_force); its leases end with it
-        session_closed: session 0000002a closed: the daemon was told to end everything it kept (shutdown); its leases end with it
-        session_closed: session 0000002a closed: what it kept moved to another poller (rebalanced); its leases end with it
-        session_closed: session 0000002a closed: its pool was removed (pool_removed); its leases end with it
-        session_closed: session 0000002a closed: whoever opened it had gone (abandoned); its leases end with it
-        session_closed: session 0000002a closed: it came out of a backup and may not rise again (restored); its leases end with it
+        session_opened: session cli:0000002a opened by host: heartbeat every 90 s, 5 s grace
+        session_closed: standard input cli:0000002a ended: its holder asked (explicit); its leases end with it
+        session_closed: standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
+        session_closed: standard input cli:0000002a ended: its heartbeats stopped (heartbeat_expired); its leases end with it
+        session_closed: standard input cli:0000002a ended: it was not used in time (reservation_expired); its leases end with it
+        session_closed: standard input cli:0000002a ended: it reached its longest lifetime (max_lifetime); its leases end with it
+        session_closed: standard input cli:0000002a ended: an operator ended it (admin_force); its leases end with it
+        session_closed: standard input cli:0000002a ended: the daemon was told to end everything it kept (shutdown); its leases end with it
+        session_closed: standard input cli:0000002a ended: what it kept moved to another poller (rebalanced); its leases end with it
+        session_closed: standard input cli:0000002a ended: its pool was removed (pool_removed); its leases end with it
+        session_closed: standard input cli:0000002a ended: whoever opened it had gone (abandoned); its leases end with it
+        session_closed: standard input cli:0000002a ended: it came out of a backup and may not rise again (restored); its leases end with it
         pool_defined: pool gpu has 4 members from here on
         pool_removed: pool gpu was removed; leases on its members end with it
         notified: the notice of its end was settled
@@ -275,9 +275,9 @@ fn every_note_has_a_sentence() {
     }
     expect![[r#"
         draining: fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
-        draining: session 0000002a fell silent: last sign of life at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
+        draining: standard input cli:0000002a closed; its leases end when their grace is over
         revived: came back: a heartbeat arrived within the grace
-        revived: session 0000002a came back within the grace
+        revived: standard input cli:0000002a came back within the grace
         gate_opened: gate started: its resources wait until it is confirmed or times out
         breaker_opened: the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
         breaker_closed: the daemon trusts silence again: ends go on

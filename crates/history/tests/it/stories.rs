@@ -67,12 +67,12 @@ fn a_lease_tells_what_happened_to_its_session() {
         &mut tale.history(),
         Subject::Lease(leases.carol),
         expect![[r#"
-            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by session 0000002a, 5 s grace; through registrations
-            15 22:15:10 daemon | draining | session 0000002a fell silent: last sign of life at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:15:15.000Z
+            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, 5 s grace; through registrations
+            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace is over
             16 22:15:11 daemon | breaker_opened | the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
             17 22:15:12 daemon | breaker_closed | the daemon trusts silence again: ends go on
             18 22:15:13 daemon | stalled | the daemon stood still for 4.2 s, which aged nobody by more than 1 s
-            19 22:15:15 daemon | session_closed | session 0000002a closed: it was gone for longer than its grace (session_expired); its leases end with it
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
             20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
             21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
             22 22:15:15 #7 daemon | reclaimed | reclaimed: gate confirmed, mdns/x free again; registrations reclaims at once
@@ -144,13 +144,13 @@ fn a_session_tells_of_the_leases_it_kept() {
         &mut tale.history(),
         Subject::Session(SESSION),
         expect![[r#"
-            2 22:13:21 holder | session_opened | session pipe:0000002a opened by host: lives as long as its connection, 5 s grace
-            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by session 0000002a, 5 s grace; through registrations
-            15 22:15:10 daemon | draining | session 0000002a fell silent: last sign of life at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:15:15.000Z
+            2 22:13:21 holder | session_opened | session cli:0000002a opened by host: lives as long as its connection, 5 s grace
+            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, 5 s grace; through registrations
+            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace is over
             16 22:15:11 daemon | breaker_opened | the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
             17 22:15:12 daemon | breaker_closed | the daemon trusts silence again: ends go on
             18 22:15:13 daemon | stalled | the daemon stood still for 4.2 s, which aged nobody by more than 1 s
-            19 22:15:15 daemon | session_closed | session 0000002a closed: it was gone for longer than its grace (session_expired); its leases end with it
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
             20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
             21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
             22 22:15:15 #7 daemon | reclaimed | reclaimed: gate confirmed, mdns/x free again; registrations reclaims at once

@@ -143,7 +143,7 @@ fn session_row(state: &StateAt, session: SessionView<'_>) -> Vec<String> {
         (None, false) => format!("heartbeat every {}", duration(session.ttl_ms().into())),
     };
     vec![
-        wire_session(session.kind(), session.id()),
+        wire_session(session.id()),
         session.holder().to_owned(),
         kept,
         duration(session.grace_ms().into()),
@@ -214,7 +214,7 @@ fn lease_object(state: &StateAt, lease: LeaseView<'_>) -> Value {
         "actor": revoked.map(|revocation| actor_word(&revocation.actor)),
         "evidence": revoked.map(|revocation| evidence_object(revocation.evidence)),
         "reclaim_by": revoked.map(|revocation| reclaim_by(revocation.reclaim_by)),
-        "session": session.map(|session| wire_session(session.kind(), session.id())),
+        "session": session.map(|session| wire_session(session.id())),
         "principal": terms.principal.as_str(),
         "face": terms.face.as_str(),
         "changed_lsn": lease.changed_lsn().0,
@@ -233,7 +233,7 @@ fn pool_object(pool: PoolView<'_>) -> Value {
 
 fn session_object(state: &StateAt, session: SessionView<'_>) -> Value {
     json!({
-        "session": wire_session(session.kind(), session.id()),
+        "session": wire_session(session.id()),
         "holder": session.holder(),
         "kind": session.kind().as_str(),
         "ttl_ms": session.ttl_ms(),
