@@ -7,7 +7,11 @@ use tenure_client::{Client, Endpoint};
 
 /// Seats philosophers around a table; each needs the forks to the left and to the right. Says how often they
 /// ate in all.
-pub async fn dine(client: &Client, seats: u32, meals: u32) -> Result<u32, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn dine(
+    client: &Client,
+    seats: u32,
+    meals: u32,
+) -> Result<u32, Box<dyn Error + Send + Sync>> {
     let mut table = tokio::task::JoinSet::new();
     for seat in 0..seats {
         let client = client.clone();

@@ -7,20 +7,20 @@ use std::time::Duration;
 use tenure_client::{Client, Endpoint, api};
 
 /// A store that guards its writes.
-pub struct Store {
+pub(crate) struct Store {
     database: Connection,
 }
 
 /// A write by somebody who is not the holder any more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stale {
+pub(crate) struct Stale {
     /// The fence that was presented.
-    pub presented: u64,
+    pub(crate) presented: u64,
 }
 
 impl Store {
     /// An empty store.
-    pub fn new() -> rusqlite::Result<Self> {
+    pub(crate) fn new() -> rusqlite::Result<Self> {
         let database = Connection::open_in_memory()?;
         database.execute_batch(
             "CREATE TABLE ledger (id INTEGER PRIMARY KEY, entry TEXT NOT NULL, fence INTEGER NOT NULL);
@@ -31,7 +31,7 @@ impl Store {
 
     /// Writes if no later holder has written. Comparing and writing are one statement: nothing can come
     /// between them.
-    pub fn write(&self, entry: &str, fence: u64) -> rusqlite::Result<Result<(), Stale>> {
+    pub(crate) fn write(&self, entry: &str, fence: u64) -> rusqlite::Result<Result<(), Stale>> {
         let changed = self.database.execute(
             "UPDATE ledger SET entry = ?1, fence = ?2 WHERE id = 1 AND fence <= ?2",
             params![entry, i64::try_from(fence).unwrap_or(i64::MAX)],
@@ -40,14 +40,16 @@ impl Store {
     }
 
     /// What was written last.
-    pub fn entry(&self) -> rusqlite::Result<String> {
+    pub(crate) fn entry(&self) -> rusqlite::Result<String> {
         self.database.query_row("SELECT entry FROM ledger WHERE id = 1", [], |row| row.get(0))
     }
 }
 
 /// Two holders one after the other; the first writes again when it is too late. Gives what the store says to
 /// that, and what stands in it in the end.
-pub async fn run(client: &Client) -> Result<(Result<(), Stale>, String), Box<dyn Error + Send + Sync>> {
+pub(crate) async fn run(
+    client: &Client,
+) -> Result<(Result<(), Stale>, String), Box<dyn Error + Send + Sync>> {
     let store = Store::new()?;
     let hold = |name: &str| client.hold(["example/ledger"]).holder(name).wait(Duration::from_secs(60));
 

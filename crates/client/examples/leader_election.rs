@@ -7,17 +7,17 @@ use tokio_util::sync::CancellationToken;
 
 /// One term of office.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Term {
+pub(crate) struct Term {
     /// Who led.
-    pub leader: String,
+    pub(crate) leader: String,
     /// Rises with every leader: stores refuse those of the past by it.
-    pub fence: u64,
+    pub(crate) fence: u64,
     /// Authority was lost before the leader stepped down.
-    pub lost: bool,
+    pub(crate) lost: bool,
 }
 
 /// Stands for election and leads until told to step down, or until authority is lost.
-pub async fn stand(
+pub(crate) async fn stand(
     client: &Client,
     name: &str,
     step_down: CancellationToken,
@@ -43,7 +43,7 @@ pub async fn stand(
 }
 
 /// Who leads now; `None` while nobody does.
-pub async fn leader(client: &Client) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn leader(client: &Client) -> Result<Option<String>, Box<dyn Error + Send + Sync>> {
     Ok(client.resource("example/leader").await?.holder)
 }
 

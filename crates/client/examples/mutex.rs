@@ -7,7 +7,11 @@ use std::time::Duration;
 use tenure_client::{Client, Endpoint};
 
 /// Adds one to the number in a file, as often as told. Without the lease, two of these would lose counts.
-pub async fn count(client: &Client, file: &Path, times: u32) -> Result<(), Box<dyn Error + Send + Sync>> {
+pub(crate) async fn count(
+    client: &Client,
+    file: &Path,
+    times: u32,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     for _ in 0..times {
         let guard = client
             .hold(["example/counter"])

@@ -7,7 +7,11 @@ use std::time::Duration;
 use tenure_client::{Client, Endpoint};
 
 /// Lets workers each take a slot of a pool, and says how many had one at the same time at most.
-pub async fn work(client: &Client, slots: u32, workers: u32) -> Result<usize, Box<dyn Error + Send + Sync>> {
+pub(crate) async fn work(
+    client: &Client,
+    slots: u32,
+    workers: u32,
+) -> Result<usize, Box<dyn Error + Send + Sync>> {
     client.define_pool("example/slots", slots).await?;
     let (working, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut all = tokio::task::JoinSet::new();

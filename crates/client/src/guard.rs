@@ -240,7 +240,7 @@ impl Drop for Guard {
 /// Waits for word of a loss on the connection, and asks from time to time whether to wind down.
 pub(crate) fn listen(connection: &Connection, lease: &Lease, life: Arc<Life>) -> Keeping {
     let lost = connection.desk().guard(&lease.lease_id);
-    let listening = renewer::listen(connection.clone(), lease.clone(), lost, life);
+    let listening = renewer::listen(connection.clone(), lease.clone(), lost, life, renewer::LOOK_EVERY);
     let listener = AbortOnDropHandle::new(tokio::spawn(listening));
     Keeping::Connection { connection: connection.clone(), listener }
 }

@@ -1,25 +1,9 @@
 //! The Rust client of Tenure: plain calls over HTTP, the daemon's socket, and guards that renew what they hold
 //! and fail closed. Imports the wire types and nothing else of ours.
 //!
-//! Plain calls, one per route, take and give the types of [`api`]:
-//!
-//! ```no_run
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use tenure_client::{Client, Endpoint, api};
-//!
-//! let endpoint: Endpoint = "http://127.0.0.1:5641".parse()?;
-//! let client = Client::builder(endpoint).build()?;
-//! let lease = client
-//!     .acquire(&api::Acquire {
-//!         resources: vec!["printer".to_owned()],
-//!         holder: "me".to_owned(),
-//!         ..api::Acquire::default()
-//!     })
-//!     .await?;
-//! client.release(&lease.lease_id, &api::HolderCall { epoch: lease.epoch, ..Default::default() }).await?;
-//! # Ok(())
-//! # }
-//! ```
+//! [`Client`] makes plain calls, [`Client::hold`] gives a [`Guard`], [`SessionKeeper`] keeps many leases with one
+//! heartbeat, [`Connection`] speaks over the daemon's socket, [`clock`] is the time that all of them go by.
+#![doc = include_str!("../README.md")]
 
 mod backoff;
 mod bytes_stream;

@@ -17,5 +17,5 @@ pub use auth::{
     parse_tokens, token_hash,
 };
 pub use openapi::openapi;
-pub use server::{Backup, Bound, Server, ServerError, ServerOptions};
+pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -16,7 +16,7 @@ use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_faces::{Call, Faces};
 use tenure_history::rfc3339;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
@@ -78,6 +78,34 @@ pub enum ServerError {
     },
 }
 
+/// A port that nobody else can have and that nobody can reach yet: taken before anything is touched, listened on
+/// once there is something to say.
+pub struct ReservedPort {
+    socket: TcpSocket,
+}
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 1_024;
+
+impl ReservedPort {
+    /// Takes the port.
+    ///
+    /// # Errors
+    /// When it cannot be had.
+    pub fn take(address: SocketAddr) -> Result<Self, ServerError> {
+        let failed = |source| ServerError::Bind { address, source };
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4(),
+            SocketAddr::V6(_) => TcpSocket::new_v6(),
+        }
+        .map_err(failed)?;
+        // What a daemon before this one left in TIME_WAIT is in nobody's way.
+        socket.set_reuseaddr(true).map_err(failed)?;
+        socket.bind(address).map_err(failed)?;
+        Ok(Self { socket })
+    }
+}
+
 /// A daemon's outside that listens and does not serve yet.
 pub struct Server {
     shared: Arc<Shared>,
@@ -119,10 +147,11 @@ impl Server {
     pub async fn bind(
         faces: Faces,
         options: ServerOptions,
+        port: ReservedPort,
         stopping: CancellationToken,
     ) -> Result<Self, ServerError> {
         let failed = |source| ServerError::Bind { address: options.bind, source };
-        let tcp = TcpListener::bind(options.bind).await.map_err(failed)?;
+        let tcp = port.socket.listen(BACKLOG).map_err(failed)?;
         let address = tcp.local_addr().map_err(failed)?;
         let socket = match &options.socket {
             Some(path) => Some(bind_socket(path).await?),

@@ -77,7 +77,9 @@ impl Command {
                 pool.check()?;
                 asking(reach, printer, async |daemon, p| pool.run(daemon, p).await)
             }
-            Self::Resource(resource) => asking(reach, printer, async |daemon, p| resource.run(daemon, p).await),
+            Self::Resource(resource) => {
+                asking(reach, printer, async |daemon, p| resource.run(daemon, p).await)
+            }
             Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
             Self::Admin(admin) => {
                 admin.check()?;

@@ -26,7 +26,12 @@ impl Consent {
     }
 
     /// Shows what will be ended and asks.
-    pub(crate) fn obtain(&self, printer: &mut Printer, what: &[String], question: &str) -> Result<(), Failure> {
+    pub(crate) fn obtain(
+        &self,
+        printer: &mut Printer,
+        what: &[String],
+        question: &str,
+    ) -> Result<(), Failure> {
         if self.yes {
             what.iter().for_each(|line| printer.talk(line));
             return Ok(());

@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_client::{Client, Endpoint, Method};
+use tenure_client::{CallError, Client, Endpoint, Method};
 
 use crate::breadcrumb::{self, Trail};
 use crate::failure::{Failure, Words, chain};
@@ -176,8 +176,17 @@ impl Daemon {
         route: Route,
         body: Option<&impl Serialize>,
     ) -> Result<Value, Failure> {
-        let answer = self.client.call_value(method, &route.path, body, route.wait).await;
-        answer.map_err(call_failure)
+        self.try_call(method, route, body).await.map_err(call_failure)
+    }
+
+    /// Makes any call, for those to whom it matters how it failed.
+    pub(crate) async fn try_call(
+        &self,
+        method: Method,
+        route: Route,
+        body: Option<&impl Serialize>,
+    ) -> Result<Value, CallError> {
+        self.client.call_value(method, &route.path, body, route.wait).await
     }
 }
 

@@ -19,11 +19,12 @@ use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
 use tenure_faces::{Faces, Switchboard, Vitals};
 use tenure_history::{History, rfc3339};
 use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
-use tenure_server::{Server, ServerError, ServerOptions};
+use tenure_server::{ReservedPort, Server, ServerError, ServerOptions};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::breadcrumb::{self, PublishError};
+use crate::writer::Writer;
 
 /// Everything a daemon is started with.
 pub(crate) struct Plan {
@@ -38,8 +39,8 @@ pub(crate) struct Plan {
 
 /// Settings of the log beside where it is.
 pub(crate) struct LogPlan {
-    pub(crate) segment_bytes: Option<u64>,
-    pub(crate) free_bytes_min: Option<u64>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) free_bytes_min: u64,
     pub(crate) archive: Option<PathBuf>,
 }
 
@@ -63,6 +64,14 @@ pub(crate) enum DaemonError {
         /// Why.
         #[source]
         source: std::io::Error,
+    },
+    /// Another daemon has data and port.
+    #[error("{} is in use by the daemon with pid {pid}", path.display())]
+    InUse {
+        /// The data directory.
+        path: PathBuf,
+        /// Its process.
+        pid: u32,
     },
     /// The log cannot be opened.
     #[error("cannot open the log in {}", path.display())]
@@ -104,6 +113,32 @@ pub(crate) enum DaemonError {
     },
 }
 
+impl DaemonError {
+    /// The next step, where it is known.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::DataDir { .. } => Some("choose another place with --data-dir".to_owned()),
+            Self::Open { path, source: OpenError::Read(_) } | Self::Recover { path, .. } => {
+                Some(format!("look into it with: tenure log verify {}", path.display()))
+            }
+            Self::InUse { .. } | Self::Open { source: OpenError::Locked { .. }, .. } => {
+                Some("that daemon can be asked with: tenure status".to_owned())
+            }
+            Self::Server(ServerError::Bind { .. }) => {
+                Some("choose another port with --port; 0 lets the system choose".to_owned())
+            }
+            Self::Server(ServerError::SocketInUse { .. }) | Self::Breadcrumb(_) => {
+                Some("that daemon can be asked with: tenure status".to_owned())
+            }
+            Self::Open { .. }
+            | Self::Server(ServerError::Socket { .. })
+            | Self::Runtime(_)
+            | Self::Stopped(_)
+            | Self::StopTooLong { .. } => None,
+        }
+    }
+}
+
 /// How often indexes of sealed segments are looked after.
 const INDEX_EVERY: Duration = Duration::from_secs(30);
 /// How long everything may take from the word to the end.
@@ -113,6 +148,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(20);
 pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
     let began = read_clocks();
     stop_on_panic();
+    // First what can fail without a trace: a daemon that cannot listen leaves the data as it is.
+    let port = take_port(&plan)?;
     let disk: SharedDisk = Arc::new(RealDisk);
     let opened = open(&disk, &plan)?;
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
@@ -135,6 +172,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
             host,
             faces,
             server,
+            port,
             breadcrumb_dir: plan.breadcrumb_dir,
             leases,
             recovered_in,
@@ -158,6 +196,14 @@ fn stop_on_panic() {
     }));
 }
 
+/// Of a daemon that has the port and the data, the data is the better thing to name: it says which process it is.
+fn take_port(plan: &Plan) -> Result<ReservedPort, DaemonError> {
+    ReservedPort::take(plan.server.bind).map_err(|error| match Writer::of(&plan.data_dir) {
+        Some(writer) => DaemonError::InUse { path: plan.data_dir.clone(), pid: writer.pid },
+        None => error.into(),
+    })
+}
+
 struct OpenedLog {
     engine: Engine,
     log: FileLog,
@@ -172,8 +218,8 @@ fn open(disk: &SharedDisk, plan: &Plan) -> Result<OpenedLog, DaemonError> {
     getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
     let genesis = Genesis { random, unix_seconds: now.wall_ms / 1_000, shard: 0 };
     let mut options = FileLogOptions::new(genesis, now.wall_ms);
-    options.segment_bytes = plan.log.segment_bytes.unwrap_or(options.segment_bytes);
-    options.free_bytes_min = plan.log.free_bytes_min.unwrap_or(options.free_bytes_min);
+    options.segment_bytes = plan.log.segment_bytes;
+    options.free_bytes_min = plan.log.free_bytes_min;
     options.archive.clone_from(&plan.log.archive);
     let (log, recovery) = FileLog::open(Arc::clone(disk), &plan.data_dir, options)
         .map_err(|source| DaemonError::Open { path: path(), source })?;
@@ -193,6 +239,7 @@ struct Serving {
     host: Host,
     faces: Faces,
     server: ServerOptions,
+    port: ReservedPort,
     breadcrumb_dir: Option<PathBuf>,
     leases: u64,
     recovered_in: Duration,
@@ -204,11 +251,11 @@ async fn serve(
     started_boot_ms: u64,
     started: impl FnOnce(Started),
 ) -> Result<(), DaemonError> {
-    let Serving { data_dir, host, faces, server, breadcrumb_dir, leases, recovered_in, warnings } = serving;
+    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, leases, recovered_in, warnings } = serving;
     let stopping = CancellationToken::new();
     // Handlers stand before anybody can know that there is something to signal.
     let signals = stop_on_signals(&stopping);
-    let bound_server = Server::bind(faces.clone(), server, stopping.clone()).await;
+    let bound_server = Server::bind(faces.clone(), server, port, stopping.clone()).await;
     let server = match bound_server {
         Ok(server) => server,
         Err(error) => {
@@ -245,6 +292,7 @@ async fn serve(
     let handle = host.handle();
     let mut engine_over = watch_engine(host, stopping.clone());
     tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
+    tokio::spawn(notify::tell_of_stop(stopping.clone()));
     tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
     started(Started {
         endpoint: bound.endpoint,
@@ -257,7 +305,6 @@ async fn serve(
     let serving = server.run();
     tokio::pin!(serving);
     let cut_off = serving.await;
-    notify::stopping();
     signals.abort();
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");

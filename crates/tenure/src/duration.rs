@@ -10,8 +10,7 @@ use std::time::Duration;
 pub(crate) struct Span(Duration);
 
 /// Units, longest first, with their milliseconds.
-const UNITS: &[(&str, u64)] =
-    &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 const FORM: &str = "a duration is written like 500ms, 30s, 1m30s or 2h";
 
 /// Why a text is not a duration.

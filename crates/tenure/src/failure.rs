@@ -63,6 +63,17 @@ impl Words {
 }
 
 impl Failure {
+    /// The same with another next step.
+    pub(crate) fn with_hint(self, hint: impl fmt::Display) -> Self {
+        match self {
+            Self::Refused(words) => Self::Refused(words.hint(hint)),
+            Self::Usage(words) => Self::Usage(words.hint(hint)),
+            Self::Unexpected(words) => Self::Unexpected(words.hint(hint)),
+            Self::Answered { error, words } => Self::Answered { error, words: words.hint(hint) },
+            other => other,
+        }
+    }
+
     /// What the command line parser found, in one line.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let rendered = error.render().to_string();

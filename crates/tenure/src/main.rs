@@ -3,6 +3,7 @@
 mod breadcrumb;
 mod caller;
 mod commands;
+mod config;
 mod confirm;
 mod connect;
 mod daemon;
@@ -12,6 +13,7 @@ mod printer;
 mod run;
 mod show;
 mod table;
+mod writer;
 
 use std::env::args_os;
 use std::ffi::OsString;

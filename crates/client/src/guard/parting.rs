@@ -70,6 +70,16 @@ impl Parting {
     }
 
     pub(crate) async fn say(&self, farewell: Farewell) -> Result<(), CallError> {
+        match self.repeat(farewell).await {
+            // It was taken meanwhile; the daemon waits for this word instead.
+            Err(error) if error.lost() && farewell == Farewell::Release => {
+                self.repeat(Farewell::Acknowledge).await.or_else(is_over)
+            }
+            said => said.or_else(is_over),
+        }
+    }
+
+    async fn repeat(&self, farewell: Farewell) -> Result<(), CallError> {
         let call =
             HolderCall { epoch: self.epoch, operation_id: Some(operation_id()), ..HolderCall::default() };
         let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
@@ -79,15 +89,11 @@ impl Parting {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            // Not ours any more, or never revoked: there is nothing left to say.
-            if error.lost() || error.code() == Some(ErrorCode::InvalidState) {
-                return Ok(());
-            }
             let pause = match &error {
                 CallError::Refused(refused) if refused.definite && refused.retry_after_ms.is_none() => {
                     return Err(error);
                 }
-                CallError::Unsendable(_) => return Err(error),
+                CallError::Unsendable(_) | CallError::Unexpected { lost: true, .. } => return Err(error),
                 other => backoff.next_pause().max(other.retry_after().unwrap_or_default()),
             };
             if self.is_mute() || BootInstant::now().after(pause) >= deadline {
@@ -117,6 +123,11 @@ impl Parting {
             Voice::Socket(connection) => connection.is_closed(),
         }
     }
+}
+
+/// Not ours any more, or never revoked: there is nothing left to say.
+fn is_over(error: CallError) -> Result<(), CallError> {
+    if error.lost() || error.code() == Some(ErrorCode::InvalidState) { Ok(()) } else { Err(error) }
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// How long the reason of a loss is looked for.
 const REASON_LIMIT: Duration = Duration::from_secs(1);
 /// How often the holder of a lease on a connection asks whether to wind down.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// Renews until the lease is lost.
 pub(crate) async fn renew(client: Client, lease_id: String, mut core: Core, life: Arc<Life>, epoch: u64) {
@@ -143,11 +143,12 @@ pub(crate) async fn listen(
     lease: Lease,
     mut lost: oneshot::Receiver<Lost>,
     life: Arc<Life>,
+    look_every: Duration,
 ) {
     let life = LoseOnDrop(life);
     let reason = loop {
         let look = async {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(look_every).await;
             connection.heartbeat(&lease.lease_id, lease.epoch).await
         };
         let answer = tokio::select! {
@@ -185,6 +186,11 @@ impl Drop for LoseOnDrop {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::GuardState;
+    use serde_json::json;
+    use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+    use tokio::net::UnixListener;
+    use tokio_util::task::AbortOnDropHandle;
 
     fn refusal(code: ErrorCode) -> CallError {
         CallError::Refused(Error::new(code, "no").lost())
@@ -214,5 +220,50 @@ mod tests {
                 CallError::Refused(Error::new(ErrorCode::InvalidState, "no").with("state", state).lost());
             assert_eq!(loss_of(&error), Some(reason));
         }
+    }
+
+    /// Greets, and answers heartbeats: the second time with a drain, the third time with a loss.
+    async fn daemon(listener: UnixListener) {
+        let (stream, _) = listener.accept().await.expect("a connection");
+        let (read_half, mut half) = stream.into_split();
+        let mut lines = BufReader::new(read_half).lines();
+        let mut heartbeats = 0;
+        while let Ok(Some(line)) = lines.next_line().await {
+            let asked: Value = serde_json::from_str(&line).expect("JSON");
+            let mut said = json!({"hello": {"session": "pipe:01", "version": "0"}});
+            if asked.get("heartbeat").is_some() {
+                heartbeats += 1;
+                said = json!({"renewed": {"lease_id": "k3f9-1", "epoch": 1, "valid_ms": null,
+                    "remaining_ms": null, "draining": heartbeats == 2, "server_time": "", "lsn": 1}});
+            }
+            if heartbeats == 3 {
+                said = json!({"error": "stale_epoch", "message": "", "definite": true, "lost": true,
+                    "current": 2});
+            }
+            said["tag"] = asked["tag"].clone();
+            half.write_all(format!("{said}\n").as_bytes()).await.expect("the client listens");
+        }
+    }
+
+    #[tokio::test]
+    async fn on_a_connection_drain_and_loss_are_asked_for_as_well() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("socket");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        let _daemon = AbortOnDropHandle::new(tokio::spawn(daemon(listener)));
+        let connection = Connection::open(&path).await.expect("open");
+        let lease: Lease = serde_json::from_value(json!({
+            "lease_id": "k3f9-1", "holder": "me", "state": "active", "mode": "session", "epoch": 1,
+            "fence": 1, "resources": ["r"], "granted_at": "", "face": "leases", "server_time": "", "lsn": 1,
+        }))
+        .expect("a lease");
+        let life = Arc::new(Life::new(GuardState::held(&lease, None)));
+        let mut states = life.subscribe();
+        let lost = connection.desk().guard(&lease.lease_id);
+        let listening = listen(connection, lease, lost, life.clone(), Duration::from_millis(5));
+        let _listener = AbortOnDropHandle::new(tokio::spawn(listening));
+        states.wait_for(|state| state.draining).await.expect("a state");
+        assert_eq!(life.settled().await, LossReason::Superseded { current: Some(2) });
+        assert!(life.token().is_cancelled());
     }
 }

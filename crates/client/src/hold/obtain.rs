@@ -12,6 +12,9 @@ use tenure_api::{Acquire, ErrorCode, Lease};
 /// The longest wait that one request may ask for.
 const WAIT_MAX: Duration = Duration::from_secs(3_600);
 
+/// A wait is over when less than this is left of it: the daemon's milliseconds are not quite ours.
+const WAIT_MIN: Duration = Duration::from_millis(100);
+
 /// A grant, and the instant before it was asked for the last time.
 pub(super) struct Obtained {
     pub(super) lease: Lease,
@@ -58,10 +61,9 @@ pub(super) async fn obtain(
         match next(&error, outcome_unknown) {
             Next::SameOperation => outcome_unknown = true,
             Next::NewOperation => operation = operation_id(),
-            Next::WaitedOut if BootInstant::now() < wait_until => {
+            Next::WaitedOut if wait_until.since(BootInstant::now()) >= WAIT_MIN => {
                 operation = operation_id();
                 outcome_unknown = false;
-                continue;
             }
             Next::WaitedOut | Next::GiveUp => return Err(error),
         }

@@ -58,7 +58,8 @@ impl Watch {
         };
         match answer {
             Answer::Event(event) => {
-                self.last_lsn = event.lsn;
+                // The last word of a daemon that stops has no position.
+                self.last_lsn = self.last_lsn.max(event.lsn);
                 Ok(Some(*event))
             }
             Answer::Lagged(from) => {

@@ -1,6 +1,14 @@
 //! The client against tiny servers that frame as told, and against the real daemon.
 
 mod calls;
+mod connected;
+mod daemon;
+mod examples;
+mod holding;
 mod lines;
+mod proxy;
+mod routes;
+mod sessions;
 mod streams;
 mod tiny;
+mod tls;

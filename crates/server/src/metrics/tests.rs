@@ -203,9 +203,9 @@ fn numbers_are_where_they_belong() {
 fn requests_are_counted_by_route_method_and_status() {
     let http = HttpCounters::default();
     for took_ms in [0, 1, 1, 40, 3_000_000] {
-        http.count("/v1/leases/{id}", &Method::GET, 200, took_ms);
+        http.count("/v1/leases/{lease_id}", &Method::GET, 200, took_ms);
     }
-    http.count("/v1/leases/{id}", &Method::GET, 404, 2);
+    http.count("/v1/leases/{lease_id}", &Method::GET, 404, 2);
     http.count("/v1/leases/k3f9-1042", &Method::GET, 404, 2);
     http.count("unknown", &Method::from_bytes(b"PROPFIND").unwrap(), 599, 2);
     let scrape = Scrape::read(&text(&status(), &http, None, 0.0));
@@ -214,12 +214,12 @@ fn requests_are_counted_by_route_method_and_status() {
         scrape
             .value("tenure_http_requests_total", &[("route", route), ("method", method), ("status", status)])
     };
-    assert_eq!(requests("/v1/leases/{id}", "GET", "200"), 5.0);
-    assert_eq!(requests("/v1/leases/{id}", "GET", "404"), 1.0);
+    assert_eq!(requests("/v1/leases/{lease_id}", "GET", "200"), 5.0);
+    assert_eq!(requests("/v1/leases/{lease_id}", "GET", "404"), 1.0);
     assert_eq!(requests("unknown", "GET", "404"), 1.0, "an id is never a label");
     assert_eq!(requests("unknown", "other", "other"), 1.0);
     let below = |bound| {
-        let labels = [("route", "/v1/leases/{id}"), ("le", bound)];
+        let labels = [("route", "/v1/leases/{lease_id}"), ("le", bound)];
         scrape.value("tenure_http_request_seconds_bucket", &labels)
     };
     assert_eq!((below("0.001"), below("0.002"), below("0.064"), below("+Inf")), (1.0, 3.0, 5.0, 6.0));

@@ -82,7 +82,8 @@ impl Shutdown {
             let (leases, sessions) =
                 (counted(status.leases.total, "lease"), counted(status.sessions, "session"));
             let waiters = counted(status.waiters, "waiter");
-            let what = format!("daemon {}, pid {}: {leases}, {sessions}, {waiters}", status.version, status.pid);
+            let what =
+                format!("daemon {}, pid {}: {leases}, {sessions}, {waiters}", status.version, status.pid);
             self.consent.obtain(printer, &[what], "end every lease and stop it?")?;
         }
         let answer = daemon.post(route(&["shutdown"]), &ShutDown { end_all: self.end_all }).await?;

@@ -30,7 +30,8 @@ impl FromStr for PoolCount {
 
 /// Any JSON.
 pub(crate) fn json_value(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}; a text needs its quotes, as in '\"x\"'"))
+    serde_json::from_str(text)
+        .map_err(|error| format!("not JSON: {error}; a text needs its quotes, as in '\"x\"'"))
 }
 
 #[cfg(test)]

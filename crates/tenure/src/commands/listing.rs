@@ -62,7 +62,9 @@ impl Extent {
             whole["next_cursor"] = next.clone().into();
             if next.is_none() || next == cursor || left == 0 {
                 if let Some(next) = next {
-                    printer.talk(format_args!("note: there is more; go on with --cursor {next}, or ask for --all"));
+                    printer.talk(format_args!(
+                        "note: there is more; go on with --cursor {next}, or ask for --all"
+                    ));
                 }
                 return Ok(whole.take());
             }

@@ -4,7 +4,6 @@ mod at;
 mod dump;
 mod record_json;
 mod verify;
-mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use tenure_log::{OfflineLog, ReadError, RealDisk, SharedDisk};
 
 use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
-use writer::Writer;
+use crate::writer::Writer;
 
 /// Look into the log of a data directory, without a daemon
 ///

@@ -19,7 +19,8 @@ pub(crate) struct Man {
 impl Man {
     pub(crate) fn run(self, command: clap::Command, printer: &mut Printer) -> Result<(), Failure> {
         let shown = self.directory.display();
-        let unwritable = |error| Failure::Unexpected(Words::new(format_args!("cannot write to {shown}: {error}")));
+        let unwritable =
+            |error| Failure::Unexpected(Words::new(format_args!("cannot write to {shown}: {error}")));
         fs::create_dir_all(&self.directory).map_err(unwritable)?;
         clap_mangen::generate_to(command, &self.directory).map_err(unwritable)?;
         let pages = fs::read_dir(&self.directory).map_err(unwritable)?.count();

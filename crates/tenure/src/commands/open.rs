@@ -1,6 +1,7 @@
 //! `tenure open`: the dashboard in a browser.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -13,6 +14,8 @@ use crate::printer::Printer;
 
 /// What desktops open an address with.
 const OPENER: &str = "xdg-open";
+/// How long it may take.
+const OPENER_LIMIT: Duration = Duration::from_secs(5);
 
 /// Open the dashboard in a browser
 #[derive(Args)]
@@ -36,12 +39,16 @@ impl Open {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .status()
-            .await;
-        match opener {
-            Ok(status) if status.success() => {}
-            Ok(_) => printer.talk("note: no browser could be opened here; the address above is the dashboard"),
-            Err(_) => printer.talk(format_args!("note: there is no {OPENER} here; the address above is the dashboard")),
+            .status();
+        match tokio::time::timeout(OPENER_LIMIT, opener).await {
+            // A browser that stays in the foreground is an open one.
+            Err(_) => {}
+            Ok(Ok(status)) if status.success() => {}
+            Ok(Ok(_)) => {
+                printer.talk("note: no browser could be opened here; the address above is the dashboard")
+            }
+            Ok(Err(_)) => printer
+                .talk(format_args!("note: there is no {OPENER} here; the address above is the dashboard")),
         }
         Ok(())
     }

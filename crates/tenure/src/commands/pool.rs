@@ -119,11 +119,8 @@ impl Remove {
             return Err(Failure::Refused(words.hint("tenure pool ls shows what there is")));
         };
         let held = pool.size.saturating_sub(pool.free);
-        let mut lines = vec![format!(
-            "pool {}: {}, {held} of them held",
-            pool.name,
-            counted(pool.size, "member"),
-        )];
+        let mut lines =
+            vec![format!("pool {}: {}, {held} of them held", pool.name, counted(pool.size, "member"),)];
         if held > 0 && self.force {
             let prefix = Some(format!("{}/", pool.name));
             let query =

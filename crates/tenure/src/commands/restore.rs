@@ -31,6 +31,23 @@ pub(crate) struct Restore {
     directory: PathBuf,
 }
 
+/// Why an archive was not unpacked.
+#[derive(Debug, thiserror::Error)]
+enum UnpackError {
+    /// It ends too early, or never was one.
+    #[error("it is no whole tar archive")]
+    NoArchive,
+    /// It holds something that no backup holds.
+    #[error("{} does not belong into a backup", path.display())]
+    Foreign {
+        /// What.
+        path: PathBuf,
+    },
+    /// A file cannot be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
 /// Where files of a backup may lie below the data directory.
 const PLACES: &[&str] = &["log", "snapshots"];
 
@@ -84,7 +101,7 @@ impl Restore {
 
     fn fill(&self, archive: Box<dyn Read>) -> Result<Filled, Failure> {
         let files = unpack(archive, &self.directory).map_err(|error| {
-            let words = Words::new(format_args!("cannot unpack {}: {error}", self.file.display()));
+            let words = Words::new(format_args!("cannot unpack {}: {}", self.file.display(), chain(&error)));
             Failure::Unexpected(words.hint("give an archive that tenure backup wrote"))
         })?;
         let restored = give_identity(&self.directory)?;
@@ -120,11 +137,12 @@ fn give_identity(directory: &Path) -> Result<tenure_log::file::Restored, Failure
 }
 
 /// Unpacks plain files in the known places and refuses anything else.
-fn unpack(archive: Box<dyn Read>, directory: &Path) -> io::Result<u64> {
+fn unpack(archive: Box<dyn Read>, directory: &Path) -> Result<u64, UnpackError> {
     let mut files = 0;
-    for entry in Archive::new(archive).entries()? {
-        let mut entry = entry?;
-        let path = entry.path()?.into_owned();
+    // What the reader of archives says quotes their bytes, which are no words.
+    for entry in Archive::new(archive).entries().map_err(|_| UnpackError::NoArchive)? {
+        let mut entry = entry.map_err(|_| UnpackError::NoArchive)?;
+        let path = entry.path().map_err(|_| UnpackError::NoArchive)?.into_owned();
         match entry.header().entry_type() {
             EntryType::Directory => {}
             EntryType::Regular => {
@@ -135,10 +153,7 @@ fn unpack(archive: Box<dyn Read>, directory: &Path) -> io::Result<u64> {
                 file.sync_all()?;
                 files += 1;
             }
-            other => {
-                let message = format!("{} is no plain file ({other:?})", path.display());
-                return Err(io::Error::new(io::ErrorKind::InvalidData, message));
-            }
+            _ => return Err(UnpackError::Foreign { path }),
         }
     }
     for place in PLACES {
@@ -150,7 +165,7 @@ fn unpack(archive: Box<dyn Read>, directory: &Path) -> io::Result<u64> {
 }
 
 /// `log/NAME` or `snapshots/NAME`, however it is written.
-fn place_of(path: &Path) -> io::Result<PathBuf> {
+fn place_of(path: &Path) -> Result<PathBuf, UnpackError> {
     let parts: Vec<Component<'_>> =
         path.components().filter(|part| !matches!(part, Component::CurDir)).collect();
     match parts.as_slice() {
@@ -159,10 +174,7 @@ fn place_of(path: &Path) -> io::Result<PathBuf> {
         {
             Ok(Path::new(place).join(name))
         }
-        _ => {
-            let message = format!("{} does not belong into a backup", path.display());
-            Err(io::Error::new(io::ErrorKind::InvalidData, message))
-        }
+        _ => Err(UnpackError::Foreign { path: path.to_owned() }),
     }
 }
 

@@ -1,78 +1,81 @@
 //! `tenure serve`: the daemon.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
-use tenure_engine::EngineConfig;
-use tenure_engine::host::HostOptions;
-use tenure_faces::Scope;
-use tenure_server::{Auth, AuthSettings, ServerOptions};
+use tenure_server::{Auth, ServerOptions};
 
-use crate::breadcrumb::directory_for_daemon;
-use crate::daemon::{self, LogPlan, Plan, Started};
+use crate::config::{Environment, Flags, Settings};
+use crate::daemon::{self, DaemonError, LogPlan, Plan, Started};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
 /// Run the daemon
+///
+/// Needs no other service and no configuration. It stops on SIGTERM, SIGINT and SIGHUP; leases outlive it, and
+/// their holders go on when it is started again on the same data.
 #[derive(Args)]
 pub(crate) struct Serve {
-    /// Address to listen on
-    #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    bind: IpAddr,
-    /// Port to listen on; 0 lets the system choose
-    #[arg(long, default_value_t = 5641)]
-    port: u16,
-    /// Where the socket is made
+    #[command(flatten)]
+    flags: Flags,
+    /// Show each setting and where it came from, and do not start
     #[arg(long)]
-    socket: PathBuf,
-    /// Where the data is
-    #[arg(long)]
-    data_dir: PathBuf,
+    print_config: bool,
 }
+
+/// How long calls under way may take once the daemon stops.
+const FINISH_WITHIN: Duration = Duration::from_millis(500);
 
 impl Serve {
     pub(crate) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
-        daemon::start_logging("info", None);
-        let auth = Auth::new(AuthSettings {
-            bind: self.bind,
-            local: Some(Scope::Admin),
-            token_file: None,
-            insecure_no_auth: false,
-            tls: false,
-            client_certificates: false,
-            certificate_scope: Scope::Hold,
-            server_names: Vec::new(),
-            allow_origin: Vec::new(),
-            requests_per_second: 0,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        })
-        .map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
-        let plan = Plan {
-            engine: EngineConfig::default(),
-            host: HostOptions::default(),
-            log: LogPlan { segment_bytes: None, free_bytes_min: None, archive: None },
-            server: ServerOptions {
-                bind: SocketAddr::new(self.bind, self.port),
-                socket: Some(self.socket),
-                tls: None,
-                auth,
-                connections_max: 20_000,
-                body_bytes_max: 1 << 20,
-                line_bytes_max: 64 << 10,
-                finish_within: Duration::from_millis(500),
-                backup: daemon::backup_of(&self.data_dir),
-                recovery_secs: 0.0,
-            },
-            breadcrumb_dir: directory_for_daemon(),
-            data_dir: self.data_dir,
-        };
+        let settings = Settings::load(&self.flags, &Environment::of_process())?;
+        if self.print_config {
+            return settings.print(printer);
+        }
+        daemon::start_logging(&settings.log.level.0, settings.json_log());
+        let plan = plan(&settings)?;
         let data_dir = plan.data_dir.display().to_string();
-        daemon::run(plan, |started| say(printer, &started, &data_dir))
-            .map_err(|error| Failure::Unexpected(Words::new(chain(&error))))
+        daemon::run(plan, |started| say(printer, &started, &data_dir)).map_err(|error| failed(&error))
     }
+}
+
+fn plan(settings: &Settings) -> Result<Plan, Failure> {
+    let unusable = |error: &dyn std::error::Error| Failure::Usage(Words::new(chain(error)));
+    let tls = settings.tls_files().map(|files| files.read()).transpose().map_err(|error| unusable(&error))?;
+    let auth = Auth::new(settings.auth_settings(tls.as_ref())).map_err(|error| unusable(&error))?;
+    let data_dir = settings.server.data_dir.clone();
+    Ok(Plan {
+        engine: settings.engine_config(),
+        host: settings.host_options(),
+        log: LogPlan {
+            segment_bytes: settings.log.segment_bytes.0,
+            free_bytes_min: settings.log.free_bytes.0,
+            archive: settings.log.archive.clone(),
+        },
+        server: ServerOptions {
+            bind: SocketAddr::new(settings.server.bind, settings.server.port),
+            socket: settings.server.socket.clone(),
+            tls: tls.map(|tls| tls.config),
+            auth,
+            connections_max: settings.limits.connections as usize,
+            body_bytes_max: settings.limits.body_bytes.0 as usize,
+            line_bytes_max: settings.limits.line_bytes.0 as usize,
+            finish_within: FINISH_WITHIN,
+            backup: daemon::backup_of(&data_dir),
+            recovery_secs: 0.0,
+        },
+        breadcrumb_dir: settings.server.run_dir.clone(),
+        data_dir,
+    })
+}
+
+fn failed(error: &DaemonError) -> Failure {
+    let words = Words::new(chain(error));
+    Failure::Unexpected(match error.hint() {
+        Some(hint) => words.hint(hint),
+        None => words,
+    })
 }
 
 fn say(printer: &mut Printer, started: &Started, data_dir: &str) {

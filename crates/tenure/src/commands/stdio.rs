@@ -5,7 +5,7 @@
 
 mod owed;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -44,7 +44,8 @@ struct Proxy<'a> {
 impl Stdio {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let socket = daemon.socket().ok_or_else(|| {
-            let words = Words::new(format_args!("lines are spoken over a socket, and {} is none", daemon.endpoint()));
+            let words =
+                Words::new(format_args!("lines are spoken over a socket, and {} is none", daemon.endpoint()));
             Failure::Usage(words.hint("--endpoint unix:/PATH; tenure status shows the path"))
         })?;
         let stream = UnixStream::connect(&socket).await.map_err(|error| unreachable(&socket, &error))?;
@@ -130,7 +131,7 @@ impl Proxy<'_> {
     }
 }
 
-fn unreachable(socket: &PathBuf, error: &std::io::Error) -> Failure {
+fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
             Failure::NoDaemon { address: format!("unix:{}", socket.display()) }

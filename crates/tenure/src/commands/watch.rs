@@ -91,7 +91,10 @@ impl Watch {
     ) -> Result<Events, CallError> {
         let status = daemon.client().status().await?;
         if status.log_tag != position.log_tag {
-            printer.talk(format_args!("note: this is another log, {}; what it recorded before is not told", status.log_tag));
+            printer.talk(format_args!(
+                "note: this is another log, {}; what it recorded before is not told",
+                status.log_tag
+            ));
             *position = Position { log_tag: status.log_tag, lsn: status.synced_lsn };
         }
         self.open(daemon, position).await
@@ -122,8 +125,8 @@ impl Watch {
                 _ => position.lsn = event.lsn,
             }
             if printer.json() {
-                let object = serde_json::to_value(&event)
-                    .map_err(|error| Failure::Unexpected(Words::new(error)))?;
+                let object =
+                    serde_json::to_value(&event).map_err(|error| Failure::Unexpected(Words::new(error)))?;
                 printer.object(&object)?;
             } else {
                 printer.line(event_line(&event))?;
@@ -175,10 +178,13 @@ fn is_passing(error: &CallError) -> bool {
 }
 
 async fn asked_to_stop() -> Result<(), Failure> {
-    let watched = |kind| signal(kind).map_err(|error| {
-        Failure::Unexpected(Words::new(format_args!("cannot wait for signals: {error}")))
-    });
-    let (mut interrupt, mut terminate) = (watched(SignalKind::interrupt())?, watched(SignalKind::terminate())?);
+    let watched = |kind| {
+        signal(kind).map_err(|error| {
+            Failure::Unexpected(Words::new(format_args!("cannot wait for signals: {error}")))
+        })
+    };
+    let (mut interrupt, mut terminate) =
+        (watched(SignalKind::interrupt())?, watched(SignalKind::terminate())?);
     tokio::select! {
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),

@@ -16,11 +16,15 @@ pub(crate) fn call_failure(error: CallError) -> Failure {
         CallError::Unreachable { endpoint, source } if is_absent(source.as_ref()) => {
             Failure::NoDaemon { address: endpoint.to_string() }
         }
-        CallError::Unreachable { ref source, .. } if is_kind(source.as_ref(), io::ErrorKind::PermissionDenied) => {
+        CallError::Unreachable { ref source, .. }
+            if is_kind(source.as_ref(), io::ErrorKind::PermissionDenied) =>
+        {
             let hint = "its socket is for its user and group: join the group, or name its HTTP address with --endpoint";
             Failure::Unexpected(Words::new(error).hint(hint))
         }
-        CallError::Unreachable { .. } | CallError::Unexpected { .. } => Failure::Unexpected(Words::new(error)),
+        CallError::Unreachable { .. } | CallError::Unexpected { .. } => {
+            Failure::Unexpected(Words::new(error))
+        }
         CallError::Unsendable(_) => Failure::Usage(Words::new(error)),
         CallError::Broken { .. } | CallError::TimedOut { .. } => {
             let hint = "it may have been carried out all the same: look with tenure lease ls or tenure watch";
@@ -37,8 +41,8 @@ fn refused(error: Error) -> Failure {
 /// Nobody listens there.
 fn is_absent(source: &(dyn std::error::Error + 'static)) -> bool {
     use io::ErrorKind::{
-        AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable, NetworkUnreachable,
-        NotFound, TimedOut,
+        AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
+        NetworkUnreachable, NotFound, TimedOut,
     };
     let kinds = [
         AddrNotAvailable,
@@ -63,27 +67,38 @@ fn hint(error: &Error) -> Option<String> {
     let detail = |key: &str| error.details.get(key);
     let number = |key: &str| detail(key).and_then(Value::as_u64);
     Some(match error.code {
-        ErrorCode::ResourceHeld | ErrorCode::PoolExhausted | ErrorCode::WaitTimeout => blocked_hint(error)?,
-        ErrorCode::StaleEpoch => match number("current") {
-            Some(current) => format!("the epoch is {current} now; tenure lease show tells who holds it"),
-            None => "tenure lease show tells the epoch and who holds it".to_owned(),
-        },
+        ErrorCode::ResourceHeld | ErrorCode::PoolExhausted => blocked_hint(error),
+        ErrorCode::WaitTimeout => {
+            "wait longer with --wait; tenure resource show tells who holds it and who waits".to_owned()
+        }
+        ErrorCode::StaleEpoch => "tenure lease show tells the present epoch and who holds it".to_owned(),
         ErrorCode::NotYet => match number("remaining_ms") {
             Some(left) => format!("safe in {}; --force does it now and is recorded as such", duration(left)),
             None => "--force does it now and is recorded as such".to_owned(),
         },
-        ErrorCode::Unauthorized => "give a token with --token or TENURE_TOKEN; tenure token new makes one".to_owned(),
-        ErrorCode::Forbidden => "this needs other credentials: another --token, or the daemon's own user".to_owned(),
-        ErrorCode::HolderMismatch => "say in whose name: --holder; an operator uses tenure lease revoke".to_owned(),
+        ErrorCode::Unauthorized => {
+            "give a token with --token or TENURE_TOKEN; tenure token new makes one".to_owned()
+        }
+        ErrorCode::Forbidden => {
+            "this needs other credentials: another --token, or the daemon's own user".to_owned()
+        }
+        ErrorCode::HolderMismatch => {
+            "say in whose name: --holder; an operator uses tenure lease revoke".to_owned()
+        }
         ErrorCode::NotFound => "tenure lease ls shows what there is".to_owned(),
         ErrorCode::PoolNotFound => "tenure pool ls shows what there is".to_owned(),
         ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired => {
             "tenure admin session ls shows what there is".to_owned()
         }
-        ErrorCode::PoolInUse => "--force removes it all the same and ends the leases of its members".to_owned(),
+        ErrorCode::PoolInUse => {
+            "--force removes it all the same and ends the leases of its members".to_owned()
+        }
         ErrorCode::AlreadyDraining => "tenure lease revive takes the drain back".to_owned(),
         ErrorCode::PermanentLease => "tenure lease revoke ends it".to_owned(),
-        ErrorCode::InvalidState | ErrorCode::NotDraining | ErrorCode::NoLiveness | ErrorCode::DeadlinePassed => {
+        ErrorCode::InvalidState
+        | ErrorCode::NotDraining
+        | ErrorCode::NoLiveness
+        | ErrorCode::DeadlinePassed => {
             "tenure lease show tells its state, tenure why how it came to it".to_owned()
         }
         ErrorCode::LeaseRetired => "tenure why tells what is still recorded of it".to_owned(),
@@ -117,22 +132,17 @@ fn hint(error: &Error) -> Option<String> {
     })
 }
 
-/// Who is in the way, since when, and how to wait.
-fn blocked_hint(error: &Error) -> Option<String> {
-    let blocking: Vec<Blocking> =
-        error.details.get("blocking").and_then(|list| serde_json::from_value(list.clone()).ok())?;
-    let first = blocking.first()?;
-    let who = match (&first.holder, &first.since) {
-        (Some(holder), Some(since)) => format!("{} is held by {holder} since {since}", first.resource),
-        (Some(holder), None) => format!("{} is held by {holder}", first.resource),
-        (None, _) => format!("others wait for {} already", first.resource),
-    };
+/// Since when it is held, and how to wait.
+fn blocked_hint(error: &Error) -> String {
+    let blocking = error.details.get("blocking").cloned().unwrap_or_default();
+    let blocking: Vec<Blocking> = serde_json::from_value(blocking).unwrap_or_default();
+    let Some(first) = blocking.first() else { return "wait for it with --wait".to_owned() };
+    let since = first.since.as_ref().map(|since| format!("held since {since}; ")).unwrap_or_default();
     let more = match blocking.len() {
         1 => String::new(),
-        more => format!(" (and {} more in the way)", more - 1),
+        more => format!(" (one of {more} in the way)"),
     };
-    let wait = if error.code == ErrorCode::WaitTimeout { "wait longer" } else { "wait for it" };
-    Some(format!("{who}{more}; {wait} with --wait, or see: tenure why {}", first.resource))
+    format!("{since}wait for it with --wait, or see: tenure why {}{more}", first.resource)
 }
 
 #[cfg(test)]
@@ -147,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_resource_names_its_holder_and_the_way_out() {
+    fn a_held_resource_tells_since_when_and_the_way_out() {
         let blocking = json!([{
             "resource": "printer", "lease_id": "k3f9-4", "holder": "alice",
             "since": "2026-02-07T22:15:00.000Z", "remaining_ms": 7, "waiters": 0,
@@ -155,7 +165,7 @@ mod tests {
         let error = Error::new(ErrorCode::ResourceHeld, "printer is held").with("blocking", blocking);
         assert_eq!(
             shown(error),
-            "printer is held (resource_held) | printer is held by alice since 2026-02-07T22:15:00.000Z; \
+            "printer is held (resource_held) | held since 2026-02-07T22:15:00.000Z; \
              wait for it with --wait, or see: tenure why printer"
         );
     }

@@ -11,8 +11,9 @@ pub(crate) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
-/// About to end.
-pub(crate) fn stopping() {
+/// Says that the daemon is about to end as soon as it is told to.
+pub(crate) async fn tell_of_stop(stopping: CancellationToken) {
+    stopping.cancelled().await;
     tell(&[NotifyState::Stopping]);
 }
 

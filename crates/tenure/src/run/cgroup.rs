@@ -74,7 +74,8 @@ pub(super) fn remove(directory: &Path) {
 /// Removes what guardians left that were killed together with their supervisors. A cgroup in use cannot be removed.
 fn remove_abandoned(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let guardian = entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
+        let guardian =
+            entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse::<u32>().ok());
         if guardian.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             remove(&entry.path());
         }
@@ -110,10 +111,7 @@ mod tests {
     fn our_cgroup_is_found_below_its_mount() {
         let find = |mounts, own| directory_of(mounts, own).map(|path| path.to_str().unwrap().to_owned());
         assert_eq!(find(UNIFIED, "0::/a.slice/b\n").as_deref(), Some("/sys/fs/cgroup/a.slice/b"));
-        assert_eq!(
-            find(HYBRID, "4:memory:/x\n0::/\n").as_deref(),
-            Some("/sys/fs/cgroup/unified/")
-        );
+        assert_eq!(find(HYBRID, "4:memory:/x\n0::/\n").as_deref(), Some("/sys/fs/cgroup/unified/"));
         assert_eq!(find(HYBRID, "4:memory:/x\n"), None);
         assert_eq!(find("", "0::/a\n"), None);
         let part = "35 24 0:30 /a /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

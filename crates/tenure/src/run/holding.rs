@@ -96,7 +96,8 @@ impl Asking {
             if !is_again || now > deadline.after(UNKNOWN_LIMIT) {
                 return Err(call_failure(error));
             }
-            wait_until(now.after(error.retry_after().unwrap_or(ASK_AGAIN).clamp(ASK_AGAIN, ASK_AGAIN * 5))).await;
+            wait_until(now.after(error.retry_after().unwrap_or(ASK_AGAIN).clamp(ASK_AGAIN, ASK_AGAIN * 5)))
+                .await;
         }
     }
 
@@ -128,7 +129,8 @@ impl Holding {
                 Err(RenewError::Failed(message)) => {
                     let now = BootInstant::now();
                     if now >= give_up {
-                        let line = format!("the lease could not be renewed, the command was not begun: {message}");
+                        let line =
+                            format!("the lease could not be renewed, the command was not begun: {message}");
                         return Err(Failure::Unexpected(Words::new(line)));
                     }
                     wait_until(now.after(self.pause())).await;
@@ -235,7 +237,9 @@ impl Holding {
                     Ok(_) => return None,
                     // Whatever it is now, it is not ours any more.
                     Err(error) if is_lost(&error) => return None,
-                    Err(error @ CallError::Refused(_)) if error.is_definite() && error.retry_after().is_none() => {
+                    Err(error @ CallError::Refused(_))
+                        if error.is_definite() && error.retry_after().is_none() =>
+                    {
                         return Some(error.to_string());
                     }
                     Err(_) => wait_until(BootInstant::now().after(ASK_AGAIN)).await,

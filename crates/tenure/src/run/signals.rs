@@ -47,14 +47,8 @@ pub(crate) struct ParseSignalError;
 impl SignalNumber {
     /// Whether a process that does nothing about it dies of it.
     pub(super) fn ends_by_default(self) -> bool {
-        let others = [
-            libc::SIGCONT,
-            libc::SIGTSTP,
-            libc::SIGTTIN,
-            libc::SIGTTOU,
-            libc::SIGURG,
-            libc::SIGWINCH,
-        ];
+        let others =
+            [libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGURG, libc::SIGWINCH];
         !others.contains(&self.0)
     }
 }

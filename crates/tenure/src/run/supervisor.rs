@@ -235,11 +235,13 @@ impl<'a> Supervisor<'a> {
             News::Lost(message) => match self.errand.on_lost {
                 OnLost::Kill => {
                     self.lost = Some(true);
-                    self.printer.talk(format_args!("the lease is lost, the command is being ended: {message}"));
+                    self.printer
+                        .talk(format_args!("the lease is lost, the command is being ended: {message}"));
                     self.order(&Order::End);
                 }
                 OnLost::Warn => {
-                    self.printer.insist(format_args!("warning: the lease is lost, the command goes on: {message}"));
+                    self.printer
+                        .insist(format_args!("warning: the lease is lost, the command goes on: {message}"));
                 }
             },
         }
@@ -294,7 +296,9 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ending(self) -> Ending {
-        if self.takes_over && let Some(directory) = &self.cgroup {
+        if self.takes_over
+            && let Some(directory) = &self.cgroup
+        {
             cgroup::remove(directory);
         }
         match (self.not_started, self.lost, self.over) {
@@ -302,7 +306,9 @@ impl<'a> Supervisor<'a> {
             (Some((None, _)), _, _) => Ending::Lost { told_by_daemon: false },
             (None, Some(told_by_daemon), _) => Ending::Lost { told_by_daemon },
             (None, None, Some(over)) => Ending::Over(over),
-            (None, None, None) if BootInstant::now() >= self.errand.pace.timetable(self.valid_until).term_at => {
+            (None, None, None)
+                if BootInstant::now() >= self.errand.pace.timetable(self.valid_until).term_at =>
+            {
                 Ending::Lost { told_by_daemon: false }
             }
             (None, None, None) => Ending::GuardianDied,

@@ -133,8 +133,16 @@ mod tests {
             "ttl_ms": 90_000, "grace_ms": 30_000, "epoch": 2, "reason": "explicit", "drain_cause": "silence",
         });
         let kinds = [
-            "granted", "activated", "rebound", "amended", "draining", "revived", "released", "revoked",
-            "reclaimed", "expired",
+            "granted",
+            "activated",
+            "rebound",
+            "amended",
+            "draining",
+            "revived",
+            "released",
+            "revoked",
+            "reclaimed",
+            "expired",
         ];
         let lines: Vec<String> = kinds.iter().map(|kind| line(kind, full.clone())).collect();
         expect_test::expect![[r#"

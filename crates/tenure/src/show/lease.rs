@@ -30,7 +30,11 @@ pub(crate) fn lease_page(lease: &Lease) -> Page {
     page.row("session", lease.session.clone());
     page.row("face", word(&lease.face));
     page.row("attachment", lease.attachment.as_ref().map(ToString::to_string));
-    page.row("waiters", lease.waiters.as_ref().filter(|waiters| !waiters.is_empty()).map(waiters_words));
+    page.row("replayed", lease.replayed.then(|| "this is the outcome of an earlier try".to_owned()));
+    page.row(
+        "waiters",
+        lease.waiters.as_ref().filter(|waiters| !waiters.is_empty()).map(|waiters| waiters_words(waiters)),
+    );
     page
 }
 
@@ -61,10 +65,13 @@ pub(crate) fn renewed_page(renewed: &Renewed) -> Page {
     page.row("lease", renewed.lease_id.clone());
     page.row("epoch", renewed.epoch.to_string());
     page.row("promise", renewed.valid_ms.map(|ms| format!("the holder may act for {}", duration(ms))));
-    page.row("draining", renewed.draining.then(|| {
-        let left = renewed.remaining_ms.map(|ms| format!(", {} left", duration(ms))).unwrap_or_default();
-        format!("an operator asked this lease to end{left}: wind down")
-    }));
+    page.row(
+        "draining",
+        renewed.draining.then(|| {
+            let left = renewed.remaining_ms.map(|ms| format!(", {} left", duration(ms))).unwrap_or_default();
+            format!("an operator asked this lease to end{left}: wind down")
+        }),
+    );
     page
 }
 
@@ -130,6 +137,6 @@ fn reason_words(lease: &Lease) -> Option<String> {
     }
 }
 
-fn waiters_words(waiters: &Vec<String>) -> String {
+fn waiters_words(waiters: &[String]) -> String {
     format!("{}: {}", waiters.len(), names(waiters, NAMES_MAX))
 }

@@ -52,15 +52,18 @@ pub(crate) fn session_renewed_page(renewed: &SessionRenewed) -> Page {
     page.row("session", renewed.session.clone());
     page.row("promise", format!("its leases are good for {}", duration(renewed.valid_ms)));
     page.row("lsn", format!("{} (the next --seen-lsn)", renewed.lsn));
-    page.row("lost", match renewed.ended.as_deref() {
-        None => Some("more than is remembered: list the leases".to_owned()),
-        Some([]) => None,
-        Some(ended) => {
-            let shown: Vec<String> =
-                ended.iter().map(|lease| format!("{} ({})", lease.lease_id, lease.reason)).collect();
-            Some(format!("{}: {}", counted(ended.len() as u64, "lease"), names(&shown, NAMES_MAX)))
-        }
-    });
+    page.row(
+        "lost",
+        match renewed.ended.as_deref() {
+            None => Some("more than is remembered: list the leases".to_owned()),
+            Some([]) => None,
+            Some(ended) => {
+                let shown: Vec<String> =
+                    ended.iter().map(|lease| format!("{} ({})", lease.lease_id, lease.reason)).collect();
+                Some(format!("{}: {}", counted(ended.len() as u64, "lease"), names(&shown, NAMES_MAX)))
+            }
+        },
+    );
     page.row("draining", names(&renewed.draining, NAMES_MAX));
     page
 }

@@ -33,9 +33,15 @@ pub(crate) fn status_page(status: &Status) -> Page {
     page.row("lateness", latency(&status.expiry_lateness, "end"));
     page.row("stalls", if status.stalls == 0 { "none".to_owned() } else { status.stalls.to_string() });
     page.row("breaker", breaker(status));
-    page.row("restored", status.restored_for_ms.map(|ms| {
-        format!("from a backup: grants are refused for another {}, until old promises are over", duration(ms))
-    }));
+    page.row(
+        "restored",
+        status.restored_for_ms.map(|ms| {
+            format!(
+                "from a backup: grants are refused for another {}, until old promises are over",
+                duration(ms)
+            )
+        }),
+    );
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("clock", status.server_time.clone());
@@ -60,8 +66,11 @@ fn counts(total: u64, parts: &BTreeMap<String, u64>) -> String {
 }
 
 fn split(parts: &BTreeMap<String, u64>) -> String {
-    let parts: Vec<String> =
-        parts.iter().filter(|(_, count)| **count > 0).map(|(name, count)| format!("{count} {name}")).collect();
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(name, count)| format!("{count} {name}"))
+        .collect();
     parts.join(", ")
 }
 
@@ -94,5 +103,5 @@ fn breaker(status: &Status) -> String {
 
 fn retries(status: &Status) -> String {
     let floor = when(Now::of(&status.server_time), &status.operation_floor);
-    format!("{} remembered, older than {floor} forgotten", counted(status.operations, "operation"))
+    format!("{} remembered, none from before {floor}", counted(status.operations, "operation"))
 }

@@ -20,7 +20,9 @@ pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
     for (entry, age) in story.entries.iter().zip(&ages) {
         // A sentence that names its lease already does not need it twice.
         let lease = match &entry.lease_id {
-            Some(lease) if !story.subject.contains(lease.as_str()) && !entry.text.contains(lease.as_str()) => {
+            Some(lease)
+                if !story.subject.contains(lease.as_str()) && !entry.text.contains(lease.as_str()) =>
+            {
                 format!(" [{lease}]")
             }
             _ => String::new(),

@@ -135,7 +135,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The text with times, spans, fences, ports and the tag of the log replaced, and gaps of tables made one.
+/// The text with times, spans, fences, ports, the user and the tag of the log replaced, and gaps of tables made one.
 pub(crate) fn scrubbed(text: &str, tag: &str) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -167,6 +167,10 @@ fn word(word: &str, tag: &str) -> String {
         "TIME".to_owned()
     } else if core.len() >= 13 && core.bytes().all(|byte| byte.is_ascii_digit()) {
         "FENCE".to_owned()
+    } else if core.ends_with("/daemon.json") {
+        "BREADCRUMB".to_owned()
+    } else if core.strip_prefix("uid:").is_some_and(is_number) {
+        "uid:ME".to_owned()
     } else if let Some(port) = core.strip_prefix("http://127.0.0.1:") {
         format!("http://127.0.0.1:PORT{}", port.trim_start_matches(|c: char| c.is_ascii_digit()))
     } else {

@@ -56,9 +56,8 @@ impl Desk {
 
     pub(crate) fn answer(&self, command: &mut Command) -> Answer {
         let output = command.output().unwrap();
-        let text = |bytes: Vec<u8>| {
-            String::from_utf8(bytes).unwrap().replace(self.path().to_str().unwrap(), "DIR")
-        };
+        let text =
+            |bytes: Vec<u8>| String::from_utf8(bytes).unwrap().replace(self.path().to_str().unwrap(), "DIR");
         Answer { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
     }
 

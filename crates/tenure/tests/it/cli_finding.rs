@@ -18,13 +18,17 @@ fn deserted() -> String {
 
 #[test]
 fn without_a_breadcrumb_there_is_no_daemon() {
-    check(&Desk::new(), &["status"], expect![[r#"
+    check(
+        &Desk::new(),
+        &["status"],
+        expect![[r#"
         exit 3
         --- out
         --- err
         Error: Tenure daemon is not running at http://127.0.0.1:5641
         hint: start it with: tenure serve
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -90,7 +94,11 @@ fn a_live_breadcrumb_whose_daemon_does_not_answer_is_named() {
     file.lock().unwrap();
     let answer = desk.tenure(&["status"]);
     assert_eq!(answer.code, 3);
-    assert!(answer.err.starts_with(&format!("Error: Tenure daemon is not running at {endpoint}\n")), "{}", answer.err);
+    assert!(
+        answer.err.starts_with(&format!("Error: Tenure daemon is not running at {endpoint}\n")),
+        "{}",
+        answer.err
+    );
     assert!(desk.breadcrumb(Place::Machine).exists(), "its writer lives");
 }
 
@@ -113,13 +121,17 @@ fn two_live_breadcrumbs_are_refused_by_name() {
     let machine = desk.leave_breadcrumb(Place::Machine, "http://127.0.0.1:2");
     user.lock().unwrap();
     machine.lock().unwrap();
-    check(&desk, &["status"], expect![[r#"
+    check(
+        &desk,
+        &["status"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: more than one daemon is running: http://127.0.0.1:1 (DIR/user/tenure/daemon.json), http://127.0.0.1:2 (DIR/machine/daemon.json)
         hint: say which one: --endpoint http://127.0.0.1:1
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -144,37 +156,53 @@ fn an_endpoint_that_is_told_is_asked_and_no_other() {
     }
     let quiet = desk.tenure(&["--quiet", "--endpoint", &endpoint, "status"]);
     assert!(quiet.err.starts_with("Error: "), "{}", quiet.err);
-    check(&desk, &["--endpoint", "unix:DIR/nobody.sock", "lease", "ls"], expect![[r#"
+    check(
+        &desk,
+        &["--endpoint", "unix:DIR/nobody.sock", "lease", "ls"],
+        expect![[r#"
         exit 3
         --- out
         --- err
         note: asking the daemon at unix:DIR/nobody.sock, as told
         Error: Tenure daemon is not running at unix:DIR/nobody.sock
         hint: start it with: tenure serve
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
     let desk = Desk::new();
-    check(&desk, &["--endpoint", "127.0.0.1:5641", "status"], expect![[r#"
+    check(
+        &desk,
+        &["--endpoint", "127.0.0.1:5641", "status"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: invalid value '127.0.0.1:5641' for '--endpoint <URL>': "127.0.0.1:5641" is no endpoint: expected http://host:port, https://host:port or unix:/path
         hint: tenure --help
-    "#]]);
-    check(&desk, &["--endpoint", "https://127.0.0.1:1", "status"], expect![[r#"
+    "#]],
+    );
+    check(
+        &desk,
+        &["--endpoint", "https://127.0.0.1:1", "status"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: cannot talk to https://127.0.0.1:1: https needs the certificate of its authority, and only https does
         hint: give the certificate of its authority with --ca FILE or TENURE_CA
-    "#]]);
-    check(&desk, &["--endpoint", "https://127.0.0.1:1", "--ca", "DIR/none.pem", "status"], expect![[r#"
+    "#]],
+    );
+    check(
+        &desk,
+        &["--endpoint", "https://127.0.0.1:1", "--ca", "DIR/none.pem", "status"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: cannot read DIR/none.pem: No such file or directory (os error 2)
-    "#]]);
+    "#]],
+    );
 }

@@ -12,18 +12,159 @@ fn check(daemon: &Daemon, arguments: &[&str], expected: Expect) {
 #[test]
 fn the_life_of_a_lease() {
     let daemon = Daemon::start();
-    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--ttl", "1m"], expect![[]]);
-    check(&daemon, &["lease", "ls"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "acquire", "printer", "--holder", "alice", "--ttl", "1m"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        hint: renew it with: tenure lease heartbeat TAG-1 --epoch 1
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "ls"],
+        expect![[r#"
+        exit 0
+        --- out
+        ID HOLDER STATE MODE EPOCH RESOURCES LEFT AGE GRANTED
+        TAG-1 alice active, alive heartbeat 1 printer SPAN SPAN TIME
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        1 lease at lsn 1
+    "#]],
+    );
     // By the name of what it covers.
-    check(&daemon, &["lease", "show", "printer"], expect![[]]);
-    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "show", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "heartbeat", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        epoch 1
+        promise the holder may act for SPAN
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     let lease = daemon.object(&["lease", "show", "printer"]);
     let id = lease["lease_id"].as_str().unwrap();
-    check(&daemon, &["lease", "amend", id, "--attachment", r#"{"job":7}"#], expect![[]]);
-    check(&daemon, &["lease", "release", id, "--epoch", "1", "--reason", "done"], expect![[]]);
-    check(&daemon, &["lease", "ls"], expect![[]]);
-    check(&daemon, &["lease", "show", "printer"], expect![[]]);
-    check(&daemon, &["lease", "heartbeat", id, "--epoch", "1"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "amend", id, "--attachment", r#"{"job":7}"#],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        attachment {"job":7}
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "release", id, "--epoch", "1", "--reason", "done"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state released
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 2
+        fence FENCE
+        granted now (TIME)
+        ended now (TIME)
+        reason explicit: done
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "ls"],
+        expect![[r#"
+        exit 0
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        0 leases at lsn 3
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "show", "printer"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: there is no lease printer, and nobody holds printer
+        hint: tenure lease ls, or tenure why printer
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "heartbeat", id, "--epoch", "1"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: the lease was released (invalid_state)
+        hint: tenure lease show tells its state, tenure why how it came to it
+    "#]],
+    );
 }
 
 #[test]
@@ -32,7 +173,10 @@ fn json_is_the_object_of_the_api() {
     let arguments = ["lease", "acquire", "a", "b", "--holder", "alice", "--ttl", "30s", "--grace", "5s"];
     let lease = daemon.object(&[&arguments[..], &["--max-lifetime", "1h", "--reclaim-delay", "2s"]].concat());
     assert_eq!(lease["resources"], json!(["a", "b"]));
-    assert_eq!((&lease["ttl_ms"], &lease["grace_ms"], &lease["valid_ms"]), (&30_000.into(), &5_000.into(), &30_000.into()));
+    assert_eq!(
+        (&lease["ttl_ms"], &lease["grace_ms"], &lease["valid_ms"]),
+        (&30_000.into(), &5_000.into(), &30_000.into())
+    );
     assert_eq!((&lease["mode"], &lease["state"]), (&"heartbeat".into(), &"active".into()));
     let list = daemon.object(&["lease", "ls"]);
     assert_eq!(list["leases"].as_array().unwrap().len(), 1);
@@ -56,8 +200,30 @@ fn the_usual_holder_is_the_caller() {
 fn a_held_resource_is_refused_with_who_and_what_next() {
     let daemon = Daemon::start();
     daemon.acquire(&["printer", "--holder", "alice"]);
-    check(&daemon, &["lease", "acquire", "printer", "--holder", "bob"], expect![[]]);
-    check(&daemon, &["lease", "acquire", "printer", "--holder", "bob", "--wait", "20ms"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "acquire", "printer", "--holder", "bob"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: "printer" is held by "alice" (resource_held)
+        hint: held since TIME; wait for it with --wait, or see: tenure why printer
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "acquire", "printer", "--holder", "bob", "--wait", "20ms"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: the wait was over before everything asked for was free (wait_timeout)
+        hint: wait longer with --wait; tenure resource show tells who holds it and who waits
+    "#]],
+    );
     // Whoever reads objects reads a refusal as one too.
     let answer = daemon.tenure(&["lease", "acquire", "printer", "--holder", "bob", "--json"]);
     let error: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
@@ -70,30 +236,158 @@ fn an_operation_id_makes_a_retry_harmless() {
     let daemon = Daemon::start();
     let arguments = ["printer", "--operation-id", "op-1"];
     assert_eq!(daemon.acquire(&arguments), daemon.acquire(&arguments));
-    check(&daemon, &["lease", "acquire", "scanner", "--operation-id", "op-1"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "acquire", "scanner", "--operation-id", "op-1"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: the operation id was used for another request (operation_conflict)
+        hint: use another --operation-id for another request
+    "#]],
+    );
 }
 
 #[test]
 fn a_reservation_is_activated() {
     let daemon = Daemon::start();
-    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--reserve", "1m"], expect![[]]);
-    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
-    check(&daemon, &["lease", "activate", "printer"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "acquire", "printer", "--holder", "alice", "--reserve", "1m"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state reserved
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        next expires unless it is activated in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        hint: take it into use with: tenure lease activate TAG-1 --epoch 1
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "heartbeat", "printer"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: the lease is only reserved; activate it first (invalid_state)
+        hint: tenure lease show tells its state, tenure why how it came to it
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "activate", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
 }
 
 #[test]
 fn permanent_leases_need_no_proof_of_life() {
     let daemon = Daemon::start();
-    check(&daemon, &["lease", "acquire", "printer", "--holder", "alice", "--permanent"], expect![[]]);
-    check(&daemon, &["lease", "drain", "printer", "--yes"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "acquire", "printer", "--holder", "alice", "--permanent"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode permanent
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        hint: give it back with: tenure lease release TAG-1 --epoch 1
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "drain", "printer", "--yes"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+        error: a permanent lease has no liveness; revoke it instead (permanent_lease)
+        hint: tenure lease revoke ends it
+    "#]],
+    );
 }
 
 #[test]
 fn a_stale_epoch_is_told_the_present_one() {
     let daemon = Daemon::start();
     let id = daemon.acquire(&["printer", "--holder", "alice"]);
-    check(&daemon, &["lease", "rebind", "printer", "--holder", "bob"], expect![[]]);
-    check(&daemon, &["lease", "heartbeat", &id, "--epoch", "1"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "rebind", "printer", "--holder", "bob"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder bob
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 2
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "heartbeat", &id, "--epoch", "1"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: the epoch is not the current one; that is 2 (stale_epoch)
+        hint: tenure lease show tells the present epoch and who holds it
+    "#]],
+    );
 }
 
 #[test]
@@ -115,26 +409,153 @@ fn lists_are_filtered_and_come_in_pages() {
     let cursor = page["next_cursor"].as_str().unwrap();
     assert_eq!(count(&["--cursor", cursor]), 1);
     let answer = daemon.tenure(&["lease", "ls", "--limit", "2"]);
-    assert!(answer.err.contains(&format!("note: there is more; go on with --cursor {cursor}")), "{}", answer.err);
+    assert!(
+        answer.err.contains(&format!("note: there is more; go on with --cursor {cursor}")),
+        "{}",
+        answer.err
+    );
 }
 
 #[test]
 fn an_operator_drains_and_revives() {
     let daemon = Daemon::start();
     daemon.acquire(&["printer", "--holder", "alice"]);
-    check(&daemon, &["lease", "drain", "printer", "--yes", "--reason", "maintenance"], expect![[]]);
-    check(&daemon, &["lease", "drain", "printer", "--yes"], expect![[]]);
-    check(&daemon, &["lease", "heartbeat", "printer"], expect![[]]);
-    check(&daemon, &["lease", "revive", "printer"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "drain", "printer", "--yes", "--reason", "maintenance"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, drained by an operator
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next ends unless it is revived in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "drain", "printer", "--yes"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, active, drained by an operator, epoch 1, held for SPAN
+        error: the lease drains already (already_draining)
+        hint: tenure lease revive takes the drain back
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "heartbeat", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        epoch 1
+        promise the holder may act for SPAN
+        draining an operator asked this lease to end, SPAN left: wind down
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "revive", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state active, alive
+        mode heartbeat, ttl SPAN, grace SPAN
+        epoch 1
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        promise the holder may act for SPAN
+        next drains unless its holder is heard in SPAN (TIME)
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
 }
 
 #[test]
 fn an_operator_revokes_and_reclaims() {
     let daemon = Daemon::start();
     daemon.acquire(&["printer", "--holder", "alice", "--ttl", "1h"]);
-    check(&daemon, &["lease", "revoke", "printer", "--yes", "--no-reclaim"], expect![[]]);
-    check(&daemon, &["lease", "reclaim", "printer", "--yes"], expect![[]]);
-    check(&daemon, &["lease", "reclaim", "printer", "--yes", "--force"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "revoke", "printer", "--yes", "--no-reclaim"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state revoking
+        mode heartbeat, ttl 1h 0m, grace SPAN
+        epoch 2
+        fence FENCE
+        granted now (TIME)
+        last seen now (TIME)
+        next its resources are reusable, at the earliest in 59m 59s (TIME)
+        reason admin_force
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "reclaim", "printer", "--yes"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
+        error: gate, promise or delay stand in the way; force would override them (not_yet)
+        hint: safe in 59m 59s; --force does it now and is recorded as such
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "reclaim", "printer", "--yes", "--force"],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+        holder alice
+        resources printer
+        state revoked
+        mode heartbeat, ttl 1h 0m, grace SPAN
+        epoch 2
+        fence FENCE
+        granted now (TIME)
+        ended now (TIME)
+        reason admin_force
+        face leases
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
+    "#]],
+    );
     daemon.acquire(&["printer", "--holder", "bob"]);
 }
 
@@ -168,8 +589,52 @@ fn the_name_of_a_pool_stands_for_its_members() {
     let one = daemon.acquire(&["--pool", "gpu=1", "--holder", "alice"]);
     assert_eq!(daemon.object(&["lease", "show", "gpu"])["lease_id"], one.as_str());
     daemon.acquire(&["--pool", "gpu=1", "--holder", "bob"]);
-    check(&daemon, &["lease", "show", "gpu"], expect![[]]);
-    check(&daemon, &["lease", "show", "nothing"], expect![[]]);
-    check(&daemon, &["lease", "show", "0000-1"], expect![[]]);
-    check(&daemon, &["lease", "acquire", "--pool", "gpu=2"], expect![[]]);
+    check(
+        &daemon,
+        &["lease", "show", "gpu"],
+        expect![[r#"
+        exit 2
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: several leases cover members of gpu
+        hint: name one of TAG-2, TAG-3
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "show", "nothing"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: there is no lease nothing, and nobody holds nothing
+        hint: tenure lease ls, or tenure why nothing
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "show", "0000-1"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: there is no such lease (not_found)
+        hint: tenure lease ls shows what there is
+    "#]],
+    );
+    check(
+        &daemon,
+        &["lease", "acquire", "--pool", "gpu=2"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: 2 of pool "gpu" asked for, 1 free (pool_exhausted)
+        hint: wait for it with --wait
+    "#]],
+    );
 }

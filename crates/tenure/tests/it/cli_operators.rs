@@ -19,13 +19,16 @@ fn status_at_a_glance() {
     daemon.acquire(&["scanner", "--holder", "bob", "--permanent"]);
     let page = daemon.plain(&["status", "--quiet"]);
     let labels: Vec<&str> = page.lines().filter_map(|line| line.split(' ').next()).collect();
-    expect![[]].assert_eq(&labels.join(" "));
+    expect![
+        "exit --- tenure listens data log leases by by also sync lateness stalls breaker retries clock ---"
+    ]
+    .assert_eq(&labels.join(" "));
     assert!(page.contains("leases 2: 2 active\n"), "{page}");
     assert!(page.contains("by mode 1 heartbeat, 1 permanent\n"), "{page}");
     assert!(page.contains("breaker closed, never opened\n"), "{page}");
     let status = daemon.object(&["status"]);
     assert_eq!(status["leases"]["total"], 2);
-    assert_eq!(status["data_dir"], daemon.desk.path().join("data").to_str().unwrap());
+    assert_eq!(status["data_dir"], "DIR/data");
 }
 
 #[test]
@@ -42,13 +45,82 @@ fn the_way_to_the_daemon_is_told() {
 #[test]
 fn pools_are_defined_listed_and_removed() {
     let daemon = Daemon::start();
-    check(&daemon, &["pool", "ls"], expect![[]]);
-    check(&daemon, &["pool", "set", "gpu", "4"], expect![[]]);
+    check(
+        &daemon,
+        &["pool", "ls"],
+        expect![[r#"
+        exit 0
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        0 pools
+    "#]],
+    );
+    check(
+        &daemon,
+        &["pool", "set", "gpu", "4"],
+        expect![[r#"
+        exit 0
+        --- out
+        NAME SIZE FREE
+        gpu 4 4
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     daemon.acquire(&["--pool", "gpu=2", "--holder", "alice"]);
-    check(&daemon, &["pool", "ls"], expect![[]]);
-    check(&daemon, &["pool", "rm", "gpu", "--yes"], expect![[]]);
-    check(&daemon, &["pool", "rm", "gpu", "--yes", "--force"], expect![[]]);
-    check(&daemon, &["pool", "rm", "nothing", "--yes"], expect![[]]);
+    check(
+        &daemon,
+        &["pool", "ls"],
+        expect![[r#"
+        exit 0
+        --- out
+        NAME SIZE FREE
+        gpu 4 2
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        1 pool
+    "#]],
+    );
+    check(
+        &daemon,
+        &["pool", "rm", "gpu", "--yes"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        pool gpu: 4 members, 2 of them held
+        error: 2 of its members are held; force ends their leases (pool_in_use)
+        hint: --force removes it all the same and ends the leases of its members
+    "#]],
+    );
+    check(
+        &daemon,
+        &["pool", "rm", "gpu", "--yes", "--force"],
+        expect![[r#"
+        exit 0
+        --- out
+        NAME SIZE FREE
+        gpu (removed) 0 0
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        pool gpu: 4 members, 2 of them held
+        ends lease TAG-2 of alice: gpu/1, gpu/2, active, alive, epoch 1, held for SPAN
+    "#]],
+    );
+    check(
+        &daemon,
+        &["pool", "rm", "nothing", "--yes"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: there is no pool nothing
+        hint: tenure pool ls shows what there is
+    "#]],
+    );
 }
 
 #[test]
@@ -60,9 +132,49 @@ fn resources_show_their_holder_and_who_waits() {
     wait_until("bob waits", LONG, || {
         daemon.object(&["resource", "show", "printer"])["waiters"] == serde_json::json!(["bob"])
     });
-    check(&daemon, &["resource", "show", "printer"], expect![[]]);
-    check(&daemon, &["resource", "ls"], expect![[]]);
-    check(&daemon, &["resource", "show", "scanner"], expect![[]]);
+    check(
+        &daemon,
+        &["resource", "show", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        resource printer
+        holder alice
+        lease TAG-1
+        epoch 1
+        fence FENCE
+        since now (TIME)
+        left SPAN of its present phase
+        waiters 1: bob
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["resource", "ls"],
+        expect![[r#"
+        exit 0
+        --- out
+        NAME HOLDER LEASE FENCE LEFT AGE SINCE
+        printer alice TAG-1 FENCE SPAN SPAN TIME
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        1 resource held
+    "#]],
+    );
+    check(
+        &daemon,
+        &["resource", "show", "scanner"],
+        expect![[r#"
+        exit 0
+        --- out
+        resource scanner
+        holder nobody: it is free
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     daemon.object(&["lease", "release", "printer", "--epoch", "1"]);
     assert!(waiting.wait().unwrap().success());
     assert_eq!(daemon.object(&["lease", "show", "printer"])["holder"], "bob");
@@ -73,9 +185,52 @@ fn a_guarded_store_asks_by_exit_code() {
     let daemon = Daemon::start();
     let lease = daemon.object(&["lease", "acquire", "printer", "--holder", "alice"]);
     let (id, fence) = (lease["lease_id"].as_str().unwrap(), lease["fence"].to_string());
-    check(&daemon, &["check", "printer", "--fence", &fence], expect![[]]);
-    check(&daemon, &["check", "printer", "--fence", "1"], expect![[]]);
-    check(&daemon, &["check", id, "--epoch", "1"], expect![[]]);
+    check(
+        &daemon,
+        &["check", "printer", "--fence", &fence],
+        expect![[r#"
+        exit 0
+        --- out
+        current yes
+        lease TAG-1
+        holder alice
+        epoch 1
+        fence FENCE
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["check", "printer", "--fence", "1"],
+        expect![[r#"
+        exit 1
+        --- out
+        current no
+        lease TAG-1
+        holder alice
+        epoch 1
+        fence FENCE
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: this fence is not current
+    "#]],
+    );
+    check(
+        &daemon,
+        &["check", id, "--epoch", "1"],
+        expect![[r#"
+        exit 0
+        --- out
+        current yes
+        lease TAG-1
+        holder alice
+        epoch 1
+        fence FENCE
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     assert_eq!(daemon.tenure(&["check", id, "--epoch", "2"]).code, 1);
     assert_eq!(daemon.tenure(&["check", "scanner", "--fence", &fence]).code, 1);
 }
@@ -87,10 +242,51 @@ fn sessions_are_kept_by_hand() {
     let id = session["session"].as_str().unwrap().to_owned();
     daemon.acquire(&["printer", "--session", &id, "--holder", "alice"]);
     let plain = |arguments: &[&str]| daemon.plain(arguments).replace(&id, "SESSION");
-    expect![[]].assert_eq(&plain(&["admin", "session", "show", &id]));
-    expect![[]].assert_eq(&plain(&["admin", "session", "ls"]));
-    expect![[]].assert_eq(&plain(&["admin", "session", "heartbeat", &id]));
-    expect![[]].assert_eq(&plain(&["admin", "session", "close", &id, "--yes"]));
+    expect![[r#"
+        exit 0
+        --- out
+        session SESSION
+        holder alice
+        kept by a heartbeat every SPAN
+        grace SPAN
+        liveness alive
+        leases 1
+        last seen now (TIME)
+        promise its leases are good for SPAN
+        next its present phase ends in SPAN (TIME)
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]]
+    .assert_eq(&plain(&["admin", "session", "show", &id]));
+    expect![[r#"
+        exit 0
+        --- out
+        ID HOLDER KEPT BY GRACE LIVENESS LEASES LEFT LAST SEEN
+        SESSION alice a heartbeat every SPAN SPAN alive 1 SPAN now (TIME)
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        1 session
+    "#]]
+    .assert_eq(&plain(&["admin", "session", "ls"]));
+    expect![[r#"
+        exit 0
+        --- out
+        session SESSION
+        promise its leases are good for SPAN
+        lsn 2 (the next --seen-lsn)
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]]
+    .assert_eq(&plain(&["admin", "session", "heartbeat", &id]));
+    expect![[r#"
+        exit 0
+        --- out
+        session SESSION closed at lsn 3
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        session SESSION of alice: 1 lease would be released
+    "#]]
+    .assert_eq(&plain(&["admin", "session", "close", &id, "--yes"]));
     assert_eq!(daemon.object(&["resource", "show", "printer"])["lease_id"], serde_json::Value::Null);
 }
 
@@ -99,11 +295,61 @@ fn why_reads_like_an_explanation() {
     let daemon = Daemon::start();
     let id = daemon.acquire(&["printer", "--holder", "alice"]);
     daemon.object(&["lease", "drain", &id, "--yes", "--reason", "maintenance"]);
-    check(&daemon, &["why", "printer"], expect![[]]);
-    check(&daemon, &["why", &id], expect![[]]);
+    check(
+        &daemon,
+        &["why", "printer"],
+        expect![[r#"
+        exit 0
+        --- out
+        resource printer
+          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace [TAG-1]
+          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
+        next: held by alice: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
+    check(
+        &daemon,
+        &["why", &id],
+        expect![[r#"
+        exit 0
+        --- out
+        lease TAG-1
+          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace
+          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it
+        next: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     daemon.object(&["lease", "release", &id, "--epoch", "1"]);
-    check(&daemon, &["why", "printer", "--quiet"], expect![[]]);
-    check(&daemon, &["why", "nothing"], expect![[]]);
+    check(
+        &daemon,
+        &["why", "printer", "--quiet"],
+        expect![[r#"
+        exit 0
+        --- out
+        resource printer
+          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace [TAG-1]
+          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
+          TIME now released by alice: printer free again [TAG-1]
+        next: printer is free: the next grant takes it
+        --- err
+    "#]],
+    );
+    check(
+        &daemon,
+        &["why", "nothing"],
+        expect![[r#"
+        exit 1
+        --- out
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        error: nothing is known of "nothing"; history is kept from position 1 (not_found)
+        hint: tenure lease ls shows what there is
+    "#]],
+    );
     assert_eq!(daemon.object(&["why", &id])["subject"], id.as_str());
     assert_eq!(daemon.tenure(&["why", &id, "--resource"]).code, 1);
 }
@@ -114,7 +360,11 @@ fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
     daemon.acquire(&["printer", "--holder", "alice"]);
     let revoke = ["lease", "revoke", "printer", "--quiet"];
     let no = at_terminal(&mut daemon.command(&revoke), 200, "n\n");
-    expect![[]].assert_eq(&scrubbed(&no.text, &daemon.tag()));
+    expect![[r#"
+        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+        revoke it? [y/N] error: nothing was done
+    "#]]
+    .assert_eq(&scrubbed(&no.text, &daemon.tag()));
     assert_eq!(no.code, 1);
     assert_eq!(daemon.object(&["lease", "show", "printer"])["state"], "active");
     let yes = at_terminal(&mut daemon.command(&revoke), 200, "y\n");
@@ -126,7 +376,7 @@ fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
 fn tables_fit_the_terminal() {
     let daemon = Daemon::start();
     daemon.acquire(&["höhle/eins", "höhle/zwei", "höhle/drei", "--holder", "änne@höhle"]);
-    for columns in [70, 90, 120] {
+    for columns in [80, 100, 120] {
         let shown = at_terminal(&mut daemon.command(&["lease", "ls", "--quiet"]), columns, "");
         for line in shown.text.lines() {
             assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
@@ -144,14 +394,18 @@ fn a_backup_is_restored_under_another_name() {
     assert!(answer.out.ends_with("bytes in DIR/copy.tar\n"), "{}", answer.out);
     let streamed = daemon.command(&["backup", "-", "--quiet"]).output().unwrap();
     assert!(streamed.status.success());
-    assert_eq!(streamed.stdout.len() as u64, fs::metadata(daemon.desk.path().join("copy.tar")).unwrap().len());
+    assert_eq!(
+        streamed.stdout.len() as u64,
+        fs::metadata(daemon.desk.path().join("copy.tar")).unwrap().len()
+    );
     daemon.stop();
 
     let restored = daemon.tenure(&["restore", "DIR/copy.tar", "DIR/restored", "--json"]);
     assert_eq!(restored.code, 0, "{}", restored.err);
     let verified = daemon.tenure(&["log", "verify", "DIR/restored"]);
     assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
-    let mut again = Daemon::start_at(std::mem::replace(&mut daemon.desk, crate::cli_desk::Desk::new()), "restored");
+    let mut again =
+        Daemon::start_at(std::mem::replace(&mut daemon.desk, crate::cli_desk::Desk::new()), "restored");
     assert_ne!(again.tag(), tag);
     assert_eq!(again.tenure(&["lease", "show", &id]).code, 1, "an id of the lost log names nothing here");
     assert!(again.object(&["status"])["restored_for_ms"].as_u64().is_some());
@@ -163,7 +417,17 @@ fn a_backup_is_restored_under_another_name() {
 fn stopping_ends_no_lease_unless_told() {
     let mut daemon = Daemon::start();
     daemon.acquire(&["printer", "--holder", "alice"]);
-    check(&daemon, &["admin", "breaker", "reset"], expect![[]]);
+    check(
+        &daemon,
+        &["admin", "breaker", "reset"],
+        expect![[r#"
+        exit 0
+        --- out
+        ends go on
+        --- err
+        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+    "#]],
+    );
     let answer = daemon.tenure(&["admin", "shutdown"]);
     assert_eq!((answer.code, answer.out.as_str()), (0, "stopping\n"), "{}", answer.err);
     daemon.wait();
@@ -192,7 +456,11 @@ fn a_killed_daemon_leaves_a_breadcrumb_that_nobody_falls_for() {
     let mut daemon = Daemon::start();
     daemon.kill();
     let answer = daemon.tenure(&["status"]);
-    assert!(answer.err.starts_with("Error: Tenure daemon is not running at http://127.0.0.1:5641\n"), "{}", answer.err);
+    assert!(
+        answer.err.starts_with("Error: Tenure daemon is not running at http://127.0.0.1:5641\n"),
+        "{}",
+        answer.err
+    );
     daemon.start_again();
     assert_eq!(daemon.tenure(&["status"]).code, 0);
 }

@@ -97,6 +97,13 @@ fn what_is_no_backup_leaves_nothing_behind() {
     desk.tenure(&["restore", "DIR/strange.tar", "DIR/data"]);
     assert_eq!(fs::read_dir(desk.path().join("data")).unwrap().count(), 0);
     expect![[r#"
+        error: cannot unpack DIR/text.tar: it is no whole tar archive
+        hint: give an archive that tenure backup wrote
+        error: cannot unpack DIR/strange.tar: elsewhere/x does not belong into a backup
+        hint: give an archive that tenure backup wrote
+        error: the backup cannot be restored: cannot read DIR/data/log: No such file or directory (os error 2)
+        hint: try an older backup
+        error: cannot read DIR/missing.tar: No such file or directory (os error 2)
     "#]]
     .assert_eq(&out);
 }

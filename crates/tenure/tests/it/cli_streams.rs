@@ -82,7 +82,11 @@ fn a_watch_tells_what_happened_and_what_happens() {
     daemon.object(&["lease", "release", &id, "--epoch", "1", "--reason", "done"]);
     told.push(watch.line());
     let told = scrubbed(&told.join("\n"), &daemon.tag());
-    expect![[]].assert_eq(&told);
+    expect![[r#"
+        TIME 1 granted alice holds printer as TAG-1 (heartbeat, ttl SPAN, grace SPAN)
+        TIME 2 released alice gave TAG-1 back, printer free: explicit, done
+    "#]]
+    .assert_eq(&told);
     let mut watch = watch;
     kill_process(Pid::from_child(&watch.child), Signal::INT).unwrap();
     assert_eq!(watch.child.wait().unwrap().code(), Some(0));
@@ -111,7 +115,10 @@ fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
     for _ in 0..1_000 {
         let event = watch.object();
         if event["lease"]["holder"] == "bob" {
-            assert_eq!((&event["kind"], &event["lease"]["resources"]), (&json!("granted"), &json!(["printer"])));
+            assert_eq!(
+                (&event["kind"], &event["lease"]["resources"]),
+                (&json!("granted"), &json!(["printer"]))
+            );
             return;
         }
     }
@@ -186,7 +193,14 @@ fn lines_over_an_address_without_a_socket_are_wrong_usage() {
     let daemon = Daemon::start();
     let http = daemon.object(&["status"])["http"].as_str().unwrap().to_owned();
     let answer = daemon.tenure(&["stdio", "--endpoint", &http, "--quiet"]);
-    expect![[]].assert_eq(&scrubbed(&answer.all(), &daemon.tag()));
+    expect![[r#"
+        exit 2
+        --- out
+        --- err
+        error: lines are spoken over a socket, and http://127.0.0.1:PORT is none
+        hint: --endpoint unix:/PATH; tenure status shows the path
+    "#]]
+    .assert_eq(&scrubbed(&answer.all(), &daemon.tag()));
 }
 
 #[test]

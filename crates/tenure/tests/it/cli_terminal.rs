@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use expect_test::expect;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
 use crate::cli_desk::Desk;
 
@@ -39,6 +39,10 @@ pub(crate) fn at_terminal(command: &mut Command, columns: u16, typed: &str) -> S
     unlockpt(&main).unwrap();
     let end = ioctl_tiocgptpeer(&main, OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     tcsetwinsize(&end, Winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+    // What is typed would be shown whenever it arrives, before or after the question.
+    let mut modes = tcgetattr(&end).unwrap();
+    modes.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&end, OptionalActions::Now, &modes).unwrap();
     let stdio = |end: &OwnedFd| Stdio::from(end.try_clone().unwrap());
     command.stdin(stdio(&end)).stdout(stdio(&end)).stderr(stdio(&end));
     let mut child = Guard(command.spawn().unwrap());

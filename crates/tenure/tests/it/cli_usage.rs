@@ -12,72 +12,99 @@ fn check(arguments: &[&str], expected: Expect) {
 
 #[test]
 fn durations_need_a_unit() {
-    check(&["lease", "acquire", "printer", "--ttl", "30"], expect![[r#"
+    check(
+        &["lease", "acquire", "printer", "--ttl", "30"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, as in 30s or 30ms
         hint: tenure --help
-    "#]]);
-    check(&["lease", "acquire", "printer", "--wait", "soon"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "printer", "--wait", "soon"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: invalid value 'soon' for '--wait <DURATION>': a duration is written like 500ms, 30s, 1m30s or 2h
         hint: tenure --help
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_lease_of_nothing_is_refused_before_anybody_is_asked() {
-    check(&["lease", "acquire"], expect![[r#"
+    check(
+        &["lease", "acquire"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: nothing was asked for
         hint: name a resource, or a pool with --pool NAME=N
-    "#]]);
-    check(&["lease", "acquire", "--pool", "gpu"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "--pool", "gpu"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: invalid value 'gpu' for '--pool <NAME=N>': members of a pool are asked for like gpu=2
         hint: tenure --help
-    "#]]);
-    check(&["lease", "acquire", "--pool", "gpu=1", "--pool", "gpu=2"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "--pool", "gpu=1", "--pool", "gpu=2"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: pool gpu is named twice
-    "#]]);
-    check(&["lease", "acquire", "printer", "--ttl", "0s"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "printer", "--ttl", "0s"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: a heartbeat that lasts no time keeps nothing alive
         hint: --permanent asks for no proof of life
-    "#]]);
-    check(&["lease", "acquire", "printer", "--permanent", "--ttl", "5s"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "printer", "--permanent", "--ttl", "5s"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: the argument '--permanent' cannot be used with '--ttl <DURATION>'
         hint: tenure lease acquire --help
-    "#]]);
-    check(&["lease", "acquire", "printer", "--attachment", "{x}"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "acquire", "printer", "--attachment", "{x}"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: invalid value '{x}' for '--attachment <JSON>': not JSON: key must be a string at line 1 column 2; a text needs its quotes, as in '"x"'
         hint: tenure --help
-    "#]]);
-    check(&["lease", "rebind", "printer"], expect![[r#"
+    "#]],
+    );
+    check(
+        &["lease", "rebind", "printer"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: nothing would change
         hint: give --holder, --session or --attachment
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -104,24 +131,30 @@ fn whatever_ends_something_needs_a_terminal_or_consent() {
 
 #[test]
 fn a_check_needs_a_fence_or_an_epoch() {
-    check(&["check", "printer"], expect![[r#"
+    check(
+        &["check", "printer"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: the following required arguments were not provided: <--fence <FENCE>|--epoch <EPOCH>>
         hint: tenure check --help
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_story_is_read_in_one_way() {
-    check(&["why", "x", "--lease", "--resource"], expect![[r#"
+    check(
+        &["why", "x", "--lease", "--resource"],
+        expect![[r#"
         exit 2
         --- out
         --- err
         error: the argument '--lease' cannot be used with '--resource'
         hint: tenure why --help
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

@@ -17,7 +17,9 @@ use rustix::time::Timespec;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::run_support::{Cleanup, LONG, boot_ms, holds_for, is_running, number_in, shown, signal, wait_until};
+use crate::run_support::{
+    Cleanup, LONG, boot_ms, holds_for, is_running, number_in, shown, signal, wait_until,
+};
 
 /// A guardian and what is between it and its supervisor, which is the test.
 struct Guarded {
@@ -231,7 +233,7 @@ fn the_command_dies_with_its_guardian() {
     let directory = TempDir::new().unwrap();
     let (file, name) = shown(directory.path(), "pid");
     let script = format!("trap '' TERM HUP; echo $$ >{name}; while :; do sleep 0.05; done");
-    let (mut guarded, _) = Guarded::start(LASTING, &script);
+    let (mut guarded, _) = Guarded::start(Terms { makes_cgroup: false, ..LASTING }, &script);
     let main = guarded.cleanup.add(number_in(&file));
     guarded.guardian.kill().unwrap();
     wait_until("the end of the command", LONG, || !is_running(main));

@@ -71,21 +71,27 @@ pub(crate) fn number_in(path: &Path) -> i32 {
 
 /// Ends processes by their id when the test is over, however it ends.
 #[derive(Default)]
-pub(crate) struct Cleanup(Vec<i32>);
+pub(crate) struct Cleanup(Vec<(i32, String)>);
 
 impl Cleanup {
     pub(crate) fn add(&mut self, pid: i32) -> i32 {
-        self.0.push(pid);
+        self.0.extend(started_at(pid).map(|started| (pid, started)));
         pid
     }
 }
 
 impl Drop for Cleanup {
     fn drop(&mut self) {
-        for pid in self.0.drain(..).filter(|pid| is_running(*pid)) {
+        // A number may have been given to somebody else meanwhile.
+        for (pid, _) in self.0.drain(..).filter(|(pid, started)| started_at(*pid).as_ref() == Some(started)) {
             signal(pid, Signal::KILL);
         }
     }
+}
+
+fn started_at(pid: i32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(19).map(str::to_owned)
 }
 
 /// A path in the directory, as text for a script.

@@ -14,26 +14,47 @@ fn help_names_every_command() {
     check(
         &["-h"],
         expect![[r#"
-        exit 0
-        --- out
-        Decides who holds what, until when, and lets go on behalf of those who cannot
+            exit 0
+            --- out
+            Decides who holds what, until when, and lets go on behalf of those who cannot
 
-        Usage: tenure [OPTIONS] [COMMAND]
+            Usage: tenure [OPTIONS] [COMMAND]
 
-        Commands:
-          log   Look into the log of a data directory, without a daemon
-          help  Print this message or the help of the given subcommand(s)
+            Commands:
+              serve        Run the daemon
+              status       Show how the daemon is, at a glance
+              watch        Print events as they happen, until interrupted
+              why          Tell what happened to a lease, a resource or a session, and what would happen next
+              open         Open the dashboard in a browser
+              lease        Take, look at and end leases by hand
+              run          Hold a lease while a command runs
+              pool         Define, list and remove pools
+              resource     Look at resources
+              check        Ask whether a fence or an epoch is current
+              admin        Steer the daemon itself
+              log          Look into the log of a data directory, without a daemon
+              backup       Copy everything the daemon keeps into a tar archive, while it runs
+              restore      Make a data directory of a backup
+              stdio        Speak lines of JSON with the daemon, over standard input and output
+              completions  Print completions for a shell
+              man          Write the manual pages into a directory
+              help         Print this message or the help of the given subcommand(s)
 
-        Options:
-              --json     Print data as JSON
-          -q, --quiet    Say nothing on standard error unless something goes wrong
-          -h, --help     Print help
-          -V, --version  Print version
+            Options:
+                  --json     Print data as JSON
+              -q, --quiet    Say nothing on standard error unless something goes wrong
+              -h, --help     Print help (see more with '--help')
+              -V, --version  Print version
 
-        Data goes to standard output, talk to standard error.
-        Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.
-        --- err
-    "#]],
+            Finding the daemon:
+                  --endpoint <URL>  The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by
+                                    itself unless told [env: TENURE_ENDPOINT]
+                  --token <TOKEN>   The token to present [env: TENURE_TOKEN]
+
+            Data goes to standard output, talk to standard error.
+            Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.
+            --- err
+        "#]],
     );
 }
 
@@ -47,31 +68,57 @@ fn every_command_has_help() {
     check(
         &["log", "--help"],
         expect![[r#"
-        exit 0
-        --- out
-        Look into the log of a data directory, without a daemon
+            exit 0
+            --- out
+            Look into the log of a data directory, without a daemon
 
-        Nothing is written and nothing is locked, so the directory of a running daemon may be read too.
+            Nothing is written and nothing is locked, so the directory of a running daemon may be read too.
 
-        Usage: tenure log [OPTIONS] <COMMAND>
+            Usage: tenure log [OPTIONS] <COMMAND>
 
-        Commands:
-          verify  Check every checksum, record, snapshot and invariant of a log
-          dump    Print the records of a log as NDJSON, oldest first
-          at      Print who held what at an LSN or at a time
-          help    Print this message or the help of the given subcommand(s)
+            Commands:
+              verify  Check every checksum, record, snapshot and invariant of a log
+              dump    Print the records of a log as NDJSON, oldest first
+              at      Print who held what at an LSN or at a time
+              help    Print this message or the help of the given subcommand(s)
 
-        Options:
-              --json
-                  Print data as JSON
+            Options:
+                  --json
+                      Print data as JSON
 
-          -q, --quiet
-                  Say nothing on standard error unless something goes wrong
+              -q, --quiet
+                      Say nothing on standard error unless something goes wrong
 
-          -h, --help
-                  Print help (see a summary with '-h')
-        --- err
-    "#]],
+              -h, --help
+                      Print help (see a summary with '-h')
+
+            Finding the daemon:
+                  --endpoint <URL>
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+
+                      [env: TENURE_ENDPOINT]
+
+                  --token <TOKEN>
+                      The token to present
+
+                      [env: TENURE_TOKEN]
+
+                  --ca <FILE>
+                      PEM file of the authority that signed the daemon's certificate
+
+                      [env: TENURE_CA]
+
+                  --cert <FILE>
+                      PEM file with the certificate to present, for daemons that ask for one
+
+                      [env: TENURE_CERT]
+
+                  --key <FILE>
+                      PEM file with the key of that certificate
+
+                      [env: TENURE_KEY]
+            --- err
+        "#]],
     );
     check(
         &["log", "verify", "--help"],
@@ -99,6 +146,32 @@ fn every_command_has_help() {
 
               -h, --help
                       Print help (see a summary with '-h')
+
+            Finding the daemon:
+                  --endpoint <URL>
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+
+                      [env: TENURE_ENDPOINT]
+
+                  --token <TOKEN>
+                      The token to present
+
+                      [env: TENURE_TOKEN]
+
+                  --ca <FILE>
+                      PEM file of the authority that signed the daemon's certificate
+
+                      [env: TENURE_CA]
+
+                  --cert <FILE>
+                      PEM file with the certificate to present, for daemons that ask for one
+
+                      [env: TENURE_CERT]
+
+                  --key <FILE>
+                      PEM file with the key of that certificate
+
+                      [env: TENURE_KEY]
             --- err
         "#]],
     );
@@ -146,6 +219,32 @@ fn every_command_has_help() {
 
               -h, --help
                       Print help (see a summary with '-h')
+
+            Finding the daemon:
+                  --endpoint <URL>
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+
+                      [env: TENURE_ENDPOINT]
+
+                  --token <TOKEN>
+                      The token to present
+
+                      [env: TENURE_TOKEN]
+
+                  --ca <FILE>
+                      PEM file of the authority that signed the daemon's certificate
+
+                      [env: TENURE_CA]
+
+                  --cert <FILE>
+                      PEM file with the certificate to present, for daemons that ask for one
+
+                      [env: TENURE_CERT]
+
+                  --key <FILE>
+                      PEM file with the key of that certificate
+
+                      [env: TENURE_KEY]
             --- err
         "#]],
     );
@@ -179,6 +278,32 @@ fn every_command_has_help() {
 
               -h, --help
                       Print help (see a summary with '-h')
+
+            Finding the daemon:
+                  --endpoint <URL>
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+
+                      [env: TENURE_ENDPOINT]
+
+                  --token <TOKEN>
+                      The token to present
+
+                      [env: TENURE_TOKEN]
+
+                  --ca <FILE>
+                      PEM file of the authority that signed the daemon's certificate
+
+                      [env: TENURE_CA]
+
+                  --cert <FILE>
+                      PEM file with the certificate to present, for daemons that ask for one
+
+                      [env: TENURE_CERT]
+
+                  --key <FILE>
+                      PEM file with the key of that certificate
+
+                      [env: TENURE_KEY]
             --- err
         "#]],
     );

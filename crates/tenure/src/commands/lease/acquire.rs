@@ -3,12 +3,12 @@
 use clap::Args;
 use serde_json::Value;
 use tenure_api::{Acquire as Body, Lease, Mode, State};
-use tenure_client::operation_id;
+use tenure_client::{CallError, Method, operation_id};
 
 use super::print_lease;
 use crate::caller::user_at_host;
 use crate::commands::arguments::{PoolCount, json_value};
-use crate::connect::{Daemon, read, route};
+use crate::connect::{Daemon, call_failure, read, route};
 use crate::duration::Span;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
@@ -83,7 +83,8 @@ impl Acquire {
         let wait_ms = self.wait.map(Span::ms);
         let body = self.body(operation.clone());
         let route = route(&["leases"]).waiting(wait_ms.unwrap_or(0));
-        let answer = daemon.post(route, &body).await.map_err(|failure| retry_hint(failure, &operation))?;
+        let answer = daemon.try_call(Method::POST, route, Some(&body)).await;
+        let answer = answer.map_err(|error| failure(error, &operation))?;
         let lease: Lease = read(answer.clone())?;
         print_lease(printer, answer)?;
         if let Some(next) = next_step(&lease) {
@@ -112,13 +113,15 @@ impl Acquire {
 }
 
 /// Whoever does not know how it went can ask again under the same operation id.
-fn retry_hint(failure: Failure, operation: &str) -> Failure {
-    match failure {
-        Failure::Unexpected(words) if words.hint.is_some() => Failure::Unexpected(words.hint(format_args!(
-            "it may have been granted; the same command with --operation-id {operation} gives that lease"
-        ))),
-        other => other,
+fn failure(error: CallError, operation: &str) -> Failure {
+    let is_definite = error.is_definite();
+    let failure = call_failure(error);
+    if is_definite {
+        return failure;
     }
+    failure.with_hint(format_args!(
+        "it may have been granted; the same command with --operation-id {operation} gives that lease"
+    ))
 }
 
 fn next_step(lease: &Lease) -> Option<String> {

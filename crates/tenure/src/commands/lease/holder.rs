@@ -2,9 +2,7 @@
 
 use clap::Args;
 use serde_json::Value;
-use tenure_api::{
-    Amend as AmendBody, Handover as HandoverBody, HolderCall, Rebind as RebindBody, Renewed,
-};
+use tenure_api::{Amend as AmendBody, Handover as HandoverBody, HolderCall, Rebind as RebindBody, Renewed};
 use tenure_client::operation_id;
 
 use super::print_lease;
@@ -213,8 +211,7 @@ impl Rebind {
 impl Handover {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let (id, epoch) = self.presented.id_and_epoch(daemon).await?;
-        let call =
-            HandoverBody { epoch, to_session: self.to_session, operation_id: Some(operation_id()) };
+        let call = HandoverBody { epoch, to_session: self.to_session, operation_id: Some(operation_id()) };
         print_lease(printer, daemon.post(route(&["leases", &id, "handover"]), &call).await?)
     }
 }

@@ -109,7 +109,9 @@ impl Reclaim {
         };
         let steps = Steps { target: &self.target, consent: &self.consent, verb: "reclaim", question };
         let force = self.force.then_some(true);
-        steps.go(daemon, printer, OperatorCall { reason: self.reason, force, ..OperatorCall::default() }).await
+        steps
+            .go(daemon, printer, OperatorCall { reason: self.reason, force, ..OperatorCall::default() })
+            .await
     }
 }
 

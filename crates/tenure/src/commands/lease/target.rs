@@ -33,7 +33,9 @@ impl Target {
     pub(super) async fn object(&self, daemon: &Daemon) -> Result<Value, Failure> {
         let id = self.id(daemon).await?;
         match daemon.get(route(&["leases", &id])).await {
-            Err(Failure::Answered { error, words }) if error.code == ErrorCode::NotFound && id == self.lease => {
+            Err(Failure::Answered { error, words })
+                if error.code == ErrorCode::NotFound && id == self.lease =>
+            {
                 let Ok(id) = self.covering(daemon).await else {
                     return Err(Failure::Answered { error, words });
                 };
@@ -70,8 +72,11 @@ impl Target {
             return Ok(lease);
         }
         // The name of a pool stands for its members.
-        let query =
-            LeaseQuery { resource_prefix: Some(format!("{name}/")), limit: Some(100), ..LeaseQuery::default() };
+        let query = LeaseQuery {
+            resource_prefix: Some(format!("{name}/")),
+            limit: Some(100),
+            ..LeaseQuery::default()
+        };
         let list: LeaseList = read(daemon.get(route(&["leases"]).query(&query)).await?)?;
         match list.leases.as_slice() {
             [] => {

@@ -6,9 +6,9 @@ use tenure_history::{LogTag, Report, rfc3339, verify};
 use tenure_log::RecordKind;
 
 use super::DataDirectory;
-use super::writer::Writer;
 use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
+use crate::writer::Writer;
 
 /// Check every checksum, record, snapshot and invariant of a log
 ///

@@ -5,14 +5,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Who is writing.
-pub(super) struct Writer {
-    pub(super) pid: u32,
-    pub(super) since_wall_ms: u64,
+pub(crate) struct Writer {
+    pub(crate) pid: u32,
+    pub(crate) since_wall_ms: u64,
 }
 
 impl Writer {
     /// `None`: nobody, as far as this machine can tell.
-    pub(super) fn of(directory: &Path) -> Option<Self> {
+    pub(crate) fn of(directory: &Path) -> Option<Self> {
         let lock = directory.join("lock");
         let inode = fs::metadata(&lock).ok()?.ino();
         // Trying the lock would take it for a moment, and a daemon that is just starting would be turned away.

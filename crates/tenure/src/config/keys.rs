@@ -1,0 +1,208 @@
+//! THE table of settings. A key stands here only if something reads it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use tenure_faces::Scope;
+
+use super::Preset::{Place, Text};
+use super::value::{Bytes, Filter, LocalScope, LogFormat, Value};
+use super::{ConfigError, Given, Key, Origin};
+use crate::duration::Span;
+
+macro_rules! settings {
+    ($(
+        $(#[doc = $about:literal])+
+        $section:ident: $Section:ident {
+            $(
+                $(#[doc = $doc:literal])+
+                $key:ident: $type:ty = $preset:expr, $flag:literal,
+                $(within $least:literal to $greatest:literal,)? like $example:literal;
+            )+
+        }
+    )+) => {
+        /// Everything an operator may set.
+        #[derive(Clone, PartialEq, Debug)]
+        pub(crate) struct Settings {
+            $($(#[doc = $about])+ pub(crate) $section: $Section,)+
+            /// The file that was read, if there was one.
+            pub(super) file: Option<PathBuf>,
+            /// Where each value came from, in the order of [`KEYS`].
+            pub(super) origins: Vec<Origin>,
+        }
+
+        $(
+            $(#[doc = $about])+
+            #[derive(Clone, PartialEq, Debug)]
+            pub(crate) struct $Section {
+                $($(#[doc = $doc])+ pub(crate) $key: $type,)+
+            }
+        )+
+
+        /// Every section and what it is about.
+        pub(super) const SECTIONS: &[(&str, &str)] = &[$((stringify!($section), concat!($($about),+)),)+];
+
+        /// Every key, in order.
+        pub(super) static KEYS: &[Key] = &[$($(
+            Key {
+                path: concat!(stringify!($section), ".", stringify!($key)),
+                section: stringify!($section),
+                name: stringify!($key),
+                flag: $flag,
+                docs: &[$($doc),+],
+                preset: $preset,
+                range: settings!(@range $($least, $greatest)?),
+                example: $example,
+                shape: <$type as Value>::SHAPE,
+                placeholder: <$type as Value>::PLACEHOLDER,
+                choices: <$type as Value>::CHOICES,
+                check: |text| {
+                    super::value::parse_within::<$type>(text, settings!(@range $($least, $greatest)?)).map(drop)
+                },
+                shown: |settings| settings.$section.$key.written(),
+            },
+        )+)+];
+
+        impl Settings {
+            /// Takes each value from where it counts most.
+            pub(super) fn read(given: &Given<'_>) -> Result<Self, ConfigError> {
+                let mut keys = KEYS.iter();
+                let mut origins = Vec::with_capacity(KEYS.len());
+                let mut next = || keys.next().expect("invariant: one row per field");
+                // A struct's fields are evaluated as they are written: the order of the table.
+                Ok(Self {
+                    $($section: $Section {
+                        $($key: {
+                            let (value, origin) = given.value::<$type>(next())?;
+                            origins.push(origin);
+                            value
+                        },)+
+                    },)+
+                    file: given.file.path.clone(),
+                    origins,
+                })
+            }
+        }
+    };
+    (@range) => { None };
+    (@range $least:literal, $greatest:literal) => { Some(($least, $greatest)) };
+}
+
+settings! {
+    /// Where the daemon listens and keeps its data.
+    server: Server {
+        /// Address that TCP connections are accepted on
+        ///
+        /// Any address that other machines can reach needs a token file, a client CA or `--insecure-no-auth`.
+        bind: IpAddr = Text("127.0.0.1"), "bind", like "127.0.0.2";
+        /// Port for TCP connections; 0 lets the system choose
+        port: u16 = Text("5641"), "port", like "7000";
+        /// Where the data is: the log and its snapshots
+        data_dir: PathBuf = Place(|places| places.data.clone()), "data-dir", like "/srv/tenure";
+        /// Where programs on this machine look for the daemon
+        ///
+        /// `daemon.json` is left here. Empty: it is not left anywhere.
+        run_dir: Option<PathBuf> = Place(|places| places.run.clone()), "run-dir", like "/srv/run";
+        /// The socket, mode 0660
+        ///
+        /// Empty: there is none.
+        socket: Option<PathBuf> = Place(super::places::Places::socket), "socket", like "/srv/tenure.sock";
+        /// PEM file with the daemon's certificate, and those between it and a root
+        ///
+        /// With it HTTP is spoken over TLS only.
+        tls_cert: Option<PathBuf> = Text(""), "tls-cert", like "/srv/cert.pem";
+        /// PEM file with the certificate's key
+        tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
+        /// PEM file with the roots of certificates that callers must show
+        client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
+        /// Origins whose pages may ask, besides the daemon's own: https://HOST[:PORT]
+        ///
+        /// The host of such an origin is also accepted as the name of the daemon, as a proxy in front may send it.
+        allow_origin: Vec<String> = Text(""), "allow-origin", like "https://board.example,http://127.0.0.1:3000";
+    }
+
+    /// Who may do what.
+    auth: Auth {
+        /// What programs on this machine may do over TCP without a credential
+        local: LocalScope = Text("admin"), "auth-local", like "hold";
+        /// File with tokens; with it TCP always needs one
+        ///
+        /// Lines `name scope sha256-hex`, kept by `tenure token`; read again when it changes.
+        token_file: Option<PathBuf> = Text(""), "token-file", like "/srv/tokens";
+        /// What a caller with a certificate of the client CA may do
+        cert_scope: Scope = Text("hold"), "auth-cert-scope", like "admin";
+        /// Let everybody who reaches the port do what local programs may
+        insecure_no_auth: bool = Text("false"), "insecure-no-auth", like "true";
+    }
+
+    /// How much there may be. What is over a limit is refused, never queued without bound.
+    limits: Limits {
+        /// Live leases in all
+        leases: u64 = Text("10000000"), "limits-leases", within "1" to "1000000000", like "1000";
+        /// Live leases of one principal
+        leases_per_principal: u64 = Text("1000000"), "limits-leases-per-principal",
+            within "1" to "1000000000", like "100";
+        /// Pools
+        pools: u64 = Text("10000"), "limits-pools", within "1" to "10000000", like "20";
+        /// Open sessions, connections that hold something included
+        sessions: u64 = Text("1000000"), "limits-sessions", within "1" to "100000000", like "500";
+        /// Attachments of all live leases together
+        attachment_bytes: Bytes = Text("1GiB"), "limits-attachment-bytes", within "0B" to "1TiB", like "64MiB";
+        /// Requests waiting for a bundle
+        waiters: u64 = Text("100000"), "limits-waiters", within "0" to "10000000", like "50";
+        /// Open connections over all transports
+        connections: u64 = Text("20000"), "limits-connections", within "1" to "1000000", like "300";
+        /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes
+        requests_per_second: u64 = Text("0"), "limits-requests-per-second", within "0" to "4000000000", like "250";
+        /// Requests taken in and not handled yet
+        inbox: u64 = Text("65536"), "limits-inbox", within "64" to "16777216", like "1024";
+        /// Body of one HTTP request
+        body_bytes: Bytes = Text("1MiB"), "limits-body-bytes", within "8KiB" to "64MiB", like "32KiB";
+        /// One line on the socket
+        line_bytes: Bytes = Text("64KiB"), "limits-line-bytes", within "8KiB" to "64MiB", like "16KiB";
+        /// How long reclaim waits for a holder that has no promise to run out to stop
+        ///
+        /// Holders on an open connection, and those of permanent leases, may acknowledge sooner.
+        revoke_timeout: Span = Text("10s"), "limits-revoke-timeout", within "0s" to "1h", like "3s";
+    }
+
+    /// When most holders fall silent at once the fault is likelier here: ends are postponed.
+    breaker: Breaker {
+        /// Silences within this long count together
+        window: Span = Text("10s"), "breaker-window", within "100ms" to "1h", like "5s";
+        /// Part of the holders that must fall silent; 1.0 switches the breaker off
+        fraction: f64 = Text("0.5"), "breaker-fraction", within "0.01" to "1.0", like "0.75";
+        /// How long ends are postponed at most
+        hold: Span = Text("30s"), "breaker-hold", within "0s" to "1h", like "45s";
+    }
+
+    /// How long the past can be asked about.
+    history: History {
+        /// Age at which log is deleted
+        age: Span = Text("7d"), "history-age", within "1m" to "3650d", like "2d";
+        /// Log kept at most; what recovery needs is always kept
+        bytes: Bytes = Text("1GiB"), "history-bytes", within "1MiB" to "1PiB", like "2GiB";
+        /// How long an ended lease can be shown
+        ended_age: Span = Text("1d"), "history-ended-age", within "1s" to "365d", like "1h";
+        /// Ended leases that can be shown, in all
+        ended_leases: u64 = Text("1000000"), "history-ended-leases", within "0" to "1000000000", like "5000";
+    }
+
+    /// The log on disk, and log lines for people.
+    log: Log {
+        /// Bytes of new log after which a snapshot is taken
+        ///
+        /// Once snapshots are larger than half of this: twice the last snapshot.
+        snapshot_bytes: Bytes = Text("256MiB"), "log-snapshot-bytes", within "64KiB" to "1TiB", like "1MiB";
+        /// Size of one file of the log
+        segment_bytes: Bytes = Text("64MiB"), "log-segment-bytes", within "64KiB" to "4GiB", like "8MiB";
+        /// Free space on the disk below which only what frees something is taken
+        free_bytes: Bytes = Text("192MiB"), "log-free-bytes", within "0B" to "1PiB", like "100MiB";
+        /// Where log that is old enough goes, instead of being deleted
+        archive: Option<PathBuf> = Text(""), "log-archive", like "/srv/archive";
+        /// Which log lines are written: a level, or `module=level` separated by commas
+        level: Filter = Text("info"), "log-level", like "debug";
+        /// Form of log lines; `auto` is text on a terminal and JSON elsewhere
+        format: LogFormat = Text("auto"), "log-format", like "json";
+    }
+}

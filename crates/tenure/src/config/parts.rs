@@ -1,0 +1,96 @@
+//! Settings as the parts of the daemon take them.
+
+use std::time::Duration;
+
+use tenure_engine::EngineConfig;
+use tenure_engine::host::HostOptions;
+use tenure_kernel::{Limits, Retention};
+use tenure_liveness::{BreakerConfig, LivenessConfig};
+use tenure_server::{AuthSettings, Tls, TlsFiles};
+
+use super::Settings;
+use super::value::LogFormat;
+
+impl Settings {
+    /// For the engine.
+    pub(crate) fn engine_config(&self) -> EngineConfig {
+        let defaults = EngineConfig::default();
+        EngineConfig {
+            inbox_max: self.limits.inbox as usize,
+            waiters_max: self.limits.waiters as usize,
+            limits: Limits {
+                leases_max: self.limits.leases,
+                leases_per_principal_max: self.limits.leases_per_principal,
+                pools_max: self.limits.pools,
+                sessions_max: self.limits.sessions,
+                attachment_bytes_max: self.limits.attachment_bytes.0,
+                ..defaults.limits
+            },
+            retention: Retention {
+                window_ms: self.history.ended_age.ms(),
+                leases_max: self.history.ended_leases,
+                leases_per_face_max: self.history.ended_leases,
+                ..defaults.retention
+            },
+            liveness: LivenessConfig {
+                revoke_timeout_ms: self.limits.revoke_timeout.ms(),
+                breaker: BreakerConfig {
+                    window_ms: self.breaker.window.ms(),
+                    fraction: self.breaker.fraction,
+                    hold_ms: self.breaker.hold.ms(),
+                    ..defaults.liveness.breaker
+                },
+                ..defaults.liveness
+            },
+            ..defaults
+        }
+    }
+
+    /// For the host.
+    pub(crate) fn host_options(&self) -> HostOptions {
+        let defaults = HostOptions::default();
+        HostOptions {
+            snapshot_bytes_min: self.log.snapshot_bytes.0,
+            history_bytes_max: self.history.bytes.0,
+            history_age_max: Duration::from_millis(self.history.age.ms()),
+            // Whatever fits into the inbox may be under way.
+            outstanding_max: defaults.outstanding_max.max(self.limits.inbox as usize),
+        }
+    }
+
+    /// The files of TLS; `None`: HTTP is spoken in the clear.
+    pub(crate) fn tls_files(&self) -> Option<TlsFiles> {
+        Some(TlsFiles {
+            certificate: self.server.tls_cert.clone()?,
+            key: self.server.tls_key.clone()?,
+            client_ca: self.server.client_ca.clone(),
+        })
+    }
+
+    /// Who may do what. `tls` is what [`Settings::tls_files`] were read to.
+    pub(crate) fn auth_settings(&self, tls: Option<&Tls>) -> AuthSettings {
+        AuthSettings {
+            bind: self.server.bind,
+            local: self.auth.local.0,
+            token_file: self.auth.token_file.clone(),
+            insecure_no_auth: self.auth.insecure_no_auth,
+            tls: tls.is_some(),
+            client_certificates: self.server.client_ca.is_some(),
+            certificate_scope: self.auth.cert_scope,
+            server_names: tls.map(|tls| tls.names.clone()).unwrap_or_default(),
+            allow_origin: self.server.allow_origin.clone(),
+            requests_per_second: self.limits.requests_per_second,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+        }
+    }
+
+    /// Whether log lines are JSON; `None`: it depends on where they go.
+    pub(crate) fn json_log(&self) -> Option<bool> {
+        match self.log.format {
+            LogFormat::Auto => None,
+            LogFormat::Text => Some(false),
+            LogFormat::Json => Some(true),
+        }
+    }
+}

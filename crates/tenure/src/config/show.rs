@@ -1,0 +1,119 @@
+//! Settings shown: as a file that could be read again, as JSON, and as the page of the reference.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::keys::{KEYS, SECTIONS};
+use super::places::{Environment, Places};
+use super::{FILE_VARIABLE, Key, Origin, Preset, Settings};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+impl Settings {
+    /// Each value and where it came from. As text it is a file that gives the same settings.
+    pub(crate) fn print(&self, printer: &mut Printer) -> Result<(), Failure> {
+        if printer.json() { printer.object(&self.to_json()) } else { printer.text(&self.to_text()) }
+    }
+
+    fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (section, _) in SECTIONS {
+            let _ = write!(text, "{}[{section}]\n", if text.is_empty() { "" } else { "\n" });
+            for (key, origin) in self.rows().filter(|(key, _)| key.section == *section) {
+                let _ = writeln!(text, "{} = {}  # {}", key.name, (key.shown)(self), self.source(key, origin));
+            }
+        }
+        text
+    }
+
+    fn to_json(&self) -> Json {
+        let mut sections = Map::new();
+        for (key, origin) in self.rows() {
+            let written: toml::Table =
+                format!("value = {}", (key.shown)(self)).parse().expect("invariant: values are written as TOML");
+            let value = serde_json::to_value(&written["value"]).expect("invariant: settings fit into JSON");
+            let section = sections.entry(key.section).or_insert_with(|| Json::Object(Map::new()));
+            section[key.name] = json!({"value": value, "from": self.source(key, origin)});
+        }
+        Json::Object(sections)
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (&'static Key, &Origin)> {
+        KEYS.iter().zip(&self.origins)
+    }
+
+    fn source(&self, key: &Key, origin: &Origin) -> String {
+        match origin {
+            Origin::Default => "default".to_owned(),
+            Origin::Flag => format!("flag --{}", key.flag),
+            Origin::Environment => format!("environment {}", key.variable()),
+            Origin::File { line } => {
+                let path = self.file.as_deref().unwrap_or(Path::new("file"));
+                format!("file {}:{line}", path.display())
+            }
+        }
+    }
+}
+
+/// The page of the reference about settings.
+pub(crate) fn reference_page(generated: &str) -> String {
+    let mut page = format!(
+        "{generated}\n\n# Configuration\n\n\
+         Settings of `tenure serve`. A flag counts more than the environment, the environment more than the file, the \
+         file more\nthan the default. `tenure serve --print-config` shows each value and where it came from; its \
+         output is a file that gives\nthe same settings. A key that does not exist is an error that names the nearest \
+         one that does.\n\n\
+         The file is TOML: `--config FILE`, else `{FILE_VARIABLE}`, else `/etc/tenure/tenure.toml` as root and\n\
+         `$XDG_CONFIG_HOME/tenure/tenure.toml` for others, if it is there. In the environment a setting is called\n\
+         `TENURE_SECTION_KEY`: `limits.leases` is `TENURE_LIMITS_LEASES`; a list has commas, and an empty variable \
+         counts as none.\n\n\
+         Durations are written `500ms`, `30s`, `1m30s`, `2h`, `7d`; sizes `64KiB`, `1MiB`, `1GiB`. An empty path \
+         means none.\n`$XDG_STATE_HOME` stands for `~/.local/state` and `$XDG_CONFIG_HOME` for `~/.config` where \
+         they are not set.\n"
+    );
+    for (section, about) in SECTIONS {
+        let _ = write!(page, "\n## `[{section}]`\n\n{}\n\n", about.trim());
+        page.push_str("| key | flag | default | meaning |\n|---|---|---|---|\n");
+        for key in KEYS.iter().filter(|key| key.section == *section) {
+            let _ = writeln!(
+                page,
+                "| `{}` | `--{}` | {} | {} |",
+                key.name,
+                key.flag,
+                default_in_words(key),
+                meaning(key)
+            );
+        }
+    }
+    page
+}
+
+fn default_in_words(key: &Key) -> String {
+    match key.preset {
+        Preset::Text("") => "none".to_owned(),
+        Preset::Text(text) => format!("`{text}`"),
+        Preset::Place(place) => {
+            let shown = |places: &Places| place(places).map(|path| path.display().to_string()).unwrap_or_default();
+            let machine = shown(&Places::of(&Environment::root()));
+            format!("`{machine}` as root, else `{}`", shown(&Places::in_words()))
+        }
+    }
+}
+
+fn meaning(key: &Key) -> String {
+    let lines: Vec<&str> = key.docs.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+    let mut meaning = lines.join(". ").replace("..", ".").replace('|', "\\|");
+    if !meaning.ends_with('.') {
+        meaning.push('.');
+    }
+    if !key.choices.is_empty() {
+        let choices: Vec<String> = key.choices.iter().map(|choice| format!("`{choice}`")).collect();
+        let _ = write!(meaning, " One of {}.", choices.join(", "));
+    }
+    if let Some((least, greatest)) = key.range {
+        let _ = write!(meaning, " From `{least}` to `{greatest}`.");
+    }
+    meaning
+}

@@ -1,0 +1,298 @@
+//! Every key by every way, and every way of getting it wrong.
+
+use super::*;
+use expect_test::expect;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+use tenure_engine::EngineConfig;
+use tenure_engine::host::HostOptions;
+use tenure_log::{FileLogOptions, Genesis};
+
+/// Settings that others need beside them.
+const COMPANIONS: &[(&str, &str)] = &[
+    ("server.tls_cert", "server.tls_key"),
+    ("server.tls_key", "server.tls_cert"),
+    ("server.client_ca", "server.tls_cert"),
+];
+
+fn root() -> Environment {
+    Environment::of(&[], true)
+}
+
+fn load(flags: &[&str], variables: &[(&str, &str)], file: Option<&Path>) -> Result<Settings, ConfigError> {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let mut flags = Flags::from_arguments(&flags).unwrap();
+    // The machine's own file is no part of a test.
+    flags.config = Some(file.unwrap_or(Path::new("/dev/null")).to_owned());
+    Settings::load(&flags, &Environment::of(variables, true))
+}
+
+fn file(text: &str) -> (TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("tenure.toml");
+    fs::write(&path, text).unwrap();
+    (directory, path)
+}
+
+fn refusal(text: &str) -> String {
+    let (directory, path) = file(text);
+    let error = load(&[], &[], Some(&path)).unwrap_err().to_string();
+    error.replace(&directory.path().display().to_string(), "DIR")
+}
+
+/// A key's value and origin.
+fn at(settings: &Settings, path: &str) -> (String, Origin) {
+    let place = KEYS.iter().position(|key| key.path == path).unwrap();
+    ((KEYS[place].shown)(settings), settings.origins[place].clone())
+}
+
+/// A key that this one cannot do without, with a value.
+fn companion(path: &str) -> Option<&'static Key> {
+    let (_, other) = COMPANIONS.iter().find(|(key, _)| *key == path)?;
+    KEYS.iter().find(|key| key.path == *other)
+}
+
+/// The settings with one key set by a flag.
+fn with(path: &str, text: &str) -> Settings {
+    let mut flags = Flags { config: Some("/dev/null".into()), ..Flags::default() };
+    flags.set(path, text);
+    for mut key in companion(path) {
+        flags.set(key.path, key.example);
+        // The client CA needs the certificate, which needs its key.
+        while let Some(next) = companion(key.path).filter(|next| flags.get(next.path).is_none()) {
+            flags.set(next.path, next.example);
+            key = next;
+        }
+    }
+    Settings::load(&flags, &root()).unwrap()
+}
+
+#[test]
+fn the_table_is_sound() {
+    let defaults = load(&[], &[], None).unwrap();
+    for key in KEYS {
+        assert!(key.docs[0].trim().len() > 3 && !key.docs[0].ends_with('.'), "{}", key.path);
+        (key.check)(key.example).unwrap_or_else(|problem| panic!("{}: {problem}", key.path));
+        let (shown, origin) = at(&defaults, key.path);
+        assert_eq!(origin, Origin::Default, "{}", key.path);
+        assert_ne!(at(&with(key.path, key.example), key.path).0, shown, "{}: the example is the default", key.path);
+    }
+    for (index, key) in KEYS.iter().enumerate() {
+        let same = |other: &&Key| other.path == key.path || other.flag == key.flag || other.variable() == key.variable();
+        assert_eq!(KEYS[index + 1..].iter().find(same).map(|other| other.path), None);
+    }
+}
+
+#[test]
+fn every_key_can_be_set_by_file_environment_and_flag_in_that_order_of_weight() {
+    for key in KEYS {
+        let others: Vec<&Key> = KEYS
+            .iter()
+            .filter(|other| COMPANIONS.iter().any(|(_, needed)| *needed == other.path) && other.path != key.path)
+            .collect();
+        let others: Vec<String> =
+            others.iter().map(|other| format!("--{}={}", other.flag, other.example)).collect();
+        let mut flags: Vec<&str> = others.iter().map(String::as_str).collect();
+        let wanted = at(&with(key.path, key.example), key.path).0;
+        let preset = match key.preset {
+            Preset::Text(text) => text.to_owned(),
+            Preset::Place(place) => place(&Places::of(&root())).unwrap().display().to_string(),
+        };
+
+        let (_directory, path) = file(&format!("# one\n[{}]\n{} = {wanted}\n", key.section, key.name));
+        let settings = load(&flags, &[], Some(&path)).unwrap();
+        assert_eq!(at(&settings, key.path), (wanted.clone(), Origin::File { line: 3 }), "{}", key.path);
+
+        let variable = key.variable();
+        let (_other_directory, other) = file(&format!("[{}]\n{} = \"{preset}\"\n", key.section, key.name));
+        let settings = load(&flags, &[(&variable, key.example)], Some(&other)).unwrap();
+        assert_eq!(at(&settings, key.path), (wanted.clone(), Origin::Environment), "{}", key.path);
+
+        let flag = format!("--{}={}", key.flag, key.example);
+        flags.push(&flag);
+        let settings = load(&flags, &[(&variable, &preset)], Some(&other)).unwrap();
+        assert_eq!(at(&settings, key.path), (wanted, Origin::Flag), "{}", key.path);
+    }
+}
+
+#[test]
+fn defaults_are_those_of_the_parts() {
+    let settings = load(&[], &[], None).unwrap();
+    assert_eq!(format!("{:?}", settings.engine_config()), format!("{:?}", EngineConfig::default()));
+    assert_eq!(format!("{:?}", settings.host_options()), format!("{:?}", HostOptions::default()));
+    let genesis = Genesis { random: [0; 16], unix_seconds: 0, shard: 0 };
+    let log = FileLogOptions::new(genesis, 0);
+    assert_eq!(
+        (settings.log.segment_bytes.0, settings.log.free_bytes.0),
+        (log.segment_bytes, log.free_bytes_min)
+    );
+}
+
+/// What each part is told, in one text.
+fn told(settings: &Settings) -> String {
+    let Settings { server, log, .. } = settings;
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        settings.engine_config(),
+        settings.host_options(),
+        settings.tls_files(),
+        settings.auth_settings(None),
+        settings.json_log(),
+        (server.port, &server.data_dir, &server.run_dir, &server.socket, &server.tls_cert, &server.tls_key),
+        (&settings.limits.connections, &settings.limits.body_bytes, &settings.limits.line_bytes),
+        (&log.segment_bytes, &log.free_bytes, &log.archive, &log.level),
+    )
+}
+
+#[test]
+fn every_key_reaches_the_part_that_reads_it() {
+    let defaults = told(&load(&[], &[], None).unwrap());
+    for key in KEYS {
+        assert_ne!(told(&with(key.path, key.example)), defaults, "{} changes nothing", key.path);
+    }
+}
+
+#[test]
+fn the_printed_configuration_can_be_read_again() {
+    let (_directory, path) = file("[limits]\nleases = 1_000\n");
+    let flags = ["--port=7000", "--allow-origin=https://a.example", "--allow-origin=https://b.example"];
+    let settings = load(&flags, &[("TENURE_BREAKER_WINDOW", "90s")], Some(&path)).unwrap();
+    let text = settings.to_text().replace(&path.display().to_string(), "FILE");
+    for line in [
+        "port = 7000  # flag --port",
+        "allow_origin = [\"https://a.example\", \"https://b.example\"]  # flag --allow-origin",
+        "window = \"1m30s\"  # environment TENURE_BREAKER_WINDOW",
+        "leases = 1000  # file FILE:2",
+        "fraction = 0.5  # default",
+        "data_dir = \"/var/lib/tenure\"  # default",
+        "tls_cert = \"\"  # default",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line:?} is not in\n{text}");
+    }
+    let (_other_directory, other) = file(&text);
+    let again = load(&[], &[], Some(&other)).unwrap();
+    assert_eq!(told(&again), told(&settings));
+    let json = settings.to_json();
+    assert_eq!(json["server"]["port"]["value"], 7000);
+    assert_eq!(json["server"]["port"]["from"], "flag --port");
+    assert_eq!(json["server"]["allow_origin"]["value"][1], "https://b.example");
+    assert_eq!(json["breaker"]["fraction"]["value"], 0.5);
+}
+
+#[test]
+fn an_unknown_key_is_an_error_that_names_the_nearest() {
+    expect!["DIR/tenure.toml:3: there is no key limits.lease; the nearest is limits.leases"]
+        .assert_eq(&refusal("\n[limits]\nlease = 5\n"));
+    expect!["DIR/tenure.toml:1: there is no key port; the nearest is server.port"].assert_eq(&refusal("port = 7000\n"));
+    expect!["DIR/tenure.toml:2: there is no key breakers; the nearest is the section [breaker]"]
+        .assert_eq(&refusal("# x\n[breakers]\nhold = \"1s\"\n"));
+    expect!["DIR/tenure.toml:2: there is no key server.prot; the nearest is server.port"]
+        .assert_eq(&refusal("[server]\nprot = 7000\n"));
+    expect!["DIR/tenure.toml:1: there is no key server; the nearest is the section [server]"]
+        .assert_eq(&refusal("server = 5\n"));
+    expect!["DIR/tenure.toml:1: there is no key server.bind.x; the nearest is server.bind"]
+        .assert_eq(&refusal("server.bind.x = 5\n").replace("server.bind cannot be a table", "x"));
+}
+
+#[test]
+fn an_unknown_variable_is_one_only_if_it_names_a_section() {
+    let error = load(&[], &[("TENURE_SERVER_PROT", "1")], None).unwrap_err().to_string();
+    expect!["the environment sets TENURE_SERVER_PROT, which is no setting; the nearest is TENURE_SERVER_PORT"]
+        .assert_eq(&error);
+    load(&[], &[("TENURE_ENDPOINT", "x"), ("TENURE_LEASE_ID", "x"), ("TENURE_RUN_DIR", "/x")], None).unwrap();
+}
+
+#[test]
+fn a_bad_value_is_named_with_its_place() {
+    expect![[r#"DIR/tenure.toml:2: server.port: "70000" is not accepted: expected a port, 0 to 65535"#]]
+        .assert_eq(&refusal("[server]\nport = 70000\n"));
+    expect![[r#"DIR/tenure.toml:2: breaker.window: "10" is not accepted: a duration needs a unit, as in 10s or 10ms"#]]
+        .assert_eq(&refusal("[breaker]\nwindow = 10\n"));
+    expect![[r#"DIR/tenure.toml:2: breaker.fraction: "1.5" is not accepted: it must be from 0.01 to 1.0"#]]
+        .assert_eq(&refusal("[breaker]\nfraction = 1.5\n"));
+    expect!["DIR/tenure.toml:2: server.allow_origin cannot be a list of other things than text"]
+        .assert_eq(&refusal("[server]\nallow_origin = [1]\n"));
+    expect!["DIR/tenure.toml:2: server.port cannot be a number in another base"]
+        .assert_eq(&refusal("[server]\nport = 0x16\n"));
+    assert!(refusal("[server\n").starts_with("DIR/tenure.toml:1: "));
+    let error = load(&[], &[("TENURE_AUTH_LOCAL", "root")], None).unwrap_err().to_string();
+    expect![[r#"TENURE_AUTH_LOCAL: "root" is not accepted: expected one of admin, hold, read, none"#]].assert_eq(&error);
+    let flag = Flags::from_arguments(&["--history-age=soon".to_owned()]).unwrap_err().to_string();
+    assert!(flag.contains("--history-age <DURATION>"), "{flag}");
+}
+
+#[test]
+fn settings_that_need_each_other_are_asked_for_together() {
+    let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
+    assert_eq!(error(&["--tls-cert=c"]), "server.tls_cert is set, and server.tls_key is not");
+    assert_eq!(error(&["--tls-key=k"]), "server.tls_key is set, and server.tls_cert is not");
+    assert_eq!(error(&["--client-ca=a"]), "server.client_ca is set, and server.tls_cert is not");
+}
+
+#[test]
+fn places_depend_on_who_runs_the_daemon() {
+    let places = |variables: &[(&str, &str)], is_root| {
+        let flags = Flags { config: Some("/dev/null".into()), ..Flags::default() };
+        Settings::load(&flags, &Environment::of(variables, is_root)).map(|settings| {
+            let shown = |path: &Option<PathBuf>| path.as_ref().map_or("-".into(), |path| path.display().to_string());
+            let server = &settings.server;
+            format!("{} {} {}", server.data_dir.display(), shown(&server.run_dir), shown(&server.socket))
+        })
+    };
+    let ok = |variables: &[(&str, &str)], is_root| places(variables, is_root).unwrap();
+    assert_eq!(ok(&[], true), "/var/lib/tenure /run/tenure /run/tenure/tenure.sock");
+    assert_eq!(ok(&[("TENURE_RUN_DIR", "/t")], true), "/var/lib/tenure /t /t/tenure.sock");
+    assert_eq!(
+        ok(&[("XDG_STATE_HOME", "/s"), ("XDG_RUNTIME_DIR", "/r")], false),
+        "/s/tenure /r/tenure /r/tenure/tenure.sock"
+    );
+    assert_eq!(ok(&[("HOME", "/h")], false), "/h/.local/state/tenure - /h/.local/state/tenure/tenure.sock");
+    assert_eq!(
+        ok(&[("HOME", "/h"), ("TENURE_SERVER_RUN_DIR", "/x"), ("XDG_RUNTIME_DIR", "")], false),
+        "/h/.local/state/tenure /x /x/tenure.sock"
+    );
+    assert_eq!(
+        ok(&[("XDG_RUNTIME_DIR", "/r"), ("TENURE_SERVER_DATA_DIR", "/d")], false),
+        "/d /r/tenure /r/tenure/tenure.sock"
+    );
+    assert_eq!(
+        places(&[], false).unwrap_err().to_string(),
+        "server.data_dir is not known: neither HOME nor an XDG directory is set"
+    );
+}
+
+#[test]
+fn the_usual_file_may_be_missing_and_a_named_one_may_not() {
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().display().to_string();
+    let here = Environment::of(&[("HOME", &home)], false);
+    assert_eq!(Settings::load(&Flags::default(), &here).unwrap().server.port, 5641);
+    fs::create_dir_all(directory.path().join(".config/tenure")).unwrap();
+    fs::write(directory.path().join(".config/tenure/tenure.toml"), "[server]\nport = 1\n").unwrap();
+    assert_eq!(Settings::load(&Flags::default(), &here).unwrap().server.port, 1);
+    let other = directory.path().join("other.toml");
+    let told = Environment::of(&[("HOME", &home), ("TENURE_CONFIG", &other.display().to_string())], false);
+    assert!(matches!(Settings::load(&Flags::default(), &told), Err(ConfigError::Unreadable { .. })));
+    fs::write(&other, "[server]\nport = 2\n").unwrap();
+    assert_eq!(Settings::load(&Flags::default(), &told).unwrap().server.port, 2);
+}
+
+#[test]
+fn flags_are_written_as_they_are_read() {
+    let arguments: Vec<String> = [
+        "--config=/c.toml",
+        "--port=7000",
+        "--allow-origin=https://a.example",
+        "--allow-origin=https://b.example",
+        "--insecure-no-auth=true",
+        "--no-mdns",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let flags = Flags::from_arguments(&arguments).unwrap();
+    assert_eq!(flags.to_arguments(), arguments);
+    let bare = Flags::from_arguments(&["--insecure-no-auth".to_owned(), "--port".to_owned(), "1".to_owned()]).unwrap();
+    assert_eq!(bare.to_arguments(), ["--port=1", "--insecure-no-auth=true"]);
+    assert_eq!(bare.or(flags).to_arguments()[1], "--port=1");
+}

@@ -1,0 +1,5 @@
+//! Starting, stopping and looking after a daemon, as an operator and a service supervisor meet it.
+
+mod speaking;
+mod starting;
+mod stopping;

@@ -1,0 +1,177 @@
+//! A daemon of the test's own, and commands run under its leases.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::cli_desk::Desk;
+use crate::fixture::Answer;
+use crate::run_support::{Cleanup, LONG, boot_ms, signal, wait_until};
+
+/// A daemon with its data in a directory of its own.
+pub(crate) struct RunDesk {
+    desk: Desk,
+    daemon: Child,
+}
+
+/// A `tenure run` that goes on.
+pub(crate) struct Running {
+    child: Child,
+    errors: PathBuf,
+    output: PathBuf,
+    /// What it started, ended with the test.
+    pub(crate) cleanup: Cleanup,
+}
+
+impl RunDesk {
+    pub(crate) fn open() -> Self {
+        let desk = Desk::new();
+        let daemon = start_daemon(&desk);
+        Self { desk, daemon }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.desk.path()
+    }
+
+    /// A path here, as text for a script.
+    pub(crate) fn file(&self, name: &str) -> (PathBuf, String) {
+        crate::run_support::shown(self.path(), name)
+    }
+
+    pub(crate) fn daemon(&self) -> i32 {
+        self.daemon.id() as i32
+    }
+
+    /// The end that nobody sees coming.
+    pub(crate) fn kill_daemon(&mut self) {
+        self.daemon.kill().unwrap();
+        self.daemon.wait().unwrap();
+    }
+
+    pub(crate) fn start_daemon(&mut self) {
+        self.daemon = start_daemon(&self.desk);
+    }
+
+    /// `tenure` asking this daemon.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.desk.command(arguments);
+        command.env("TENURE_ENDPOINT", format!("unix:{}", self.path().join("socket").display()));
+        command
+    }
+
+    pub(crate) fn tenure(&self, arguments: &[&str]) -> Answer {
+        self.desk.answer(&mut self.command(arguments))
+    }
+
+    /// Begins `tenure run` with these flags and a script.
+    pub(crate) fn begin(&self, flags: &[&str], script: &str) -> Running {
+        self.begin_with(&mut self.command(&[&["run"], flags, &["--", "sh", "-c", script]].concat()))
+    }
+
+    pub(crate) fn begin_with(&self, command: &mut Command) -> Running {
+        let name =
+            |kind: &str| self.path().join(format!("{kind}-{}", fs::read_dir(self.path()).unwrap().count()));
+        let (output, errors) = (name("output"), name("errors"));
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(fs::File::create(&output).unwrap())
+            .stderr(fs::File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        let mut cleanup = Cleanup::default();
+        cleanup.add(child.id() as i32);
+        Running { child, errors, output, cleanup }
+    }
+}
+
+impl Drop for RunDesk {
+    fn drop(&mut self) {
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+impl Running {
+    pub(crate) fn supervisor(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// The guardian, once it is there.
+    pub(crate) fn guardian(&mut self) -> i32 {
+        let supervisor = self.supervisor();
+        let mut guardian = None;
+        wait_until("a guardian", LONG, || {
+            guardian = children_of(supervisor).first().copied();
+            guardian.is_some()
+        });
+        self.cleanup.add(guardian.unwrap())
+    }
+
+    pub(crate) fn input(&mut self) -> ChildStdin {
+        self.child.stdin.take().unwrap()
+    }
+
+    pub(crate) fn signal(&self, number: Signal) {
+        signal(self.supervisor(), number);
+    }
+
+    pub(crate) fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for the end and tells the exit code; 128 + N if it died of signal N.
+    #[track_caller]
+    pub(crate) fn code(&mut self) -> i32 {
+        self.code_within(LONG)
+    }
+
+    #[track_caller]
+    pub(crate) fn code_within(&mut self, limit: Duration) -> i32 {
+        let mut status = None;
+        wait_until("the end of the run", limit, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let status = status.unwrap();
+        status.code().or(std::os::unix::process::ExitStatusExt::signal(&status).map(|n| 128 + n)).unwrap()
+    }
+
+    pub(crate) fn output(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    pub(crate) fn errors(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap()
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_output(&self, text: &str) {
+        wait_until(&format!("{text:?} in the output"), LONG, || self.output().contains(text));
+    }
+}
+
+pub(crate) fn children_of(pid: i32) -> Vec<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn start_daemon(desk: &Desk) -> Child {
+    let arguments = ["serve", "--port", "0", "--socket", "DIR/socket", "--data-dir", "DIR/data"];
+    let said = desk.path().join(format!("daemon-{}", boot_ms()));
+    let mut daemon = desk
+        .command(&arguments)
+        .stdout(Stdio::null())
+        .stderr(fs::File::create(&said).unwrap())
+        .spawn()
+        .unwrap();
+    wait_until("a daemon that is ready", LONG, || {
+        let said = fs::read_to_string(&said).unwrap();
+        assert!(daemon.try_wait().unwrap().is_none(), "the daemon ended: {said}");
+        said.lines().any(|line| line == "ready")
+    });
+    daemon
+}

@@ -1,0 +1,254 @@
+//! Contenders for one resource under random faults, and a witness: whoever runs writes its fence into one file again and
+//! again. The kernel orders those writes; that the fences never fall proves that no two ran at once.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::run_desk::{RunDesk, Running};
+use crate::run_support::{boot_ms, holds_for, signal, wait_until};
+
+const TTL: Duration = Duration::from_millis(1_500);
+/// How long a healthy world may take to go on.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// What happens to the holder, or around it.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    SupervisorStopped,
+    SupervisorKilled,
+    SupervisorPaused,
+    SupervisorAsked,
+    GuardianKilled,
+    GuardianStopped,
+    CommandKilled,
+    DaemonKilled,
+    DaemonFrozen,
+    DaemonKilledSupervisorStopped,
+    DaemonKilledGuardianStopped,
+    DaemonFrozenSupervisorKilled,
+    Revoked,
+}
+
+const FAULTS: &[Fault] = &[
+    Fault::SupervisorStopped,
+    Fault::SupervisorKilled,
+    Fault::SupervisorPaused,
+    Fault::SupervisorAsked,
+    Fault::GuardianKilled,
+    Fault::GuardianStopped,
+    Fault::CommandKilled,
+    Fault::DaemonKilled,
+    Fault::DaemonFrozen,
+    Fault::DaemonKilledSupervisorStopped,
+    Fault::DaemonKilledGuardianStopped,
+    Fault::DaemonFrozenSupervisorKilled,
+    Fault::Revoked,
+];
+
+/// The same draws for the same seed.
+struct Draws(u64);
+
+impl Draws {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        Duration::from_millis(self.below(longest.as_millis() as u64))
+    }
+}
+
+/// Reads what the commands wrote, and fails at the first line that should not be there.
+struct Witness {
+    file: File,
+    rest: String,
+    fence: u64,
+    lines: u64,
+}
+
+impl Witness {
+    /// The newest fence, after checking every new line.
+    #[track_caller]
+    fn fence(&mut self) -> u64 {
+        self.file.seek(SeekFrom::Current(0)).unwrap();
+        self.file.read_to_string(&mut self.rest).unwrap();
+        let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
+        let rest = self.rest.split_off(whole);
+        for line in self.rest.lines() {
+            let fence: u64 = line.split(' ').next().unwrap().parse().unwrap();
+            assert!(fence >= self.fence, "after {}: {line}", self.fence);
+            self.fence = fence;
+            self.lines += 1;
+        }
+        self.rest = rest;
+        self.fence
+    }
+}
+
+/// A contender and the process that its lease is for.
+struct Contender {
+    run: Running,
+}
+
+struct Arena {
+    desk: RunDesk,
+    script: PathBuf,
+    witness: Witness,
+    draws: Draws,
+}
+
+impl Arena {
+    fn open(seed: u64) -> Self {
+        let desk = RunDesk::open();
+        let (file, name) = desk.file("witness");
+        let file = File::options().create(true).append(true).read(true).open(file).unwrap();
+        let (script, _) = desk.file("command");
+        // $1: whether it ignores the polite signal, $2: whether it also writes from a process that went its own way.
+        let text = format!(
+            "test $1 = deaf && trap '' TERM
+write() {{ while :; do echo \"$TENURE_FENCE $$ $1 $(cut -d' ' -f1 /proc/uptime)\" >>{name}; sleep 0.002; done; }}
+test $2 = forking && {{ setsid sh -c \"(trap '' TERM; while :; do echo \\\"$TENURE_FENCE $$ away\\\" >>{name}; \
+sleep 0.002; done) &\" & }}
+write main
+"
+        );
+        std::fs::write(&script, text).unwrap();
+        let witness = Witness { file, rest: String::new(), fence: 0, lines: 0 };
+        Self { desk, script, witness, draws: Draws(seed) }
+    }
+
+    fn contend(&mut self) -> Contender {
+        let ttl = format!("{}ms", TTL.as_millis());
+        let mut arguments = vec!["run", "--resource", "r", "--wait", "5m", "--ttl", &ttl];
+        if self.draws.below(2) == 0 {
+            arguments.push("--no-cgroup");
+        }
+        let hearing = ["deaf", "hearing"][self.draws.below(2) as usize];
+        let forking = ["forking", "staying"][self.draws.below(2) as usize];
+        arguments.extend(["--", "sh", self.script.to_str().unwrap(), hearing, forking]);
+        Contender { run: self.desk.begin_with(&mut self.desk.command(&arguments)) }
+    }
+
+    /// Breaks something, waits a while, and mends what can be mended.
+    fn strike(&mut self, fault: Fault, holder: &mut Contender) {
+        let run = &mut holder.run;
+        let supervisor = run.supervisor();
+        let past_ttl = TTL + self.draws.up_to(TTL);
+        let any_time = self.draws.up_to(TTL * 2);
+        match fault {
+            Fault::SupervisorStopped => {
+                signal(supervisor, Signal::STOP);
+                self.watch(past_ttl);
+            }
+            Fault::SupervisorKilled => signal(supervisor, Signal::KILL),
+            Fault::SupervisorPaused => {
+                signal(supervisor, Signal::STOP);
+                self.watch(any_time);
+                signal(supervisor, Signal::CONT);
+                self.watch(any_time);
+            }
+            Fault::SupervisorAsked => signal(supervisor, Signal::TERM),
+            Fault::GuardianKilled => signal(run.guardian(), Signal::KILL),
+            Fault::GuardianStopped => {
+                let guardian = run.guardian();
+                signal(guardian, Signal::STOP);
+                self.watch(past_ttl);
+                signal(guardian, Signal::CONT);
+            }
+            Fault::CommandKilled => {
+                let guardian = run.guardian();
+                crate::run_desk::children_of(guardian).into_iter().for_each(|main| signal(main, Signal::KILL));
+            }
+            Fault::DaemonKilled => {
+                self.desk.kill_daemon();
+                self.watch(any_time);
+                self.desk.start_daemon();
+            }
+            Fault::DaemonFrozen => {
+                signal(self.desk.daemon(), Signal::STOP);
+                self.watch(any_time);
+                signal(self.desk.daemon(), Signal::CONT);
+            }
+            Fault::DaemonKilledSupervisorStopped => {
+                signal(supervisor, Signal::STOP);
+                self.desk.kill_daemon();
+                self.watch(any_time);
+                self.desk.start_daemon();
+                self.watch(past_ttl);
+            }
+            Fault::DaemonKilledGuardianStopped => {
+                let guardian = run.guardian();
+                signal(guardian, Signal::STOP);
+                self.desk.kill_daemon();
+                self.watch(past_ttl);
+                self.desk.start_daemon();
+                signal(guardian, Signal::CONT);
+            }
+            Fault::DaemonFrozenSupervisorKilled => {
+                signal(self.desk.daemon(), Signal::STOP);
+                signal(supervisor, Signal::KILL);
+                self.watch(any_time);
+                signal(self.desk.daemon(), Signal::CONT);
+            }
+            Fault::Revoked => {
+                let leases = self.desk.tenure(&["lease", "ls", "--json"]).out;
+                let list: serde_json::Value = serde_json::from_str(&leases).unwrap();
+                if let Some(lease) = list["leases"][0]["lease_id"].as_str() {
+                    self.desk.tenure(&["lease", "revoke", lease, "--yes"]);
+                }
+            }
+        }
+    }
+
+    /// Lets time pass and looks at every line meanwhile.
+    fn watch(&mut self, time: Duration) {
+        let witness = &mut self.witness;
+        holds_for(time, || witness.fence() > 0);
+    }
+
+    /// Who held the resource lets go, and the next one runs.
+    fn pass(&mut self, before: u64, holder: &mut Contender, next: &Contender) {
+        let witness = &mut self.witness;
+        // Many faults are survived; then the holder is ended the hard way.
+        if holds_for(TTL * 3, || witness.fence() == before) {
+            holder.run.signal(Signal::KILL);
+        }
+        if holds_for(PATIENCE, || witness.fence() == before) {
+            panic!("no next holder; holder: {:?}, next: {:?}", holder.run.errors(), next.run.errors());
+        }
+        holder.run.signal(Signal::CONT);
+        holder.run.code_within(PATIENCE);
+    }
+}
+
+fn rounds(seed: u64, count: usize) {
+    let mut arena = Arena::open(seed);
+    let mut holder = arena.contend();
+    for round in 0..count {
+        let before = arena.witness.fence;
+        wait_until("a holder that writes", PATIENCE, || arena.witness.fence() > before || round > 0);
+        let mut next = arena.contend();
+        // Every fault comes before one comes twice, in an order that depends on the seed.
+        let fault = FAULTS[(round * 5 + seed as usize) % FAULTS.len()];
+        let (before, began_ms) = (arena.witness.fence(), boot_ms());
+        println!("seed {seed} round {round}: {fault:?}");
+        arena.strike(fault, &mut holder);
+        arena.pass(before, &mut holder, &next);
+        println!("  {} ms, the holder said {:?}", boot_ms() - began_ms, holder.run.errors());
+        holder = std::mem::replace(&mut next, holder);
+    }
+    assert!(arena.witness.lines > count as u64 * 10, "{} lines", arena.witness.lines);
+}
+
+#[test]
+fn no_two_copies_ever_run_at_once() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let seed = number("TENURE_SEED").unwrap_or(1);
+    let is_soak = std::env::var_os("TENURE_SOAK").is_some();
+    rounds(seed, if is_soak { 100 } else { 10 });
+}

@@ -1,0 +1,14 @@
+//! The daemon as strangers meet it: bytes over TCP, the Unix socket and standard input, held against the contract.
+//!
+//! Nothing here uses our own client: it must not hide what is wrong on the wire.
+
+mod contract;
+mod contract_faults;
+mod contract_leases;
+mod contract_queues;
+mod daemon;
+mod events;
+mod http;
+mod lines;
+mod script;
+mod shown;

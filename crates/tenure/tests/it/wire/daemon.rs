@@ -1,0 +1,128 @@
+//! A daemon and the ways to speak with it.
+
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::events::Events;
+use super::http::{Http, Reply};
+use super::lines::Lines;
+use crate::cli_daemon::Daemon;
+use crate::cli_desk::Place;
+
+/// Nothing on these machines takes this long unless it is broken.
+pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// A daemon that can be spoken with.
+pub(crate) struct Served {
+    daemon: Daemon,
+}
+
+impl Served {
+    pub(crate) fn start() -> Self {
+        Self { daemon: Daemon::start() }
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.desk.path().join("tenure.sock")
+    }
+
+    /// Where it listens, by the breadcrumb that it leaves for everybody.
+    pub(crate) fn address(&self) -> SocketAddr {
+        let endpoint = self.breadcrumb()["endpoint"].as_str().unwrap().to_owned();
+        endpoint.strip_prefix("http://").unwrap().parse().unwrap()
+    }
+
+    pub(crate) fn breadcrumb(&self) -> Value {
+        let files = [Place::Machine, Place::User].map(|place| self.desk.breadcrumb(place));
+        let text = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
+        serde_json::from_str(&text.expect("a daemon that is ready has left a breadcrumb")).unwrap()
+    }
+
+    /// HTTP over TCP.
+    pub(crate) fn http(&self) -> Http {
+        Http::tcp(self.address())
+    }
+
+    /// HTTP over the socket.
+    pub(crate) fn http_over_socket(&self) -> Http {
+        Http::unix(&self.socket())
+    }
+
+    /// Lines over the socket.
+    pub(crate) fn lines(&self) -> Lines {
+        Lines::unix(&self.socket())
+    }
+
+    /// Lines over the standard input of `tenure stdio`.
+    pub(crate) fn stdin(&self) -> Lines {
+        Lines::stdin(&mut self.command(&["stdio"]))
+    }
+
+    /// One call on a connection of its own.
+    #[track_caller]
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
+        self.http().ask(method, path, body)
+    }
+
+    /// One call that has to succeed.
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: Value) -> Value {
+        self.ask("POST", path, body).good()
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Value {
+        self.ask("GET", path, Value::Null).good()
+    }
+
+    /// Takes a bundle over HTTP.
+    #[track_caller]
+    pub(crate) fn acquire(&self, body: Value) -> Value {
+        self.post("/v1/leases", body)
+    }
+
+    /// Something asked about one lease.
+    #[track_caller]
+    pub(crate) fn of_lease(&self, lease: &Value, call: &str, body: Value) -> Reply {
+        self.ask("POST", &format!("/v1/leases/{}/{call}", id(lease)), body)
+    }
+
+    #[track_caller]
+    pub(crate) fn inspect(&self, lease: &Value) -> Value {
+        self.get(&format!("/v1/leases/{}", id(lease)))
+    }
+
+    /// Everything from now on.
+    pub(crate) fn watch(&self) -> Events {
+        Events::open(self.http(), "/v1/events", &[])
+    }
+
+    /// Everything after a position.
+    pub(crate) fn watch_from(&self, lsn: u64) -> Events {
+        Events::open(self.http(), &format!("/v1/events?from={lsn}"), &[])
+    }
+}
+
+impl Deref for Served {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
+    }
+}
+
+impl DerefMut for Served {
+    fn deref_mut(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+}
+
+/// The id of a lease view.
+#[track_caller]
+pub(crate) fn id(lease: &Value) -> &str {
+    lease["lease_id"].as_str().unwrap()
+}
