@@ -5,20 +5,24 @@
 mod ask;
 mod call;
 mod caller;
+mod connection;
 mod dispatch;
 mod events;
 mod leases;
 mod limits;
 mod refusal;
+mod reply;
 mod sessions;
 mod show;
 mod status;
+mod steps;
 mod story;
 mod switchboard;
 
 pub use call::{Call, Reply};
 pub use caller::{Caller, Origin, Scope};
-pub use dispatch::{Faces, Opening, Vitals};
+pub use connection::Opening;
+pub use dispatch::{Faces, Vitals};
 pub use events::{EventStream, Streamed};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,

@@ -196,7 +196,8 @@ fn too_large(field: Field) -> Error {
     Error::new(ErrorCode::TooLarge, format!("{name} {bound}")).with("field", name)
 }
 
-fn invalid_state(state: StateName, asked: Asked) -> Error {
+/// The lease is in a state in which this cannot be done.
+pub(crate) fn invalid_state(state: StateName, asked: Asked) -> Error {
     let message = match state {
         StateName::Reserved => "the lease is only reserved; activate it first",
         StateName::Active => "the lease is in use",

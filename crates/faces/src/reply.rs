@@ -1,0 +1,199 @@
+//! The engine's answers as replies. What ended a while ago is told by the event that ended it.
+
+use crate::ask::Shape;
+use crate::call::Reply;
+use crate::dispatch::Faces;
+use crate::events::told_end;
+use crate::refusal;
+use crate::show::{Ended, Lens};
+use crate::status;
+use tenure_api::{self as api, Error, ErrorCode, LeaseQuery};
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::{EndedLease, Lsn, Text};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, PoolSnapshot};
+use tenure_history::wire_session;
+
+impl Faces {
+    pub(crate) async fn reply(&self, shape: Shape, answer: Answer) -> Result<Reply, Error> {
+        let lens = self.lens();
+        let answer = match answer {
+            Answer::Refused(refused) => return Err(refusal::error(&lens, &refused, shape.asked())),
+            answer => answer,
+        };
+        Ok(match (shape, answer) {
+            (Shape::Lease(_), Answer::Lease(given)) => {
+                let mut lease = self.found(given.lease, given.lsn).await?;
+                lease.replayed = given.replayed;
+                Reply::Lease(Box::new(lease))
+            }
+            (Shape::Lease(_), Answer::Read(read)) => {
+                let mut lease = self.found(read.lease, read.lsn).await?;
+                lease.waiters = Some(read.waiters.iter().map(Text::to_string).collect());
+                Reply::Lease(Box::new(lease))
+            }
+            (Shape::Renewed { lease, epoch }, Answer::Renewed { valid_ms, remaining_ms, draining, lsn }) => {
+                Reply::Renewed(api::Renewed {
+                    lease_id: lens.lease_id(lease),
+                    epoch,
+                    valid_ms,
+                    remaining_ms,
+                    draining,
+                    server_time: lens.now(),
+                    lsn: lsn.0,
+                })
+            }
+            (Shape::Leases(query), Answer::Leases { leases, next, lsn }) => {
+                let shown = leases.iter().map(|lease| lens.lease(lease, lsn));
+                Reply::Leases(api::LeaseList {
+                    leases: shown.filter(|lease| matches(&query, lease)).collect(),
+                    next_cursor: next.map(|next| lens.lease_id(next)),
+                    lsn: lsn.0,
+                })
+            }
+            (Shape::Resources(prefix), Answer::Leases { leases, next, lsn }) => {
+                let held = leases.iter().flat_map(|lease| resources(&lens, lease, &prefix, lsn));
+                Reply::Resources(api::ResourceList {
+                    resources: held.collect(),
+                    next_cursor: next.map(|next| lens.lease_id(next)),
+                    lsn: lsn.0,
+                })
+            }
+            (Shape::Resource(name), Answer::Resource { lease, waiters, lsn }) => {
+                let waiters = Some(waiters.iter().map(Text::to_string).collect());
+                Reply::Resource(resource(&lens, name, lease.as_deref(), waiters, lsn))
+            }
+            (Shape::Session(seen), Answer::Session { session, .. }) if !seen.includes(&session.principal) => {
+                return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
+            }
+            (Shape::Session(_), Answer::Session { session, lsn }) => {
+                Reply::Session(lens.session(&session, lsn))
+            }
+            (Shape::Sessions(seen), Answer::Sessions { sessions, next, lsn }) => {
+                let shown = sessions.iter().filter(|session| seen.includes(&session.principal));
+                Reply::Sessions(api::SessionList {
+                    sessions: shown.map(|session| lens.session(session, lsn)).collect(),
+                    next_cursor: next.map(wire_session),
+                    lsn: lsn.0,
+                })
+            }
+            (Shape::SessionRenewed(session), Answer::SessionRenewed { lsn, valid_ms, ended, draining }) => {
+                Reply::SessionRenewed(api::SessionRenewed {
+                    session: wire_session(session),
+                    lsn: lsn.0,
+                    valid_ms,
+                    ended: ended.map(|ended| {
+                        let lost = ended.iter().map(|loss| api::EndedLease {
+                            lease_id: lens.lease_id(loss.lease),
+                            reason: loss.reason.as_str().to_owned(),
+                        });
+                        lost.collect()
+                    }),
+                    draining: draining.iter().map(|lease| lens.lease_id(*lease)).collect(),
+                    server_time: lens.now(),
+                })
+            }
+            (Shape::SessionEnd(session), Answer::Done { lsn, .. }) => {
+                Reply::SessionEnd(api::SessionEnd { session: wire_session(session), lsn: lsn.0 })
+            }
+            (Shape::Pools, Answer::Pools { pools, lsn }) => Reply::Pools(api::PoolList {
+                pools: pools.iter().map(|pool| shown_pool(pool, lsn)).collect(),
+                next_cursor: None,
+                lsn: lsn.0,
+            }),
+            (Shape::Pool(name), Answer::Pools { pools, lsn }) => {
+                let found = pools.iter().find(|pool| pool.name == name).ok_or_else(|| {
+                    let message = format!("there is no pool {name:?}");
+                    Error::new(ErrorCode::PoolNotFound, message).with("pool", name.as_str())
+                })?;
+                Reply::Pool(shown_pool(found, lsn))
+            }
+            (Shape::Checked, Answer::Checked(checked)) => Reply::Checked(api::CheckAnswer {
+                current: checked.current,
+                lease_id: checked.lease.map(|lease| lens.lease_id(lease)),
+                holder: checked.holder.map(|holder| holder.to_string()),
+                epoch: checked.epoch.map(|epoch| epoch.0),
+                fence: checked.fence.map(|fence| fence.0),
+                lsn: checked.lsn.0,
+            }),
+            (Shape::Status, Answer::Status(found)) => {
+                let vitals = self.vitals();
+                let (now, snapshot) = (read_clocks().boot_ms, self.last_snapshot());
+                Reply::Status(Box::new(status::shown(&lens, &vitals, &found, now, snapshot)))
+            }
+            (Shape::BreakerReset, Answer::Done { lsn, .. }) => {
+                Reply::BreakerReset(api::BreakerReset { lsn: lsn.0 })
+            }
+            (shape, answer) => return Err(self.not_that(answer, shape.asked())),
+        })
+    }
+
+    /// A lease as it is shown. What ended a while ago is told by the event that ended it.
+    pub(crate) async fn found(&self, found: LeaseFound, lsn: Lsn) -> Result<api::Lease, Error> {
+        let retired = || Error::new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown");
+        match found {
+            LeaseFound::Live(lease) => Ok(self.lens().lease(&lease, lsn)),
+            LeaseFound::JustEnded { was, state, reason, text, fence } => {
+                let ended_wall_ms = read_clocks().wall_ms;
+                let ended = Ended { was: &was, state, reason, text: &text, fence, ended_wall_ms };
+                Ok(self.lens().ended(&ended, lsn))
+            }
+            LeaseFound::Ended { ended, fence, .. } => {
+                let EndedLease { ended_lsn, epoch, .. } = ended;
+                let (event, wall_ms) = self.logged(ended_lsn).await.ok_or_else(retired)?;
+                let told = told_end(&event.change).ok_or_else(retired)?;
+                let mut lease = self.lens().ended(&Ended { fence, ended_wall_ms: wall_ms, ..told }, lsn);
+                lease.epoch = epoch.0;
+                Ok(lease)
+            }
+            LeaseFound::Retired => Err(retired()),
+        }
+    }
+}
+
+fn matches(query: &LeaseQuery, lease: &api::Lease) -> bool {
+    query.state.is_none_or(|state| lease.state == state)
+        && query.liveness.is_none_or(|liveness| lease.liveness == Some(liveness))
+        && query.mode.is_none_or(|mode| lease.mode == mode)
+        && query.face.is_none_or(|face| lease.face == face)
+}
+
+fn resources<'a>(
+    lens: &'a Lens<'_>,
+    lease: &'a LeaseSnapshot,
+    prefix: &'a str,
+    lsn: Lsn,
+) -> impl Iterator<Item = api::Resource> + 'a {
+    let names = lease.members.iter().filter(move |name| name.starts_with(prefix));
+    names.map(move |name| resource(lens, name.to_string(), Some(lease), None, lsn))
+}
+
+fn resource(
+    lens: &Lens<'_>,
+    name: String,
+    lease: Option<&LeaseSnapshot>,
+    waiters: Option<Vec<String>>,
+    lsn: Lsn,
+) -> api::Resource {
+    let shown = lease.map(|lease| lens.lease(lease, lsn));
+    api::Resource {
+        name,
+        lease_id: shown.as_ref().map(|lease| lease.lease_id.clone()),
+        holder: shown.as_ref().map(|lease| lease.holder.clone()),
+        epoch: shown.as_ref().map(|lease| lease.epoch),
+        fence: shown.as_ref().map(|lease| lease.fence),
+        remaining_ms: shown.as_ref().and_then(|lease| lease.remaining_ms),
+        since: shown.map(|lease| lease.granted_at),
+        waiters,
+        lsn: lsn.0,
+    }
+}
+
+fn shown_pool(pool: &PoolSnapshot, lsn: Lsn) -> api::Pool {
+    api::Pool {
+        name: pool.name.to_string(),
+        size: pool.size,
+        free: pool.free,
+        removed: pool.removed,
+        lsn: lsn.0,
+    }
+}

@@ -1,0 +1,247 @@
+//! Calls that take more than one step. What a later step rests on cannot change in between: terms of a lease
+//! change only with its epoch, a session's never.
+
+use crate::ask::{Seen, Shape, acknowledge, heartbeat, lease_id};
+use crate::call::{Call, Reply};
+use crate::caller::{Caller, Origin};
+use crate::dispatch::{Faces, revoke};
+use crate::leases::{self, contradiction};
+use crate::limits::{GRACE_MS_MAX, TTL_MS_MAX, TTL_MS_MIN, bounded};
+use crate::refusal::{self, Asked};
+use crate::sessions;
+use crate::show::Lens;
+use crate::story;
+use tenure_api::{self as api, Error, ErrorCode};
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::{
+    Action, LeaseId, Lsn, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind,
+};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, SessionSnapshot, Submit};
+use tenure_history::session_kind;
+
+/// Leases ended together when the daemon is told to end all.
+const END_PAGE: usize = 500;
+
+impl Faces {
+    /// Calls that take more than one step. What a later step rests on cannot change in between: terms of a
+    /// lease change only with its epoch, a session's never.
+    pub(crate) async fn steps(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
+        match call {
+            Call::Heartbeat(id, body) => {
+                let lease = self.held_as(&id, body.holder.as_deref()).await?;
+                let shape = Shape::Renewed { lease, epoch: body.epoch };
+                let answer = self.ask(heartbeat(caller, lease, &body)).await;
+                self.reply(shape, answer).await
+            }
+            Call::Acknowledge(id, body) => {
+                let lease = self.held_as(&id, body.holder.as_deref()).await?;
+                let answer = self.ask(acknowledge(caller, lease, &body)).await;
+                self.reply(Shape::Lease(Asked::AsHolder), answer).await
+            }
+            Call::Resume(id, body) => self.resume(caller, &id, body).await,
+            Call::Rebind(id, body) => self.rebind(caller, &id, body).await,
+            Call::Handover(id, body) => self.hand_over(caller, &id, body).await,
+            Call::OpenSession(body) => self.open_by_hand(caller, body).await,
+            Call::DefinePool(name, body) => {
+                let action = Action::DefinePool { name: name.as_str().into(), size: body.size };
+                self.done(Submit::now(action)).await?;
+                let answer = self.ask(Request::Pools).await;
+                self.reply(Shape::Pool(name), answer).await
+            }
+            Call::RemovePool(name, body) => {
+                let action = Action::RemovePool { name: name.as_str().into(), force: body.force };
+                let lsn = self.done(Submit::now(action)).await?;
+                Ok(Reply::Pool(api::Pool { name, size: 0, free: 0, removed: true, lsn: lsn.0 }))
+            }
+            Call::Why(query) => self.why(query).await,
+            Call::EndAll => self.end_all().await,
+            other => unreachable!("invariant: {other:?} is one request"),
+        }
+    }
+
+    async fn done(&self, submit: Submit) -> Result<Lsn, Error> {
+        match self.ask(Request::Submit(submit)).await {
+            Answer::Done { lsn, .. } => Ok(lsn),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
+    }
+
+    async fn live(&self, id: &str) -> Result<LeaseSnapshot, Error> {
+        let lease = lease_id(self.identity(), id, Asked::AsHolder)?;
+        match self.ask(Request::Read(lease)).await {
+            Answer::Read(read) => match read.lease {
+                LeaseFound::Live(live) => Ok(live),
+                LeaseFound::JustEnded { state, .. } => Err(refusal::invalid_state(state, Asked::AsHolder)),
+                LeaseFound::Ended { ended, .. } => Err(refusal::invalid_state(ended.state, Asked::AsHolder)),
+                LeaseFound::Retired => Err(refusal::no_lease(Asked::AsHolder)),
+            },
+            other => Err(self.not_that(other, Asked::AsHolder)),
+        }
+    }
+
+    /// The lease, if it is held in this name.
+    async fn held_as(&self, id: &str, holder: Option<&str>) -> Result<LeaseId, Error> {
+        let live = self.live(id).await?;
+        if holder.is_some_and(|holder| live.holder != holder) {
+            return Err(Error::new(ErrorCode::HolderMismatch, "the lease is held in another name"));
+        }
+        Ok(live.id)
+    }
+
+    async fn rebound(
+        &self,
+        caller: &Caller,
+        rebind: Rebind,
+        operation_id: Option<String>,
+    ) -> Result<Reply, Error> {
+        let operation = leases::operation(caller, operation_id)?;
+        let asker = Some(caller.principal.clone());
+        let submit = Submit { operation, asker, ..Submit::now(Action::Rebind(rebind)) };
+        let answer = self.ask(Request::Submit(submit)).await;
+        self.reply(Shape::Lease(Asked::AsHolder), answer).await
+    }
+
+    /// A lease of a connection comes back on another one.
+    async fn resume(&self, caller: &Caller, id: &str, body: api::HolderCall) -> Result<Reply, Error> {
+        let Origin::Connection { session, .. } = caller.origin else {
+            return Err(contradiction("only a connection can resume a lease"));
+        };
+        let live = self.live(id).await?;
+        if live.policy.session.is_none_or(|kept_by| session_kind(kept_by) == SessionKind::ByHand) {
+            return Err(Error::new(ErrorCode::NoLiveness, "only a lease of a connection can be resumed"));
+        }
+        let rebind = Rebind {
+            token: leases::token(live.id, body.epoch, body.holder),
+            holder: None,
+            policy: Some(Policy { session: Some(session), ..live.policy }),
+            attachment: None,
+            face_data: None,
+        };
+        self.rebound(caller, rebind, body.operation_id).await
+    }
+
+    async fn rebind(&self, caller: &Caller, id: &str, body: api::Rebind) -> Result<Reply, Error> {
+        let live = self.live(id).await?;
+        let wanted = body.session.as_deref().map(sessions::parse).transpose()?;
+        let session = self.session_by_hand(wanted.unwrap_or(SessionId(0))).await?;
+        if session.principal != caller.principal {
+            return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
+        }
+        let rebind = Rebind {
+            token: leases::token(live.id, body.epoch, None),
+            holder: body.holder.map(leases::holder).transpose()?,
+            policy: Some(kept_by(live.policy, &session)),
+            attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
+            face_data: None,
+        };
+        self.rebound(caller, rebind, body.operation_id).await
+    }
+
+    async fn hand_over(&self, caller: &Caller, id: &str, body: api::Handover) -> Result<Reply, Error> {
+        let live = self.live(id).await?;
+        let session = self.session_by_hand(sessions::parse(&body.to_session)?).await?;
+        let rebind = Rebind {
+            token: leases::token(live.id, body.epoch, None),
+            holder: Some(session.holder.clone()),
+            policy: Some(Policy { principal: session.principal.clone(), ..kept_by(live.policy, &session) }),
+            attachment: None,
+            face_data: None,
+        };
+        self.rebound(caller, rebind, body.operation_id).await
+    }
+
+    async fn session_by_hand(&self, id: SessionId) -> Result<Box<SessionSnapshot>, Error> {
+        match self.ask(Request::Session(id)).await {
+            Answer::Session { session, .. } if session.kind == SessionKind::ByHand => Ok(session),
+            Answer::Session { .. } => Err(contradiction("the session must be one opened by hand")),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
+    }
+
+    async fn open_by_hand(&self, caller: &Caller, body: api::OpenSession) -> Result<Reply, Error> {
+        let ttl_ms = match body.ttl_ms {
+            Some(ttl_ms) => bounded("ttl_ms", ttl_ms, TTL_MS_MIN, TTL_MS_MAX)?,
+            None => leases::TTL_MS_DEFAULT,
+        };
+        let grace_ms = match body.grace_ms {
+            Some(grace_ms) => bounded("grace_ms", grace_ms, 0, GRACE_MS_MAX)?,
+            None => leases::GRACE_MS_DEFAULT,
+        };
+        let holder = leases::holder(body.holder)?;
+        let operation = leases::operation(caller, body.operation_id.clone())?;
+        let request = |session| {
+            let open = OpenSession {
+                session,
+                holder: holder.clone(),
+                kind: SessionKind::ByHand,
+                ttl_ms,
+                grace_ms,
+                principal: caller.principal.clone(),
+            };
+            let submit = Submit { operation: operation.clone(), ..Submit::now(Action::OpenSession(open)) };
+            Request::Submit(submit)
+        };
+        let draw = || match &body.operation_id {
+            Some(id) => sessions::derived(&caller.principal, id, SessionKind::ByHand),
+            None => sessions::draw(SessionKind::ByHand),
+        };
+        let session = self.open_session(request, draw).await?;
+        let answer = self.ask(Request::Session(session)).await;
+        self.reply(Shape::Session(Seen::Everybodys), answer).await
+    }
+
+    async fn why(&self, query: api::WhyQuery) -> Result<Reply, Error> {
+        let (subject, shown) = story::subject(self.identity(), query)?;
+        // What was answered before this was asked is in the story: it is synced.
+        let lsn = self.synced_lsn().await?;
+        let identity = *self.identity();
+        let story = self
+            .with_history(move |history| {
+                let lens = Lens { identity: &identity, wall_ms: read_clocks().wall_ms };
+                story::tell(&lens, history, &subject, shown, lsn.0)
+            })
+            .await??;
+        Ok(Reply::Why(story))
+    }
+
+    /// Ends every lease because the daemon stops for good.
+    async fn end_all(&self) -> Result<Reply, Error> {
+        let (mut from, mut ended, mut newest) = (LeaseId::new(self.identity().shard, Lsn(0)), 0, Lsn(0));
+        loop {
+            let list = List { from, limit: END_PAGE, resource_prefix: None, holder: None };
+            let (leases, next) = match self.ask(Request::List(list)).await {
+                Answer::Leases { leases, next, lsn } => {
+                    newest = newest.max(lsn);
+                    (leases, next)
+                }
+                other => return Err(self.not_that(other, Asked::AsAnyone)),
+            };
+            let revokes: Vec<Request> =
+                leases.iter().map(|lease| revoke(lease.id, Reason::Shutdown)).collect();
+            if !revokes.is_empty() {
+                for answer in self.handle().call_all(revokes).await {
+                    if let Answer::Lease(given) = answer {
+                        ended += 1;
+                        newest = newest.max(given.lsn);
+                    }
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => break,
+            }
+        }
+        Ok(Reply::Ended(api::ShuttingDown { shutting_down: true, ended, lsn: newest.0 }))
+    }
+}
+
+/// The terms of a lease once a session by hand keeps it.
+fn kept_by(terms: Policy, session: &SessionSnapshot) -> Policy {
+    Policy {
+        max_lifetime_ms: terms.max_lifetime_ms,
+        reclaim_delay_ms: terms.reclaim_delay_ms,
+        principal: terms.principal,
+        face: terms.face,
+        ..Policy::session(session.id, session.ttl_ms, session.grace_ms)
+    }
+}
