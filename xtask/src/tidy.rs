@@ -84,7 +84,7 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
     let packages = imports::packages(&metadata)?;
     findings.extend(imports::check(&packages));
     findings.extend(imports::check_planted(&packages));
-    findings.extend(supply::check(&tree, &supply::packages(&metadata))?);
+    findings.extend(supply::check(&tree, &supply::packages(&metadata)?)?);
     findings.sort();
     for finding in &findings {
         println!("{}", finding.shown());

@@ -1,12 +1,15 @@
 //! Outside crates: licence, bans and source, from the same `deny.toml` that cargo-deny reads.
 //! In CI this stands for cargo-deny, which takes minutes to build.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 use cargo_metadata::Metadata;
 use toml::{Table, Value};
 
 use super::Finding;
 use super::tree::Tree;
+use crate::shell;
 
 const POLICY: &str = "deny.toml";
 
@@ -26,18 +29,22 @@ struct Policy {
     registries: Vec<String>,
 }
 
-/// All packages of the build.
-pub(super) fn packages(metadata: &Metadata) -> Vec<Package> {
-    metadata
-        .packages
-        .iter()
-        .map(|package| Package {
-            name: package.name.to_string(),
-            version: package.version.to_string(),
-            licence: package.license.clone(),
-            source: package.source.as_ref().map(|source| source.repr.clone()),
-        })
-        .collect()
+/// All packages of the build. The metadata also lists optional ones that nothing turns on; `cargo tree` does not.
+pub(super) fn packages(metadata: &Metadata) -> Result<Vec<Package>> {
+    let mut tree = shell::cargo(["tree", "--workspace", "--all-features", "--target", "all"]);
+    let built =
+        shell::read(tree.args(["--edges", "normal,build,dev", "--prefix", "none", "--format", "{p}"]))?;
+    let built: BTreeSet<&str> = built.lines().filter_map(|line| line.split(' ').next()).collect();
+    let packages =
+        metadata.packages.iter().filter(|package| built.contains(package.name.as_str())).map(|package| {
+            Package {
+                name: package.name.to_string(),
+                version: package.version.to_string(),
+                licence: package.license.clone(),
+                source: package.source.as_ref().map(|source| source.repr.clone()),
+            }
+        });
+    Ok(packages.collect())
 }
 
 /// Checks the packages against the policy of the tree.
