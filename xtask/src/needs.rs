@@ -21,20 +21,28 @@ pub(crate) struct Need {
 }
 
 /// What `cargo xtask test` needs.
-pub(crate) const FOR_TESTS: &[Need] = &[Need {
-    name: "cargo-nextest",
-    check: &["cargo", "nextest", "--version"],
-    // Without its self-update (an HTTP client and TLS) nextest builds in much less time.
-    install: &[&[
-        "cargo",
-        "install",
-        "--locked",
-        "--no-default-features",
-        "--features",
-        "default-no-update",
-        "cargo-nextest@0.9.143",
-    ]],
-}];
+pub(crate) const FOR_TESTS: &[Need] = &[
+    Need {
+        name: "cargo-nextest",
+        check: &["cargo", "nextest", "--version"],
+        // Without its self-update (an HTTP client and TLS) nextest builds in much less time.
+        install: &[&[
+            "cargo",
+            "install",
+            "--locked",
+            "--no-default-features",
+            "--features",
+            "default-no-update",
+            "cargo-nextest@0.9.143",
+        ]],
+    },
+    // Judges the unit that `tenure install` writes; nothing is started.
+    Need {
+        name: "systemd",
+        check: &["systemd-analyze", "--version"],
+        install: &[&["apt-get", "install", "--yes", "systemd"]],
+    },
+];
 
 /// What `cargo xtask mutants` needs.
 pub(crate) const FOR_MUTANTS: &[Need] = &[Need {

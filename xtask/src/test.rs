@@ -40,12 +40,12 @@ pub(crate) fn run_all_for_ci() -> Result<Vec<String>> {
     Ok(closing)
 }
 
-/// Runs every test with many more cases per property.
+/// Runs every test with many more cases per property, and tests that come in rounds with many more rounds.
 pub(crate) fn run_with_cases(cases: u32) -> Result<()> {
     needs::provide(needs::FOR_TESTS)?;
     let mut tests = unit_and_integration();
     tests.args(["--profile", "soak"]);
-    shell::run(tests.env("PROPTEST_CASES", cases.to_string()))
+    shell::run(tests.env("PROPTEST_CASES", cases.to_string()).env("TENURE_SOAK", "1"))
 }
 
 fn unit_and_integration() -> Command {

@@ -1,7 +1,8 @@
 //! Resources, and the question a guarded store asks.
 
 use crate::Time;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// A resource as it is.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -60,7 +61,7 @@ pub struct ResourceList {
 }
 
 /// Is what a holder presents current? Either a resource with a fence, or a lease with an epoch.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Check {
@@ -78,6 +79,30 @@ pub enum Check {
         /// The epoch presented.
         epoch: u64,
     },
+}
+
+/// Every field of a [`Check`]: read first, so that a wrong one is named.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckFields {
+    resource: Option<String>,
+    fence: Option<u64>,
+    lease_id: Option<String>,
+    epoch: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for Check {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match CheckFields::deserialize(deserializer)? {
+            CheckFields { resource: Some(resource), fence: Some(fence), lease_id: None, epoch: None } => {
+                Ok(Self::Fence { resource, fence })
+            }
+            CheckFields { resource: None, fence: None, lease_id: Some(lease_id), epoch: Some(epoch) } => {
+                Ok(Self::Epoch { lease_id, epoch })
+            }
+            _ => Err(D::Error::custom("a check has resource and fence, or lease_id and epoch")),
+        }
+    }
 }
 
 /// What a guarded store is told.

@@ -18,6 +18,7 @@ use crate::clock::BootInstant;
 use crate::error::CallError;
 use crate::session::Kept;
 use crate::socket::Connection;
+use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 use tenure_api::{HolderCall, Lease};
@@ -226,6 +227,13 @@ impl Guard {
             let _ = task.await;
         }
         parting.say(farewell).await
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Guard").field("lease_id", &self.lease_id()).field("state", &state).finish()
     }
 }
 

@@ -14,6 +14,7 @@ mod error;
 mod events;
 mod guard;
 mod hold;
+mod insist;
 mod operation;
 mod session;
 pub mod socket;

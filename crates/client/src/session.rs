@@ -11,6 +11,8 @@ use crate::guard::{
     Core, GuardState, Life, LossReason, Observation, Promised, Standing, Terms, drive, failed,
 };
 use crate::hold::{Hold, MARGIN};
+use crate::insist::{Way, insist};
+use core::fmt;
 use core::time::Duration;
 use roll::Roll;
 use std::collections::HashSet;
@@ -52,13 +54,25 @@ impl Client {
     /// # Errors
     /// `ttl_out_of_range`, …, or see [`CallError`].
     pub async fn keep_session(&self, open: &OpenSession) -> Result<SessionKeeper, CallError> {
+        self.keep_session_with_margin(open, MARGIN).await
+    }
+
+    /// The same with its own margin, taken off every promise (50 ms unless told).
+    ///
+    /// # Errors
+    /// As [`Client::keep_session`].
+    pub async fn keep_session_with_margin(
+        &self,
+        open: &OpenSession,
+        margin: Duration,
+    ) -> Result<SessionKeeper, CallError> {
         let sent = BootInstant::now();
         let session = self.open_session(open).await?;
         let Some(valid_ms) = session.valid_ms else {
             return Err(unexpected("a session by hand without a promise"));
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
-        let core = Core::new(Terms { margin: MARGIN }, Scatter::from_system(), &promised);
+        let core = Core::new(Terms { margin }, Scatter::from_system(), &promised);
         let state = GuardState {
             standing: Standing::Held,
             draining: false,
@@ -121,11 +135,7 @@ impl SessionKeeper {
         self.stop();
         // It ends because it was aborted.
         let _ = (&mut self.task).await;
-        match self.keeper.client.close_session(&self.keeper.session).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.lost() => Ok(()),
-            Err(error) => Err(error),
-        }
+        self.keeper.close().await
     }
 
     fn stop(&mut self) {
@@ -143,10 +153,17 @@ impl Drop for SessionKeeper {
         self.stop();
         let keeper = self.keeper.clone();
         self.runtime.spawn(async move {
-            if let Err(error) = keeper.client.close_session(&keeper.session).await {
+            if let Err(error) = keeper.close().await {
                 tracing::debug!(%error, session = keeper.session, "a session was left to its deadline");
             }
         });
+    }
+}
+
+impl fmt::Debug for SessionKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("SessionKeeper").field("session", &self.session()).field("state", &state).finish()
     }
 }
 
@@ -264,6 +281,14 @@ impl Keeper {
             }
         }
         Err(unexpected("a list of leases without end"))
+    }
+
+    async fn close(&self) -> Result<(), CallError> {
+        match insist(|| self.client.close_session(&self.session), || Way::Open).await {
+            Ok(_) => Ok(()),
+            Err(error) if error.lost() => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     fn lose_all(&self, reason: &LossReason) {

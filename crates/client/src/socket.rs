@@ -9,6 +9,7 @@ pub use watch::Watch;
 
 use crate::endpoint::Endpoint;
 use crate::error::{CallError, Cause};
+use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 use core::time::Duration;
@@ -162,6 +163,13 @@ impl Connection {
 
     fn shared(&self) -> &Arc<Shared> {
         &self.inner.shared
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let closed = self.is_closed();
+        f.debug_struct("Connection").field("session", &self.session()).field("closed", &closed).finish()
     }
 }
 

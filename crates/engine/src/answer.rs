@@ -102,7 +102,7 @@ pub enum Answer {
 /// A command about a lease was carried out.
 #[derive(Clone, Debug)]
 pub struct LeaseAnswer {
-    /// Position of its event.
+    /// Position of its event; of a replay, that as of which the lease is shown.
     pub lsn: Lsn,
     /// It had been carried out before; the lease is shown as it is now.
     pub replayed: bool,

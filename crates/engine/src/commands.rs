@@ -152,7 +152,7 @@ impl Engine {
                     holder: view.holder().clone(),
                     since_wall_ms: view.granted_wall_ms(),
                     remaining_ms: deadline.map(|deadline| deadline.ms_since(self.tick)),
-                    waiters: self.waiters.waiting_for(&Wanted::Resource(name.clone())),
+                    waiters: self.waiters.waiting_behind(name),
                 })
             })
             .collect()
@@ -287,14 +287,15 @@ impl Engine {
     }
 
     fn replayed(&self, replay: &Replay) -> Outcome {
+        let newest = self.journal.newest();
         let answer = match replay.lease {
             Some(id) => {
                 let lease = self.found(id).unwrap_or(LeaseFound::Retired);
-                Answer::Lease(Box::new(LeaseAnswer { lsn: replay.lsn, replayed: true, lease }))
+                Answer::Lease(Box::new(LeaseAnswer { lsn: newest, replayed: true, lease }))
             }
             None => Answer::Done { lsn: replay.lsn, replayed: true },
         };
-        Outcome { answer, depends_on: self.journal.newest() }
+        Outcome { answer, depends_on: newest }
     }
 
     /// The newest position among the records a refusal rests on.
@@ -587,6 +588,10 @@ impl Engine {
 
     fn remember_refusal(&mut self, operation: Option<&Operation>, outcome: &Outcome) {
         if let (Some(operation), Answer::Refused(refused)) = (operation, &outcome.answer) {
+            // The id is that of another command, whose own retry must go on finding its outcome.
+            if matches!(refused, Refused::Rejected(Rejection::OperationConflict)) {
+                return;
+            }
             self.retries.refused(operation, refused, outcome.depends_on, self.tick);
         }
     }

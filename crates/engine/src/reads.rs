@@ -5,7 +5,6 @@ use crate::answer::{Answer, Checked, LeaseFound, LeaseRead, PoolSnapshot, Sessio
 use crate::engine::Engine;
 use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
-use crate::waiters::Wanted;
 use tenure_kernel::{
     Action, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
 };
@@ -121,20 +120,15 @@ impl Engine {
         self.answer(ticket, depends_on, Answer::Resource { lease, waiters, lsn });
     }
 
-    /// Holders that wait for any of these resources, first first, each once.
+    /// Holders that wait for any of these resources, first first.
     fn waiters_behind(&self, names: &[Text]) -> Vec<Text> {
-        let mut waiters: Vec<Text> = Vec::new();
-        for name in names {
-            for waiter in self.waiters.queue(&Wanted::Resource(name.clone())).take(WAITERS_SHOWN_MAX) {
-                if let Action::Grant(grant) = &waiter.command.action
-                    && !(names.len() > 1 && waiters.contains(&grant.holder))
-                {
-                    waiters.push(grant.holder.clone());
-                }
-            }
-        }
-        waiters.truncate(WAITERS_SHOWN_MAX);
+        let waiters = self.waiters.behind(names, WAITERS_SHOWN_MAX);
         waiters
+            .filter_map(|waiter| match &waiter.command.action {
+                Action::Grant(grant) => Some(grant.holder.clone()),
+                _ => None,
+            })
+            .collect()
     }
 
     fn read_session(&mut self, ticket: Ticket, id: SessionId) {

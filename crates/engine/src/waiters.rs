@@ -128,11 +128,8 @@ impl Waiters {
             return 0;
         }
         let mut places: Vec<Place> = Vec::new();
-        for name in members {
-            let pool = split_pool_member(name).map(|(pool, _)| Wanted::Pool(pool.into()));
-            for key in pool.into_iter().chain([Wanted::Resource(name.clone())]) {
-                places.extend(self.queues.get(&key).into_iter().flatten());
-            }
+        for key in members.iter().flat_map(queues_for) {
+            places.extend(self.queues.get(&key).into_iter().flatten());
         }
         places.into_iter().map(|place| self.pass(place)).sum()
     }
@@ -165,9 +162,16 @@ impl Waiters {
         self.queues.get(wanted).map_or(0, BTreeSet::len)
     }
 
-    /// Tickets that wait for a name, first first.
-    pub(crate) fn queue(&self, wanted: &Wanted) -> impl Iterator<Item = &Waiter> {
-        self.queues.get(wanted).into_iter().flatten().map(|place| &self.by_place[place])
+    /// How many wait for a resource, by its name or as a member of its pool.
+    pub(crate) fn waiting_behind(&self, name: &Text) -> usize {
+        queues_for(name).map(|key| self.waiting_for(&key)).sum()
+    }
+
+    /// Who waits for any of these resources, by name or as members of a pool; first first, each once.
+    pub(crate) fn behind(&self, names: &[Text], max: usize) -> impl Iterator<Item = &Waiter> {
+        let queues = names.iter().flat_map(queues_for).filter_map(|key| self.queues.get(&key));
+        let places: BTreeSet<Place> = queues.flat_map(|queue| queue.iter().copied().take(max)).collect();
+        places.into_iter().take(max).map(|place| &self.by_place[&place])
     }
 
     /// The first name of a bundle that somebody waits for who may not be passed. Remembers that they block.
@@ -246,6 +250,12 @@ impl Waiters {
             self.patience.insert((now.after_ms(BLOCKING_MS_MAX), place));
         }
     }
+}
+
+/// Queues in which a request for this resource may stand.
+fn queues_for(name: &Text) -> impl Iterator<Item = Wanted> {
+    let pool = split_pool_member(name).map(|(pool, _)| Wanted::Pool(pool.into()));
+    pool.into_iter().chain([Wanted::Resource(name.clone())])
 }
 
 /// Whether nobody holds any of a bundle.

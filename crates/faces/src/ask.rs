@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::caller::{Caller, Scope};
 use crate::leases::{self, Order};
 use crate::limits::page;
-use crate::refusal::{Asked, no_lease};
+use crate::refusal::{Asked, mark, no_lease};
 use crate::sessions;
 use tenure_api::{Check, Error, ErrorCode, HolderCall, LeaseQuery};
 use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, SessionId, Text};
@@ -82,9 +82,10 @@ impl Shape {
 
 /// Reads a lease id; one of another log names nothing here.
 pub(crate) fn lease_id(identity: &Identity, text: &str, asked: Asked) -> Result<LeaseId, Error> {
-    let wire: WireLease = text
-        .parse()
-        .map_err(|error| Error::new(ErrorCode::NotFound, format!("{text:?} is no lease id: {error}")))?;
+    let wire: WireLease = text.parse().map_err(|error| {
+        let message = format!("{text:?} is no lease id: {error}");
+        mark(Error::new(ErrorCode::NotFound, message), asked)
+    })?;
     wire.lease(identity).ok_or_else(|| no_lease(asked))
 }
 

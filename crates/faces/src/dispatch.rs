@@ -8,6 +8,7 @@ use crate::refusal::{self, Asked};
 use crate::show::Lens;
 pub use crate::status::Vitals;
 use crate::switchboard::Switchboard;
+use core::mem;
 use std::sync::{Arc, Mutex, OnceLock};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
@@ -92,7 +93,49 @@ impl Faces {
         }
     }
 
-    /// Carries out the calls of one read. The answers come together, in the order asked.
+    /// Carries out calls one after the other; those that are one request each cross to the engine together.
+    pub async fn dispatch_in_order(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
+        let mut replies = Vec::with_capacity(calls.len());
+        let (mut requests, mut waiting) = (Vec::with_capacity(calls.len()), Vec::new());
+        for call in calls {
+            match self.plan(caller, call) {
+                Ok(Plan::Ask(request, shape)) => {
+                    requests.push(*request);
+                    waiting.push(Ok(shape));
+                }
+                Ok(Plan::Steps(call)) => {
+                    let (requests, waiting) = (mem::take(&mut requests), mem::take(&mut waiting));
+                    self.reply_all(requests, waiting, &mut replies).await;
+                    replies.push(self.steps(caller, call).await);
+                }
+                Err(error) => waiting.push(Err(error)),
+            }
+        }
+        self.reply_all(requests, waiting, &mut replies).await;
+        replies
+    }
+
+    /// Sends requests together; whatever was refused before stays in its place.
+    async fn reply_all(
+        &self,
+        requests: Vec<Request>,
+        waiting: Vec<Result<Shape, Error>>,
+        replies: &mut Vec<Result<Reply, Error>>,
+    ) {
+        let answered = if requests.is_empty() { Vec::new() } else { self.handle().call_all(requests).await };
+        let mut answers = answered.into_iter();
+        for shape in waiting {
+            replies.push(match shape {
+                Ok(shape) => match answers.next() {
+                    Some(answer) => self.reply(shape, answer).await,
+                    None => Err(unknown()),
+                },
+                Err(error) => Err(error),
+            });
+        }
+    }
+
+    /// Carries out the calls of one read, those that take several steps last. The answers come together.
     pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
         let mut requests = Vec::with_capacity(calls.len());
         let plans: Vec<Result<Planned, Error>> = calls

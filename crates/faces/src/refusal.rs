@@ -224,7 +224,8 @@ pub(crate) fn no_session(asked: Asked) -> Error {
     mark(Error::new(ErrorCode::SessionNotFound, "there is no such session, or it is closed"), asked)
 }
 
-fn mark(error: Error, asked: Asked) -> Error {
+/// The error, telling whoever asked as the holder that it has lost.
+pub(crate) fn mark(error: Error, asked: Asked) -> Error {
     match asked {
         Asked::AsHolder => error.lost(),
         Asked::AsAnyone => error,

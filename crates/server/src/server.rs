@@ -86,6 +86,8 @@ pub struct ReservedPort {
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
+/// Connections beyond the limit that are told so at once: they are files too.
+const REFUSALS_MAX: usize = 32;
 
 impl ReservedPort {
     /// Takes the port.
@@ -132,6 +134,7 @@ pub(crate) struct Shared {
     options: ServerOptions,
     http: HttpCounters,
     connections: Arc<Semaphore>,
+    refusals: Arc<Semaphore>,
     /// The daemon stops.
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -166,6 +169,7 @@ impl Server {
             faces,
             http: HttpCounters::default(),
             connections: Arc::new(Semaphore::new(options.connections_max)),
+            refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             stopping,
             tasks: TaskTracker::new(),
             docs: crate::docs::page(&document),
@@ -237,6 +241,11 @@ impl Shared {
     /// Room for one more connection.
     pub(crate) fn admit_connection(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.connections).try_acquire_owned().ok()
+    }
+
+    /// Room to say why somebody is refused. Without it they are hung up on.
+    pub(crate) fn admit_refusal(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.refusals).try_acquire_owned().ok()
     }
 
     pub(crate) fn too_many_connections(&self) -> Error {

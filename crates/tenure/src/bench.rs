@@ -12,13 +12,15 @@ mod private_daemon;
 mod processor_time;
 mod report;
 mod speech;
+mod watch;
 
 pub(crate) use connection::Door;
-pub(crate) use control::{Control, Progress};
-pub(crate) use course::{Course, Outcome, Until};
+pub(crate) use course::{Course, Until};
 pub(crate) use load::LEASES_MAX;
 pub(crate) use private_daemon::PrivateDaemon;
+pub(crate) use processor_time::listener_pid;
 pub(crate) use report::Report;
+pub(crate) use watch::{Ending, SILENCE_MAX, Watched, watch};
 
 use clap::ValueEnum;
 use serde::Serialize;

@@ -57,11 +57,6 @@ pub(crate) enum PublishError {
     },
 }
 
-/// Where a daemon of this user leaves its breadcrumb; `None`: there is nowhere that anybody would look.
-pub(crate) fn directory_for_daemon() -> Option<PathBuf> {
-    if rustix::process::geteuid().is_root() { Some(machine_directory()) } else { user_directory() }
-}
-
 /// Every breadcrumb whose writer lives. Stale ones are cleared away.
 pub(crate) fn find() -> Vec<Trail> {
     find_in(&directories())

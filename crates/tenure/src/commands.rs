@@ -3,9 +3,11 @@
 mod admin;
 mod arguments;
 mod backup;
+mod bench;
 mod check;
 mod completions;
 mod guardian;
+mod install;
 mod lease;
 mod listing;
 mod log;
@@ -19,6 +21,8 @@ mod run;
 mod serve;
 mod status;
 mod stdio;
+mod token;
+mod uninstall;
 mod watch;
 mod why;
 
@@ -47,6 +51,10 @@ pub(crate) enum Command {
     Backup(backup::Backup),
     Restore(restore::Restore),
     Stdio(stdio::Stdio),
+    Bench(bench::Bench),
+    Install(install::Install),
+    Uninstall(uninstall::Uninstall),
+    Token(token::Token),
     Completions(completions::Completions),
     Man(man::Man),
     #[command(hide = true)]
@@ -92,6 +100,10 @@ impl Command {
             }
             Self::Restore(restore) => restore.run(printer),
             Self::Stdio(stdio) => asking(reach, printer, async |daemon, p| stdio.run(daemon, p).await),
+            Self::Bench(bench) => bench.run(reach, printer),
+            Self::Install(install) => install.run(printer),
+            Self::Uninstall(uninstall) => uninstall.run(printer),
+            Self::Token(token) => token.run(printer),
             Self::Completions(completions) => completions.run(command_line(), printer),
             Self::Man(man) => man.run(command_line(), printer),
             Self::Guardian(guardian) => guardian.run(),

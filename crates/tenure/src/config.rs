@@ -15,7 +15,7 @@ mod value;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
 pub(crate) use keys::Settings;
-pub(crate) use places::Environment;
+pub(crate) use places::{Environment, MACHINE_CONFIG, MACHINE_DATA, MACHINE_RUN};
 pub(crate) use show::reference_page;
 
 use std::path::PathBuf;

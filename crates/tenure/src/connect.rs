@@ -113,6 +113,11 @@ impl Reach {
         Err(Failure::NoDaemon { address: trail.breadcrumb.endpoint.clone() })
     }
 
+    /// The token to present, for those who write their requests themselves.
+    pub(crate) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     fn client(&self, endpoint: Endpoint) -> Result<Client, Failure> {
         let is_https = matches!(endpoint, Endpoint::Https(_));
         let shown = endpoint.to_string();

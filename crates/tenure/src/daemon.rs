@@ -4,6 +4,7 @@
 
 mod backup;
 mod ends;
+mod files;
 mod logging;
 mod notify;
 
@@ -160,7 +161,9 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
     let faces = Faces::new(host.handle(), switchboard, history);
-    let server = ServerOptions { recovery_secs: recovered_in.as_secs_f64(), ..plan.server };
+    let recovery_secs = recovered_in.as_secs_f64();
+    let connections_max = within_files(plan.server.connections_max);
+    let server = ServerOptions { recovery_secs, connections_max, ..plan.server };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .thread_name("tenure-async")
@@ -202,6 +205,15 @@ fn take_port(plan: &Plan) -> Result<ReservedPort, DaemonError> {
         Some(writer) => DaemonError::InUse { path: plan.data_dir.clone(), pid: writer.pid },
         None => error.into(),
     })
+}
+
+/// As many connections as the system has files for.
+fn within_files(wanted: usize) -> usize {
+    let possible = files::connections_max();
+    if possible < wanted {
+        tracing::info!(wanted, possible, "no more connections than the system has files for");
+    }
+    wanted.min(possible)
 }
 
 struct OpenedLog {

@@ -1,5 +1,7 @@
 //! The one binary: parse, run one command, say what went wrong in one line, leave with one exit code.
 
+mod atomic_file;
+mod bench;
 mod breadcrumb;
 mod caller;
 mod commands;

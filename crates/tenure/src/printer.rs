@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::Value;
 
 use crate::failure::{Failure, Words};
@@ -86,6 +87,17 @@ impl Printer {
     /// One line for people that is never left out: they are about to decide.
     pub(crate) fn insist(&mut self, line: impl Display) {
         say(&line);
+    }
+
+    /// A bar for people who wait. Only a terminal shows it, and whoever ends it clears it away.
+    pub(crate) fn progress(&self) -> ProgressBar {
+        if self.quiet {
+            return ProgressBar::hidden();
+        }
+        let style = ProgressStyle::with_template("[{bar:30}] {percent:>3}%  {msg}")
+            .expect("invariant: the template is a constant")
+            .progress_chars("=> ");
+        ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr()).with_style(style)
     }
 
     /// A question to whoever sits at the terminal; the answer follows on the same line.

@@ -72,6 +72,7 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         loop {
             match signals.recv().await {
                 Some(number) if number.ends_by_default() => break number,
+                Some(number) if number.stops_by_default() => signals::stop_ourselves(),
                 Some(_) => {}
                 None => std::future::pending().await,
             }
@@ -97,11 +98,15 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
     let program = errand.command.first().map(|program| program.to_string_lossy().into_owned());
     let news = holding.keep(run.pace, &validity);
     let ending = match Supervisor::start(errand, validity.until, printer) {
-        Ok(supervisor) => supervisor.work(news, &mut signals).await,
-        Err(error) => Err(error),
+        // Where this fails something may still be running: then the lease ends by its ttl, not by a release.
+        Ok(supervisor) => supervisor.work(news, &mut signals).await.map_err(unexpected)?,
+        Err(error) => {
+            holding.release("the command could not be started").await;
+            return Err(unexpected(error));
+        }
     };
     give_back(&holding, &ending, printer).await;
-    match ending.map_err(unexpected)? {
+    match ending {
         Ending::Over(over) => Err(Failure::Ended(over.exit_code())),
         Ending::NotStarted { exit_code, message } => {
             printer.insist(format_args!("error: cannot run {}: {message}", program.unwrap_or_default()));
@@ -129,14 +134,16 @@ async fn begin(asking: &mut Asking) -> Result<(Holding, Validity), Failure> {
 }
 
 /// Only now: nothing acts on the lease any more.
-async fn give_back(holding: &Holding, ending: &std::io::Result<Ending>, printer: &mut Printer) {
+async fn give_back(holding: &Holding, ending: &Ending, printer: &mut Printer) {
     let reason = match ending {
-        Ok(Ending::Lost { told_by_daemon: true }) => return holding.acknowledge().await,
-        Ok(Ending::Over(Over::Code(code))) => format!("the command ended with {code}"),
-        Ok(Ending::Over(Over::Signal(number))) => format!("the command died of {}", SignalNumber(*number)),
-        Ok(Ending::NotStarted { .. }) => "the command could not be started".to_owned(),
-        Ok(Ending::Lost { told_by_daemon: false }) => "not renewed in time, the command was ended".to_owned(),
-        Ok(Ending::GuardianDied) | Err(_) => "the command was ended".to_owned(),
+        Ending::Lost { told_by_daemon: true } => return holding.acknowledge().await,
+        Ending::Lost { told_by_daemon: false } => {
+            return holding.release_lost("not renewed in time, the command was ended").await;
+        }
+        Ending::Over(Over::Code(code)) => format!("the command ended with {code}"),
+        Ending::Over(Over::Signal(number)) => format!("the command died of {}", SignalNumber(*number)),
+        Ending::NotStarted { .. } => "the command could not be started".to_owned(),
+        Ending::GuardianDied => "the guardian was killed, and the command with it".to_owned(),
     };
     if let Some(message) = holding.release(&reason).await {
         printer.talk(format_args!("the lease could not be released, its ttl ends it: {message}"));

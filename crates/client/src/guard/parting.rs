@@ -2,18 +2,13 @@
 //! Said again until it was heard, within a limit.
 
 use super::state::{LossReason, Standing};
-use crate::backoff::Backoff;
 use crate::client::Client;
-use crate::clock::BootInstant;
 use crate::error::CallError;
+use crate::insist::{Way, insist};
 use crate::operation::operation_id;
 use crate::socket::Connection;
-use core::time::Duration;
 use tenure_api::{ErrorCode, HolderCall, Lease};
 use tokio::runtime::Handle;
-
-/// How long it is tried.
-const PARTING_LIMIT: Duration = Duration::from_secs(10);
 
 /// How to speak to the daemon.
 #[derive(Clone)]
@@ -82,25 +77,7 @@ impl Parting {
     async fn repeat(&self, farewell: Farewell) -> Result<(), CallError> {
         let call =
             HolderCall { epoch: self.epoch, operation_id: Some(operation_id()), ..HolderCall::default() };
-        let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
-        let deadline = BootInstant::now().after(PARTING_LIMIT);
-        loop {
-            let error = match self.say_once(farewell, &call).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let pause = match &error {
-                CallError::Refused(refused) if refused.definite && refused.retry_after_ms.is_none() => {
-                    return Err(error);
-                }
-                CallError::Unsendable(_) | CallError::Unexpected { lost: true, .. } => return Err(error),
-                other => backoff.next_pause().max(other.retry_after().unwrap_or_default()),
-            };
-            if self.is_mute() || BootInstant::now().after(pause) >= deadline {
-                return Err(error);
-            }
-            tokio::time::sleep(pause).await;
-        }
+        insist(|| self.say_once(farewell, &call), || self.way()).await
     }
 
     async fn say_once(&self, farewell: Farewell, call: &HolderCall) -> Result<(), CallError> {
@@ -117,10 +94,10 @@ impl Parting {
     }
 
     /// A closed connection says nothing more; its session's end says it all.
-    fn is_mute(&self) -> bool {
+    fn way(&self) -> Way {
         match &self.voice {
-            Voice::Http(_) => false,
-            Voice::Socket(connection) => connection.is_closed(),
+            Voice::Socket(connection) if connection.is_closed() => Way::Closed,
+            Voice::Socket(_) | Voice::Http(_) => Way::Open,
         }
     }
 }

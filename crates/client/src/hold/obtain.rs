@@ -83,7 +83,10 @@ fn next(error: &CallError, outcome_unknown: bool) -> Next {
         },
         CallError::Broken { .. } | CallError::TimedOut { .. } => Next::SameOperation,
         CallError::Unreachable { .. } if outcome_unknown => Next::SameOperation,
-        CallError::Unexpected { definite: false, .. } if outcome_unknown => Next::SameOperation,
+        // From 500 on it may be a gateway that speaks of a daemon behind it.
+        CallError::Unexpected { definite: false, status, .. } if outcome_unknown || *status >= 500 => {
+            Next::SameOperation
+        }
         CallError::Unreachable { .. } | CallError::Unexpected { .. } | CallError::Unsendable(_) => {
             Next::GiveUp
         }
@@ -149,11 +152,21 @@ mod tests {
         assert_eq!(next(&refused(ErrorCode::OutcomeUnknown), false), Next::SameOperation);
         assert_eq!(next(&unreachable(), true), Next::SameOperation);
         assert_eq!(next(&refused(ErrorCode::ShuttingDown), true), Next::SameOperation);
+        assert_eq!(next(&unexpected(false, false), true), Next::SameOperation);
+        let gateway =
+            CallError::Unexpected { status: 500, message: String::new(), definite: false, lost: false };
+        assert_eq!(next(&gateway, false), Next::SameOperation);
+    }
+
+    fn unexpected(definite: bool, lost: bool) -> CallError {
+        CallError::Unexpected { status: 404, message: String::new(), definite, lost }
     }
 
     #[test]
     fn what_certainly_was_not_done_is_asked_anew_or_given_up() {
         assert_eq!(next(&unreachable(), false), Next::GiveUp);
+        assert_eq!(next(&unexpected(false, false), false), Next::GiveUp);
+        assert_eq!(next(&unexpected(true, false), true), Next::GiveUp);
         assert_eq!(next(&refused(ErrorCode::ResourceHeld), false), Next::GiveUp);
         assert_eq!(next(&refused(ErrorCode::ResourceHeld), true), Next::GiveUp);
         assert_eq!(next(&refused(ErrorCode::Overloaded), false), Next::NewOperation);
@@ -166,6 +179,9 @@ mod tests {
         assert!(over.pause_after(unreachable()).await.is_err());
         let mut fresh = Tries::new(BootInstant::now().after(Duration::from_secs(60)));
         assert!(fresh.pause_after(refused(ErrorCode::StaleEpoch)).await.is_err());
+        assert!(fresh.pause_after(unexpected(true, false)).await.is_err());
+        assert!(fresh.pause_after(unexpected(false, true)).await.is_err());
         assert!(fresh.pause_after(unreachable()).await.is_ok());
+        assert!(fresh.pause_after(unexpected(false, false)).await.is_ok());
     }
 }

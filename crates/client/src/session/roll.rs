@@ -129,6 +129,7 @@ mod tests {
         let mut roll = Roll::new(5);
         roll.saw(10);
         roll.saw(7);
+        assert_eq!(roll.seen_lsn(), 10);
         assert_eq!(roll.admit(&lease("late", 10), life()), Some(true));
         assert_eq!(roll.admit(&lease("new", 11), life()), Some(false));
     }

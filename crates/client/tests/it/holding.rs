@@ -80,6 +80,21 @@ async fn a_frozen_daemon_loses_the_lease_before_its_promise_ends_and_for_ever() 
 }
 
 #[tokio::test]
+async fn the_clock_is_believed_also_where_the_background_task_could_not_run() {
+    let daemon = Daemon::start().await;
+    let guard = hold(&daemon.client(), SECOND).await;
+    let until = guard.state().valid_until.expect("a promise");
+    // The only thread of this runtime does something else all the time.
+    while BootInstant::now() < until {
+        std::thread::yield_now();
+    }
+    assert!(!guard.token().is_cancelled(), "nobody could fire it");
+    assert!(!guard.is_held());
+    soon("the token", guard.token().cancelled()).await;
+    assert_eq!(guard.lost().await, LossReason::Unreachable);
+}
+
+#[tokio::test]
 async fn a_daemon_that_comes_back_in_time_costs_nothing() {
     let mut daemon = Daemon::start().await;
     let client = daemon.client();
@@ -220,9 +235,9 @@ async fn what_is_held_is_refused_at_once_or_after_the_wait() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
     let guard = hold(&client, Duration::from_secs(60)).await;
-    let refused = client.hold(["r"]).acquire().await.err().expect("held");
+    let refused = client.hold(["r"]).acquire().await.expect_err("held");
     assert_eq!(refused.code(), Some(api::ErrorCode::ResourceHeld));
-    let refused = client.hold(["r"]).wait(Duration::from_millis(50)).acquire().await.err().expect("held");
+    let refused = client.hold(["r"]).wait(Duration::from_millis(50)).acquire().await.expect_err("held");
     assert_eq!(refused.code(), Some(api::ErrorCode::WaitTimeout));
     guard.release().await.expect("released");
 }

@@ -155,6 +155,6 @@ async fn a_grant_from_before_what_a_heartbeat_told_is_looked_up() {
     let mut states = keeper.watch();
     let first = keeper.state().valid_until;
     soon("a heartbeat", states.wait_for(|state| state.valid_until > first)).await.expect("a state");
-    let error = keeper.hold(["r/1"]).acquire().await.err().expect("it was lost before it was known");
+    let error = keeper.hold(["r/1"]).acquire().await.expect_err("it was lost before it was known");
     assert!(error.lost(), "{error:?}");
 }

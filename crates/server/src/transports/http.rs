@@ -21,6 +21,7 @@ use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
@@ -66,10 +67,14 @@ pub(crate) async fn serve(
         .max_buf_size(HEAD_BYTES_MAX)
         .http2()
         .timer(TokioTimer::new())
+        .keep_alive_interval(HEAD_WITHIN)
+        .keep_alive_timeout(HEAD_WITHIN)
         .max_header_list_size(HEAD_BYTES_MAX as u32);
+    let begun = Arc::new(AtomicBool::new(false));
     let service = {
-        let shared = Arc::clone(&shared);
+        let (shared, begun) = (Arc::clone(&shared), Arc::clone(&begun));
         service_fn(move |request| {
+            begun.store(true, Ordering::Relaxed);
             let (shared, peer) = (Arc::clone(&shared), peer.clone());
             async move { Ok::<_, Infallible>(answer(&shared, &peer, request).await) }
         })
@@ -79,6 +84,7 @@ pub(crate) async fn serve(
     let stopping = shared.stopping();
     let served = tokio::select! {
         served = connection.as_mut() => served,
+        () = never_begins(&begun) => return tracing::debug!("a connection asked for nothing"),
         () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -86,6 +92,15 @@ pub(crate) async fn serve(
     };
     if let Err(error) = served {
         tracing::debug!(%error, "an HTTP connection ended badly");
+    }
+}
+
+/// Resolves if no request has begun in time. The limit on heads does not see a peer that has not said enough to
+/// know which HTTP it speaks.
+async fn never_begins(begun: &AtomicBool) {
+    tokio::time::sleep(HEAD_WITHIN).await;
+    if begun.load(Ordering::Relaxed) {
+        std::future::pending::<()>().await;
     }
 }
 

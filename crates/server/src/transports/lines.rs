@@ -4,19 +4,23 @@
 //! Tagged lines are answered when ready, untagged ones in order. All lines of one read that ask for the same
 //! kind of thing cross to the engine together.
 
+mod streams;
+
+pub(crate) use streams::closing;
+
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, outbox};
 use crate::server::Shared;
-use bytes::{Buf, BytesMut};
-use std::collections::HashMap;
+use bytes::{Buf, BufMut, BytesMut};
 use std::sync::Arc;
 use std::time::Duration;
+use streams::{Stream, Streams};
 use tenure_api::{
-    Answer, AnswerLine, Error, ErrorCode, Event, EventKind, EventsQuery, Heartbeat, Lease, Line, LineError,
-    PoolSize, PoolVerb, RemovePool, Tag, Verb, Welcome,
+    Answer, AnswerLine, Error, ErrorCode, EventsQuery, Heartbeat, Lease, Line, LineError, PoolSize, PoolVerb,
+    RemovePool, Tag, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
-use tenure_faces::{Call, Caller, Opening, Reply, Scope, Streamed};
+use tenure_faces::{Call, Caller, Opening, Reply, Scope};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
@@ -42,10 +46,23 @@ enum Wish {
     Hello(Option<String>),
 }
 
+/// What becomes of a line.
+enum Admitted {
+    /// It is answered already.
+    Said(Answer),
+    /// The engine is to be asked.
+    Call(Call, Option<Wrap>),
+    /// A stream is to begin.
+    Watch(Stream, EventsQuery),
+    /// It is answered by a task of its own.
+    UnderWay,
+}
+
 /// A line that waits for its turn.
 enum Ordered {
     Said(AnswerLine),
     Call(Call, Option<Wrap>),
+    Watch(Stream, EventsQuery),
 }
 
 struct Asked {
@@ -62,7 +79,7 @@ struct Connection {
     /// Ends streams and waits when the connection does.
     over: CancellationToken,
     tasks: TaskTracker,
-    streams: HashMap<Option<Tag>, CancellationToken>,
+    streams: Streams,
     session: String,
     greeted: bool,
 }
@@ -82,8 +99,9 @@ pub(crate) async fn serve(
     let mut buffer = BytesMut::with_capacity(READ_BYTES);
     let mut begun: Option<(Connection, Opening)> = None;
     let mut too_long = false;
+    let mut at_end = false;
     let stopping = shared.stopping();
-    loop {
+    while !at_end {
         let lost = async {
             match &mut begun {
                 Some((_, opening)) => opening.lost().await,
@@ -92,8 +110,13 @@ pub(crate) async fn serve(
         };
         tokio::select! {
             read = reading.read_buf(&mut buffer) => match read {
-                Ok(0) | Err(_) => break,
+                Ok(0) => {
+                    at_end = true;
+                    // A last line without its end is a line all the same.
+                    buffer.put_u8(b'\n');
+                }
                 Ok(_) => {}
+                Err(_) => break,
             },
             lost = lost => {
                 out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
@@ -188,7 +211,13 @@ impl Connection {
         let (opening, caller) = shared.faces().open_connection(kind, principal, scope).await?;
         let (ordered, lines) = channel(ORDERED_MAX);
         let tasks = TaskTracker::new();
-        tasks.spawn(answer_in_order(Arc::clone(shared), caller.clone(), lines, out.clone()));
+        let in_order = InOrder {
+            shared: Arc::clone(shared),
+            caller: caller.clone(),
+            out: out.clone(),
+            tasks: tasks.clone(),
+        };
+        tasks.spawn(in_order.answer(lines));
         let connection = Self {
             shared: Arc::clone(shared),
             caller,
@@ -196,7 +225,7 @@ impl Connection {
             ordered,
             over: over.clone(),
             tasks,
-            streams: HashMap::new(),
+            streams: Streams::new(out.clone(), over.clone()),
             session: opening.session(),
             greeted: false,
         };
@@ -213,18 +242,26 @@ impl Connection {
                 Ok(Line { verb, tag }) => (wish(verb), tag),
                 Err((error, tag)) => (Err(error), tag),
             };
-            let wish = wish.and_then(|wish| self.admit(wish, tag.as_ref()));
-            match (wish, tag) {
-                (Ok(None), _) => {}
-                (Ok(Some((call, wrap))), None) => in_order.push(Ordered::Call(call, wrap)),
-                (Ok(Some((call, wrap))), tag) => {
+            let admitted = wish.and_then(|wish| self.admit(wish, tag.as_ref()));
+            // A hello after anything else would come too late to say which session this is.
+            self.greeted = true;
+            match (admitted.unwrap_or_else(|error| Admitted::Said(Answer::Error(error))), tag) {
+                (Admitted::UnderWay, _) => {}
+                (Admitted::Call(call, wrap), None) => in_order.push(Ordered::Call(call, wrap)),
+                // It reads the disk; nothing else should wait for that.
+                (Admitted::Call(call @ Call::Why(_), wrap), tag) => {
+                    self.answer_when_ready(vec![Asked { call, wrap, tag }]);
+                }
+                (Admitted::Call(call, wrap), tag) => {
                     let group = if class(&call).may_write() { &mut writes } else { &mut others };
                     group.push(Asked { call, wrap, tag });
                 }
-                (Err(error), None) => {
-                    in_order.push(Ordered::Said(AnswerLine { answer: Answer::Error(error), tag: None }));
+                (Admitted::Watch(stream, query), None) => in_order.push(Ordered::Watch(stream, query)),
+                (Admitted::Watch(stream, query), _) => self.watch(stream, query),
+                (Admitted::Said(answer), None) => {
+                    in_order.push(Ordered::Said(AnswerLine { answer, tag: None }));
                 }
-                (Err(error), tag) => self.out.say(&AnswerLine { answer: Answer::Error(error), tag }),
+                (Admitted::Said(answer), tag) => self.out.say(&AnswerLine { answer, tag }),
             }
         }
         for group in [others, writes] {
@@ -242,53 +279,32 @@ impl Connection {
     }
 
     /// Carries out what is not a call of the engine; gives back what is.
-    fn admit(&mut self, wish: Wish, tag: Option<&Tag>) -> Result<Option<(Call, Option<Wrap>)>, Error> {
+    fn admit(&mut self, wish: Wish, tag: Option<&Tag>) -> Result<Admitted, Error> {
         match wish {
             Wish::Call(call, wrap) => {
                 self.shared.check_rate(&self.caller.principal, &call)?;
                 if call.wait_ms() == 0 {
-                    return Ok(Some((call, wrap)));
+                    return Ok(Admitted::Call(call, wrap));
                 }
                 if tag.is_none() {
                     return Err(needs_tag("acquire with wait_ms"));
                 }
                 self.wait(call, wrap, tag.cloned());
-                Ok(None)
+                Ok(Admitted::UnderWay)
             }
-            Wish::Watch(query) => {
-                if self.streams.contains_key(&tag.cloned()) {
-                    let message = match tag {
-                        Some(_) => "a stream with this tag is open already",
-                        None => return Err(needs_tag("a second stream")),
-                    };
-                    return Err(Error::new(ErrorCode::InvalidRequest, message));
-                }
-                self.watch(query, tag.cloned());
-                Ok(None)
-            }
-            Wish::Stop(stream) => {
-                let found = self.streams.remove(&Some(stream.clone()));
-                let Some(found) = found.filter(|found| !found.is_cancelled()) else {
-                    return Err(Error::new(ErrorCode::NotFound, "there is no stream with this tag"));
-                };
-                found.cancel();
-                self.out.say(&AnswerLine { answer: Answer::Stopped(stream), tag: tag.cloned() });
-                Ok(None)
-            }
+            Wish::Watch(query) => Ok(Admitted::Watch(self.streams.open(tag)?, query)),
+            Wish::Stop(stream) => Ok(Admitted::Said(self.streams.stop(stream)?)),
             Wish::Hello(kind) => {
-                if std::mem::replace(&mut self.greeted, true) {
+                if self.greeted {
                     return Err(Error::new(ErrorCode::InvalidRequest, "hello comes once, first"));
                 }
                 if kind.as_deref().is_some_and(|kind| kind != "cli") {
                     return Err(Error::new(ErrorCode::InvalidRequest, "the only kind there is is \"cli\""));
                 }
                 let version = env!("CARGO_PKG_VERSION").to_owned();
-                let welcome = Welcome { session: self.session.clone(), version };
-                self.out.say(&AnswerLine { answer: Answer::Hello(welcome), tag: tag.cloned() });
-                Ok(None)
+                Ok(Admitted::Said(Answer::Hello(Welcome { session: self.session.clone(), version })))
             }
         }
-        .inspect(|_| self.greeted = true)
     }
 
     fn answer_when_ready(&self, asked: Vec<Asked>) {
@@ -340,28 +356,19 @@ impl Connection {
         });
     }
 
-    fn watch(&mut self, query: EventsQuery, tag: Option<Tag>) {
-        self.streams.retain(|_, stream| !stream.is_cancelled());
-        let stop = self.over.child_token();
-        self.streams.insert(tag.clone(), stop.clone());
-        let (shared, out) = (Arc::clone(&self.shared), self.out.clone());
+    fn watch(&self, stream: Stream, query: EventsQuery) {
+        let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
-            let _end = stop.clone().drop_guard();
-            stream(&shared, &out, query, tag, &stop).await;
+            if let Some(events) = stream.begin(&shared, query).await {
+                stream.run(events).await;
+            }
         });
     }
 
     /// Lets the calls under way finish; streams and waits end.
     async fn end(self, shared: &Shared) {
-        let Self { ordered, over, tasks, streams, out, .. } = self;
-        if shared.stopping().is_cancelled() {
-            for (tag, _) in streams.iter().filter(|(_, stream)| !stream.is_cancelled()) {
-                out.say(&AnswerLine { answer: Answer::Event(Box::new(closing(shared))), tag: tag.clone() });
-            }
-        }
-        for stream in streams.values() {
-            stream.cancel();
-        }
+        let Self { ordered, over, tasks, streams, .. } = self;
+        streams.end(shared);
         drop(ordered);
         over.cancel();
         tasks.close();
@@ -369,71 +376,50 @@ impl Connection {
     }
 }
 
-/// The last event of a stream that ends because the daemon stops.
-pub(crate) fn closing(shared: &Shared) -> Event {
-    Event { lsn: 0, at: shared.time_now(), kind: EventKind::Closing, lease: None, session: None, pool: None }
-}
-
-async fn stream(
-    shared: &Shared,
-    out: &Outbox,
-    query: EventsQuery,
-    tag: Option<Tag>,
-    stop: &CancellationToken,
-) {
-    let say = |answer: Answer| out.say(&AnswerLine { answer, tag: tag.clone() });
-    let mut events = match shared.faces().events(query).await {
-        Ok(events) => events,
-        Err(error) => return say(Answer::Error(error)),
-    };
-    loop {
-        let next = tokio::select! {
-            next = events.next() => next,
-            () = stop.cancelled() => return,
-        };
-        match next {
-            Some(Streamed::Event(event)) => say(Answer::Event(event)),
-            Some(Streamed::Lagged(lagged)) => return say(Answer::Lagged(lagged)),
-            Some(Streamed::Trimmed(error)) => return say(Answer::Error(error)),
-            None => return,
-        }
-        // A peer that does not read is not read for: the engine then says that it lags.
-        out.drained(stop).await;
-    }
-}
-
-/// Answers untagged lines one after the other; neighbours that ask for the same kind of thing go together.
-async fn answer_in_order(
+/// Answers untagged lines one after the other.
+struct InOrder {
     shared: Arc<Shared>,
     caller: Caller,
-    mut lines: Receiver<Vec<Ordered>>,
     out: Outbox,
-) {
-    while let Some(batch) = lines.recv().await {
-        let mut batch = batch.into_iter().peekable();
-        while let Some(first) = batch.next() {
-            let (call, wrap) = match first {
-                Ordered::Said(line) => {
-                    out.say(&line);
-                    continue;
+    tasks: TaskTracker,
+}
+
+impl InOrder {
+    /// Neighbours that ask for the same kind of thing go together.
+    async fn answer(self, mut lines: Receiver<Vec<Ordered>>) {
+        while let Some(batch) = lines.recv().await {
+            let mut batch = batch.into_iter().peekable();
+            while let Some(first) = batch.next() {
+                let (call, wrap) = match first {
+                    Ordered::Said(line) => {
+                        self.out.say(&line);
+                        continue;
+                    }
+                    // What the lines behind it cause is told.
+                    Ordered::Watch(stream, query) => {
+                        if let Some(events) = stream.begin(&self.shared, query).await {
+                            self.tasks.spawn(stream.run(events));
+                        }
+                        continue;
+                    }
+                    Ordered::Call(call, wrap) => (call, wrap),
+                };
+                let kind = class(&call);
+                let (mut calls, mut wraps) = (vec![call], vec![wrap]);
+                while let Some(Ordered::Call(call, wrap)) =
+                    batch.next_if(|next| matches!(next, Ordered::Call(call, _) if class(call) == kind))
+                {
+                    calls.push(call);
+                    wraps.push(wrap);
                 }
-                Ordered::Call(call, wrap) => (call, wrap),
-            };
-            let kind = class(&call);
-            let (mut calls, mut wraps) = (vec![call], vec![wrap]);
-            while let Some(Ordered::Call(call, wrap)) =
-                batch.next_if(|next| matches!(next, Ordered::Call(call, _) if class(call) == kind))
-            {
-                calls.push(call);
-                wraps.push(wrap);
+                let replies = self.shared.faces().dispatch_in_order(&self.caller, calls).await;
+                let said: Vec<AnswerLine> = wraps
+                    .into_iter()
+                    .zip(replies)
+                    .map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None })
+                    .collect();
+                self.out.say_all(&said);
             }
-            let replies = shared.faces().dispatch_all(&caller, calls).await;
-            let said: Vec<AnswerLine> = wraps
-                .into_iter()
-                .zip(replies)
-                .map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None })
-                .collect();
-            out.say_all(&said);
         }
     }
 }

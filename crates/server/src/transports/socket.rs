@@ -12,8 +12,8 @@ use tenure_api::{Answer, AnswerLine, Error};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-/// How long a refusal may take to be read.
-const REFUSAL: Duration = Duration::from_secs(10);
+/// How long a peer that is refused may take to speak, and then to listen.
+const REFUSAL: Duration = Duration::from_secs(1);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Bytes read to find out what a peer speaks.
 const FIRST_BYTES: usize = 4 << 10;
@@ -41,7 +41,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: UnixListener) {
                     serve(shared, stream).await;
                     drop(permit);
                 }
-                None => refuse(stream, shared.too_many_connections()).await,
+                None => refuse(&shared, stream, shared.too_many_connections()).await,
             }
         });
     }
@@ -54,7 +54,7 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     };
     let admitted = match shared.auth().socket(&peer) {
         Ok(admitted) => admitted,
-        Err(error) => return refuse(stream, error).await,
+        Err(error) => return refuse(&shared, stream, error).await,
     };
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let stopping = shared.stopping();
@@ -65,7 +65,7 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
         },
         () = stopping.cancelled() => return,
     }
-    let speaks_lines = first[0] == b'{' || first[0].is_ascii_whitespace();
+    let speaks_lines = speaks_lines(&first);
     let stream = Prefixed::new(first.freeze(), stream);
     if speaks_lines {
         lines::serve(shared, stream, admitted.principal, admitted.scope).await;
@@ -74,14 +74,28 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     }
 }
 
-/// Says why before hanging up. What the peer speaks is not known; a line can be read by eye.
-async fn refuse(mut stream: UnixStream, error: Error) {
-    let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
-        .expect("invariant: answers can be written");
-    line.push(b'\n');
+/// Says why before hanging up, in what the peer speaks; a peer that says nothing is told in a line.
+async fn refuse(shared: &Shared, mut stream: UnixStream, error: Error) {
+    let Some(_permit) = shared.admit_refusal() else { return };
+    let mut first = BytesMut::with_capacity(FIRST_BYTES);
+    let heard = tokio::time::timeout(REFUSAL, stream.read_buf(&mut first)).await;
+    let answer = match heard {
+        Ok(Ok(read)) if read > 0 && !speaks_lines(&first) => http::raw_refusal(&error),
+        Ok(_) | Err(_) => {
+            let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
+                .expect("invariant: answers can be written");
+            line.push(b'\n');
+            line
+        }
+    };
     let _ = tokio::time::timeout(REFUSAL, async {
-        stream.write_all(&line).await?;
+        stream.write_all(&answer).await?;
         stream.shutdown().await
     })
     .await;
+}
+
+/// Lines are objects; nothing that is HTTP begins so.
+fn speaks_lines(first: &[u8]) -> bool {
+    first.first().is_some_and(|byte| *byte == b'{' || byte.is_ascii_whitespace())
 }

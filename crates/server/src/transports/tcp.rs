@@ -10,8 +10,10 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// How long a TLS handshake, or a refusal, may take.
+/// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);
+/// How long a refusal may take.
+const REFUSAL: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept, which it does when files run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
@@ -64,13 +66,15 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, tls:
     }
 }
 
-/// Says why before hanging up.
+/// Says why before hanging up. What the peer has sent is read: closing over it would take the answer back.
 async fn refuse(shared: &Shared, mut stream: TcpStream, plain: bool) {
+    let Some(_permit) = shared.admit_refusal() else { return };
     if plain {
         let answer = http::raw_refusal(&shared.too_many_connections());
-        let _ = tokio::time::timeout(HANDSHAKE, async {
+        let _ = tokio::time::timeout(REFUSAL, async {
             stream.write_all(&answer).await?;
-            stream.shutdown().await
+            stream.shutdown().await?;
+            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
         })
         .await;
     }

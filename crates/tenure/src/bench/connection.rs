@@ -35,6 +35,7 @@ pub(super) struct Connection {
     /// What leaves next; requests are put here.
     pub(super) leaving: Vec<u8>,
     left: usize,
+    waits_to_write: bool,
     /// By tag; `None`: free.
     asked: Vec<Option<Asked>>,
     free: Vec<u32>,
@@ -54,8 +55,10 @@ enum Stream {
     Tcp(TcpStream),
 }
 
-/// Bytes that are read at once; a round of answers on one connection.
-const READ_BYTES: usize = 256 << 10;
+/// Bytes that an answer takes at most, heads and errors included.
+const ANSWER_BYTES: usize = 8 << 10;
+/// Bytes that are read at once at most.
+const READ_BYTES_MAX: usize = 256 << 10;
 /// How long a daemon may take to accept a connection.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -94,10 +97,11 @@ impl Connection {
     pub(super) fn open(door: &Door, under_way_max: u32) -> io::Result<Self> {
         Ok(Self {
             stream: door.connect()?,
-            arrived: vec![0; READ_BYTES],
+            arrived: vec![0; (under_way_max as usize * ANSWER_BYTES).min(READ_BYTES_MAX)],
             unread: 0..0,
             leaving: Vec::new(),
             left: 0,
+            waits_to_write: false,
             asked: vec![None; under_way_max as usize],
             free: (0..under_way_max).rev().collect(),
         })
@@ -120,6 +124,15 @@ impl Connection {
         let asked = self.asked.get_mut(tag as usize)?.take()?;
         self.free.push(tag);
         Some(asked)
+    }
+
+    /// Whether the system was asked to tell when more can be written.
+    pub(super) fn is_waiting_to_write(&self) -> bool {
+        self.waits_to_write
+    }
+
+    pub(super) fn set_waiting_to_write(&mut self, waits: bool) {
+        self.waits_to_write = waits;
     }
 
     /// Writes what can be written; says whether everything has left.

@@ -1,6 +1,8 @@
-//! How long processors have worked for a process, as its directory in `/proc` says.
+//! How long processors have worked for a process, as its directory in `/proc` says, and which process that is.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 /// Of all its threads, in nanoseconds; `None`: there is no such process here.
 pub(crate) fn processor_ns(pid: u32) -> Option<u64> {
@@ -9,9 +11,11 @@ pub(crate) fn processor_ns(pid: u32) -> Option<u64> {
     Some(ticks.saturating_mul(1_000_000_000) / rustix::param::clock_ticks_per_second().max(1))
 }
 
-/// Whether a process of this machine has this number and runs a daemon of ours.
-pub(crate) fn is_daemon_here(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == "tenure")
+/// The process that listens on a socket, as the system knows it; `None`: it is not to be seen from here.
+pub(crate) fn listener_pid(socket: &Path) -> Option<u32> {
+    let stream = UnixStream::connect(socket).ok()?;
+    let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+    u32::try_from(peer.pid.as_raw_pid()).ok()
 }
 
 /// Fields 14 and 15 of `pid (name) state …`; the name may hold anything.

@@ -258,9 +258,9 @@ fn until_quote(bytes: &[u8]) -> Option<&str> {
 fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = bytes.split_at(digits);
-    let value = digits.iter().try_fold(0_u64, |value, digit| {
-        value.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-    })?;
+    let value = digits
+        .iter()
+        .try_fold(0_u64, |value, digit| value.checked_mul(10)?.checked_add(u64::from(digit - b'0')))?;
     (!digits.is_empty()).then_some((value, rest))
 }
 
@@ -273,12 +273,15 @@ fn not_understood(answer: &[u8]) -> NotUnderstood {
 mod tests {
     use super::*;
     use serde_json::json;
-    use tenure_api::{Acquire, Answer, AnswerLine, ByLease, Error, ErrorCode, Heartbeat, HolderCall, Line, Tag, Verb};
+    use tenure_api::{
+        Acquire, Answer, AnswerLine, ByLease, Error, ErrorCode, Heartbeat, HolderCall, Line, Tag, Verb,
+    };
 
     const NAME: &str = "bench-1f";
 
     fn held() -> Held {
-        Held::read(br#"{"lease_id":"k3f9-1042","holder":"x","mode":"heartbeat","epoch":7,"fence":1}"#).unwrap()
+        Held::read(br#"{"lease_id":"k3f9-1042","holder":"x","mode":"heartbeat","epoch":7,"fence":1}"#)
+            .unwrap()
     }
 
     fn line(ask: &Ask) -> Line {
@@ -299,7 +302,10 @@ mod tests {
 
     #[test]
     fn lines_are_what_the_api_reads() {
-        let by_lease = || ByLease { lease_id: "k3f9-1042".into(), body: HolderCall { epoch: 7, ..HolderCall::default() } };
+        let by_lease = || ByLease {
+            lease_id: "k3f9-1042".into(),
+            body: HolderCall { epoch: 7, ..HolderCall::default() },
+        };
         for (ask, verb) in [
             (Ask::Greet, Verb::Hello(tenure_api::Hello::default())),
             (Ask::Acquire(10), Verb::Acquire(acquire())),
@@ -342,11 +348,15 @@ mod tests {
     #[test]
     fn answers_of_the_api_are_read() {
         let speech = Speech::lines(NAME, 1);
-        let error = Error::new(ErrorCode::ResourceHeld, "held \"tag\":9").with("blocking", json!([{"tag": 5}]));
+        let error =
+            Error::new(ErrorCode::ResourceHeld, "held \"tag\":9").with("blocking", json!([{"tag": 5}]));
         let tag = Some(Tag::Number(4_000.into()));
         let refused = said(&AnswerLine { answer: Answer::Error(error), tag });
         let taken = speech.take(&refused).unwrap().unwrap();
-        assert_eq!(taken, Taken { bytes: refused.len(), tag: Some(4_000), said: Said::Refused("resource_held") });
+        assert_eq!(
+            taken,
+            Taken { bytes: refused.len(), tag: Some(4_000), said: Said::Refused("resource_held") }
+        );
 
         let welcome = tenure_api::Welcome { session: "pipe:1".into(), version: "1".into() };
         let done = said(&AnswerLine { answer: Answer::Hello(welcome), tag: None });
@@ -378,7 +388,9 @@ mod tests {
         assert_eq!(held().id(), b"k3f9-1042");
         assert!(Held::read(br#"{"lease_id":"k3f9-1042","epoch":null}"#).is_err());
         assert!(Held::read(br#"{"epoch":1}"#).is_err());
-        assert!(Held::read(&[b"{\"lease_id\":\"", [b'x'; 99].as_slice(), b"\",\"epoch\":1"].concat()).is_err());
+        assert!(
+            Held::read(&[b"{\"lease_id\":\"", [b'x'; 99].as_slice(), b"\",\"epoch\":1"].concat()).is_err()
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use tenure_api::{ErrorCode, Retry};
 
+use crate::config::reference_page;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
@@ -29,7 +30,12 @@ impl Reference {
             Failure::Unexpected(Words::new(format_args!("cannot write to {shown}: {error}")))
         };
         fs::create_dir_all(&self.directory).map_err(unwritable)?;
-        for (name, text) in [("cli.md", cli_page(command)), ("errors.md", errors_page())] {
+        let pages = [
+            ("cli.md", cli_page(command)),
+            ("configuration.md", reference_page(GENERATED)),
+            ("errors.md", errors_page()),
+        ];
+        for (name, text) in pages {
             let path = self.directory.join(name);
             fs::write(&path, text).map_err(unwritable)?;
             printer.talk(path.display());

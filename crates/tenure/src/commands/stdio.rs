@@ -28,12 +28,16 @@ const HELLO: &[u8] = b"{\"hello\":{\"kind\":\"cli\"}}\n";
 /// A question whose answer comes after that of every line before it.
 const LAST_QUESTION: &[u8] = b"{\"status\":{}}\n";
 const PIECE_BYTES: usize = 64 << 10;
+/// A longer line is not understood by any daemon, so it need not be understood here.
+const LINE_BYTES_MAX: usize = 1 << 20;
 
 /// What is going on between the two sides.
 struct Proxy<'a> {
     printer: &'a mut Printer,
     to_daemon: OwnedWriteHalf,
     from_daemon: OwnedReadHalf,
+    /// What the daemon has not taken yet.
+    outgoing: Vec<u8>,
     asked: Lines,
     answered: Lines,
     owed: Owed,
@@ -54,8 +58,9 @@ impl Stdio {
             printer,
             to_daemon,
             from_daemon,
-            asked: Lines::default(),
-            answered: Lines::default(),
+            outgoing: HELLO.to_vec(),
+            asked: Lines::up_to(LINE_BYTES_MAX),
+            answered: Lines::up_to(usize::MAX),
             owed: Owed::default(),
             welcomed: false,
         };
@@ -65,52 +70,58 @@ impl Stdio {
 
 impl Proxy<'_> {
     async fn run(mut self, socket: &Path) -> Result<(), Failure> {
-        let broken = |error| broken(socket, &error);
-        self.to_daemon.write_all(HELLO).await.map_err(broken)?;
         let mut input = tokio::io::stdin();
         let (mut asked, mut answered) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut input_open = true;
-        while input_open || !(self.welcomed && self.owed.is_settled()) {
+        while input_open || !self.is_done() {
+            // Answers are taken while questions leave: a daemon that could not get rid of its answers would hang up.
             tokio::select! {
-                read = input.read(&mut asked), if input_open => match read {
+                read = input.read(&mut asked), if input_open && self.outgoing.is_empty() => match read {
                     Ok(0) => {
                         input_open = false;
-                        self.end_input().await.map_err(broken)?;
+                        self.end_input();
                     }
-                    Ok(length) => self.pass_on(&asked[..length]).await.map_err(broken)?,
+                    Ok(length) => self.pass_on(&asked[..length]),
                     Err(error) => {
                         let line = format!("cannot read the standard input: {error}");
                         return Err(Failure::Unexpected(Words::new(line)));
                     }
                 },
+                written = self.to_daemon.write(&self.outgoing), if !self.outgoing.is_empty() => {
+                    let length = written.map_err(|error| broken(socket, &error))?;
+                    self.outgoing.drain(..length);
+                }
                 read = self.from_daemon.read(&mut answered) => match read {
                     Ok(0) => return Err(gone(socket)),
                     Ok(length) => self.pass_back(&answered[..length])?,
-                    Err(error) => return Err(broken(error)),
+                    Err(error) => return Err(broken(socket, &error)),
                 },
             }
         }
         Ok(())
     }
 
-    async fn pass_on(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+    fn is_done(&self) -> bool {
+        self.outgoing.is_empty() && self.welcomed && self.owed.is_settled()
+    }
+
+    fn pass_on(&mut self, bytes: &[u8]) {
         for line in self.asked.push(bytes) {
             self.owed.asked(&line);
         }
-        self.to_daemon.write_all(bytes).await
+        self.outgoing.extend_from_slice(bytes);
     }
 
     /// A last line without its end is a line all the same.
-    async fn end_input(&mut self) -> std::io::Result<()> {
+    fn end_input(&mut self) {
         if let Some(line) = self.asked.finish() {
             self.owed.asked(&line);
-            self.to_daemon.write_all(b"\n").await?;
+            self.outgoing.push(b'\n');
         }
         if self.owed.needs_last_question() {
             self.owed.asked_last();
-            self.to_daemon.write_all(LAST_QUESTION).await?;
+            self.outgoing.extend_from_slice(LAST_QUESTION);
         }
-        Ok(())
     }
 
     fn pass_back(&mut self, bytes: &[u8]) -> Result<(), Failure> {

@@ -29,8 +29,10 @@ impl Flags {
     }
 
     /// Gives a flag its value.
-    pub(crate) fn set(&mut self, path: &str, text: impl Into<String>) {
-        let key = KEYS.iter().find(|key| key.path == path).expect("invariant: callers name keys of the table");
+    #[cfg(test)]
+    pub(super) fn set(&mut self, path: &str, text: impl Into<String>) {
+        let key =
+            KEYS.iter().find(|key| key.path == path).expect("invariant: callers name keys of the table");
         self.given.insert(key.path, text.into());
     }
 
@@ -155,7 +157,8 @@ fn heading(section: &'static str) -> &'static str {
 
 fn long_help(key: &Key) -> String {
     let mut paragraphs = vec![key.docs[0].trim().to_owned()];
-    let more: Vec<&str> = key.docs[1..].iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
+    let more: Vec<&str> =
+        key.docs[1..].iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
     if !more.is_empty() {
         paragraphs.push(more.join(" "));
     }

@@ -24,6 +24,11 @@ pub(crate) struct Places {
 
 const SOCKET: &str = "tenure.sock";
 const CONFIG: &str = "tenure.toml";
+const TOKENS: &str = "tokens";
+/// What systemd tells a service about the directories it was given; several are separated by colons.
+const SERVICE_DATA: &str = "STATE_DIRECTORY";
+const SERVICE_RUN: &str = "RUNTIME_DIRECTORY";
+const SERVICE_CONFIG: &str = "CONFIGURATION_DIRECTORY";
 /// Where the machine's own daemon has its configuration.
 pub(crate) const MACHINE_CONFIG: &str = "/etc/tenure";
 pub(crate) const MACHINE_DATA: &str = "/var/lib/tenure";
@@ -45,6 +50,22 @@ impl Environment {
         Self { variables: BTreeMap::new(), is_root: true }
     }
 
+    /// That of an installed service, whose settings are in a directory.
+    pub(crate) fn of_service(settings: &Path) -> Self {
+        let variables = [
+            (SERVICE_DATA, MACHINE_DATA.to_owned()),
+            (SERVICE_RUN, MACHINE_RUN.to_owned()),
+            (SERVICE_CONFIG, settings.display().to_string()),
+        ];
+        let variables = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Self { variables, is_root: false }
+    }
+
+    /// Where tokens are kept if the settings do not say.
+    pub(crate) fn usual_token_file(&self) -> Option<PathBuf> {
+        Some(Places::of(self).config?.with_file_name(TOKENS))
+    }
+
     #[cfg(test)]
     pub(super) fn of(variables: &[(&str, &str)], is_root: bool) -> Self {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
@@ -58,6 +79,11 @@ impl Environment {
 
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from)
+    }
+
+    /// The first directory that a service was given for something.
+    fn given(&self, name: &str) -> Option<PathBuf> {
+        self.get(name).and_then(|list| list.split(':').next()).map(PathBuf::from)
     }
 
     /// A variable that names a section but no key of it is a slip of the finger.
@@ -79,13 +105,27 @@ impl Environment {
 
 impl Places {
     pub(super) fn of(environment: &Environment) -> Self {
-        if environment.is_root {
-            return Self {
-                data: Some(MACHINE_DATA.into()),
-                run: environment.path(MACHINE_RUN_VARIABLE).or(Some(MACHINE_RUN.into())),
-                config: Some(Path::new(MACHINE_CONFIG).join(CONFIG)),
-            };
+        let usual =
+            if environment.is_root { Self::of_machine(environment) } else { Self::of_user(environment) };
+        Self {
+            data: environment.given(SERVICE_DATA).or(usual.data),
+            run: environment.given(SERVICE_RUN).or(usual.run),
+            config: environment
+                .given(SERVICE_CONFIG)
+                .map(|directory| directory.join(CONFIG))
+                .or(usual.config),
         }
+    }
+
+    fn of_machine(environment: &Environment) -> Self {
+        Self {
+            data: Some(MACHINE_DATA.into()),
+            run: environment.path(MACHINE_RUN_VARIABLE).or(Some(MACHINE_RUN.into())),
+            config: Some(Path::new(MACHINE_CONFIG).join(CONFIG)),
+        }
+    }
+
+    fn of_user(environment: &Environment) -> Self {
         let home = |below: &str| environment.path("HOME").map(|home| home.join(below));
         let ours = |base: PathBuf| base.join("tenure");
         Self {

@@ -17,22 +17,24 @@ impl Settings {
         if printer.json() { printer.object(&self.to_json()) } else { printer.text(&self.to_text()) }
     }
 
-    fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         for (section, _) in SECTIONS {
-            let _ = write!(text, "{}[{section}]\n", if text.is_empty() { "" } else { "\n" });
+            let _ = writeln!(text, "{}[{section}]", if text.is_empty() { "" } else { "\n" });
             for (key, origin) in self.rows().filter(|(key, _)| key.section == *section) {
-                let _ = writeln!(text, "{} = {}  # {}", key.name, (key.shown)(self), self.source(key, origin));
+                let _ =
+                    writeln!(text, "{} = {}  # {}", key.name, (key.shown)(self), self.source(key, origin));
             }
         }
         text
     }
 
-    fn to_json(&self) -> Json {
+    pub(super) fn to_json(&self) -> Json {
         let mut sections = Map::new();
         for (key, origin) in self.rows() {
-            let written: toml::Table =
-                format!("value = {}", (key.shown)(self)).parse().expect("invariant: values are written as TOML");
+            let written: toml::Table = format!("value = {}", (key.shown)(self))
+                .parse()
+                .expect("invariant: values are written as TOML");
             let value = serde_json::to_value(&written["value"]).expect("invariant: settings fit into JSON");
             let section = sections.entry(key.section).or_insert_with(|| Json::Object(Map::new()));
             section[key.name] = json!({"value": value, "from": self.source(key, origin)});
@@ -70,7 +72,8 @@ pub(crate) fn reference_page(generated: &str) -> String {
          `TENURE_SECTION_KEY`: `limits.leases` is `TENURE_LIMITS_LEASES`; a list has commas, and an empty variable \
          counts as none.\n\n\
          Durations are written `500ms`, `30s`, `1m30s`, `2h`, `7d`; sizes `64KiB`, `1MiB`, `1GiB`. An empty path \
-         means none.\n`$XDG_STATE_HOME` stands for `~/.local/state` and `$XDG_CONFIG_HOME` for `~/.config` where \
+         means none.\nUnder systemd the directories that the unit was given (`StateDirectory=` and so on) take the \
+         place of these defaults.\n`$XDG_STATE_HOME` stands for `~/.local/state` and `$XDG_CONFIG_HOME` for `~/.config` where \
          they are not set.\n"
     );
     for (section, about) in SECTIONS {
@@ -95,7 +98,8 @@ fn default_in_words(key: &Key) -> String {
         Preset::Text("") => "none".to_owned(),
         Preset::Text(text) => format!("`{text}`"),
         Preset::Place(place) => {
-            let shown = |places: &Places| place(places).map(|path| path.display().to_string()).unwrap_or_default();
+            let shown =
+                |places: &Places| place(places).map(|path| path.display().to_string()).unwrap_or_default();
             let machine = shown(&Places::of(&Environment::root()));
             format!("`{machine}` as root, else `{}`", shown(&Places::in_words()))
         }

@@ -207,8 +207,7 @@ impl Value for Bytes {
         if unit.is_empty() {
             return Err(format!("a size needs a unit, as in {number}B or {number}MiB"));
         }
-        let (_, factor) =
-            UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(EXPECTED)?;
+        let (_, factor) = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)).ok_or(EXPECTED)?;
         number.checked_mul(*factor).map(Self).ok_or_else(|| "the size is too large".to_owned())
     }
 
@@ -245,7 +244,9 @@ impl Value for LocalScope {
     fn parse(text: &str) -> Result<Self, String> {
         match text {
             "none" => Ok(Self(None)),
-            word => Scope::from_word(word).map(|scope| Self(Some(scope))).ok_or_else(|| one_of(Self::CHOICES)),
+            word => {
+                Scope::from_word(word).map(|scope| Self(Some(scope))).ok_or_else(|| one_of(Self::CHOICES))
+            }
         }
     }
 
@@ -260,7 +261,9 @@ impl Value for Filter {
     fn parse(text: &str) -> Result<Self, String> {
         match EnvFilter::try_new(text) {
             Ok(_) if !text.is_empty() => Ok(Self(text.to_owned())),
-            Ok(_) | Err(_) => Err("expected off, error, warn, info, debug or trace, or module=level".to_owned()),
+            Ok(_) | Err(_) => {
+                Err("expected off, error, warn, info, debug or trace, or module=level".to_owned())
+            }
         }
     }
 
@@ -297,14 +300,20 @@ mod tests {
 
     #[test]
     fn sizes_are_read_and_written_back() {
-        for (text, bytes) in [("0B", 0), ("64KiB", 65_536), ("1GiB", 1 << 30), ("1500B", 1_500), ("3PiB", 3 << 50)] {
+        for (text, bytes) in
+            [("0B", 0), ("64KiB", 65_536), ("1GiB", 1 << 30), ("1500B", 1_500), ("3PiB", 3 << 50)]
+        {
             assert_eq!(Bytes::parse(text), Ok(Bytes(bytes)), "{text}");
             assert_eq!(Bytes(bytes).to_string(), text);
         }
         assert_eq!(Bytes::parse("1024kib").unwrap().to_string(), "1MiB");
         assert_eq!(Bytes::parse("64"), Err("a size needs a unit, as in 64B or 64MiB".to_owned()));
         for text in ["", "MiB", "-1KiB", "1.5GiB", "1 GiB", "1GB", "1K"] {
-            assert_eq!(Bytes::parse(text), Err("expected a size like 64KiB, 1MiB or 1GiB".to_owned()), "{text:?}");
+            assert_eq!(
+                Bytes::parse(text),
+                Err("expected a size like 64KiB, 1MiB or 1GiB".to_owned()),
+                "{text:?}"
+            );
         }
         assert_eq!(Bytes::parse("99999999PiB"), Err("the size is too large".to_owned()));
     }

@@ -5,9 +5,14 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Followed by the process id of the guardian.
 const PREFIX: &str = "tenure-run-";
+
+/// What cannot be removed after so many tries is left for the next guardian.
+const REMOVE_TRIES: u32 = 50;
+const REMOVE_AGAIN: Duration = Duration::from_millis(2);
 
 /// A cgroup (version 2) for one command.
 pub(super) struct Cgroup {
@@ -46,7 +51,7 @@ impl Cgroup {
         kill(&self.directory);
     }
 
-    /// Possible only when nobody is inside any more.
+    /// Removes it before anybody was inside.
     pub(super) fn remove(&self) {
         remove(&self.directory);
     }
@@ -61,8 +66,20 @@ pub(super) fn kill(directory: &Path) {
         .and_then(|mut file| io::Write::write_all(&mut file, b"1"));
 }
 
+/// Removes the cgroup at this place once everybody inside is gone. A process that has been reaped may count as being
+/// inside for a moment longer.
+pub(super) async fn clear_away(directory: &Path) {
+    for _ in 0..REMOVE_TRIES {
+        remove(directory);
+        if !directory.exists() {
+            return;
+        }
+        tokio::time::sleep(REMOVE_AGAIN).await;
+    }
+}
+
 /// Removes the cgroup at this place, and those that the command made in it.
-pub(super) fn remove(directory: &Path) {
+fn remove(directory: &Path) {
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path());

@@ -151,6 +151,16 @@ impl Channel {
         Ok(self.receive_with().await?.map(|(message, _)| message))
     }
 
+    /// The next message if it has arrived already; `None` if there is none, or nobody to send one.
+    pub(crate) fn receive_now<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+        match take_packet(self.socket.get_ref().as_fd()) {
+            Ok((bytes, _)) if bytes.is_empty() => Ok(None),
+            Ok((bytes, _)) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The next message, and the descriptor that came with it.
     pub(crate) async fn receive_with<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         loop {

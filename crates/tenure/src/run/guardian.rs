@@ -14,7 +14,7 @@ use tenure_client::clock::BootInstant;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::alarm::Alarm;
-use super::cgroup::Cgroup;
+use super::cgroup::{self, Cgroup};
 use super::channel::{Begin, Channel, Order, Report};
 use super::family::{Change, Family, Look};
 use super::phase::{Cause, Step, Watch};
@@ -25,6 +25,9 @@ use super::{signals, timetable::Pace};
 const STRIKE_AGAIN_MIN: Duration = Duration::from_millis(2);
 /// … and when something will not go.
 const STRIKE_AGAIN_MAX: Duration = Duration::from_millis(100);
+
+/// More orders than a socket holds.
+const ORDERS_MAX: usize = 100_000;
 
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -139,20 +142,38 @@ impl Guardian {
                 biased;
                 due = alarm.comes() => {
                     due?;
+                    self.hear_what_was_said();
                     let step = self.watch.on_alarm(BootInstant::now());
                     self.take(step);
                 }
                 order = self.channel.receive(), if self.supervisor_is_there => self.obey(order),
-                _ = children.recv() => {}
+                // Deaths that follow each other too fast for the pause below must not put the next strike off.
+                _ = children.recv() => {
+                    if self.watch.is_killing() {
+                        self.strike();
+                    }
+                }
                 () = tokio::time::sleep(self.strike_again), if self.watch.is_killing() => {
                     self.strike_again = (self.strike_again * 2).min(STRIKE_AGAIN_MAX);
                     self.strike();
                 }
             }
         }
-        self.cgroup.iter().for_each(Cgroup::remove);
         self.report(&Report::Gone);
+        if let Some(cgroup) = &self.cgroup {
+            cgroup::clear_away(cgroup.directory()).await;
+        }
         Ok(())
+    }
+
+    /// Who was stopped for a while finds renewals that came meanwhile. They count: what was said is true.
+    fn hear_what_was_said(&mut self) {
+        for _ in 0..ORDERS_MAX {
+            match self.channel.receive_now() {
+                Ok(Some(order)) => self.obey(Ok(Some(order))),
+                Ok(None) | Err(_) => break,
+            }
+        }
     }
 
     /// Looks at the children; whether nothing is left.

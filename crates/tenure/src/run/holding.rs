@@ -18,8 +18,10 @@ const WAIT_MS_MAX: u64 = 3_600_000;
 /// How long an unknown outcome is asked after, beyond the wait.
 const UNKNOWN_LIMIT: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How long giving a lease back may take.
+/// How long giving a lease back may take …
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
+/// … and one that was lost, most likely because the daemon cannot be reached.
+const RELEASE_LOST_LIMIT: Duration = Duration::from_millis(500);
 /// How long looking after an abandoned request may take.
 const ABANDON_LIMIT: Duration = Duration::from_millis(500);
 /// News that nobody took yet; the newest validity is what counts.
@@ -230,6 +232,15 @@ impl Holding {
 
     /// Gives the lease back; the reason if that did not work.
     pub(super) async fn release(&self, reason: &str) -> Option<String> {
+        self.release_within(RELEASE_LIMIT, reason).await
+    }
+
+    /// The same for a lease that could not be renewed, and without much hope.
+    pub(super) async fn release_lost(&self, reason: &str) {
+        self.release_within(RELEASE_LOST_LIMIT, reason).await;
+    }
+
+    async fn release_within(&self, limit: Duration, reason: &str) -> Option<String> {
         let call = HolderCall { reason: Some(reason.to_owned()), ..self.holder_call() };
         let release = async {
             loop {
@@ -246,8 +257,8 @@ impl Holding {
                 }
             }
         };
-        let late = || Some(format!("no answer within {} s", RELEASE_LIMIT.as_secs()));
-        timeout(RELEASE_LIMIT, release).await.unwrap_or_else(|_| late())
+        let late = || Some(format!("no answer within {} ms", limit.as_millis()));
+        timeout(limit, release).await.unwrap_or_else(|_| late())
     }
 
     /// Tells the daemon that nothing acts on the lost lease any more, so that it need not wait for the promise to end.

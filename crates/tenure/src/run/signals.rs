@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -47,9 +48,13 @@ pub(crate) struct ParseSignalError;
 impl SignalNumber {
     /// Whether a process that does nothing about it dies of it.
     pub(super) fn ends_by_default(self) -> bool {
-        let others =
-            [libc::SIGCONT, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGURG, libc::SIGWINCH];
-        !others.contains(&self.0)
+        let is_ignored = [libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&self.0);
+        !is_ignored && !self.stops_by_default()
+    }
+
+    /// Whether a process that does nothing about it is stopped by it.
+    pub(super) fn stops_by_default(self) -> bool {
+        [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].contains(&self.0)
     }
 }
 
@@ -99,6 +104,11 @@ pub(super) fn catch_all() -> io::Result<mpsc::Receiver<SignalNumber>> {
         });
     }
     Ok(receiver)
+}
+
+/// What a signal that stops does to whoever does not catch it.
+pub(super) fn stop_ourselves() {
+    let _ = kill_process(getpid(), Signal::STOP);
 }
 
 fn all() -> impl Iterator<Item = i32> {

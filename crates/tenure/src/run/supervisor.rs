@@ -152,12 +152,19 @@ impl<'a> Supervisor<'a> {
                 }
                 Some(number) = signals.recv() => self.pass_on(number),
                 Some(news) = news.recv() => self.follow(news),
-                _ = children.recv() => {}
+                _ = children.recv() => {
+                    if self.takes_over {
+                        self.strike();
+                    }
+                }
                 () = tokio::time::sleep(STRIKE_AGAIN), if self.takes_over => self.strike(),
             }
         }
         if let (Some(terminal), Some(main)) = (&self.terminal, self.main) {
             terminal.take_back_from(main);
+        }
+        if let (true, Some(directory)) = (self.takes_over, &self.cgroup) {
+            cgroup::clear_away(directory).await;
         }
         Ok(self.ending())
     }
@@ -296,11 +303,6 @@ impl<'a> Supervisor<'a> {
     }
 
     fn ending(self) -> Ending {
-        if self.takes_over
-            && let Some(directory) = &self.cgroup
-        {
-            cgroup::remove(directory);
-        }
         match (self.not_started, self.lost, self.over) {
             (Some((Some(exit_code), message)), _, _) => Ending::NotStarted { exit_code, message },
             (Some((None, _)), _, _) => Ending::Lost { told_by_daemon: false },

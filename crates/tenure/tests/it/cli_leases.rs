@@ -199,7 +199,7 @@ fn the_usual_holder_is_the_caller() {
 #[test]
 fn a_held_resource_is_refused_with_who_and_what_next() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     check(
         &daemon,
         &["lease", "acquire", "printer", "--holder", "bob"],
@@ -235,7 +235,7 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
 fn an_operation_id_makes_a_retry_harmless() {
     let daemon = Daemon::start();
     let arguments = ["printer", "--operation-id", "op-1"];
-    assert_eq!(daemon.acquire(&arguments), daemon.acquire(&arguments));
+    assert_eq!(daemon.take(&arguments), daemon.take(&arguments));
     check(
         &daemon,
         &["lease", "acquire", "scanner", "--operation-id", "op-1"],
@@ -353,7 +353,7 @@ fn permanent_leases_need_no_proof_of_life() {
 #[test]
 fn a_stale_epoch_is_told_the_present_one() {
     let daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let id = daemon.take(&["printer", "--holder", "alice"]);
     check(
         &daemon,
         &["lease", "rebind", "printer", "--holder", "bob"],
@@ -394,7 +394,7 @@ fn a_stale_epoch_is_told_the_present_one() {
 fn lists_are_filtered_and_come_in_pages() {
     let daemon = Daemon::start();
     for (resource, holder) in [("a/1", "alice"), ("a/2", "bob"), ("b/1", "alice")] {
-        daemon.acquire(&[resource, "--holder", holder]);
+        daemon.take(&[resource, "--holder", holder]);
     }
     let count = |arguments: &[&str]| {
         daemon.object(&[&["lease", "ls"], arguments].concat())["leases"].as_array().unwrap().len()
@@ -419,7 +419,7 @@ fn lists_are_filtered_and_come_in_pages() {
 #[test]
 fn an_operator_drains_and_revives() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     check(
         &daemon,
         &["lease", "drain", "printer", "--yes", "--reason", "maintenance"],
@@ -497,7 +497,7 @@ fn an_operator_drains_and_revives() {
 #[test]
 fn an_operator_revokes_and_reclaims() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice", "--ttl", "1h"]);
+    daemon.take(&["printer", "--holder", "alice", "--ttl", "1h"]);
     check(
         &daemon,
         &["lease", "revoke", "printer", "--yes", "--no-reclaim"],
@@ -556,19 +556,19 @@ fn an_operator_revokes_and_reclaims() {
         lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
     "#]],
     );
-    daemon.acquire(&["printer", "--holder", "bob"]);
+    daemon.take(&["printer", "--holder", "bob"]);
 }
 
 #[test]
 fn a_holder_that_stopped_acknowledges_and_nobody_waits_for_its_promise() {
     let daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice", "--ttl", "1h"]);
+    let id = daemon.take(&["printer", "--holder", "alice", "--ttl", "1h"]);
     daemon.object(&["lease", "revoke", &id, "--yes"]);
     let refused = daemon.tenure(&["lease", "acquire", "printer", "--holder", "bob"]);
     assert_eq!(refused.code, 1, "{}", refused.err);
     let lease = daemon.object(&["lease", "acknowledge", &id, "--epoch", "1"]);
     assert_eq!(lease["lease_id"], id.as_str());
-    daemon.acquire(&["printer", "--holder", "bob", "--wait", "10s"]);
+    daemon.take(&["printer", "--holder", "bob", "--wait", "10s"]);
 }
 
 #[test]
@@ -576,7 +576,7 @@ fn a_lease_is_handed_over_to_another_session() {
     let daemon = Daemon::start();
     let session = daemon.object(&["admin", "session", "open", "--holder", "bob"]);
     let session = session["session"].as_str().unwrap().to_owned();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     let lease = daemon.object(&["lease", "handover", "printer", "--to-session", &session]);
     assert_eq!((&lease["holder"], &lease["epoch"]), (&"bob".into(), &2.into()));
     assert_eq!(lease["session"], session.as_str());
@@ -586,9 +586,9 @@ fn a_lease_is_handed_over_to_another_session() {
 fn the_name_of_a_pool_stands_for_its_members() {
     let daemon = Daemon::start();
     daemon.object(&["pool", "set", "gpu", "3"]);
-    let one = daemon.acquire(&["--pool", "gpu=1", "--holder", "alice"]);
+    let one = daemon.take(&["--pool", "gpu=1", "--holder", "alice"]);
     assert_eq!(daemon.object(&["lease", "show", "gpu"])["lease_id"], one.as_str());
-    daemon.acquire(&["--pool", "gpu=1", "--holder", "bob"]);
+    daemon.take(&["--pool", "gpu=1", "--holder", "bob"]);
     check(
         &daemon,
         &["lease", "show", "gpu"],

@@ -15,8 +15,8 @@ fn check(daemon: &Daemon, arguments: &[&str], expected: Expect) {
 #[test]
 fn status_at_a_glance() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
-    daemon.acquire(&["scanner", "--holder", "bob", "--permanent"]);
+    daemon.take(&["printer", "--holder", "alice"]);
+    daemon.take(&["scanner", "--holder", "bob", "--permanent"]);
     let page = daemon.plain(&["status", "--quiet"]);
     let labels: Vec<&str> = page.lines().filter_map(|line| line.split(' ').next()).collect();
     expect![
@@ -68,7 +68,7 @@ fn pools_are_defined_listed_and_removed() {
         note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
-    daemon.acquire(&["--pool", "gpu=2", "--holder", "alice"]);
+    daemon.take(&["--pool", "gpu=2", "--holder", "alice"]);
     check(
         &daemon,
         &["pool", "ls"],
@@ -126,7 +126,7 @@ fn pools_are_defined_listed_and_removed() {
 #[test]
 fn resources_show_their_holder_and_who_waits() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     let mut waiting = daemon.command(&["lease", "acquire", "printer", "--holder", "bob", "--wait", "30s"]);
     let mut waiting = waiting.spawn().unwrap();
     wait_until("bob waits", LONG, || {
@@ -240,7 +240,7 @@ fn sessions_are_kept_by_hand() {
     let daemon = Daemon::start();
     let session = daemon.object(&["admin", "session", "open", "--holder", "alice", "--ttl", "1m"]);
     let id = session["session"].as_str().unwrap().to_owned();
-    daemon.acquire(&["printer", "--session", &id, "--holder", "alice"]);
+    daemon.take(&["printer", "--session", &id, "--holder", "alice"]);
     let plain = |arguments: &[&str]| daemon.plain(arguments).replace(&id, "SESSION");
     expect![[r#"
         exit 0
@@ -293,7 +293,7 @@ fn sessions_are_kept_by_hand() {
 #[test]
 fn why_reads_like_an_explanation() {
     let daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let id = daemon.take(&["printer", "--holder", "alice"]);
     daemon.object(&["lease", "drain", &id, "--yes", "--reason", "maintenance"]);
     check(
         &daemon,
@@ -357,7 +357,7 @@ fn why_reads_like_an_explanation() {
 #[test]
 fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     let revoke = ["lease", "revoke", "printer", "--quiet"];
     let no = at_terminal(&mut daemon.command(&revoke), 200, "n\n");
     expect![[r#"
@@ -375,7 +375,7 @@ fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
 #[test]
 fn tables_fit_the_terminal() {
     let daemon = Daemon::start();
-    daemon.acquire(&["höhle/eins", "höhle/zwei", "höhle/drei", "--holder", "änne@höhle"]);
+    daemon.take(&["höhle/eins", "höhle/zwei", "höhle/drei", "--holder", "änne@höhle"]);
     for columns in [80, 100, 120] {
         let shown = at_terminal(&mut daemon.command(&["lease", "ls", "--quiet"]), columns, "");
         for line in shown.text.lines() {
@@ -387,7 +387,7 @@ fn tables_fit_the_terminal() {
 #[test]
 fn a_backup_is_restored_under_another_name() {
     let mut daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let id = daemon.take(&["printer", "--holder", "alice"]);
     let tag = daemon.tag();
     let answer = daemon.tenure(&["backup", "DIR/copy.tar"]);
     assert_eq!(answer.code, 0, "{}", answer.err);
@@ -404,19 +404,19 @@ fn a_backup_is_restored_under_another_name() {
     assert_eq!(restored.code, 0, "{}", restored.err);
     let verified = daemon.tenure(&["log", "verify", "DIR/restored"]);
     assert_eq!(verified.code, 0, "{}{}", verified.out, verified.err);
-    let mut again =
-        Daemon::start_at(std::mem::replace(&mut daemon.desk, crate::cli_desk::Desk::new()), "restored");
-    assert_ne!(again.tag(), tag);
-    assert_eq!(again.tenure(&["lease", "show", &id]).code, 1, "an id of the lost log names nothing here");
-    assert!(again.object(&["status"])["restored_for_ms"].as_u64().is_some());
-    assert!(again.tenure(&["status"]).out.contains("restored"));
-    again.stop();
+    daemon.set_flags(&["--data-dir", "DIR/restored"]);
+    daemon.start_again();
+    assert_ne!(daemon.tag(), tag);
+    assert_eq!(daemon.tenure(&["lease", "show", &id]).code, 1, "an id of the lost log names nothing here");
+    assert!(daemon.object(&["status"])["restored_for_ms"].as_u64().is_some());
+    assert!(daemon.tenure(&["status"]).out.contains("restored"));
+    daemon.stop();
 }
 
 #[test]
 fn stopping_ends_no_lease_unless_told() {
     let mut daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     check(
         &daemon,
         &["admin", "breaker", "reset"],
@@ -430,13 +430,13 @@ fn stopping_ends_no_lease_unless_told() {
     );
     let answer = daemon.tenure(&["admin", "shutdown"]);
     assert_eq!((answer.code, answer.out.as_str()), (0, "stopping\n"), "{}", answer.err);
-    daemon.wait();
+    assert_eq!(daemon.code(), 0);
     assert_eq!(daemon.tenure(&["status"]).code, 3);
     daemon.start_again();
     assert_eq!(daemon.object(&["lease", "show", "printer"])["holder"], "alice");
     let answer = daemon.tenure(&["admin", "shutdown", "--end-all", "--yes"]);
     assert_eq!((answer.code, answer.out.as_str()), (0, "stopping, 1 lease ended\n"), "{}", answer.err);
-    daemon.wait();
+    assert_eq!(daemon.code(), 0);
     daemon.start_again();
     assert_eq!(daemon.object(&["status"])["leases"]["by_state"].get("active"), None);
 }

@@ -76,7 +76,7 @@ fn lines_of(output: impl std::io::Read + Send + 'static) -> Receiver<String> {
 #[test]
 fn a_watch_tells_what_happened_and_what_happens() {
     let daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let id = daemon.take(&["printer", "--holder", "alice"]);
     let watch = Running::start(&mut daemon.command(&["watch", "--from", "0"]));
     let mut told = vec![watch.line()];
     daemon.object(&["lease", "release", &id, "--epoch", "1", "--reason", "done"]);
@@ -100,7 +100,7 @@ fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
     // The first event that is told proves that the watch has begun.
     let mut first = 0;
     for round in 0..1_000 {
-        daemon.acquire(&[&format!("p{round}"), "--holder", "alice"]);
+        daemon.take(&[&format!("p{round}"), "--holder", "alice"]);
         if let Ok(line) = watch.lines.recv_timeout(std::time::Duration::from_millis(20)) {
             first = serde_json::from_str::<Value>(&line).unwrap()["lsn"].as_u64().unwrap();
             break;
@@ -110,7 +110,7 @@ fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
     daemon.stop();
     watch.said("the daemon is gone");
     daemon.start_again();
-    daemon.acquire(&["printer", "--holder", "bob"]);
+    daemon.take(&["printer", "--holder", "bob"]);
     watch.said("connected again");
     for _ in 0..1_000 {
         let event = watch.object();
@@ -128,7 +128,7 @@ fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
 #[test]
 fn a_watch_ends_when_nobody_reads_it() {
     let daemon = Daemon::start();
-    daemon.acquire(&["printer", "--holder", "alice"]);
+    daemon.take(&["printer", "--holder", "alice"]);
     let mut command = daemon.command(&["watch", "--from", "0", "--quiet"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let mut output: BufReader<ChildStdout> = BufReader::new(child.stdout.take().unwrap());
@@ -164,6 +164,23 @@ fn lines_are_passed_on_and_every_answer_owed_comes_back() {
 }
 
 #[test]
+fn many_lines_at_once_are_all_answered_in_order() {
+    const LINES: usize = 20_000;
+    let daemon = Daemon::start();
+    let mut input: String =
+        (0..LINES).map(|_| "{\"check\":{\"resource\":\"printer\",\"fence\":1}}\n").collect();
+    input.push_str("{\"status\":{}}");
+    std::fs::write(daemon.desk.path().join("lines"), input).unwrap();
+    let input = std::fs::File::open(daemon.desk.path().join("lines")).unwrap();
+    let answer = daemon.desk.answer(daemon.command(&["stdio", "--quiet"]).stdin(input));
+    assert_eq!((answer.code, answer.err.as_str()), (0, ""));
+    let lines: Vec<&str> = answer.out.lines().collect();
+    assert_eq!(lines.len(), LINES + 1);
+    assert!(lines[..LINES].iter().all(|line| line.starts_with("{\"checked\":")));
+    assert!(lines[LINES].starts_with("{\"status\":"));
+}
+
+#[test]
 fn bare_tenure_without_a_terminal_speaks_lines() {
     let daemon = Daemon::start();
     let mut stdio = Running::start(daemon.command(&[]).stdin(Stdio::piped()));
@@ -176,7 +193,7 @@ fn bare_tenure_without_a_terminal_speaks_lines() {
 #[test]
 fn an_answer_that_takes_time_is_waited_for_after_the_input_has_ended() {
     let daemon = Daemon::start();
-    let id = daemon.acquire(&["printer", "--holder", "alice"]);
+    let id = daemon.take(&["printer", "--holder", "alice"]);
     let mut stdio = Running::start(daemon.command(&["stdio"]).stdin(Stdio::piped()));
     stdio.send(r#"{"acquire":{"resources":["printer"],"holder":"bob","wait_ms":30000},"tag":1}"#);
     drop(stdio.child.stdin.take());

@@ -1,5 +1,6 @@
 //! A real daemon with everything of its own, ended with the test; and the raw ways to speak with it.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -27,6 +28,8 @@ pub(crate) struct Daemon {
     environment: Vec<(String, String)>,
     /// Words before the binary's own, for a daemon that another program starts.
     launcher: Vec<String>,
+    /// Stands in for the binary that was built.
+    binary: Option<PathBuf>,
     running: Option<Child>,
     address: Option<SocketAddr>,
 }
@@ -52,6 +55,7 @@ impl Daemon {
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             environment: Vec::new(),
             launcher: Vec::new(),
+            binary: None,
             running: None,
             address: None,
         }
@@ -66,6 +70,12 @@ impl Daemon {
     /// The same, started by a program that takes the daemon's command line as its last words.
     pub(crate) fn with_launcher(mut self, words: &[&str]) -> Self {
         self.launcher = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// The same, running a copy of the binary.
+    pub(crate) fn with_binary(mut self, binary: &Path) -> Self {
+        self.binary = Some(binary.to_owned());
         self
     }
 
@@ -101,8 +111,10 @@ impl Daemon {
         }
         flags.extend(self.flags.iter().map(String::as_str));
         let mut command = self.desk.command(&flags);
-        if let Some((program, words)) = self.launcher.split_first() {
-            command = launched(program, words, &command);
+        let binary = self.binary.clone().unwrap_or_else(|| command.get_program().into());
+        let words: Vec<OsString> = self.launcher.iter().map(OsString::from).chain([binary.into()]).collect();
+        if words.len() > 1 {
+            command = launched(&words, &command);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
@@ -119,11 +131,9 @@ impl Daemon {
                 self.running = None;
                 panic!("the daemon ended with {status}: {}", self.said());
             }
-            let text = fs::read_to_string(self.breadcrumb()).unwrap_or_default();
-            let Ok(breadcrumb) = serde_json::from_str::<Value>(&text) else { return false };
-            if breadcrumb["pid"] != pid {
-                return false;
-            }
+            let texts = self.breadcrumbs().map(|path| fs::read_to_string(path).unwrap_or_default());
+            let found = texts.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
+            let Some(breadcrumb) = found.into_iter().find(|breadcrumb| breadcrumb["pid"] == pid) else { return false };
             let endpoint = breadcrumb["endpoint"].as_str().unwrap();
             let authority = endpoint.split_once("://").unwrap().1;
             address = Some(authority.parse().unwrap());
@@ -153,9 +163,13 @@ impl Daemon {
         self.desk.path().join(name)
     }
 
-    /// Where it says how it is found; tests run as root.
+    /// Where it says how it is found, as root.
     pub(crate) fn breadcrumb(&self) -> PathBuf {
         self.desk.path().join("machine/daemon.json")
+    }
+
+    fn breadcrumbs(&self) -> [PathBuf; 2] {
+        [self.breadcrumb(), self.desk.path().join("user/tenure/daemon.json")]
     }
 
     fn log_file(&self) -> PathBuf {
@@ -276,10 +290,10 @@ impl Drop for Daemon {
     }
 }
 
-/// The same command line and environment, as the last words of another program.
-fn launched(program: &str, words: &[String], command: &Command) -> Command {
-    let mut launched = Command::new(program);
-    launched.args(words).arg(command.get_program()).args(command.get_args()).stdin(Stdio::null());
+/// The same arguments and environment, after other words.
+fn launched(words: &[OsString], command: &Command) -> Command {
+    let mut launched = Command::new(&words[0]);
+    launched.args(&words[1..]).args(command.get_args()).stdin(Stdio::null());
     for (name, value) in command.get_envs() {
         match value {
             Some(value) => launched.env(name, value),

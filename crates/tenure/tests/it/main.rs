@@ -2,6 +2,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod at;
+mod backup;
+mod bench_cli;
+mod cli_credentials;
 mod cli_daemon;
 mod cli_desk;
 mod cli_finding;
@@ -16,7 +19,11 @@ mod daemon;
 mod dumping;
 mod faults;
 mod fixture;
+mod limits;
 mod operations;
+mod ops_config;
+mod ops_install;
+mod ops_token;
 mod raw_events;
 mod raw_http;
 mod raw_lines;
@@ -24,7 +31,9 @@ mod run_desk;
 mod run_guardian;
 mod run_lease;
 mod run_support;
+mod run_terminal;
 mod run_witness;
+mod security;
 mod usage;
 mod verifying;
 mod wire;

@@ -67,6 +67,11 @@ impl RunDesk {
         self.desk.answer(&mut self.command(arguments))
     }
 
+    /// Whether somebody waits for the resource.
+    pub(crate) fn has_waiter(&self, resource: &str) -> bool {
+        self.tenure(&["resource", "show", resource, "--json"]).out.contains("\"waiters\":[\"")
+    }
+
     /// Begins `tenure run` with these flags and a script.
     pub(crate) fn begin(&self, flags: &[&str], script: &str) -> Running {
         self.begin_with(&mut self.command(&[&["run"], flags, &["--", "sh", "-c", script]].concat()))

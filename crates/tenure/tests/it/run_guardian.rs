@@ -194,6 +194,20 @@ fn renewals_move_the_deadline() {
 }
 
 #[test]
+fn renewals_that_came_while_the_guardian_was_stopped_count() {
+    let terms = Terms { valid_ms: Some(1_500), ..LASTING };
+    let (mut guarded, valid_until_ms) = Guarded::start(terms, "read word; exit 8");
+    let guardian = guarded.guardian.id() as i32;
+    signal(guardian, Signal::STOP);
+    guarded.send(&json!({"valid_until": (valid_until_ms + 60_000) * 1_000_000}), None);
+    wait_until("the end of the first validity", LONG, || boot_ms() > valid_until_ms);
+    signal(guardian, Signal::CONT);
+    assert!(holds_for(Duration::from_millis(100), || guarded.guardian.try_wait().unwrap().is_none()));
+    guarded.input.write_all(b"go\n").unwrap();
+    assert_eq!(guarded.expect("over"), json!({"code": 8}));
+}
+
+#[test]
 fn what_a_command_leaves_behind_is_ended_with_it() {
     for makes_cgroup in BOTH {
         let directory = TempDir::new().unwrap();

@@ -120,8 +120,7 @@ fn signals_are_passed_on_and_the_end_is_waited_for() {
         run.signal(number);
         run.wait_for_output(text);
     }
-    let by_number =
-        Command::new("sh").args(["-c", &format!("kill -40 {}", run.supervisor())]).status();
+    let by_number = Command::new("sh").args(["-c", &format!("kill -40 {}", run.supervisor())]).status();
     assert!(by_number.unwrap().success());
     run.wait_for_output("rt\n");
     run.signal(Signal::INT);
@@ -344,9 +343,7 @@ fn an_interrupted_wait_runs_nothing_and_takes_nothing() {
     holder.wait_for_output("ready\n");
     let (file, name) = desk.file("file");
     let mut waiting = desk.begin(&["--resource", "r", "--wait", "60s"], &format!("touch {name}"));
-    wait_until("a waiter", LONG, || {
-        desk.tenure(&["resource", "show", "r", "--json"]).out.contains("\"waiters\":[\"")
-    });
+    wait_until("a waiter", LONG, || desk.has_waiter("r"));
     waiting.signal(Signal::INT);
     assert_eq!(waiting.code(), 130);
     input.write_all(b"go\n").unwrap();
@@ -362,9 +359,7 @@ fn a_wait_survives_the_restart_of_the_daemon() {
     let mut input = holder.input();
     holder.wait_for_output("ready\n");
     let mut waiting = desk.begin(&["--resource", "r", "--wait", "60s"], "echo mine");
-    wait_until("a waiter", LONG, || {
-        desk.tenure(&["resource", "show", "r", "--json"]).out.contains("\"waiters\":[\"")
-    });
+    wait_until("a waiter", LONG, || desk.has_waiter("r"));
     desk.kill_daemon();
     desk.start_daemon();
     input.write_all(b"go\n").unwrap();

@@ -2,7 +2,7 @@
 //! again. The kernel orders those writes; that the fences never fall proves that no two ran at once.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,38 +63,42 @@ impl Draws {
     }
 }
 
-/// Reads what the commands wrote, and fails at the first line that should not be there.
+/// Reads what the commands wrote.
 struct Witness {
     file: File,
     rest: String,
     fence: u64,
     lines: u64,
+    /// A line of somebody who should not have been running any more.
+    fallen: Option<String>,
 }
 
 impl Witness {
-    /// The newest fence, after checking every new line.
+    /// The newest fence; fails if two ran at once.
     #[track_caller]
     fn fence(&mut self) -> u64 {
-        self.file.seek(SeekFrom::Current(0)).unwrap();
+        self.look();
+        assert_eq!(self.fallen, None, "two ran at once");
+        self.fence
+    }
+
+    fn look(&mut self) {
         self.file.read_to_string(&mut self.rest).unwrap();
         let whole = self.rest.rfind('\n').map_or(0, |end| end + 1);
         let rest = self.rest.split_off(whole);
         for line in self.rest.lines() {
             let fence: u64 = line.split(' ').next().unwrap().parse().unwrap();
-            assert!(fence >= self.fence, "after {}: {line}", self.fence);
-            self.fence = fence;
+            if fence < self.fence {
+                self.fallen = Some(format!("{line} after {}", self.fence));
+            }
+            self.fence = self.fence.max(fence);
             self.lines += 1;
         }
         self.rest = rest;
-        self.fence
     }
 }
 
-/// A contender and the process that its lease is for.
-struct Contender {
-    run: Running,
-}
-
+/// One resource and everything around it.
 struct Arena {
     desk: RunDesk,
     script: PathBuf,
@@ -118,25 +122,30 @@ write main
 "
         );
         std::fs::write(&script, text).unwrap();
-        let witness = Witness { file, rest: String::new(), fence: 0, lines: 0 };
+        let witness = Witness { file, rest: String::new(), fence: 0, lines: 0, fallen: None };
         Self { desk, script, witness, draws: Draws(seed) }
     }
 
-    fn contend(&mut self) -> Contender {
+    fn contend(&mut self, more: &[&str]) -> Running {
         let ttl = format!("{}ms", TTL.as_millis());
         let mut arguments = vec!["run", "--resource", "r", "--wait", "5m", "--ttl", &ttl];
+        arguments.extend(more);
         if self.draws.below(2) == 0 {
             arguments.push("--no-cgroup");
         }
         let hearing = ["deaf", "hearing"][self.draws.below(2) as usize];
         let forking = ["forking", "staying"][self.draws.below(2) as usize];
         arguments.extend(["--", "sh", self.script.to_str().unwrap(), hearing, forking]);
-        Contender { run: self.desk.begin_with(&mut self.desk.command(&arguments)) }
+        self.desk.begin_with(&mut self.desk.command(&arguments))
+    }
+
+    /// Who is not known to the daemon yet gives up when it cannot be reached, and rightly so.
+    fn wait_for_waiter(&mut self) {
+        wait_until("a waiter", PATIENCE, || self.desk.has_waiter("r"));
     }
 
     /// Breaks something, waits a while, and mends what can be mended.
-    fn strike(&mut self, fault: Fault, holder: &mut Contender) {
-        let run = &mut holder.run;
+    fn strike(&mut self, fault: Fault, run: &mut Running) {
         let supervisor = run.supervisor();
         let past_ttl = TTL + self.draws.up_to(TTL);
         let any_time = self.draws.up_to(TTL * 2);
@@ -162,7 +171,9 @@ write main
             }
             Fault::CommandKilled => {
                 let guardian = run.guardian();
-                crate::run_desk::children_of(guardian).into_iter().for_each(|main| signal(main, Signal::KILL));
+                crate::run_desk::children_of(guardian)
+                    .into_iter()
+                    .for_each(|main| signal(main, Signal::KILL));
             }
             Fault::DaemonKilled => {
                 self.desk.kill_daemon();
@@ -212,37 +223,53 @@ write main
     }
 
     /// Who held the resource lets go, and the next one runs.
-    fn pass(&mut self, before: u64, holder: &mut Contender, next: &Contender) {
+    fn pass(&mut self, before: u64, holder: &mut Running, next: &Running) {
         let witness = &mut self.witness;
         // Many faults are survived; then the holder is ended the hard way.
         if holds_for(TTL * 3, || witness.fence() == before) {
-            holder.run.signal(Signal::KILL);
+            holder.signal(Signal::KILL);
         }
         if holds_for(PATIENCE, || witness.fence() == before) {
-            panic!("no next holder; holder: {:?}, next: {:?}", holder.run.errors(), next.run.errors());
+            panic!("no next holder; holder: {:?}, next: {:?}", holder.errors(), next.errors());
         }
-        holder.run.signal(Signal::CONT);
-        holder.run.code_within(PATIENCE);
+        holder.signal(Signal::CONT);
+        holder.code_within(PATIENCE);
     }
 }
 
 fn rounds(seed: u64, count: usize) {
     let mut arena = Arena::open(seed);
-    let mut holder = arena.contend();
+    let mut holder = arena.contend(&[]);
     for round in 0..count {
         let before = arena.witness.fence;
         wait_until("a holder that writes", PATIENCE, || arena.witness.fence() > before || round > 0);
-        let mut next = arena.contend();
+        let mut next = arena.contend(&[]);
+        arena.wait_for_waiter();
         // Every fault comes before one comes twice, in an order that depends on the seed.
         let fault = FAULTS[(round * 5 + seed as usize) % FAULTS.len()];
         let (before, began_ms) = (arena.witness.fence(), boot_ms());
         println!("seed {seed} round {round}: {fault:?}");
         arena.strike(fault, &mut holder);
         arena.pass(before, &mut holder, &next);
-        println!("  {} ms, the holder said {:?}", boot_ms() - began_ms, holder.run.errors());
+        println!("  {} ms, the holder said {:?}", boot_ms() - began_ms, holder.errors());
         holder = std::mem::replace(&mut next, holder);
     }
     assert!(arena.witness.lines > count as u64 * 10, "{} lines", arena.witness.lines);
+}
+
+#[test]
+fn the_witness_notices_when_exclusion_is_given_up() {
+    let mut arena = Arena::open(1);
+    let holder = arena.contend(&["--on-lost", "warn"]);
+    wait_until("a holder that writes", PATIENCE, || arena.witness.fence() > 0);
+    let next = arena.contend(&[]);
+    arena.wait_for_waiter();
+    holder.signal(Signal::STOP);
+    wait_until("two at once", PATIENCE, || {
+        arena.witness.look();
+        arena.witness.fallen.is_some()
+    });
+    drop((holder, next));
 }
 
 #[test]

@@ -144,6 +144,30 @@ fn failures_put_at_risk_at_once_and_are_tried_again_sooner_and_sooner_apart() {
 }
 
 #[test]
+fn a_short_promise_is_tried_for_in_shorter_pauses() {
+    let short = Promised { valid_ms: 2_000, ..answer(GRANTED_AT) };
+    let mut core = Core::new(Terms { margin: Duration::ZERO }, Scatter::from_seed(5), &short);
+    let mut now = core.next_deadline().expect("held");
+    let mut tries = 0;
+    assert!(core.observe(now, Observation::Time).is_some());
+    while core.observe(now, Observation::Failed { retry_after: None }).is_none() {
+        let due = core.next_deadline().expect("not lost");
+        assert!(
+            due.since(now) <= Duration::from_millis(300),
+            "a tenth and half of that: {:?}",
+            due.since(now)
+        );
+        now = due;
+        tries += 1;
+        assert!(tries < 100, "too many tries");
+        if matches!(core.observe(now, Observation::Time), Some(Action::Lose(_))) {
+            break;
+        }
+    }
+    assert!(tries >= 5, "{tries}");
+}
+
+#[test]
 fn a_failure_is_forgotten_with_the_next_answer() {
     let mut desk = Desk::new();
     let sent = desk.until_heartbeat();
@@ -198,6 +222,7 @@ fn answers_from_before_the_newest_are_dropped() {
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 20, ..answer(sent) }));
     let until = desk.core.valid_until();
+    assert_eq!(until, at(sent + 8_941), "a newer one is believed");
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 19, ..answer(sent) }));
     assert_eq!(desk.core.valid_until(), until);
@@ -282,4 +307,9 @@ fn every_word_of_the_daemon_has_its_reason() {
     assert_eq!(LossReason::from_word("max_lifetime"), LossReason::Expired("max_lifetime".to_owned()));
     assert_eq!(LossReason::from_word("admin_force"), LossReason::Revoked("admin_force".to_owned()));
     assert_eq!(LossReason::from_word("explicit"), LossReason::Released);
+    assert_eq!(LossReason::from_word("admin_force").to_string(), "the lease was revoked (admin_force)");
+    assert_eq!(
+        LossReason::Superseded { current: Some(3) }.to_string(),
+        "the lease was superseded by epoch 3"
+    );
 }

@@ -24,23 +24,29 @@ pub(super) struct Owed {
 }
 
 /// Bytes put together into lines.
-#[derive(Default)]
 pub(super) struct Lines {
     rest: Vec<u8>,
+    bytes_max: usize,
 }
 
 impl Lines {
+    /// Of a line that is longer only the beginning is kept.
+    pub(super) fn up_to(bytes_max: usize) -> Self {
+        Self { rest: Vec::new(), bytes_max }
+    }
+
     /// The lines that these bytes complete, without their ends.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut lines = Vec::new();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            match piece.strip_suffix(b"\n") {
-                Some(end) => {
-                    let mut line = std::mem::take(&mut self.rest);
-                    line.extend_from_slice(end);
-                    lines.push(line);
-                }
-                None => self.rest.extend_from_slice(piece),
+            let (part, is_end) = match piece.strip_suffix(b"\n") {
+                Some(end) => (end, true),
+                None => (piece, false),
+            };
+            let room = self.bytes_max.saturating_sub(self.rest.len());
+            self.rest.extend_from_slice(&part[..part.len().min(room)]);
+            if is_end {
+                lines.push(std::mem::take(&mut self.rest));
             }
         }
         lines
@@ -139,11 +145,18 @@ mod tests {
 
     #[test]
     fn bytes_become_lines_wherever_they_are_cut() {
-        let mut lines = Lines::default();
+        let mut lines = Lines::up_to(100);
         assert!(lines.push(b"{\"a\"").is_empty());
         assert_eq!(lines.push(b":1}\n\n{\"b"), [b"{\"a\":1}".to_vec(), Vec::new()]);
         assert_eq!(lines.finish().as_deref(), Some(&b"{\"b"[..]));
         assert_eq!(lines.finish(), None);
+    }
+
+    #[test]
+    fn of_a_line_without_end_little_is_kept() {
+        let mut lines = Lines::up_to(3);
+        assert!(lines.push(b"ab").is_empty() && lines.push(b"cdefgh").is_empty());
+        assert_eq!(lines.push(b"ij\nk\n"), [b"abc".to_vec(), b"k".to_vec()]);
     }
 
     #[test]

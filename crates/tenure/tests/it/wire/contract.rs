@@ -10,10 +10,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
 
 use super::daemon::{LONG, Served};
-use super::http::{Http, Reply};
+use super::http::{Answer, Ask, Http, over_tcp, over_unix};
 use super::lines::Lines;
 use super::script::{Known, Step, filled, steps};
 use super::shown::Shown;
+use crate::raw_http::Answered;
 use crate::run_support::wait_until;
 
 /// What a call came to.
@@ -98,8 +99,8 @@ enum Place {
 impl Place {
     fn connect(&self) -> Http {
         match self {
-            Self::Tcp(address) => Http::tcp(*address),
-            Self::Socket(path) => Http::unix(path),
+            Self::Tcp(address) => over_tcp(*address),
+            Self::Socket(path) => over_unix(path),
         }
     }
 }
@@ -206,14 +207,14 @@ fn outcome(verb: &str, answer: Value) -> Outcome {
 fn over_http(http: &mut Http, verb: &str, lease: Option<&str>, body: Value) -> Outcome {
     let lease = lease.map(|lease| format!("/v1/leases/{}", encoded(lease)));
     let reply = match (verb, lease) {
-        ("acquire", None) => http.ask("POST", "/v1/leases", body),
-        ("inspect", Some(lease)) => http.ask("GET", &lease, Value::Null),
-        ("list", None) => http.ask("GET", &format!("/v1/leases{}", query(&body)), Value::Null),
-        ("check", None) => http.ask("POST", "/v1/check", body),
-        ("why", None) => http.ask("GET", &format!("/v1/why{}", query(&body)), Value::Null),
-        ("status", None) => http.ask("GET", "/v1/status", Value::Null),
+        ("acquire", None) => http.json("POST", "/v1/leases", body),
+        ("inspect", Some(lease)) => http.json("GET", &lease, Value::Null),
+        ("list", None) => http.json("GET", &format!("/v1/leases{}", query(&body)), Value::Null),
+        ("check", None) => http.json("POST", "/v1/check", body),
+        ("why", None) => http.json("GET", &format!("/v1/why{}", query(&body)), Value::Null),
+        ("status", None) => http.json("GET", "/v1/status", Value::Null),
         ("pool", None) => pool(http, body),
-        (verb, Some(lease)) => http.ask("POST", &format!("{lease}/{verb}"), body),
+        (verb, Some(lease)) => http.json("POST", &format!("{lease}/{verb}"), body),
         (verb, None) => panic!("{verb:?} is no verb"),
     };
     if reply.status >= 400 {
@@ -226,17 +227,17 @@ fn over_http(http: &mut Http, verb: &str, lease: Option<&str>, body: Value) -> O
     Ok(body)
 }
 
-fn pool(http: &mut Http, mut body: Value) -> Reply {
+fn pool(http: &mut Http, mut body: Value) -> Answered {
     let fields = body.as_object_mut().unwrap();
-    let Some(name) = fields.remove("name") else { return http.ask("GET", "/v1/pools", Value::Null) };
+    let Some(name) = fields.remove("name") else { return http.json("GET", "/v1/pools", Value::Null) };
     let path = format!("/v1/pools/{}", encoded(name.as_str().unwrap()));
     if fields.remove("remove").is_some() {
-        return http.ask("DELETE", &format!("{path}{}", query(&body)), Value::Null);
+        return http.json("DELETE", &format!("{path}{}", query(&body)), Value::Null);
     }
     if fields.is_empty() {
-        return http.ask("GET", &path, Value::Null);
+        return http.json("GET", &path, Value::Null);
     }
-    http.ask("PUT", &path, body)
+    http.json("PUT", &path, body)
 }
 
 fn encoded(text: &str) -> String {

@@ -1,22 +1,20 @@
 //! A daemon and the ways to speak with it.
 
-use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::events::Events;
-use super::http::{Http, Reply};
+use super::http::{Answer, Ask, Http, over_tcp, over_unix};
 use super::lines::Lines;
-use crate::cli_daemon::Daemon;
-use crate::cli_desk::Place;
+use crate::daemon::Daemon;
+use crate::raw_http::Answered;
 
 /// Nothing on these machines takes this long unless it is broken.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-/// A daemon that can be spoken with.
+/// A daemon that is spoken with in JSON.
 pub(crate) struct Served {
     daemon: Daemon,
 }
@@ -26,30 +24,19 @@ impl Served {
         Self { daemon: Daemon::start() }
     }
 
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.desk.path().join("tenure.sock")
-    }
-
-    /// Where it listens, by the breadcrumb that it leaves for everybody.
-    pub(crate) fn address(&self) -> SocketAddr {
-        let endpoint = self.breadcrumb()["endpoint"].as_str().unwrap().to_owned();
-        endpoint.strip_prefix("http://").unwrap().parse().unwrap()
-    }
-
-    pub(crate) fn breadcrumb(&self) -> Value {
-        let files = [Place::Machine, Place::User].map(|place| self.desk.breadcrumb(place));
-        let text = files.iter().find_map(|file| std::fs::read_to_string(file).ok());
-        serde_json::from_str(&text.expect("a daemon that is ready has left a breadcrumb")).unwrap()
+    /// Starts one with more flags.
+    pub(crate) fn start_with(flags: &[&str]) -> Self {
+        Self { daemon: Daemon::start_with(flags) }
     }
 
     /// HTTP over TCP.
     pub(crate) fn http(&self) -> Http {
-        Http::tcp(self.address())
+        over_tcp(self.address())
     }
 
     /// HTTP over the socket.
     pub(crate) fn http_over_socket(&self) -> Http {
-        Http::unix(&self.socket())
+        over_unix(&self.socket())
     }
 
     /// Lines over the socket.
@@ -59,13 +46,13 @@ impl Served {
 
     /// Lines over the standard input of `tenure stdio`.
     pub(crate) fn stdin(&self) -> Lines {
-        Lines::stdin(&mut self.command(&["stdio"]))
+        Lines::stdin(&mut self.desk.command(&["stdio"]))
     }
 
     /// One call on a connection of its own.
     #[track_caller]
-    pub(crate) fn ask(&self, method: &str, path: &str, body: Value) -> Reply {
-        self.http().ask(method, path, body)
+    pub(crate) fn ask(&self, method: &str, path: &str, body: Value) -> Answered {
+        self.http().json(method, path, body)
     }
 
     /// One call that has to succeed.
@@ -87,7 +74,7 @@ impl Served {
 
     /// Something asked about one lease.
     #[track_caller]
-    pub(crate) fn of_lease(&self, lease: &Value, call: &str, body: Value) -> Reply {
+    pub(crate) fn of_lease(&self, lease: &Value, call: &str, body: Value) -> Answered {
         self.ask("POST", &format!("/v1/leases/{}/{call}", id(lease)), body)
     }
 
@@ -97,13 +84,15 @@ impl Served {
     }
 
     /// Everything from now on.
+    #[track_caller]
     pub(crate) fn watch(&self) -> Events {
-        Events::open(self.http(), "/v1/events", &[])
+        Events::open(self.http(), "/v1/events")
     }
 
     /// Everything after a position.
+    #[track_caller]
     pub(crate) fn watch_from(&self, lsn: u64) -> Events {
-        Events::open(self.http(), &format!("/v1/events?from={lsn}"), &[])
+        Events::open(self.http(), &format!("/v1/events?from={lsn}"))
     }
 }
 

@@ -27,17 +27,19 @@ pub(crate) struct Happened {
 
 impl Events {
     #[track_caller]
-    pub(crate) fn open(mut http: Http, path: &str, headers: &[(&str, &str)]) -> Self {
-        let request = http.request("GET", path, headers, &Value::Null);
-        http.send(&request);
-        let head = http.head();
+    pub(crate) fn open(mut http: Http, path: &str) -> Self {
+        http.send("GET", path, b"").unwrap();
+        let head = http.head().unwrap();
+        let header = |name: &str| head.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
         if head.status != 200 {
-            let reason = http.chunk();
-            panic!("{head:?} {reason:?}");
+            panic!("{} {:?}", head.status, head.headers);
         }
-        assert_eq!(head.header("content-type"), Some("text/event-stream"));
-        assert_eq!(head.header("cache-control"), Some("no-store"));
-        Self { http, unread: String::new() }
+        assert_eq!(header("content-type"), Some("text/event-stream"));
+        assert_eq!(header("cache-control"), Some("no-store"));
+        let mut events = Self { http, unread: String::new() };
+        // The first words say that the watch stands: nothing that happens from now on is missed.
+        assert_eq!(events.said(), Some(Said::Comment("watching".to_owned())));
+        events
     }
 
     /// What is said next; `None` at the end of the stream.
@@ -49,7 +51,7 @@ impl Events {
                 self.unread = rest.to_owned();
                 return Some(said);
             }
-            let chunk = self.http.chunk()?;
+            let chunk = self.http.chunk().unwrap()?;
             self.unread.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }

@@ -88,6 +88,8 @@ impl Shown {
             ("fence", fence) => self.fence(fence.as_u64().unwrap()),
             ("valid_ms" | "remaining_ms" | "retry_after_ms", ms) => rounded(ms.as_u64().unwrap()),
             ("at" | "since" | "last_seen" | "promised_until", at) => time(at).to_owned(),
+            ("actor" | "text", text) => self.text(&principal(text.as_str().unwrap())),
+            ("server_time", at) => time(at).to_owned(),
             ("attachment", value) => value.to_string(),
             (_, value) => self.value(value),
         }
@@ -144,6 +146,12 @@ impl Shown {
         }
         self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id.as_str(), name))
     }
+}
+
+/// Who asks is known differently over each transport.
+fn principal(text: &str) -> String {
+    let uid = format!("uid:{}", rustix::process::geteuid().as_raw());
+    text.replace(&uid, "ME").replace("by local", "by ME").replace("operator:local", "operator:ME").replace("(local)", "(ME)")
 }
 
 /// Nothing in a scenario takes five seconds.

@@ -1,0 +1,172 @@
+//! TLS: the daemon shows its certificate, callers show theirs, and what is no TLS is turned away.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    SanType,
+};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use serde_json::{Value, json};
+
+use crate::daemon::Daemon;
+use crate::faults::random::Random;
+use crate::raw_http::Http;
+
+type Tls = StreamOwned<ClientConnection, TcpStream>;
+
+/// A root, and certificates that it signed, in files of the daemon's desk.
+struct Authority {
+    root: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new(daemon: &Daemon, name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name = named(name);
+        let key = KeyPair::generate().unwrap();
+        fs::write(daemon.path(&format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
+        Self { root: Issuer::new(params, key) }
+    }
+
+    fn sign(&self, daemon: &Daemon, file: &str, names: &[SanType]) {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name = named(file);
+        params.subject_alt_names = names.to_vec();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        fs::write(daemon.path(&format!("{file}.pem")), params.signed_by(&key, &self.root).unwrap().pem()).unwrap();
+        fs::write(daemon.path(&format!("{file}.key")), key.serialize_pem()).unwrap();
+    }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut named = DistinguishedName::new();
+    named.push(DnType::CommonName, name);
+    named
+}
+
+fn started(flags: &[&str]) -> Daemon {
+    let mut daemon = Daemon::prepared(&[&["--tls-cert", "DIR/server.pem", "--tls-key", "DIR/server.key"], flags].concat());
+    let root = Authority::new(&daemon, "root");
+    let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
+    root.sign(&daemon, "server", &[ip, SanType::DnsName("lease.example".try_into().unwrap())]);
+    for caller in ["alice", "bob"] {
+        root.sign(&daemon, caller, &[]);
+    }
+    let foreign = Authority::new(&daemon, "foreign");
+    foreign.sign(&daemon, "mallory", &[]);
+    daemon.start_again();
+    daemon
+}
+
+/// Shakes hands, showing the certificate in these files; trusts the root in that one.
+fn connect(daemon: &Daemon, root: &str, shown: Option<&str>) -> Http<Tls> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(daemon.path(&format!("{root}.pem"))).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots);
+    let config = match shown {
+        Some(file) => {
+            let certificate = CertificateDer::from_pem_file(daemon.path(&format!("{file}.pem"))).unwrap();
+            let key = PrivateKeyDer::from_pem_file(daemon.path(&format!("{file}.key"))).unwrap();
+            builder.with_client_auth_cert(vec![certificate], key).unwrap()
+        }
+        None => builder.with_no_client_auth(),
+    };
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    Http::new(StreamOwned::new(connection, daemon.tcp()), &daemon.address().to_string())
+}
+
+const GRANT: &str = r#"{"resources": ["a"], "holder": "h", "ttl_ms": 60000}"#;
+
+#[test]
+fn https_works_for_who_trusts_the_root_and_fails_for_who_does_not() {
+    let daemon = started(&[]);
+    let mut http = connect(&daemon, "root", None);
+    assert_eq!(http.get("/healthz").status, 200);
+    assert_eq!(http.ask("POST", "/v1/leases", GRANT.as_bytes()).status, 201);
+    let breadcrumb: Value = serde_json::from_str(&fs::read_to_string(daemon.breadcrumb()).unwrap()).unwrap();
+    assert_eq!(breadcrumb["endpoint"], format!("https://{}", daemon.address()));
+    assert!(connect(&daemon, "foreign", None).try_ask("GET", "/healthz", b"").is_err());
+    let named = connect(&daemon, "root", None).to(&format!("lease.example:{}", daemon.address().port())).get("/v1/leases");
+    assert_eq!(named.status, 200, "a name of its certificate is a name of the daemon: {named:?}");
+}
+
+#[test]
+fn plain_http_and_garbage_on_the_tls_port_are_turned_away_and_harm_nobody() {
+    let daemon = started(&[]);
+    let mut plain = daemon.http();
+    assert!(plain.try_ask("GET", "/healthz", b"").is_err(), "no HTTP without TLS");
+    let mut random = Random::new(3);
+    for round in 0..200 {
+        let mut http = daemon.http();
+        http.stream().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+        // The beginning of a real handshake, then nonsense.
+        let mut bytes = if round % 2 == 0 { b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03".to_vec() } else { Vec::new() };
+        bytes.extend(random.bytes(round * 5));
+        let _ = http.raw(&bytes);
+        let _ = http.answer();
+    }
+    assert_eq!(connect(&daemon, "root", None).get("/healthz").status, 200);
+    assert!(!daemon.said().contains("panic"), "{}", daemon.said());
+}
+
+#[test]
+fn a_certificate_is_who_a_caller_is() {
+    let daemon = started(&["--client-ca", "DIR/root.pem"]);
+    let granted = connect(&daemon, "root", Some("alice")).ask("POST", "/v1/leases", GRANT.as_bytes());
+    assert_eq!(granted.status, 201, "{granted:?}");
+    let lease = granted.json();
+    let release = format!("/v1/leases/{}/release", lease["lease_id"].as_str().unwrap());
+    let theft = connect(&daemon, "root", Some("bob")).post(&release, &json!({"epoch": 1}));
+    assert_eq!(theft.refusal(), (403, "forbidden".to_owned()), "{theft:?}");
+    let admin = connect(&daemon, "root", Some("alice")).put("/v1/pools/p", &json!({"size": 1}));
+    assert_eq!(admin.refusal(), (403, "forbidden".to_owned()), "certificates hold and do no more: {admin:?}");
+    assert_eq!(connect(&daemon, "root", Some("alice")).post(&release, &json!({"epoch": 1})).status, 200);
+}
+
+#[test]
+fn without_a_certificate_of_the_right_root_there_is_no_connection() {
+    let daemon = started(&["--client-ca", "DIR/root.pem"]);
+    for shown in [None, Some("mallory")] {
+        let answered = connect(&daemon, "root", shown).try_ask("GET", "/v1/leases", b"");
+        assert!(answered.is_err(), "{shown:?}: {answered:?}");
+    }
+    assert_eq!(connect(&daemon, "root", Some("alice")).get("/v1/leases").status, 200);
+}
+
+#[test]
+fn certificates_may_be_administrators_if_the_operator_says_so() {
+    let daemon = started(&["--client-ca", "DIR/root.pem", "--auth-cert-scope", "admin"]);
+    let lease = connect(&daemon, "root", Some("bob")).ask("POST", "/v1/leases", GRANT.as_bytes()).json();
+    let id = lease["lease_id"].as_str().unwrap();
+    let revoked = connect(&daemon, "root", Some("alice")).post(&format!("/v1/leases/{id}/revoke"), &json!({}));
+    assert_eq!(revoked.status, 200, "{revoked:?}");
+    let why = connect(&daemon, "root", Some("bob")).get(&format!("/v1/why?lease={id}"));
+    assert!(why.text().contains("cert:CN=alice"), "{why:?}");
+}
+
+#[test]
+fn files_that_are_no_certificates_stop_the_start() {
+    for (name, text) in [("server.pem", "nonsense"), ("server.key", "nonsense")] {
+        let mut daemon = Daemon::prepared(&["--tls-cert", "DIR/server.pem", "--tls-key", "DIR/server.key"]);
+        let root = Authority::new(&daemon, "root");
+        root.sign(&daemon, "server", &[]);
+        fs::write(daemon.path(name), text).unwrap();
+        daemon.spawn();
+        assert_eq!(daemon.code(), 2, "{}", daemon.said());
+        assert!(daemon.said().contains(name), "{}", daemon.said());
+        assert!(!daemon.data_dir().exists());
+    }
+}
