@@ -7,6 +7,8 @@ use tenure_client::clock::BootInstant;
 use tenure_client::{Client, Guard, LossReason, ReleaseError, Standing, api};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// As short as a busy machine allows.
+const SHORT: Duration = Duration::from_secs(2);
 
 async fn hold(client: &Client, ttl: Duration) -> Guard {
     client.hold(["r"]).ttl(ttl).grace(Duration::ZERO).acquire().await.expect("granted")
@@ -20,13 +22,13 @@ async fn holder_of(client: &Client, resource: &str) -> Option<String> {
 async fn a_guard_renews_beyond_its_ttl_and_gives_back() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let guard = hold(&client, SECOND).await;
+    let guard = hold(&client, SHORT).await;
     let first = guard.state().valid_until.expect("a promise");
-    let beyond = first.after(2 * SECOND);
+    let beyond = first.after(SHORT);
     let mut states = guard.watch();
     soon("renewals", states.wait_for(|state| state.valid_until > Some(beyond))).await.expect("a state");
     assert!(guard.is_held());
-    assert!(guard.remaining().expect("a promise") <= SECOND);
+    assert!(guard.remaining().expect("a promise") <= SHORT);
     assert_eq!(guard.state().standing, Standing::Held);
     let token = guard.token();
     guard.release().await.expect("released");
@@ -50,10 +52,11 @@ async fn dropping_a_guard_gives_the_lease_back() {
 async fn a_frozen_daemon_loses_the_lease_before_its_promise_ends_and_for_ever() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let margin = Duration::from_millis(200);
+    // So wide that a busy machine does not decide the outcome.
+    let margin = 3 * SECOND;
     let guard = client
         .hold(["r"])
-        .ttl(2 * SECOND)
+        .ttl(6 * SECOND)
         .grace(Duration::from_secs(30))
         .margin(margin)
         .acquire()
@@ -142,7 +145,7 @@ async fn a_release_that_finds_the_lease_revoked_acknowledges_instead() {
 async fn a_drain_is_shown_until_it_is_taken_back() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let guard = client.hold(["r"]).ttl(SECOND).acquire().await.expect("granted");
+    let guard = client.hold(["r"]).ttl(SHORT).acquire().await.expect("granted");
     let mut states = guard.watch();
     client.drain(guard.lease_id(), &api::OperatorCall::default()).await.expect("drained");
     soon("the drain", states.wait_for(|state| state.draining)).await.expect("a state");
@@ -156,7 +159,7 @@ async fn a_drain_is_shown_until_it_is_taken_back() {
 async fn a_new_epoch_supersedes_the_guard() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let guard = hold(&client, SECOND).await;
+    let guard = hold(&client, SHORT).await;
     let rebind = api::Rebind {
         epoch: guard.epoch(),
         holder: Some("you".to_owned()),
@@ -185,7 +188,7 @@ async fn the_longest_lifetime_ends_a_lease_that_is_renewed() {
         .expect("granted");
     let until = BootInstant::now().after(Duration::from_millis(1_500));
     soon("the end", guard.token().cancelled()).await;
-    assert!(BootInstant::now() < until, "validity reached beyond the lifetime");
+    assert!(guard.state().valid_until < Some(until), "validity reached beyond the lifetime");
     assert!(matches!(guard.lost().await, LossReason::Unreachable | LossReason::Expired(_)));
 }
 
@@ -196,21 +199,18 @@ async fn whoever_waited_longer_than_its_ttl_is_renewed_before_it_holds() {
     let first = hold(&client, Duration::from_secs(60)).await;
     let waiting = {
         let client = client.clone();
-        tokio::spawn(async move {
-            let hold = client.hold(["r"]).ttl(SECOND).wait(Duration::from_secs(60));
-            hold.acquire().await.map(|guard| (guard.remaining(), guard))
-        })
+        tokio::spawn(
+            async move { client.hold(["r"]).ttl(SECOND).wait(Duration::from_secs(60)).acquire().await },
+        )
     };
-    let asked = BootInstant::now();
-    let waited = || async {
-        let waits = client.status().await.expect("a status").waiters == 1;
-        waits && BootInstant::now().since(asked) > SECOND
-    };
-    wait_until("a wait longer than the ttl", waited).await;
+    let waits = || async { client.status().await.expect("a status").waiters == 1 };
+    wait_until("the waiter", waits).await;
+    // What was promised from before it asked is over at this instant.
+    let over = BootInstant::now().after(SECOND);
+    wait_until("a wait longer than the ttl", || async { BootInstant::now() > over }).await;
     first.release().await.expect("released");
-    let (remaining, guard) = soon("the grant", waiting).await.expect("no panic").expect("granted");
-    assert!(remaining > Some(SECOND / 2), "{remaining:?} is left of a second");
-    guard.release().await.expect("released");
+    let guard = soon("the grant", waiting).await.expect("no panic").expect("granted");
+    assert!(guard.state().valid_until > Some(over));
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ fn open(ttl_ms: u64) -> api::OpenSession {
 async fn one_heartbeat_renews_all_and_each_loss_is_told_to_its_own_guard() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
-    let keeper = client.keep_session(&open(1_000)).await.expect("a session");
+    let keeper = client.keep_session(&open(2_000)).await.expect("a session");
     let mut guards = Vec::new();
     for number in 0..20 {
         let hold = keeper.hold([format!("r/{number}")]);

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Requests that no route was found for, and what is not in the lists below.
+/// Label of requests that no route was found for.
 const UNKNOWN: &str = "unknown";
-const METHODS: [&str; 6] = ["GET", "POST", "PUT", "DELETE", "OPTIONS", "other"];
-const STATUSES: [&str; 21] = [
-    "200", "201", "202", "204", "206", "304", "307", "400", "401", "403", "404", "405", "409", "410", "413",
-    "415", "429", "500", "503", "504", "other",
-];
+const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "OPTIONS"];
+const STATUSES: [u16; 20] =
+    [200, 201, 202, 204, 206, 304, 307, 400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 500, 503, 504];
+/// Label of what is not in the lists.
+const OTHER: &str = "other";
 /// Powers of two milliseconds that are shown as bounds.
 const TOOK_MS: RangeInclusive<u32> = 0..=16;
 const BUCKETS: usize = 18;
@@ -27,7 +27,8 @@ pub(crate) struct HttpCounters {
 
 #[derive(Debug, Default)]
 struct RouteCounters {
-    requests: [[AtomicU64; STATUSES.len()]; METHODS.len()],
+    /// By method and status; the last of each are all others.
+    requests: [[AtomicU64; STATUSES.len() + 1]; METHODS.len() + 1],
     /// Bucket `k` holds what took less than two to the power of `k` milliseconds; the last one everything else.
     took_ms: [AtomicU64; BUCKETS],
     took_ms_sum: AtomicU64,
@@ -44,11 +45,8 @@ impl HttpCounters {
     /// Counts one request by the template of its route.
     pub(crate) fn count(&self, route: &str, method: &Method, status: u16, took_ms: u64) {
         let route = self.routes.get(route).unwrap_or_else(|| &self.routes[UNKNOWN]);
-        let place = |list: &[&str], word: &str| {
-            list.iter().position(|known| *known == word).unwrap_or(list.len() - 1)
-        };
-        let method = place(&METHODS, method.as_str());
-        let status = place(&STATUSES, &status.to_string());
+        let method = METHODS.iter().position(|known| method == known).unwrap_or(METHODS.len());
+        let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
         let bucket = ((u64::BITS - took_ms.leading_zeros()) as usize).min(BUCKETS - 1);
         // Numbers that are read a moment apart need no order between them.
         route.requests[method][status].fetch_add(1, Ordering::Relaxed);
@@ -60,11 +58,13 @@ impl HttpCounters {
     pub(super) fn write(&self, page: &mut Page) {
         page.family("http_requests_total", Kind::Counter, "Requests over HTTP, by route, method and status.");
         for (path, route) in &self.routes {
-            for (method, statuses) in METHODS.iter().zip(&route.requests) {
-                for (status, count) in STATUSES.iter().zip(statuses) {
+            let methods = METHODS.into_iter().chain([OTHER]);
+            for (method, statuses) in methods.zip(&route.requests) {
+                let names = STATUSES.iter().map(ToString::to_string).chain([OTHER.to_owned()]);
+                for (status, count) in names.zip(statuses) {
                     let count = count.load(Ordering::Relaxed);
                     if count > 0 {
-                        page.sample(&[("route", path), ("method", method), ("status", status)], count);
+                        page.sample(&[("route", path), ("method", method), ("status", &status)], count);
                     }
                 }
             }

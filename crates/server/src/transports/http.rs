@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -263,12 +263,15 @@ fn admit(
 
 async fn read_body(shared: &Shared, body: Incoming) -> Result<Bytes, Error> {
     let max = shared.options().body_bytes_max;
+    let too_large = || Error::new(ErrorCode::TooLarge, format!("a body has at most {max} bytes"));
+    // One that announces its length need not come first.
+    if body.size_hint().lower() > max as u64 {
+        return Err(too_large());
+    }
     let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, max).collect()).await;
     match collected {
         Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(Error::new(ErrorCode::TooLarge, format!("a body has at most {max} bytes")))
-        }
+        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Ok(Err(error)) => Err(Error::new(ErrorCode::ParseError, format!("the body broke off: {error}"))),
         Err(_) => Err(Error::new(ErrorCode::ParseError, "the body took too long")),
     }
@@ -361,15 +364,21 @@ fn refused(error: &Error) -> Answered {
     answered
 }
 
-/// Looks a route up; the parameters are decoded.
-fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<(String, String)>), Error> {
+/// A route with the parameters of its path, decoded.
+type Found = (&'static Route, Vec<(String, String)>);
+
+/// Looks a route up.
+fn find(method: &Method, path: &str) -> Result<Found, Error> {
     let router = router();
     let Ok(matched) = router.at(path) else {
         return Err(Error::new(ErrorCode::NotFound, "there is no such route; /docs lists them all"));
     };
     let methods = &matched.value.methods;
-    let Some((_, route)) = methods.iter().find(|(known, _)| known == method) else {
-        let allowed: Vec<&str> = methods.iter().map(|(known, _)| known.as_str()).collect();
+    // The body of an answer to HEAD is left out by the HTTP layer.
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
+    let Some((_, route)) = methods.iter().find(|(known, _)| known == wanted) else {
+        let head = methods.iter().any(|(known, _)| known == Method::GET).then_some("HEAD");
+        let allowed: Vec<&str> = methods.iter().map(|(known, _)| known.as_str()).chain(head).collect();
         let message = format!("{method} is not for this route");
         return Err(Error::new(ErrorCode::MethodNotAllowed, message).with("allowed", allowed.join(", ")));
     };

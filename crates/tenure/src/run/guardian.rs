@@ -70,9 +70,43 @@ pub(crate) async fn guard(command: Vec<OsString>) -> Result<(), GuardianError> {
     // Nobody but the supervisor ends a guardian politely: who wants to end the command signals the supervisor.
     let _signals = signals::catch_all()?;
     let family = Family::adopt()?;
-    match Guardian::begin(channel, family, &begin, input, command) {
-        Some(mut guardian) => Ok(guardian.work().await?),
-        None => Ok(()),
+    let mut watch = Watch::of(&begin);
+    let Some(passed_on) = wait_for_time(&channel, &mut watch).await else { return Ok(()) };
+    let Some(mut guardian) = Guardian::begin(channel, family, watch, &begin, input, command) else {
+        return Ok(());
+    };
+    passed_on.into_iter().for_each(|number| guardian.obey(Ok(Some(Order::PassOn(number)))));
+    Ok(guardian.work().await?)
+}
+
+/// Waits for validity that leaves time to begin: on a busy machine the first may be used up already. Gives the signals
+/// that came meanwhile; `None` after the supervisor was told that nothing was begun.
+async fn wait_for_time(channel: &Channel, watch: &mut Watch) -> Option<Vec<i32>> {
+    let mut passed_on = Vec::new();
+    while !watch.may_begin(BootInstant::now()) {
+        match channel.receive().await {
+            Ok(Some(Order::ValidUntil(ns))) => watch.extend(BootInstant::from_ns(ns)),
+            Ok(Some(Order::PassOn(number))) => passed_on.push(number),
+            Ok(Some(Order::End | Order::Begin(_)) | None) | Err(_) => {
+                let message = "the lease would have ended before the command could begin".to_owned();
+                let _ = channel.send(&Report::NotStarted { exit_code: None, message });
+                return None;
+            }
+        }
+    }
+    Some(passed_on)
+}
+
+impl Watch {
+    fn of(begin: &Begin) -> Self {
+        let pace = Pace {
+            kill_after: Duration::from_millis(begin.kill_after_ms),
+            sweep: Duration::from_millis(begin.sweep_ms),
+        };
+        match begin.valid_until {
+            Some(ns) => Self::bounded(pace, BootInstant::from_ns(ns)),
+            None => Self::unbounded(pace),
+        }
     }
 }
 
@@ -81,25 +115,12 @@ impl Guardian {
     fn begin(
         channel: Channel,
         family: Family,
+        watch: Watch,
         begin: &Begin,
         input: OwnedFd,
         command: Vec<OsString>,
     ) -> Option<Self> {
-        let pace = Pace {
-            kill_after: Duration::from_millis(begin.kill_after_ms),
-            sweep: Duration::from_millis(begin.sweep_ms),
-        };
-        let watch = match begin.valid_until {
-            Some(ns) => Watch::bounded(pace, BootInstant::from_ns(ns)),
-            None => Watch::unbounded(pace),
-        };
         let cgroup = begin.makes_cgroup.then(Cgroup::make).flatten();
-        if !watch.may_begin(BootInstant::now()) {
-            cgroup.iter().for_each(Cgroup::remove);
-            let message = "the lease would have ended before the command could begin".to_owned();
-            let _ = channel.send(&Report::NotStarted { exit_code: None, message });
-            return None;
-        }
         match start(begin, input, command, cgroup.as_ref()) {
             Ok(main) => {
                 let directory = cgroup.as_ref().and_then(|cgroup| cgroup.directory().to_str());

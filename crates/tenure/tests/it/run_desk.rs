@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::cli_desk::Desk;
 use crate::fixture::Answer;
-use crate::run_support::{Cleanup, LONG, boot_ms, signal, wait_until};
+use crate::run_support::{Cleanup, LONG, boot_ms, number_in, signal, wait_until};
 
 /// A daemon with its data in a directory of its own.
 pub(crate) struct RunDesk {
@@ -23,7 +23,7 @@ pub(crate) struct Running {
     errors: PathBuf,
     output: PathBuf,
     /// What it started, ended with the test.
-    pub(crate) cleanup: Cleanup,
+    cleanup: Cleanup,
 }
 
 impl RunDesk {
@@ -154,8 +154,26 @@ impl Running {
     }
 
     #[track_caller]
-    pub(crate) fn wait_for_output(&self, text: &str) {
-        wait_until(&format!("{text:?} in the output"), LONG, || self.output().contains(text));
+    pub(crate) fn wait_for_output(&mut self, text: &str) {
+        wait_until(&format!("{text:?} in the output"), LONG, || {
+            // Asked first: what it wrote before its end is there then.
+            let is_over = self.is_over();
+            let is_there = self.output().contains(text);
+            assert!(is_there || !is_over, "over without {text:?}: {}", self.errors());
+            is_there
+        });
+    }
+
+    /// The process id that the command wrote into a file, once it is there. The process ends with the test.
+    #[track_caller]
+    pub(crate) fn pid_in(&mut self, path: &Path) -> i32 {
+        wait_until("a process id", LONG, || {
+            let is_over = self.is_over();
+            let is_there = fs::read_to_string(path).is_ok_and(|text| text.ends_with('\n'));
+            assert!(is_there || !is_over, "over without {}: {}", path.display(), self.errors());
+            is_there
+        });
+        self.cleanup.add(number_in(path))
     }
 }
 

@@ -126,6 +126,14 @@ impl Guarded {
     }
 }
 
+impl Drop for Guarded {
+    /// A guardian without a supervisor ends what it has to end and tidies up.
+    fn drop(&mut self) {
+        drop(self.channel.take());
+        holds_for(LONG, || matches!(self.guardian.try_wait(), Ok(None)));
+    }
+}
+
 #[test]
 fn input_output_and_exit_code_are_the_commands_own() {
     let (mut guarded, _) = Guarded::start(LASTING, "read word; echo \"got $word\"; exit 7");
@@ -324,9 +332,22 @@ fn nothing_begins_that_would_have_to_end_at_once() {
     let (file, name) = shown(directory.path(), "file");
     let terms = Terms { valid_ms: Some(SWEEP_MS + 400), ..LASTING };
     let (guarded, _) = Guarded::begin(terms, &["touch", &name]);
+    guarded.send(&json!("end"), None);
     assert_eq!(guarded.expect("not_started")["exit_code"], Value::Null);
     assert_eq!(guarded.report(), None);
     assert!(!file.exists());
+}
+
+#[test]
+fn a_command_that_is_late_begins_with_the_next_renewal() {
+    let terms = Terms { valid_ms: Some(SWEEP_MS + 400), ..LASTING };
+    let (guarded, valid_until_ms) = Guarded::begin(terms, &["sh", "-c", "kill -STOP $$; exit 1"]);
+    guarded.send(&json!({"pass_on": 15}), None);
+    guarded.send(&json!({"valid_until": (valid_until_ms + 60_000) * 1_000_000}), None);
+    guarded.expect("started");
+    // The signal that came before there was anybody to hear it.
+    assert_eq!(guarded.expect("over"), json!({"signal": 15}));
+    guarded.expect("gone");
 }
 
 #[test]

@@ -7,12 +7,16 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::run_desk::RunDesk;
-use crate::run_support::{LONG, boot_ms, holds_for, is_running, number_in, signal, wait_until};
+use crate::run_support::{LONG, boot_ms, holds_for, is_running, signal, wait_until};
 
-/// Short, so that losing it does not take long; and long enough for a busy machine to keep it.
-const TTL: &str = "3s";
-const TTL_MS: u64 = 3_000;
-const HOLD: &[&str] = &["--resource", "r", "--ttl", TTL];
+/// Nobody loses this one by accident.
+const HOLD: &[&str] = &["--resource", "r"];
+/// Short, so that losing it does not take long; and long enough for a busy machine to keep it for a while.
+const LOSE: &[&str] = &["--resource", "r", "--ttl", "4s"];
+const TTL_MS: u64 = 4_000;
+/// Where something has to be done before it is lost.
+const LOSE_LATER: &[&str] = &["--resource", "r", "--ttl", "8s"];
+const LATER_TTL_MS: u64 = 8_000;
 
 /// Writes its process id, then goes on for ever.
 fn endless(name: &str) -> String {
@@ -54,7 +58,7 @@ fn the_lease_is_held_meanwhile_and_released_at_once() {
     assert!(fence(second.output()) > fence(first.output()));
     let began_ms = boot_ms();
     assert_eq!(desk.tenure(&["run", "--resource", "r", "--", "true"]).code, 0);
-    assert!(boot_ms() - began_ms < TTL_MS);
+    assert!(boot_ms() - began_ms < 15_000);
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn ignored_signals_stay_ignored() {
     shell.args(["-c", &script]).arg(tenure.get_program());
     shell.envs(tenure.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let mut run = desk.begin_with(&mut shell);
-    let main = run.cleanup.add(number_in(&file));
+    let main = run.pid_in(&file);
     run.signal(Signal::HUP);
     assert!(holds_for(Duration::from_millis(200), || is_running(main)));
     run.signal(Signal::TERM);
@@ -165,7 +169,7 @@ fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
         endless(&name).replace('$', "\\$")
     );
     let mut run = desk.begin(HOLD, &script);
-    let daemon = run.cleanup.add(number_in(&file));
+    let daemon = run.pid_in(&file);
     assert_eq!(run.code(), 4);
     assert!(!is_running(daemon));
     assert!(run.errors().contains("left processes behind"), "{}", run.errors());
@@ -175,8 +179,8 @@ fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
 fn a_stopped_supervisor_does_not_keep_the_command_running() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
-    let mut run = desk.begin(HOLD, &format!("trap '' TERM; {}", endless(&name)));
-    let main = run.cleanup.add(number_in(&file));
+    let mut run = desk.begin(LOSE, &format!("trap '' TERM; {}", endless(&name)));
+    let main = run.pid_in(&file);
     run.signal(Signal::STOP);
     let stopped_ms = boot_ms();
     wait_until("the end of the command", LONG, || !is_running(main));
@@ -193,14 +197,14 @@ fn a_killed_supervisor_does_not_keep_the_command_running() {
     let (file, name) = desk.file("pid");
     let (below_file, below_name) = desk.file("below");
     let script = format!("setsid sh -c 'trap \"\" TERM; {}' & {}", endless(&below_name), endless(&name));
-    let mut run = desk.begin(HOLD, &script);
-    let main = run.cleanup.add(number_in(&file));
-    let below = run.cleanup.add(number_in(&below_file));
+    let mut run = desk.begin(LOSE_LATER, &script);
+    let main = run.pid_in(&file);
+    let below = run.pid_in(&below_file);
     let guardian = run.guardian();
     run.signal(Signal::KILL);
     let killed_ms = boot_ms();
     wait_until("the end of everything", LONG, || ![main, below, guardian].into_iter().any(is_running));
-    assert!(boot_ms() - killed_ms < TTL_MS);
+    assert!(boot_ms() - killed_ms < LATER_TTL_MS);
     assert_eq!(desk.begin(&["--resource", "r", "--wait", "20s"], "exit 0").code(), 0);
 }
 
@@ -212,8 +216,8 @@ fn a_killed_guardian_takes_everything_with_it() {
     let script = format!("setsid sh -c 'trap \"\" TERM; {}' & {}", endless(&below_name), endless(&name));
     for cgroup in [&[][..], &["--no-cgroup"]] {
         let mut run = desk.begin(&[HOLD, cgroup].concat(), &script);
-        let main = run.cleanup.add(number_in(&file));
-        let below = run.cleanup.add(number_in(&below_file));
+        let main = run.pid_in(&file);
+        let below = run.pid_in(&below_file);
         let guardian = run.guardian();
         signal(guardian, Signal::KILL);
         assert_eq!(run.code(), 3, "{}", run.errors());
@@ -231,22 +235,22 @@ fn a_stopped_guardian_is_replaced_by_the_supervisor_in_time() {
     let (file, name) = desk.file("pid");
     let (below_file, below_name) = desk.file("below");
     let script = format!("setsid sh -c '{}' & {}", endless(&below_name), endless(&name));
-    let mut run = desk.begin(HOLD, &script);
-    let main = run.cleanup.add(number_in(&file));
-    let below = run.cleanup.add(number_in(&below_file));
+    let mut run = desk.begin(LOSE_LATER, &script);
+    let main = run.pid_in(&file);
+    let below = run.pid_in(&below_file);
     let guardian = run.guardian();
     signal(guardian, Signal::STOP);
     desk.kill_daemon();
     let killed_ms = boot_ms();
     wait_until("the end of everything", LONG, || ![main, below, guardian].into_iter().any(is_running));
-    assert!(boot_ms() - killed_ms < TTL_MS);
+    assert!(boot_ms() - killed_ms < LATER_TTL_MS);
     assert_eq!(run.code(), 75, "{}", run.errors());
 }
 
 #[test]
 fn a_daemon_that_comes_back_in_time_is_hardly_noticed() {
     let mut desk = RunDesk::open();
-    let mut run = desk.begin(&["--resource", "r", "--ttl", "8s"], "echo ready; read word; exit 3");
+    let mut run = desk.begin(HOLD, "echo ready; read word; exit 3");
     let mut input = run.input();
     run.wait_for_output("ready\n");
     desk.kill_daemon();
@@ -261,8 +265,8 @@ fn a_daemon_that_comes_back_in_time_is_hardly_noticed() {
 fn a_daemon_that_stays_away_ends_the_command_before_the_promise_ends() {
     let mut desk = RunDesk::open();
     let (file, name) = desk.file("pid");
-    let mut run = desk.begin(HOLD, &format!("trap '' TERM; {}", endless(&name)));
-    let main = run.cleanup.add(number_in(&file));
+    let mut run = desk.begin(LOSE, &format!("trap '' TERM; {}", endless(&name)));
+    let main = run.pid_in(&file);
     desk.kill_daemon();
     let killed_ms = boot_ms();
     wait_until("the end of the command", LONG, || !is_running(main));
@@ -275,8 +279,8 @@ fn a_daemon_that_stays_away_ends_the_command_before_the_promise_ends() {
 fn a_frozen_daemon_ends_the_command_before_the_promise_ends() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
-    let mut run = desk.begin(HOLD, &format!("trap 'echo asked; exit 0' TERM; {}", endless(&name)));
-    let main = run.cleanup.add(number_in(&file));
+    let mut run = desk.begin(LOSE, &format!("trap 'echo asked; exit 0' TERM; {}", endless(&name)));
+    let main = run.pid_in(&file);
     signal(desk.daemon(), Signal::STOP);
     let stopped_ms = boot_ms();
     wait_until("the end of the command", LONG, || !is_running(main));
@@ -306,7 +310,7 @@ fn a_revoked_lease_ends_the_command_and_frees_the_resource_at_once() {
 #[test]
 fn a_drain_is_told_once_and_the_command_may_end_by_itself() {
     let desk = RunDesk::open();
-    let flags = ["--resource", "r", "--ttl", "6s", "--drain-signal", "USR1"];
+    let flags = ["--resource", "r", "--ttl", "12s", "--drain-signal", "USR1"];
     let script = "trap 'echo drained' USR1; echo $TENURE_LEASE_ID; \
                   while :; do sleep 0.05; test -e stop && exit 6; done";
     let mut command = desk.command(&[&["run"], &flags[..], &["--", "sh", "-c", script]].concat());
@@ -324,7 +328,7 @@ fn a_drain_is_told_once_and_the_command_may_end_by_itself() {
 #[test]
 fn who_only_wants_a_warning_gets_one() {
     let desk = RunDesk::open();
-    let flags = ["--resource", "r", "--ttl", TTL, "--on-lost", "warn"];
+    let flags = ["--resource", "r", "--ttl", "6s", "--on-lost", "warn"];
     let mut run = desk.begin(&flags, "echo $TENURE_LEASE_ID; read word; exit 2");
     let mut input = run.input();
     run.wait_for_output("\n");
@@ -355,7 +359,7 @@ fn an_interrupted_wait_runs_nothing_and_takes_nothing() {
 #[test]
 fn a_wait_survives_the_restart_of_the_daemon() {
     let mut desk = RunDesk::open();
-    let mut holder = desk.begin(&["--resource", "r", "--ttl", "8s"], "echo ready; read word");
+    let mut holder = desk.begin(HOLD, "echo ready; read word");
     let mut input = holder.input();
     holder.wait_for_output("ready\n");
     let mut waiting = desk.begin(&["--resource", "r", "--wait", "60s"], "echo mine");

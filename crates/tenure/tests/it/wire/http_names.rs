@@ -8,17 +8,17 @@ use super::http::{Answer, Ask};
 use crate::run_support::wait_until;
 
 /// What must be written otherwise in a path; slashes may stay.
-const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
+const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
 
 const NAMES: &[&str] = &[
     "r", "a/b/c", "größe", "東京/駅", "with space", "100%", "%2F", "a?b=c&d", "a#b", "a+b", "\"quoted\"", "<b>", "a:b",
-    "~user", "a/./b"
+    "~user",
 ];
 
 #[test]
 fn a_resource_is_found_under_any_name() {
     let daemon = Served::start();
-    for name in NAMES.iter().filter(|name| !name.contains("/./")) {
+    for name in NAMES {
         let lease = daemon.acquire(json!({"resources": [name], "holder": "a"}));
         let whole = utf8_percent_encode(name, NON_ALPHANUMERIC).to_string();
         let slashes = utf8_percent_encode(name, PATH).to_string();

@@ -316,15 +316,3 @@ fn a_request_whose_asker_has_gone_halfway_still_counts_as_whole_or_not_at_all() 
     wait_until("the connection is ended", super::daemon::LONG, || http.is_closed() || http.answer().is_ok());
     assert_eq!(daemon.get("/v1/leases")["leases"], json!([]));
 }
-
-#[test]
-fn who_sends_nothing_more_still_gets_its_answer() {
-    let daemon = Served::start();
-    for mut http in [daemon.http(), daemon.http_over_socket()] {
-        let text = json!({"resources": ["r"], "holder": "a", "ttl_ms": 0}).to_string();
-        http.send("POST", "/v1/leases", text.as_bytes()).unwrap();
-        http.stream().end_writing();
-        let answered = http.answer().unwrap();
-        assert!(matches!(answered.status, 201 | 409), "{answered:?}");
-    }
-}
