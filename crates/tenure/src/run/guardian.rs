@@ -26,6 +26,8 @@ const STRIKE_AGAIN_MIN: Duration = Duration::from_millis(2);
 /// … and when something will not go.
 const STRIKE_AGAIN_MAX: Duration = Duration::from_millis(100);
 
+/// Processes that were signalled together do not die in the same instant; who is gone by then was not left behind.
+const PARTING: Duration = Duration::from_millis(50);
 /// More orders than a socket holds.
 const ORDERS_MAX: usize = 100_000;
 
@@ -43,6 +45,14 @@ pub(crate) enum GuardianError {
     System(#[from] io::Error),
 }
 
+/// Whether the supervisor knows why the end began.
+#[derive(Clone, Copy)]
+enum Tell {
+    Nothing,
+    At(BootInstant),
+    Told,
+}
+
 /// A command under watch.
 struct Guardian {
     channel: Channel,
@@ -54,7 +64,8 @@ struct Guardian {
     main: Pid,
     /// While the main process has not been reaped, nobody else can have its number.
     main_is_there: bool,
-    ending_is_told: bool,
+    /// When to tell why the end began.
+    tell: Tell,
     stubborn_told: Vec<Pid>,
     strike_again: Duration,
 }
@@ -138,7 +149,7 @@ impl Guardian {
                     cgroup,
                     main,
                     main_is_there: true,
-                    ending_is_told: false,
+                    tell: Tell::Nothing,
                     stubborn_told: Vec::new(),
                     strike_again: STRIKE_AGAIN_MIN,
                 })
@@ -157,15 +168,19 @@ impl Guardian {
         let mut alarm = Alarm::new()?;
         let mut children = signal(SignalKind::child())?;
         while !self.look() {
-            alarm.set(self.watch.next_alarm())?;
+            alarm.set(self.next_alarm())?;
             tokio::select! {
                 // First, so that nothing else can delay it.
                 biased;
                 due = alarm.comes() => {
                     due?;
                     self.hear_what_was_said();
-                    let step = self.watch.on_alarm(BootInstant::now());
+                    let now = BootInstant::now();
+                    let step = self.watch.on_alarm(now);
                     self.take(step);
+                    if matches!(self.tell, Tell::At(instant) if now >= instant) {
+                        self.tell_cause();
+                    }
                 }
                 order = self.channel.receive(), if self.supervisor_is_there => self.obey(order),
                 // Deaths that follow each other too fast for the pause below must not put the next strike off.
@@ -256,12 +271,26 @@ impl Guardian {
             None => {}
         }
         // After the deed: telling it takes time too.
-        if let Some(cause) = self.watch.cause()
-            && !self.ending_is_told
-        {
-            self.ending_is_told = true;
-            self.report(&Report::Ending(cause));
+        match (self.watch.cause(), self.tell) {
+            (Some(Cause::Leftovers), Tell::Nothing) => {
+                self.tell = Tell::At(BootInstant::now().after(PARTING));
+            }
+            (Some(_), Tell::Nothing) => self.tell_cause(),
+            (None, _) | (Some(_), Tell::At(_) | Tell::Told) => {}
         }
+    }
+
+    fn tell_cause(&mut self) {
+        self.tell = Tell::Told;
+        self.watch.cause().into_iter().for_each(|cause| self.report(&Report::Ending(cause)));
+    }
+
+    fn next_alarm(&self) -> Option<BootInstant> {
+        let tell_at = match self.tell {
+            Tell::At(instant) => Some(instant),
+            Tell::Nothing | Tell::Told => None,
+        };
+        tell_at.into_iter().chain(self.watch.next_alarm()).min()
     }
 
     fn strike(&mut self) {

@@ -341,7 +341,7 @@ fn nothing_begins_that_would_have_to_end_at_once() {
 #[test]
 fn a_command_that_is_late_begins_with_the_next_renewal() {
     let terms = Terms { valid_ms: Some(SWEEP_MS + 400), ..LASTING };
-    let (guarded, valid_until_ms) = Guarded::begin(terms, &["sh", "-c", "kill -STOP $$; exit 1"]);
+    let (guarded, valid_until_ms) = Guarded::begin(terms, &["sh", "-c", "while :; do sleep 0.02; done"]);
     guarded.send(&json!({"pass_on": 15}), None);
     guarded.send(&json!({"valid_until": (valid_until_ms + 60_000) * 1_000_000}), None);
     guarded.expect("started");
