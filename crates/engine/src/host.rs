@@ -109,7 +109,9 @@ pub fn read_clocks() -> Now {
     }
 }
 
-fn boot_us() -> u64 {
+/// Boot time in microseconds, for measuring how long things take.
+#[must_use]
+pub fn boot_us() -> u64 {
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     boot.tv_sec as u64 * 1_000_000 + boot.tv_nsec as u64 / 1_000
 }

@@ -15,9 +15,9 @@ const STATUSES: [u16; 20] =
     [200, 201, 202, 204, 206, 304, 307, 400, 401, 403, 404, 405, 409, 410, 413, 415, 429, 500, 503, 504];
 /// Label of what is not in the lists.
 const OTHER: &str = "other";
-/// Powers of two milliseconds that are shown as bounds.
-const TOOK_MS: RangeInclusive<u32> = 0..=16;
-const BUCKETS: usize = 18;
+/// Powers of two microseconds that are shown as bounds.
+const TOOK_US: RangeInclusive<u32> = 6..=26;
+const BUCKETS: usize = 28;
 
 /// Requests over HTTP, counted.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ pub(crate) struct HttpCounters {
 struct RouteCounters {
     /// By method and status; the last of each are all others.
     requests: [[AtomicU64; STATUSES.len() + 1]; METHODS.len() + 1],
-    /// Bucket `k` holds what took less than two to the power of `k` milliseconds; the last one everything else.
-    took_ms: [AtomicU64; BUCKETS],
-    took_ms_sum: AtomicU64,
+    /// Bucket `k` holds what took less than two to the power of `k` microseconds; the last one everything else.
+    took_us: [AtomicU64; BUCKETS],
+    took_us_sum: AtomicU64,
 }
 
 impl Default for HttpCounters {
@@ -43,15 +43,15 @@ impl Default for HttpCounters {
 
 impl HttpCounters {
     /// Counts one request by the template of its route.
-    pub(crate) fn count(&self, route: &str, method: &Method, status: u16, took_ms: u64) {
+    pub(crate) fn count(&self, route: &str, method: &Method, status: u16, took_us: u64) {
         let route = self.routes.get(route).unwrap_or_else(|| &self.routes[UNKNOWN]);
         let method = METHODS.iter().position(|known| method == known).unwrap_or(METHODS.len());
         let status = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
-        let bucket = ((u64::BITS - took_ms.leading_zeros()) as usize).min(BUCKETS - 1);
+        let bucket = ((u64::BITS - took_us.leading_zeros()) as usize).min(BUCKETS - 1);
         // Numbers that are read a moment apart need no order between them.
         route.requests[method][status].fetch_add(1, Ordering::Relaxed);
-        route.took_ms[bucket].fetch_add(1, Ordering::Relaxed);
-        route.took_ms_sum.fetch_add(took_ms, Ordering::Relaxed);
+        route.took_us[bucket].fetch_add(1, Ordering::Relaxed);
+        route.took_us_sum.fetch_add(took_us, Ordering::Relaxed);
     }
 
     /// Routes that were never asked are left out.
@@ -75,10 +75,10 @@ impl HttpCounters {
             "How long answers took until their first byte, by route.",
         );
         for (path, route) in &self.routes {
-            let counts: Vec<u64> = route.took_ms.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            let counts: Vec<u64> = route.took_us.iter().map(|count| count.load(Ordering::Relaxed)).collect();
             if counts.iter().any(|count| *count > 0) {
-                let sum = route.took_ms_sum.load(Ordering::Relaxed);
-                page.histogram(&[("route", path)], counts.into_iter(), sum, Unit::Milliseconds, TOOK_MS);
+                let sum = route.took_us_sum.load(Ordering::Relaxed);
+                page.histogram(&[("route", path)], counts.into_iter(), sum, Unit::Microseconds, TOOK_US);
             }
         }
     }

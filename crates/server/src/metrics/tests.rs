@@ -202,11 +202,11 @@ fn numbers_are_where_they_belong() {
 #[test]
 fn requests_are_counted_by_route_method_and_status() {
     let http = HttpCounters::default();
-    for took_ms in [0, 1, 1, 40, 3_000_000] {
-        http.count("/v1/leases/{lease_id}", &Method::GET, 200, took_ms);
+    for took_us in [0, 1_100, 1_100, 40_000, 3_000_000_000] {
+        http.count("/v1/leases/{lease_id}", &Method::GET, 200, took_us);
     }
-    http.count("/v1/leases/{lease_id}", &Method::GET, 404, 2);
-    http.count("/v1/leases/k3f9-1042", &Method::GET, 404, 2);
+    http.count("/v1/leases/{lease_id}", &Method::GET, 404, 2_100);
+    http.count("/v1/leases/k3f9-1042", &Method::GET, 404, 2_100);
     http.count("unknown", &Method::from_bytes(b"PROPFIND").unwrap(), 599, 2);
     let scrape = Scrape::read(&text(&status(), &http, None, 0.0));
     scrape.check();
@@ -222,5 +222,5 @@ fn requests_are_counted_by_route_method_and_status() {
         let labels = [("route", "/v1/leases/{lease_id}"), ("le", bound)];
         scrape.value("tenure_http_request_seconds_bucket", &labels)
     };
-    assert_eq!((below("0.001"), below("0.002"), below("0.064"), below("+Inf")), (1.0, 3.0, 5.0, 6.0));
+    assert_eq!((below("0.001024"), below("0.002048"), below("0.065536"), below("+Inf")), (1.0, 3.0, 5.0, 6.0));
 }

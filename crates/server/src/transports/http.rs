@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
-use tenure_engine::host::read_clocks;
+use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Call, Caller, Origin, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -121,7 +121,7 @@ pub(crate) fn raw_refusal(error: &Error) -> Vec<u8> {
 }
 
 async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -> Answered {
-    let began = read_clocks().boot_ms;
+    let began = boot_us();
     let method = request.method().clone();
     let found = find(&method, request.uri().path());
     let route = found.as_ref().ok().map_or("unknown", |(route, _)| route.path);
@@ -136,8 +136,8 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
             Err(error) => refused(&error),
         },
     };
-    let took_ms = read_clocks().boot_ms.saturating_sub(began);
-    shared.http().count(route, &method, answered.status().as_u16(), took_ms);
+    let took_us = boot_us().saturating_sub(began);
+    shared.http().count(route, &method, answered.status().as_u16(), took_us);
     allow_origin(shared, origin.as_ref(), answered)
 }
 

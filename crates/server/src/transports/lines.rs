@@ -9,7 +9,7 @@ mod streams;
 pub(crate) use streams::closing;
 
 use super::http::stopped_waiting;
-use super::outbox::{Outbox, outbox};
+use super::outbox::{Outbox, Unread, outbox};
 use crate::server::Shared;
 use bytes::{Buf, BufMut, BytesMut};
 use std::sync::Arc;
@@ -23,17 +23,24 @@ use tenure_engine::kernel::{SessionKind, Text};
 use tenure_faces::{Call, Caller, Opening, Reply, Scope};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Batches of untagged lines that may wait for the ones before them.
 const ORDERED_MAX: usize = 1_024;
-/// Calls of one connection that may be under way.
+/// Tasks of one connection that may be under way.
 const UNDER_WAY_MAX: usize = 16_384;
+/// Lines of one connection that may be under way, in bytes.
+const UNDER_WAY_BYTES_MAX: usize = 16 << 20;
+/// What a line costs beside its bytes.
+const LINE_BYTES: usize = 256;
+/// Answers that may be large and are being made at once.
+const LARGE_MAX: usize = 2;
 /// Bytes asked of the stream at once.
 const READ_BYTES: usize = 64 << 10;
-/// How long answers that are owed may take once the peer sends nothing more.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+/// How long a peer that sends nothing more may pause before it has read all that it is owed.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Makes an answer of a lease.
 type Wrap = fn(Box<Lease>) -> Answer;
@@ -71,13 +78,31 @@ struct Asked {
     tag: Option<Tag>,
 }
 
+/// Lines that wait for their turn, and the room they take until they are answered.
+struct Batch {
+    lines: Vec<Ordered>,
+    room: Arc<OwnedSemaphorePermit>,
+}
+
+/// When a connection ends.
+#[derive(Clone, Default)]
+struct Ends {
+    /// Nothing more is read; streams and waits end.
+    over: CancellationToken,
+    /// Nothing more can be said.
+    gone: CancellationToken,
+}
+
 struct Connection {
     shared: Arc<Shared>,
     caller: Caller,
     out: Outbox,
-    ordered: Sender<Vec<Ordered>>,
-    /// Ends streams and waits when the connection does.
-    over: CancellationToken,
+    ordered: Sender<Batch>,
+    ends: Ends,
+    /// Room for lines that are not answered yet.
+    room: Arc<Semaphore>,
+    /// Turns to make an answer that may be large.
+    large: Arc<Semaphore>,
     tasks: TaskTracker,
     streams: Streams,
     session: String,
@@ -92,10 +117,10 @@ pub(crate) async fn serve(
     scope: Scope,
 ) {
     let (mut reading, writing) = tokio::io::split(stream);
-    let over = CancellationToken::new();
-    let _end = over.clone().drop_guard();
-    let (out, outgoing) = outbox(over.clone());
-    let writer = tokio::spawn(outgoing.write_to(writing));
+    let ends = Ends::default();
+    let (_over, _gone) = (ends.over.clone().drop_guard(), ends.gone.clone().drop_guard());
+    let (out, outgoing) = outbox(ends.over.clone());
+    let mut writer = tokio::spawn(outgoing.write_to(writing));
     let mut buffer = BytesMut::with_capacity(READ_BYTES);
     let mut begun: Option<(Connection, Opening)> = None;
     let mut too_long = false;
@@ -122,16 +147,18 @@ pub(crate) async fn serve(
                 out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
                 continue;
             }
-            () = over.cancelled() => break,
+            () = ends.over.cancelled() => break,
             () = stopping.cancelled() => break,
         }
+        let before = buffer.len();
         let lines = take_lines(&mut buffer, shared.options().line_bytes_max, &mut too_long);
         if lines.is_empty() {
             continue;
         }
+        let bytes = before.saturating_sub(buffer.len()) + lines.len() * LINE_BYTES;
         if begun.is_none() {
             let kind = kind_of_first(&lines[0]);
-            match Connection::begin(&shared, kind, &principal, scope, &out, &over).await {
+            match Connection::begin(&shared, kind, &principal, scope, &out, &ends).await {
                 Ok(connection) => begun = Some(connection),
                 Err(error) => {
                     out.say(&AnswerLine { answer: Answer::Error(error), tag: None });
@@ -140,15 +167,33 @@ pub(crate) async fn serve(
             }
         }
         if let Some((connection, _)) = &mut begun {
-            connection.take(lines);
+            connection.take(lines, bytes);
         }
     }
     if let Some((connection, opening)) = begun {
         connection.end(&shared).await;
         drop(opening);
     }
+    let unread = out.unread();
     drop(out);
-    let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
+    if !while_it_is_read(&unread, &mut writer).await {
+        // A peer that neither reads nor leaves.
+        writer.abort();
+    }
+}
+
+/// Waits for work that ends when the peer has read enough; `false`: it does not read.
+async fn while_it_is_read(unread: &Unread, work: impl Future) -> bool {
+    let mut work = std::pin::pin!(work);
+    loop {
+        let before = unread.bytes();
+        if tokio::time::timeout(LAST_ANSWERS, work.as_mut()).await.is_ok() {
+            return true;
+        }
+        if unread.bytes() == before {
+            return false;
+        }
+    }
 }
 
 /// Whole lines that have arrived. A line over its limit is an error where it stands; its bytes are dropped.
@@ -206,7 +251,7 @@ impl Connection {
         principal: &Text,
         scope: Scope,
         out: &Outbox,
-        over: &CancellationToken,
+        ends: &Ends,
     ) -> Result<(Self, Opening), Error> {
         let (opening, caller) = shared.faces().open_connection(kind, principal, scope).await?;
         let (ordered, lines) = channel(ORDERED_MAX);
@@ -216,6 +261,7 @@ impl Connection {
             caller: caller.clone(),
             out: out.clone(),
             tasks: tasks.clone(),
+            gone: ends.gone.clone(),
         };
         tasks.spawn(in_order.answer(lines));
         let connection = Self {
@@ -223,9 +269,11 @@ impl Connection {
             caller,
             out: out.clone(),
             ordered,
-            over: over.clone(),
+            ends: ends.clone(),
+            room: Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX)),
+            large: Arc::new(Semaphore::new(LARGE_MAX)),
             tasks,
-            streams: Streams::new(out.clone(), over.clone()),
+            streams: Streams::new(out.clone(), ends.over.clone()),
             session: opening.session(),
             greeted: false,
         };
@@ -233,10 +281,20 @@ impl Connection {
     }
 
     /// Takes the lines of one read.
-    fn take(&mut self, lines: Vec<Result<Line, (Error, Option<Tag>)>>) {
+    fn take(&mut self, lines: Vec<Result<Line, (Error, Option<Tag>)>>, bytes: usize) {
+        let bytes = u32::try_from(bytes.min(UNDER_WAY_BYTES_MAX)).unwrap_or(u32::MAX);
+        let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else {
+            for line in lines {
+                let tag = line.map_or_else(|(_, tag)| tag, |line| line.tag);
+                self.out.say(&too_many(tag));
+            }
+            return;
+        };
+        let room = Arc::new(room);
         let mut in_order = Vec::new();
         let mut writes = Vec::new();
         let mut others = Vec::new();
+        let mut large = Vec::new();
         for line in lines {
             let (wish, tag) = match line {
                 Ok(Line { verb, tag }) => (wish(verb), tag),
@@ -248,10 +306,7 @@ impl Connection {
             match (admitted.unwrap_or_else(|error| Admitted::Said(Answer::Error(error))), tag) {
                 (Admitted::UnderWay, _) => {}
                 (Admitted::Call(call, wrap), None) => in_order.push(Ordered::Call(call, wrap)),
-                // It reads the disk; nothing else should wait for that.
-                (Admitted::Call(call @ Call::Why(_), wrap), tag) => {
-                    self.answer_when_ready(vec![Asked { call, wrap, tag }]);
-                }
+                (Admitted::Call(call, wrap), tag) if is_large(&call) => large.push(Asked { call, wrap, tag }),
                 (Admitted::Call(call, wrap), tag) => {
                     let group = if class(&call).may_write() { &mut writes } else { &mut others };
                     group.push(Asked { call, wrap, tag });
@@ -265,15 +320,15 @@ impl Connection {
             }
         }
         for group in [others, writes] {
-            self.answer_when_ready(group);
+            self.answer_when_ready(group, &room);
         }
+        self.answer_one_by_one(large, &room);
         if !in_order.is_empty()
-            && let Err(refused) = self.ordered.try_send(in_order)
+            && let Err(refused) = self.ordered.try_send(Batch { lines: in_order, room })
         {
             // The ones before are not answered yet, and may never be.
-            for _ in refused.into_inner() {
-                let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
-                self.out.say(&AnswerLine { answer: Answer::Error(error), tag: None });
+            for _ in refused.into_inner().lines {
+                self.out.say(&too_many(None));
             }
         }
     }
@@ -307,19 +362,12 @@ impl Connection {
         }
     }
 
-    fn answer_when_ready(&self, asked: Vec<Asked>) {
-        if asked.is_empty() {
-            return;
-        }
-        if self.tasks.len() > UNDER_WAY_MAX {
-            for asked in asked {
-                let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
-                self.out.say(&AnswerLine { answer: Answer::Error(error), tag: asked.tag });
-            }
-            return;
-        }
+    fn answer_when_ready(&self, asked: Vec<Asked>, room: &Arc<OwnedSemaphorePermit>) {
+        let Some(asked) = self.admit_task(asked) else { return };
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
+        let room = Arc::clone(room);
         self.tasks.spawn(async move {
+            let _room = room;
             let mut frames = Vec::with_capacity(asked.len());
             let calls = asked
                 .into_iter()
@@ -338,9 +386,39 @@ impl Connection {
         });
     }
 
+    /// Answers that may be large are made when the peer has read what was said before.
+    fn answer_one_by_one(&self, asked: Vec<Asked>, room: &Arc<OwnedSemaphorePermit>) {
+        let Some(asked) = self.admit_task(asked) else { return };
+        let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
+        let (room, large, gone) = (Arc::clone(room), Arc::clone(&self.large), self.ends.gone.clone());
+        self.tasks.spawn(async move {
+            let _room = room;
+            for Asked { call, wrap, tag } in asked {
+                let _turn = large.acquire().await;
+                out.drained(&gone).await;
+                if out.is_overfull() || gone.is_cancelled() {
+                    return;
+                }
+                let reply = shared.faces().dispatch(&caller, call).await;
+                out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+            }
+        });
+    }
+
+    /// `None`: there is nothing to do, or too much is done already and that was said.
+    fn admit_task(&self, asked: Vec<Asked>) -> Option<Vec<Asked>> {
+        if self.tasks.len() <= UNDER_WAY_MAX {
+            return Some(asked).filter(|asked| !asked.is_empty());
+        }
+        for asked in asked {
+            self.out.say(&too_many(asked.tag));
+        }
+        None
+    }
+
     fn wait(&self, call: Call, wrap: Option<Wrap>, tag: Option<Tag>) {
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
-        let (over, stopping) = (self.over.clone(), self.shared.stopping());
+        let (over, stopping) = (self.ends.over.clone(), self.shared.stopping());
         self.tasks.spawn(async move {
             // Dropping the call withdraws it.
             tokio::select! {
@@ -367,12 +445,12 @@ impl Connection {
 
     /// Lets the calls under way finish; streams and waits end.
     async fn end(self, shared: &Shared) {
-        let Self { ordered, over, tasks, streams, .. } = self;
+        let Self { ordered, ends, tasks, streams, out, .. } = self;
         streams.end(shared);
         drop(ordered);
-        over.cancel();
+        ends.over.cancel();
         tasks.close();
-        let _ = tokio::time::timeout(LAST_ANSWERS, tasks.wait()).await;
+        while_it_is_read(&out.unread(), tasks.wait()).await;
     }
 }
 
@@ -382,14 +460,18 @@ struct InOrder {
     caller: Caller,
     out: Outbox,
     tasks: TaskTracker,
+    gone: CancellationToken,
 }
 
 impl InOrder {
     /// Neighbours that ask for the same kind of thing go together.
-    async fn answer(self, mut lines: Receiver<Vec<Ordered>>) {
-        while let Some(batch) = lines.recv().await {
-            let mut batch = batch.into_iter().peekable();
+    async fn answer(self, mut batches: Receiver<Batch>) {
+        while let Some(Batch { lines, room: _room }) = batches.recv().await {
+            let mut batch = lines.into_iter().peekable();
             while let Some(first) = batch.next() {
+                if self.out.is_overfull() {
+                    return;
+                }
                 let (call, wrap) = match first {
                     Ordered::Said(line) => {
                         self.out.say(&line);
@@ -404,10 +486,17 @@ impl InOrder {
                     }
                     Ordered::Call(call, wrap) => (call, wrap),
                 };
+                if is_large(&call) {
+                    self.out.drained(&self.gone).await;
+                    let reply = self.shared.faces().dispatch(&self.caller, call).await;
+                    self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
+                    continue;
+                }
                 let kind = class(&call);
+                let goes_along = |call: &Call| class(call) == kind && !is_large(call);
                 let (mut calls, mut wraps) = (vec![call], vec![wrap]);
                 while let Some(Ordered::Call(call, wrap)) =
-                    batch.next_if(|next| matches!(next, Ordered::Call(call, _) if class(call) == kind))
+                    batch.next_if(|next| matches!(next, Ordered::Call(call, _) if goes_along(call)))
                 {
                     calls.push(call);
                     wraps.push(wrap);
@@ -523,6 +612,16 @@ fn pool(body: PoolVerb) -> Result<Call, Error> {
             "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
         )),
     }
+}
+
+/// Whether one answer alone may be large, or reads the disk: such are made one after the other.
+fn is_large(call: &Call) -> bool {
+    matches!(call, Call::List(_) | Call::Sessions { .. } | Call::Resources(_) | Call::Pools | Call::Why(_))
+}
+
+fn too_many(tag: Option<Tag>) -> AnswerLine {
+    let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
+    AnswerLine { answer: Answer::Error(error), tag }
 }
 
 fn needs_tag(what: &str) -> Error {

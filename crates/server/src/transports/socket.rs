@@ -74,19 +74,21 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     }
 }
 
-/// Says why before hanging up, in what the peer speaks; a peer that says nothing is told in a line.
+/// Says why before hanging up, in what the peer speaks; a peer that says nothing is told in a line. So is one that
+/// cannot be waited for.
 async fn refuse(shared: &Shared, mut stream: UnixStream, error: Error) {
-    let Some(_permit) = shared.admit_refusal() else { return };
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let heard = tokio::time::timeout(REFUSAL, stream.read_buf(&mut first)).await;
-    let answer = match heard {
-        Ok(Ok(read)) if read > 0 && !speaks_lines(&first) => http::raw_refusal(&error),
-        Ok(_) | Err(_) => {
-            let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
-                .expect("invariant: answers can be written");
-            line.push(b'\n');
-            line
-        }
+    let permit = shared.admit_refusal();
+    if permit.is_some() {
+        let _ = tokio::time::timeout(REFUSAL, stream.read_buf(&mut first)).await;
+    }
+    let answer = if first.is_empty() || speaks_lines(&first) {
+        let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
+            .expect("invariant: answers can be written");
+        line.push(b'\n');
+        line
+    } else {
+        http::raw_refusal(&error)
     };
     let _ = tokio::time::timeout(REFUSAL, async {
         stream.write_all(&answer).await?;

@@ -66,16 +66,20 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, tls:
     }
 }
 
-/// Says why before hanging up. What the peer has sent is read: closing over it would take the answer back.
+/// Says why before hanging up. What the peer has sent is read where there is room for that: closing over it may take
+/// the answer back.
 async fn refuse(shared: &Shared, mut stream: TcpStream, plain: bool) {
-    let Some(_permit) = shared.admit_refusal() else { return };
-    if plain {
-        let answer = http::raw_refusal(&shared.too_many_connections());
-        let _ = tokio::time::timeout(REFUSAL, async {
-            stream.write_all(&answer).await?;
-            stream.shutdown().await?;
-            tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
-        })
-        .await;
+    if !plain {
+        return;
     }
+    let answer = http::raw_refusal(&shared.too_many_connections());
+    let _ = tokio::time::timeout(REFUSAL, async {
+        stream.write_all(&answer).await?;
+        stream.shutdown().await?;
+        match shared.admit_refusal() {
+            Some(_permit) => tokio::io::copy(&mut stream, &mut tokio::io::sink()).await,
+            None => Ok(0),
+        }
+    })
+    .await;
 }

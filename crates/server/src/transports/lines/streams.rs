@@ -10,6 +10,9 @@ use tenure_api::{Answer, AnswerLine, Error, ErrorCode, Event, EventKind, EventsQ
 use tenure_faces::{EventStream, Streamed};
 use tokio_util::sync::CancellationToken;
 
+/// Streams of one connection.
+const STREAMS_MAX: usize = 64;
+
 /// One stream.
 #[derive(Clone)]
 pub(super) struct Stream {
@@ -42,6 +45,10 @@ impl Streams {
         if self.by_tag.contains_key(&tag.cloned()) {
             let message = "a stream with this tag is open already";
             return Err(Error::new(ErrorCode::InvalidRequest, message));
+        }
+        if self.by_tag.len() >= STREAMS_MAX {
+            let message = format!("a connection has at most {STREAMS_MAX} streams");
+            return Err(Error::new(ErrorCode::Overloaded, message));
         }
         let stream = Stream {
             ended: self.over.child_token(),
