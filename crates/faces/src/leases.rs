@@ -9,7 +9,7 @@ use crate::sessions;
 use tenure_api::{Acquire, Error, ErrorCode, HolderCall, Mode, OperatorCall};
 use tenure_engine::kernel::limits::{HOLDER_BYTES_MAX, OPERATION_KEEP_MS_DEFAULT};
 use tenure_engine::kernel::{
-    Action, Actor, Bundle, Epoch, Evidence, GateReport, Grant, LeaseId, Member, Policy, Reason, Reclaim,
+    Action, Actor, Bundle, Epoch, Evidence, Face, GateReport, Grant, LeaseId, Member, Policy, Reason, Reclaim,
     ReclaimBy, ReclaimGround, Release, Revoke, SessionKind, Start, Steer, Text, Token,
 };
 use tenure_engine::{OperationId, Submit};
@@ -22,12 +22,16 @@ pub(crate) const GRACE_MS_DEFAULT: u32 = 30_000;
 /// The same for a standard input, whose end is rarely an accident.
 const STDIN_GRACE_MS_DEFAULT: u32 = 5_000;
 
+/// Where polling targets live.
+const POLLING_PREFIX: &str = "poll/";
+
 pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error> {
     let wait_ms = acquire.wait_ms.unwrap_or(0);
     if wait_ms > WAIT_MS_MAX {
         return Err(out_of_range("wait_ms", wait_ms, 0, WAIT_MS_MAX));
     }
     let policy = Policy {
+        face: face(&acquire),
         max_lifetime_ms: lifetime(acquire.max_lifetime_ms)?,
         reclaim_delay_ms: bounded(
             "reclaim_delay_ms",
@@ -50,6 +54,12 @@ pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error
     };
     let action = Box::new(Action::Grant(grant));
     Ok(Submit { action, operation, wait_ms, force: false, asker: Some(caller.principal.clone()) })
+}
+
+/// Native leases of polling targets are counted with those of the polling face.
+fn face(acquire: &Acquire) -> Face {
+    let mut names = acquire.resources.iter().chain(acquire.pools.keys());
+    if names.any(|name| name.starts_with(POLLING_PREFIX)) { Face::Polling } else { Face::Leases }
 }
 
 /// What keeps the lease, from what was said and how the caller came in.

@@ -86,7 +86,7 @@ pub struct ReservedPort {
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 1_024;
-/// Connections beyond the limit that are listened to at once: they are files too.
+/// Connections beyond the limit that are told so at once: they are files too.
 const REFUSALS_MAX: usize = 32;
 
 impl ReservedPort {
@@ -243,7 +243,7 @@ impl Shared {
         Arc::clone(&self.connections).try_acquire_owned().ok()
     }
 
-    /// Room to listen to somebody who is refused.
+    /// Room to tell somebody properly that there is no room.
     pub(crate) fn admit_refusal(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.refusals).try_acquire_owned().ok()
     }

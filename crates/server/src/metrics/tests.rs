@@ -222,5 +222,8 @@ fn requests_are_counted_by_route_method_and_status() {
         let labels = [("route", "/v1/leases/{lease_id}"), ("le", bound)];
         scrape.value("tenure_http_request_seconds_bucket", &labels)
     };
-    assert_eq!((below("0.001024"), below("0.002048"), below("0.065536"), below("+Inf")), (1.0, 3.0, 5.0, 6.0));
+    assert_eq!(
+        (below("0.001024"), below("0.002048"), below("0.065536"), below("+Inf")),
+        (1.0, 3.0, 5.0, 6.0)
+    );
 }

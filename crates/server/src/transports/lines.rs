@@ -170,6 +170,10 @@ pub(crate) async fn serve(
             connection.take(lines, bytes);
         }
     }
+    if out.is_overfull() {
+        ends.gone.cancel();
+        writer.abort();
+    }
     if let Some((connection, opening)) = begun {
         connection.end(&shared).await;
         drop(opening);
@@ -396,7 +400,7 @@ impl Connection {
             for Asked { call, wrap, tag } in asked {
                 let _turn = large.acquire().await;
                 out.drained(&gone).await;
-                if out.is_overfull() || gone.is_cancelled() {
+                if gone.is_cancelled() {
                     return;
                 }
                 let reply = shared.faces().dispatch(&caller, call).await;
@@ -488,6 +492,9 @@ impl InOrder {
                 };
                 if is_large(&call) {
                     self.out.drained(&self.gone).await;
+                    if self.gone.is_cancelled() {
+                        return;
+                    }
                     let reply = self.shared.faces().dispatch(&self.caller, call).await;
                     self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
                     continue;

@@ -6,6 +6,7 @@ use super::prefixed::Prefixed;
 use crate::auth::SocketPeer;
 use crate::server::Shared;
 use bytes::BytesMut;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Answer, AnswerLine, Error};
@@ -33,17 +34,18 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: UnixListener) {
             () = stopping.cancelled() => return,
         };
         let tasks = shared.tasks().clone();
-        let permit = shared.admit_connection();
         let shared = Arc::clone(&shared);
-        tasks.spawn(async move {
-            match permit {
-                Some(permit) => {
-                    serve(shared, stream).await;
-                    drop(permit);
-                }
-                None => refuse(&shared, stream, shared.too_many_connections()).await,
-            }
-        });
+        match (shared.admit_connection(), shared.admit_refusal()) {
+            (Some(permit), _) => drop(tasks.spawn(async move {
+                serve(shared, stream).await;
+                drop(permit);
+            })),
+            (None, Some(permit)) => drop(tasks.spawn(async move {
+                refuse(stream, shared.too_many_connections()).await;
+                drop(permit);
+            })),
+            (None, None) => hang_up(stream, &line_of(shared.too_many_connections())),
+        }
     }
 }
 
@@ -54,7 +56,7 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     };
     let admitted = match shared.auth().socket(&peer) {
         Ok(admitted) => admitted,
-        Err(error) => return refuse(&shared, stream, error).await,
+        Err(error) => return refuse(stream, error).await,
     };
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
     let stopping = shared.stopping();
@@ -74,27 +76,29 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     }
 }
 
-/// Says why before hanging up, in what the peer speaks; a peer that says nothing is told in a line. So is one that
-/// cannot be waited for.
-async fn refuse(shared: &Shared, mut stream: UnixStream, error: Error) {
+/// Says why before hanging up, in what the peer speaks; a peer that says nothing is told in a line.
+async fn refuse(mut stream: UnixStream, error: Error) {
     let mut first = BytesMut::with_capacity(FIRST_BYTES);
-    let permit = shared.admit_refusal();
-    if permit.is_some() {
-        let _ = tokio::time::timeout(REFUSAL, stream.read_buf(&mut first)).await;
-    }
-    let answer = if first.is_empty() || speaks_lines(&first) {
-        let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
-            .expect("invariant: answers can be written");
-        line.push(b'\n');
-        line
-    } else {
-        http::raw_refusal(&error)
-    };
+    let _ = tokio::time::timeout(REFUSAL, stream.read_buf(&mut first)).await;
+    let is_line = first.is_empty() || speaks_lines(&first);
+    let answer = if is_line { line_of(error) } else { http::raw_refusal(&error) };
     let _ = tokio::time::timeout(REFUSAL, async {
         stream.write_all(&answer).await?;
         stream.shutdown().await
     })
     .await;
+}
+
+/// Says as much as can be said without waiting.
+fn hang_up(stream: UnixStream, answer: &[u8]) {
+    let _ = stream.into_std().and_then(|mut stream| stream.write(answer));
+}
+
+fn line_of(error: Error) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&AnswerLine { answer: Answer::Error(error), tag: None })
+        .expect("invariant: answers can be written");
+    line.push(b'\n');
+    line
 }
 
 /// Lines are objects; nothing that is HTTP begins so.

@@ -3,6 +3,7 @@
 use super::http::{self, Peer};
 use crate::server::Shared;
 use crate::tls::subject_of;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,19 +35,19 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
         // Answers are small and leave whole.
         let _ = stream.set_nodelay(true);
         let tasks = shared.tasks().clone();
-        match shared.admit_connection() {
-            Some(permit) => {
-                let (shared, tls) = (Arc::clone(&shared), tls.clone());
-                tasks.spawn(async move {
-                    serve(shared, stream, address, tls).await;
-                    drop(permit);
-                });
-            }
-            None => {
-                let shared = Arc::clone(&shared);
-                let plain = tls.is_none();
-                tasks.spawn(async move { refuse(&shared, stream, plain).await });
-            }
+        let (shared, tls) = (Arc::clone(&shared), tls.clone());
+        match (shared.admit_connection(), shared.admit_refusal()) {
+            (Some(permit), _) => drop(tasks.spawn(async move {
+                serve(shared, stream, address, tls).await;
+                drop(permit);
+            })),
+            // Nothing can be said to a peer before its handshake.
+            (None, _) if tls.is_some() => {}
+            (None, Some(permit)) => drop(tasks.spawn(async move {
+                refuse(stream, &http::raw_refusal(&shared.too_many_connections())).await;
+                drop(permit);
+            })),
+            (None, None) => hang_up(stream, &http::raw_refusal(&shared.too_many_connections())),
         }
     }
 }
@@ -66,20 +67,17 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, tls:
     }
 }
 
-/// Says why before hanging up. What the peer has sent is read where there is room for that: closing over it may take
-/// the answer back.
-async fn refuse(shared: &Shared, mut stream: TcpStream, plain: bool) {
-    if !plain {
-        return;
-    }
-    let answer = http::raw_refusal(&shared.too_many_connections());
+/// Says why before hanging up. What the peer has sent is read: closing over it may take the answer back.
+async fn refuse(mut stream: TcpStream, answer: &[u8]) {
     let _ = tokio::time::timeout(REFUSAL, async {
-        stream.write_all(&answer).await?;
+        stream.write_all(answer).await?;
         stream.shutdown().await?;
-        match shared.admit_refusal() {
-            Some(_permit) => tokio::io::copy(&mut stream, &mut tokio::io::sink()).await,
-            None => Ok(0),
-        }
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
     })
     .await;
+}
+
+/// Says as much as can be said without waiting.
+fn hang_up(stream: TcpStream, answer: &[u8]) {
+    let _ = stream.into_std().and_then(|mut stream| stream.write(answer));
 }

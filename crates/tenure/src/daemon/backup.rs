@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 
 use tar::{Builder, Header};
 
-/// Directories in the order they are copied.
-const DIRECTORIES: [(&str, fn(&str) -> bool); 2] =
-    [("snapshots", |name| name.ends_with(".snap")), ("log", |name| name.ends_with(".seg"))];
+/// Directories in the order they are copied, and how the files in them that matter end.
+const DIRECTORIES: [(&str, &str); 2] = [("snapshots", ".snap"), ("log", ".seg")];
 /// The daemon may take a snapshot and trim meanwhile; a copy that lost its beginning is made anew.
 const TRIES_MAX: usize = 3;
 
@@ -40,10 +39,10 @@ pub(crate) fn write(data_dir: &Path, out: &mut dyn Write) -> io::Result<()> {
 /// Opens everything before anything is copied: what is open stays readable when it is trimmed.
 fn open_all(data_dir: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let mut files = Vec::new();
-    for (directory, belongs) in DIRECTORIES {
+    for (directory, suffix) in DIRECTORIES {
         let mut names: Vec<String> = std::fs::read_dir(data_dir.join(directory))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| belongs(name))
+            .filter(|name| name.ends_with(suffix))
             .collect();
         names.sort();
         for name in names {

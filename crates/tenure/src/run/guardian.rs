@@ -80,6 +80,8 @@ pub(crate) async fn guard(command: Vec<OsString>) -> Result<(), GuardianError> {
     };
     // Nobody but the supervisor ends a guardian politely: who wants to end the command signals the supervisor.
     let _signals = signals::catch_all()?;
+    // Or it would be called `exe`, after the link it was started by.
+    let _ = rustix::thread::set_name(c"tenure-guardian");
     let family = Family::adopt()?;
     let mut watch = Watch::of(&begin);
     let Some(passed_on) = wait_for_time(&channel, &mut watch).await else { return Ok(()) };

@@ -185,6 +185,22 @@ impl Daemon {
         kill_process(Pid::from_raw(self.pid()).unwrap(), signal).unwrap();
     }
 
+    /// Stops all its threads where they stand; [`Daemon::thaw`] lets them go on.
+    pub(crate) fn freeze(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        wait_until("all threads to stand still", LIMIT, || {
+            fs::read_dir(&tasks).unwrap().all(|task| {
+                let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap_or_default();
+                stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+            })
+        });
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(Signal::CONT);
+    }
+
     /// Whether it ended; if so it can be started again.
     pub(crate) fn is_over(&mut self) -> bool {
         self.running.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())

@@ -96,14 +96,14 @@ fn waiters() {
     let daemon = Daemon::start_with(&["--limits-waiters", "2"]);
     let held = acquire(&daemon, "a").json();
     let body = json!({"resources": ["a"], "holder": "w", "wait_ms": 60_000}).to_string();
-    let mut waiting: Vec<_> = (0..2)
-        .map(|_| {
+    let mut waiting: Vec<_> = (1..=2)
+        .map(|count| {
             let mut http = daemon.http();
             http.send("POST", "/v1/leases", body.as_bytes()).unwrap();
+            wait_until("one more who waits", LIMIT, || daemon.get("/v1/status").json()["waiters"] == count);
             http
         })
         .collect();
-    wait_until("two who wait", LIMIT, || daemon.get("/v1/status").json()["waiters"] == 2);
     let refused = daemon.http().ask("POST", "/v1/leases", body.as_bytes());
     assert_eq!(refused.refusal(), (503, "too_many_waiters".to_owned()), "{refused:?}");
     assert_eq!(acquire(&daemon, "a").refusal().1, "resource_held", "who does not wait is not concerned");

@@ -62,10 +62,6 @@ impl<S: Read + Write> Events<S> {
         }
     }
 
-    pub(crate) fn stream(&self) -> &S {
-        self.http.stream()
-    }
-
     /// `false`: the body is over.
     fn more(&mut self) -> bool {
         let Some(piece) = self.http.chunk().unwrap() else { return false };

@@ -165,7 +165,7 @@ fn what_a_command_leaves_behind_is_ended_before_the_lease_is_released() {
     let desk = RunDesk::open();
     let (file, name) = desk.file("pid");
     let script = format!(
-        "setsid sh -c 'setsid sh -c \"{}\" &' & while ! test -s {name}; do sleep 0.01; done; exit 4",
+        "setsid sh -c 'setsid sh -c \"trap \\\"\\\" TERM; {}\" &' & while ! test -s {name}; do sleep 0.01; done; exit 4",
         endless(&name).replace('$', "\\$")
     );
     let mut run = desk.begin(HOLD, &script);

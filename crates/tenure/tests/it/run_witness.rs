@@ -237,6 +237,7 @@ write main
     }
 }
 
+#[expect(clippy::print_stdout, reason = "shown only when a round fails: which one, and what came before")]
 fn rounds(seed: u64, count: usize) {
     let mut arena = Arena::open(seed);
     let mut holder = arena.contend(&[]);

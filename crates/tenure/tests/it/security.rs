@@ -36,7 +36,7 @@ fn write_tokens(path: &Path, tokens: &[(&str, &str)]) {
 }
 
 /// A daemon with tokens.
-fn with_tokens(tokens: &[(&str, &str)], flags: &[&str]) -> Daemon {
+pub(crate) fn with_tokens(tokens: &[(&str, &str)], flags: &[&str]) -> Daemon {
     let mut daemon = Daemon::prepared(&[&["--token-file", "DIR/tokens"], flags].concat());
     write_tokens(&daemon.path("tokens"), tokens);
     daemon.start_again();
@@ -44,6 +44,6 @@ fn with_tokens(tokens: &[(&str, &str)], flags: &[&str]) -> Daemon {
 }
 
 /// A connection that shows the token of this name.
-fn as_token(daemon: &Daemon, name: &str) -> Http<TcpStream> {
+pub(crate) fn as_token(daemon: &Daemon, name: &str) -> Http<TcpStream> {
     daemon.http().with("authorization", &format!("Bearer secret-{name}"))
 }

@@ -1,11 +1,10 @@
 //! Many who connect and say nothing, and those who do not read what they asked for.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 
@@ -115,15 +114,12 @@ fn a_slow_reader_of_events_is_told_that_it_lags_and_where_to_go_on() {
     let daemon = Daemon::start();
     let before_kib = daemon.memory_kib("VmRSS");
     let stream = daemon.tcp();
-    set_socket_recv_buffer_size(&stream, 4 << 10).unwrap();
     let mut slow = Events::begin(Http::new(stream, &daemon.address().to_string()), "");
     assert_eq!(daemon.get("/v1/status").json()["watches"], 1);
     make_events(&mut daemon.lines(), || lagged(&daemon));
     let grown_kib = daemon.memory_kib("VmRSS").saturating_sub(before_kib);
     assert!(grown_kib < 128 << 10, "the daemon grew by {grown_kib} KiB");
 
-    // From here on it reads as fast as it can.
-    set_socket_recv_buffer_size(slow.stream(), 4 << 20).unwrap();
     let mut newest = 0;
     let resume = loop {
         let event = slow.next().expect("a word before the end");
@@ -178,8 +174,8 @@ fn a_peer_that_asks_and_does_not_read_is_hung_up_on_and_memory_stays_bounded() {
         let text = format!("{ask}\n").repeat(200);
         let mut hung_up = false;
         for _ in 0..2_000 {
-            if peer.write_all(text.as_bytes()).is_err() {
-                hung_up = true;
+            if let Err(error) = peer.write_all(text.as_bytes()) {
+                hung_up = matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset);
                 break;
             }
         }
@@ -191,6 +187,36 @@ fn a_peer_that_asks_and_does_not_read_is_hung_up_on_and_memory_stays_bounded() {
         let _ = peer.read_to_end(&mut rest);
     }
     assert!(lines.ask(&json!({"status": {}}))["status"].is_object(), "others are served");
+}
+
+#[test]
+fn a_peer_that_says_its_last_and_neither_reads_nor_leaves_is_let_go() {
+    let daemon = Daemon::start_with(&["--limits-connections", "8"]);
+    let mut lines = daemon.lines();
+    for number in 0..1_000 {
+        let name = format!("{number}/{}", "n".repeat(200));
+        assert!(lines.ask(&json!({"acquire": {"resources": [name], "holder": "h", "ttl_ms": 600_000}}))["acquired"].is_object());
+    }
+    let files = || std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    let before = files();
+    let stuck: Vec<UnixStream> = (0..6)
+        .map(|_| {
+            let mut peer = daemon.unix();
+            peer.write_all("{\"list\":{\"limit\":1000}}\n".repeat(20).as_bytes()).unwrap();
+            peer.shutdown(Shutdown::Write).unwrap();
+            peer
+        })
+        .collect();
+    wait_until("their files to be open", LIMIT, || files() >= before + 6);
+    wait_until("their files to be closed", LIMIT, || files() <= before);
+    drop(stuck);
+    // One that does read gets all of it.
+    let mut peer = daemon.unix();
+    peer.write_all("{\"list\":{\"limit\":1000}}\n".repeat(20).as_bytes()).unwrap();
+    peer.shutdown(Shutdown::Write).unwrap();
+    let mut said = String::new();
+    peer.read_to_string(&mut said).unwrap();
+    assert_eq!(said.lines().filter(|line| line.starts_with("{\"leases\"")).count(), 20);
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, LIMIT};
@@ -24,9 +23,9 @@ fn a_daemon_that_stood_still_for_longer_than_a_ttl_ends_nobody_early() {
     let short = json!({"resources": ["short"], "holder": "h", "ttl_ms": 3_000, "grace_ms": 0});
     let lease = daemon.acquire(&short);
 
-    daemon.signal(Signal::STOP);
+    daemon.freeze();
     holds_for(Duration::from_millis(6_000), || true);
-    daemon.signal(Signal::CONT);
+    daemon.thaw();
     let resumed_at = boot_ms();
     let renewed = daemon.post(&format!("/v1/leases/{}/heartbeat", id(&lease)), &json!({"epoch": 1}));
     assert_eq!(renewed.status, 200, "twice its ttl has passed, but the daemon slept: {renewed:?}");

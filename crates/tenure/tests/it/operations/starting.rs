@@ -156,14 +156,14 @@ fn a_watchdog_is_not_fed_by_a_daemon_that_stands_still() {
     let notices = UnixDatagram::bind(&path).unwrap();
     daemon = daemon.with_variable("NOTIFY_SOCKET", path.to_str().unwrap()).with_variable("WATCHDOG_USEC", "100000");
     daemon.start_again();
-    daemon.signal(Signal::STOP);
+    daemon.freeze();
     notices.set_nonblocking(true).unwrap();
     let mut bytes = [0; 4096];
     while notices.recv(&mut bytes).is_ok() {}
     notices.set_nonblocking(false).unwrap();
     notices.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     assert!(notices.recv(&mut bytes).is_err(), "a stopped process says nothing");
-    daemon.signal(Signal::CONT);
+    daemon.thaw();
     notices.set_read_timeout(Some(LIMIT)).unwrap();
     assert!(notices.recv(&mut bytes).is_ok(), "and is heard again afterwards");
 }

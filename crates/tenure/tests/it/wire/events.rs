@@ -59,13 +59,15 @@ impl Events {
     /// The next event.
     #[track_caller]
     pub(crate) fn next(&mut self) -> Happened {
-        loop {
+        // A comment says that nothing has happened for 15 seconds.
+        for _ in 0..3 {
             match self.said() {
                 Some(Said::Event(happened)) => return happened,
                 Some(Said::Comment(_)) => {}
                 None => panic!("the stream is over"),
             }
         }
+        panic!("nothing happens");
     }
 
     /// The next event of this kind; others in between are passed over.
