@@ -1,6 +1,7 @@
-//! Known good bytes: the golden files of kernel and log, which every version must read.
+//! Known good bytes: the golden files of kernel and log, which every version must read, and what callers write.
 
 use crate::targets::Target;
+use crate::words;
 use std::path::{Path, PathBuf};
 
 /// Files whose names begin so belong to the target.
@@ -14,6 +15,10 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::State => named(&kernel, "state-")?,
         Target::Frame | Target::Segment => named(&log.join("log"), "")?,
         Target::Snapshot => named(&log.join("snapshots"), "")?,
+        Target::Line => return Ok(texts(words::LINES)),
+        Target::Request => return Ok(texts(words::REQUESTS)),
+        Target::Tokens => return Ok(texts(words::TOKENS)),
+        Target::Id => return Ok(texts(words::IDS)),
     };
     let mut seeds = Vec::new();
     for file in files {
@@ -24,10 +29,15 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             Target::Event | Target::Note | Target::State | Target::Segment | Target::Snapshot => {
                 seeds.push(bytes)
             }
+            Target::Line | Target::Request | Target::Tokens | Target::Id => {}
         }
     }
     anyhow::ensure!(!seeds.is_empty(), "no golden files for {}", target.name());
     Ok(seeds)
+}
+
+fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
 fn named(directory: &Path, prefix: &str) -> anyhow::Result<Vec<PathBuf>> {

@@ -6,6 +6,7 @@
 mod corpus;
 mod mutate;
 mod targets;
+mod words;
 
 use clap::{Parser, Subcommand};
 use mutate::Mutator;
@@ -67,7 +68,9 @@ fn run(target: Target, start: u64, iterations: u64) -> anyhow::Result<()> {
     let mut accepted = 0_u64;
     let iterations = iterations.div_ceil(target.cost());
     for iteration in start..start + iterations {
-        let input = Mutator::new(iteration).input(&seeds);
+        let mut mutator = Mutator::new(iteration);
+        let input =
+            if target.is_text() { mutator.text(&seeds, words::PIECES) } else { mutator.input(&seeds) };
         TRYING.set(Some((target.name(), iteration, input.clone())));
         accepted += u64::from(target.try_input(&mut state, &input));
     }

@@ -30,6 +30,20 @@ impl Mutator {
         bytes
     }
 
+    /// The same for text, with pieces that matter to its reading put in.
+    pub(crate) fn text(&mut self, seeds: &[Vec<u8>], pieces: &[&[u8]]) -> Vec<u8> {
+        let mut bytes = self.input(seeds);
+        for _ in 0..self.below(4) {
+            let at = self.below(bytes.len() + 1);
+            let piece = pieces[self.below(pieces.len())];
+            let end = if self.below(2) == 0 { at } else { (at + self.below(8)).min(bytes.len()) };
+            let times = if self.below(40) == 0 { 1 + self.below(300) } else { 1 };
+            bytes.splice(at..end, piece.repeat(times));
+        }
+        bytes.truncate(BYTES_MAX);
+        bytes
+    }
+
     fn damage(&mut self, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
         let at = self.below(bytes.len() + 1);
         match self.below(8) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 use tempfile::TempDir;
+use tenure_api::{AnswerLine, Line};
+use tenure_history::WireLease;
 use tenure_kernel::codec;
 use tenure_kernel::{Kernel, Setup};
 use tenure_log::{OfflineLog, RealDisk};
@@ -21,6 +23,14 @@ pub(crate) enum Target {
     Segment,
     /// A snapshot file.
     Snapshot,
+    /// A line of the socket, asked or said.
+    Line,
+    /// A request over HTTP: method, path, query and body.
+    Request,
+    /// A token file.
+    Tokens,
+    /// An id of a lease or a session.
+    Id,
 }
 
 /// What a target keeps between inputs.
@@ -38,8 +48,18 @@ impl State {
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Event, Self::Note, Self::State, Self::Frame, Self::Segment, Self::Snapshot];
+    pub(crate) const ALL: [Self; 10] = [
+        Self::Event,
+        Self::Note,
+        Self::State,
+        Self::Frame,
+        Self::Segment,
+        Self::Snapshot,
+        Self::Line,
+        Self::Request,
+        Self::Tokens,
+        Self::Id,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -49,6 +69,18 @@ impl Target {
             Self::Frame => "frame",
             Self::Segment => "segment",
             Self::Snapshot => "snapshot",
+            Self::Line => "line",
+            Self::Request => "request",
+            Self::Tokens => "tokens",
+            Self::Id => "id",
+        }
+    }
+
+    /// Whether people and programs write it, rather than the daemon itself.
+    pub(crate) fn is_text(self) -> bool {
+        match self {
+            Self::Line | Self::Request | Self::Tokens | Self::Id => true,
+            Self::Event | Self::Note | Self::State | Self::Frame | Self::Segment | Self::Snapshot => false,
         }
     }
 
@@ -56,6 +88,7 @@ impl Target {
     pub(crate) fn cost(self) -> u64 {
         match self {
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Snapshot => 1,
+            Self::Line | Self::Request | Self::Tokens | Self::Id => 1,
             Self::Segment => 40,
         }
     }
@@ -90,8 +123,60 @@ impl Target {
             }),
             Self::Segment => verify(state, input),
             Self::Snapshot => tenure_log::snapshot::decode(input).is_ok(),
+            Self::Line => read_line(input) | read_answer(input),
+            Self::Request => read_request(input),
+            Self::Tokens => str::from_utf8(input).is_ok_and(read_tokens),
+            Self::Id => str::from_utf8(input).is_ok_and(read_id),
         }
     }
+}
+
+fn read_line(input: &[u8]) -> bool {
+    Line::parse(input).is_ok_and(|line| {
+        let written = serde_json::to_vec(&line).expect("a line can be written");
+        let again = Line::parse(&written).expect("what was written can be read");
+        assert_eq!(again, line, "a line means one thing");
+        true
+    })
+}
+
+/// What a daemon says may be anything too, for whoever asks it.
+fn read_answer(input: &[u8]) -> bool {
+    serde_json::from_slice::<AnswerLine>(input).is_ok_and(|said| {
+        let written = serde_json::to_vec(&said).expect("an answer can be written");
+        let again: AnswerLine = serde_json::from_slice(&written).expect("what was written can be read");
+        assert_eq!(again, said, "an answer means one thing");
+        true
+    })
+}
+
+/// A method, a space and a target on the first line; the rest is the body.
+fn read_request(input: &[u8]) -> bool {
+    let (first, body) = match input.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&input[..end], &input[end + 1..]),
+        None => (input, &[][..]),
+    };
+    let Some((method, target)) = str::from_utf8(first).ok().and_then(|first| first.split_once(' ')) else {
+        return false;
+    };
+    tenure_server::understand(method, target, body).is_ok()
+}
+
+fn read_tokens(text: &str) -> bool {
+    tenure_server::parse_tokens(text).is_ok_and(|entries| {
+        let written: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+        let again = tenure_server::parse_tokens(&written).expect("what was written can be read");
+        assert_eq!(again, entries, "a token file means one thing");
+        true
+    })
+}
+
+fn read_id(text: &str) -> bool {
+    let lease = text.parse::<WireLease>().is_ok_and(|lease| {
+        assert_eq!(lease.to_string(), text, "an id has one spelling");
+        true
+    });
+    lease | tenure_history::parse_session(text).is_ok()
 }
 
 /// What was accepted either keeps the invariants or is found not to; both without harm.

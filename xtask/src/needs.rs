@@ -2,6 +2,7 @@
 //! Installed only if missing, and only through the ordinary package clients. What cannot be
 //! installed is a failure, never a skip.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -36,11 +37,39 @@ pub(crate) const FOR_TESTS: &[Need] = &[
             "cargo-nextest@0.9.143",
         ]],
     },
+    // A network, users and file systems of the tests' own.
+    Need {
+        name: "iproute2",
+        check: &["ip", "-V"],
+        install: &[&["apt-get", "install", "--yes", "iproute2"]],
+    },
+    Need {
+        name: "util-linux",
+        check: &["setpriv", "--version"],
+        install: &[&["apt-get", "install", "--yes", "util-linux"]],
+    },
     // Judges the unit that `tenure install` writes; nothing is started.
     Need {
         name: "systemd",
         check: &["systemd-analyze", "--version"],
         install: &[&["apt-get", "install", "--yes", "systemd"]],
+    },
+    // Hold the daemon against its own OpenAPI document, and the document against OpenAPI.
+    Need {
+        name: "schemathesis",
+        check: &["target/venv/bin/schemathesis", "--version"],
+        install: &[
+            &["python3", "-m", "venv", "target/venv"],
+            &["target/venv/bin/pip", "install", "--quiet", "schemathesis==4.32.5"],
+        ],
+    },
+    Need {
+        name: "openapi-spec-validator",
+        check: &["target/venv/bin/openapi-spec-validator", "--version"],
+        install: &[
+            &["python3", "-m", "venv", "target/venv"],
+            &["target/venv/bin/pip", "install", "--quiet", "openapi-spec-validator==0.9.0"],
+        ],
     },
 ];
 
@@ -81,6 +110,8 @@ fn is_there(need: &Need) -> bool {
 
 fn command(line: &[&str]) -> Command {
     let (program, arguments) = line.split_first().expect("invariant: a command line names its program");
+    // A path is one from the root of the workspace, wherever the caller stands.
+    let program = if program.contains('/') { shell::root().join(program) } else { PathBuf::from(program) };
     let mut command = Command::new(program);
     command.current_dir(shell::root()).args(arguments);
     command

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{fuzz, mutants, sim, test};
 
-/// Run the long loops: many seeds, many cases per property, long fuzzing, mutants.
+/// Run the long loops: many seeds, many cases per property, hundreds of kills, long fuzzing, mutants.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Simulator seeds.

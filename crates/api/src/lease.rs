@@ -81,41 +81,52 @@ pub enum Face {
 pub struct Acquire {
     /// Names of resources.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(length(max = 64), inner(length(min = 1, max = 255))))]
     pub resources: Vec<String>,
     /// Any so many members of these pools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(schema_with = "members_of_pools"))]
     pub pools: BTreeMap<String, u32>,
     /// Who holds it, 1 to 128 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: String,
     /// How it proves that it lives; without it, what the transport does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
     /// How long one heartbeat lasts; 0 asks for a permanent lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400_000)))]
     pub ttl_ms: Option<u64>,
     /// How long silence is forgiven after that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
     /// Only reserve; activate within this long.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 86_400_000)))]
     pub reserve_ms: Option<u64>,
     /// The session by hand that keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^(s|pipe|cli):[0-9a-f]{8}$")))]
     pub session: Option<String>,
     /// Wait this long for the bundle, at most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub wait_ms: Option<u64>,
     /// End it after this long however alive its holder is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 31_536_000_000_u64)))]
     pub max_lifetime_ms: Option<u64>,
     /// Keep the resources unavailable this long after a revoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub reclaim_delay_ms: Option<u64>,
     /// Anything of the holder's, at most 4 KiB as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
     /// Makes a retry harmless; at most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -134,6 +145,7 @@ pub struct HolderCall {
     pub reason: Option<String>,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -151,6 +163,7 @@ pub struct Amend {
     pub attachment: Value,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -163,15 +176,18 @@ pub struct Rebind {
     pub epoch: u64,
     /// The new holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: Option<String>,
     /// The session by hand that keeps it from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^s:[0-9a-f]{8}$")))]
     pub session: Option<String>,
     /// The new attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -183,9 +199,11 @@ pub struct Handover {
     /// The epoch the holder knows.
     pub epoch: u64,
     /// The session by hand of the next holder.
+    #[cfg_attr(feature = "schema", schemars(regex(pattern = "^s:[0-9a-f]{8}$")))]
     pub to_session: String,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -208,6 +226,7 @@ pub struct OperatorCall {
     pub force: Option<bool>,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
@@ -352,6 +371,15 @@ pub struct LeaseList {
     pub next_cursor: Option<String>,
     /// As of; a watch from here misses nothing.
     pub lsn: u64,
+}
+
+/// At least one of each pool that is named.
+#[cfg(feature = "schema")]
+fn members_of_pools(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "additionalProperties": { "type": "integer", "minimum": 1, "maximum": 64 },
+    })
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct PoolSize {
     /// Number of members, at most 65,536.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 65_536)))]
     pub size: u32,
 }
 

@@ -23,15 +23,19 @@ pub enum SessionKind {
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
     /// Who speaks in it.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: String,
     /// How long one heartbeat lasts (90 s unless told).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 86_400_000)))]
     pub ttl_ms: Option<u64>,
     /// How long silence is forgiven after that (30 s unless told).
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 

@@ -128,12 +128,16 @@ impl Faces {
 }
 
 impl EventStream {
-    /// The next event that passes the filter; `None` when the stream is over.
+    /// The next event that passes the filter; `None` when the stream is over. Nothing is lost when this is
+    /// dropped before it is ready.
     pub async fn next(&mut self) -> Option<Streamed> {
         while !self.over {
-            while let Some(published) = self.ready.pop_front() {
+            // Taken away only once it is told: a reader may stop waiting at any moment and come again.
+            while let Some(published) = self.ready.front().cloned() {
+                let shown = self.shown(&published).await;
+                self.ready.pop_front();
                 self.taken += 1;
-                if let Some(event) = self.shown(&published).await {
+                if let Some(event) = shown {
                     return Some(Streamed::Event(Box::new(event)));
                 }
             }

@@ -17,8 +17,8 @@ pub(crate) enum Asked {
 
 pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
     let error = match refused {
-        Refused::Rejected(rejection) => rejected(lens, rejection, asked),
-        Refused::Liveness(refusal) => not_live(lens, refusal, asked),
+        Refused::Rejected(rejection) => rejected(rejection, asked),
+        Refused::Liveness(refusal) => not_live(refusal, asked),
         Refused::Held(blockers) => held(lens, blockers),
         Refused::Forbidden => Error::new(ErrorCode::Forbidden, "it belongs to another principal"),
         Refused::Queued { resource, waiters } => queued(resource, *waiters),
@@ -56,7 +56,7 @@ fn new(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code, message)
 }
 
-fn rejected(lens: &Lens<'_>, rejection: &Rejection, asked: Asked) -> Error {
+fn rejected(rejection: &Rejection, asked: Asked) -> Error {
     match rejection {
         Rejection::OperationConflict => {
             new(ErrorCode::OperationConflict, "the operation id was used for another request")
@@ -116,14 +116,14 @@ fn rejected(lens: &Lens<'_>, rejection: &Rejection, asked: Asked) -> Error {
         Rejection::NotDraining => new(ErrorCode::NotDraining, "the lease does not drain"),
         Rejection::PoolInUse { held } => {
             let message = format!("{held} of its members are held; force ends their leases");
-            new(ErrorCode::PoolInUse, message).with("held", *held).with("server_time", lens.now())
+            new(ErrorCode::PoolInUse, message).with("held", *held)
         }
     }
 }
 
-fn not_live(lens: &Lens<'_>, refusal: &Refusal, asked: Asked) -> Error {
+fn not_live(refusal: &Refusal, asked: Asked) -> Error {
     match refusal {
-        Refusal::Rejected(rejection) => rejected(lens, rejection, asked),
+        Refusal::Rejected(rejection) => rejected(rejection, asked),
         Refusal::NoLiveness => Error::new(
             ErrorCode::NoLiveness,
             "the lease lives by a session or a connection: heartbeat that session, or come back on a connection",

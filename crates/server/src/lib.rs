@@ -19,3 +19,4 @@ pub use auth::{
 pub use openapi::openapi;
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use transports::http::understand;

@@ -75,12 +75,12 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
     let mut parameters = Vec::new();
     for segment in route.path.split('/') {
         if let Some(name) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
-            parameters.push(json!({
-                "name": name.trim_start_matches('*'),
-                "in": "path",
-                "required": true,
-                "schema": { "type": "string", "minLength": 1 },
-            }));
+            let name = name.trim_start_matches('*');
+            let schema = match name {
+                "session" => json!({ "type": "string", "pattern": "^(s|pipe|cli):[0-9a-f]{8}$" }),
+                _ => json!({ "type": "string", "minLength": 1 }),
+            };
+            parameters.push(json!({ "name": name, "in": "path", "required": true, "schema": schema }));
         }
     }
     if let Some(query) = route.query {

@@ -1,6 +1,7 @@
 //! What carries calls: HTTP over TCP, TLS and the socket, and lines over the socket. Transports frame bytes
 //! and know who is asking; what is asked is decided in `tenure-faces`.
 
+mod closing;
 pub(crate) mod http;
 pub(crate) mod lines;
 mod outbox;

@@ -263,7 +263,8 @@ async fn serve(
     started_boot_ms: u64,
     started: impl FnOnce(Started),
 ) -> Result<(), DaemonError> {
-    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, leases, recovered_in, warnings } = serving;
+    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, leases, recovered_in, warnings } =
+        serving;
     let stopping = CancellationToken::new();
     // Handlers stand before anybody can know that there is something to signal.
     let signals = stop_on_signals(&stopping);

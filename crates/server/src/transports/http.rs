@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::{boot_us, read_clocks};
-use tenure_faces::{Call, Caller, Origin, Reply};
+use tenure_faces::{Call, Caller, OPERATION_ID_BYTES_MAX, Origin, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Who is at the other end.
@@ -183,8 +183,10 @@ async fn wanted_answer(
         Wanted::Call(mut call) => {
             shared.check_rate(&caller.principal, &call)?;
             if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
-                let key = key.to_str().map_err(|_| {
-                    Error::new(ErrorCode::InvalidRequest, "the Idempotency-Key is not plain text")
+                let fits = |key: &&str| (1..=OPERATION_ID_BYTES_MAX).contains(&key.len());
+                let key = key.to_str().ok().filter(fits).ok_or_else(|| {
+                    let message = format!("an Idempotency-Key is plain text of 1 to {OPERATION_ID_BYTES_MAX} bytes");
+                    Error::new(ErrorCode::InvalidRequest, message)
                 })?;
                 call.set_operation_id(key);
             }
@@ -362,6 +364,20 @@ fn refused(error: &Error) -> Answered {
         headers.insert(header::ALLOW, allowed);
     }
     answered
+}
+
+/// Reads a request as the daemon would and names its operation; nothing is carried out. For whoever wants to know
+/// what bytes do to the reading.
+///
+/// # Errors
+/// What is wrong with the request.
+pub fn understand(method: &str, target: &str, body: &[u8]) -> Result<&'static str, Error> {
+    let not_http = || Error::new(ErrorCode::ParseError, "this is no request");
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| not_http())?;
+    let uri: http::Uri = target.parse().map_err(|_| not_http())?;
+    let (route, params) = find(&method, uri.path())?;
+    (route.read)(&Parts { params: &params, query: uri.query().unwrap_or(""), body })?;
+    Ok(route.name)
 }
 
 /// A route with the parameters of its path, decoded.

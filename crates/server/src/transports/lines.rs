@@ -6,8 +6,6 @@
 
 mod streams;
 
-pub(crate) use streams::closing;
-
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, Unread, outbox};
 use crate::server::Shared;
@@ -277,7 +275,7 @@ impl Connection {
             room: Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX)),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
             tasks,
-            streams: Streams::new(out.clone(), ends.over.clone()),
+            streams: Streams::new(out.clone(), ends.gone.clone()),
             session: opening.session(),
             greeted: false,
         };
@@ -442,7 +440,7 @@ impl Connection {
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
             if let Some(events) = stream.begin(&shared, query).await {
-                stream.run(events).await;
+                stream.run(shared, events).await;
             }
         });
     }
@@ -484,7 +482,7 @@ impl InOrder {
                     // What the lines behind it cause is told.
                     Ordered::Watch(stream, query) => {
                         if let Some(events) = stream.begin(&self.shared, query).await {
-                            self.tasks.spawn(stream.run(events));
+                            self.tasks.spawn(stream.run(Arc::clone(&self.shared), events));
                         }
                         continue;
                     }

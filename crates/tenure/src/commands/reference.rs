@@ -34,6 +34,7 @@ impl Reference {
             ("cli.md", cli_page(command)),
             ("configuration.md", reference_page(GENERATED)),
             ("errors.md", errors_page()),
+            ("openapi.json", openapi_page()),
         ];
         for (name, text) in pages {
             let path = self.directory.join(name);
@@ -76,6 +77,11 @@ fn describe(command: &mut clap::Command, page: &mut String) {
         *below = without_shared_options(below.clone());
         describe(below, page);
     }
+}
+
+fn openapi_page() -> String {
+    let document = serde_json::to_string_pretty(&tenure_server::openapi());
+    document.expect("invariant: a document can be written") + "\n"
 }
 
 fn errors_page() -> String {

@@ -72,10 +72,15 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
 
 fn failed(error: &DaemonError) -> Failure {
     let words = Words::new(chain(error));
-    Failure::Unexpected(match error.hint() {
+    let words = match error.hint() {
         Some(hint) => words.hint(hint),
         None => words,
-    })
+    };
+    match error {
+        // It served and was told to stop: not unexpected, only not clean.
+        DaemonError::StopTooLong { .. } => Failure::Refused(words),
+        _ => Failure::Unexpected(words),
+    }
 }
 
 fn say(printer: &mut Printer, started: &Started, data_dir: &str) {

@@ -49,7 +49,9 @@ struct Taken {
 
 fn take() -> Taken {
     let mut daemon = Daemon::start_with(&["--log-segment-bytes", "256KiB", "--log-snapshot-bytes", "64KiB"]);
-    let held = daemon.acquire(&json!({"resources": ["held"], "holder": "old", "ttl_ms": TTL_MS, "attachment": {"job": 7}}));
+    let held = daemon.acquire(
+        &json!({"resources": ["held"], "holder": "old", "ttl_ms": TTL_MS, "attachment": {"job": 7}}),
+    );
     let permanent = daemon.acquire(&json!({"resources": ["permanent"], "holder": "old", "ttl_ms": 0}));
     let session = daemon.post("/v1/sessions", &json!({"holder": "old", "ttl_ms": TTL_MS})).json();
     let session = session["session"].as_str().unwrap().to_owned();
@@ -98,7 +100,8 @@ fn old_ownership_does_not_rise_again_from_a_backup() {
     assert_eq!(answered.json()["lost"], true, "{answered:?}");
 
     // Old holders may still act on what they were promised: grants wait that long.
-    let grant = |resource: &str| restored.post("/v1/leases", &json!({"resources": [resource], "holder": "new"}));
+    let grant =
+        |resource: &str| restored.post("/v1/leases", &json!({"resources": [resource], "holder": "new"}));
     for resource in ["held", "permanent", "never/held/before"] {
         let refused = grant(resource);
         assert_eq!(refused.refusal(), (409, "not_yet".to_owned()), "{resource}: {refused:?}");

@@ -133,7 +133,9 @@ impl Daemon {
             }
             let texts = self.breadcrumbs().map(|path| fs::read_to_string(path).unwrap_or_default());
             let found = texts.iter().filter_map(|text| serde_json::from_str::<Value>(text).ok());
-            let Some(breadcrumb) = found.into_iter().find(|breadcrumb| breadcrumb["pid"] == pid) else { return false };
+            let Some(breadcrumb) = found.into_iter().find(|breadcrumb| breadcrumb["pid"] == pid) else {
+                return false;
+            };
             let endpoint = breadcrumb["endpoint"].as_str().unwrap();
             let authority = endpoint.split_once("://").unwrap().1;
             address = Some(authority.parse().unwrap());
@@ -199,11 +201,6 @@ impl Daemon {
 
     pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
-    }
-
-    /// Whether it ended; if so it can be started again.
-    pub(crate) fn is_over(&mut self) -> bool {
-        self.running.as_mut().is_none_or(|child| child.try_wait().unwrap().is_some())
     }
 
     /// Waits for the end and tells the exit code; 128 + N if it died of signal N.

@@ -42,7 +42,8 @@ fn live_leases_of_one_principal() {
     let daemon = Daemon::start_with(&["--limits-leases-per-principal", "2"]);
     let held: Vec<Value> = (0..2).map(|number| acquire(&daemon, &format!("r/{number}")).json()).collect();
     is_full(&acquire(&daemon, "one/more"), "leases_per_principal");
-    let other = daemon.http_over_socket().post("/v1/leases", &json!({"resources": ["one/more"], "holder": "h"}));
+    let other =
+        daemon.http_over_socket().post("/v1/leases", &json!({"resources": ["one/more"], "holder": "h"}));
     assert_eq!(other.status, 201, "the socket's peer is another principal: {other:?}");
     release(&daemon, &held[0]);
     assert_eq!(acquire(&daemon, "another").status, 201);
@@ -51,7 +52,8 @@ fn live_leases_of_one_principal() {
 #[test]
 fn pools() {
     let daemon = Daemon::start_with(&["--limits-pools", "2"]);
-    let define = |name: &str, size: u64| daemon.http().put(&format!("/v1/pools/{name}"), &json!({"size": size}));
+    let define =
+        |name: &str, size: u64| daemon.http().put(&format!("/v1/pools/{name}"), &json!({"size": size}));
     assert_eq!((define("a", 1).status, define("b", 1).status), (200, 200));
     is_full(&define("c", 1), "pools");
     assert_eq!(define("a", 5).status, 200, "one that is there may grow");
@@ -148,7 +150,10 @@ fn requests_per_second_of_one_principal_heartbeats_exempt() {
     let refused = (0..50).map(|_| http.get("/v1/leases")).find(|answered| answered.status != 200);
     let refused = refused.expect("50 requests at once are too many");
     assert_eq!(refused.refusal(), (429, "rate_limited".to_owned()), "{refused:?}");
-    assert!(refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(), "{refused:?}");
+    assert!(
+        refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(),
+        "{refused:?}"
+    );
     let path = format!("/v1/leases/{}/heartbeat", lease["lease_id"].as_str().unwrap());
     for _ in 0..50 {
         assert_eq!(http.post(&path, &json!({"epoch": 1})).status, 200, "nobody loses a lease for being busy");
@@ -177,8 +182,14 @@ fn the_body_of_a_request() {
     assert_eq!(refused.refusal(), (413, "too_large".to_owned()), "{refused:?}");
     // Without a length it is noticed on the way.
     let mut http = daemon.http();
-    http.raw(format!("POST /v1/leases HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n", daemon.address()).as_bytes())
-        .unwrap();
+    http.raw(
+        format!(
+            "POST /v1/leases HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n",
+            daemon.address()
+        )
+        .as_bytes(),
+    )
+    .unwrap();
     let chunk = format!("1000\r\n{}\r\n", " ".repeat(0x1000));
     for _ in 0..8 {
         let _ = http.raw(chunk.as_bytes());
@@ -193,7 +204,10 @@ fn the_default_body_is_a_mebibyte() {
     text.push_str(&" ".repeat((1 << 20) - text.len()));
     assert_eq!(daemon.http().ask("POST", "/v1/leases", text.as_bytes()).status, 201);
     text.push(' ');
-    assert_eq!(daemon.http().ask("POST", "/v1/leases", text.as_bytes()).refusal(), (413, "too_large".to_owned()));
+    assert_eq!(
+        daemon.http().ask("POST", "/v1/leases", text.as_bytes()).refusal(),
+        (413, "too_large".to_owned())
+    );
 }
 
 #[test]

@@ -9,7 +9,6 @@ use crate::raw_http::Http;
 /// One event.
 #[derive(Clone, Debug)]
 pub(crate) struct SentEvent {
-    pub(crate) id: Option<String>,
     pub(crate) kind: String,
     pub(crate) data: Value,
 }
@@ -51,17 +50,6 @@ impl<S: Read + Write> Events<S> {
         }
     }
 
-    /// Skips to the next event of this kind.
-    #[track_caller]
-    pub(crate) fn until(&mut self, kind: &str) -> SentEvent {
-        loop {
-            let event = self.next().unwrap_or_else(|| panic!("the stream ended before {kind}"));
-            if event.kind == kind {
-                return event;
-            }
-        }
-    }
-
     /// `false`: the body is over.
     fn more(&mut self) -> bool {
         let Some(piece) = self.http.chunk().unwrap() else { return false };
@@ -75,7 +63,6 @@ fn read_block(block: &str) -> Option<SentEvent> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
     let data = field("data: ")?;
     Some(SentEvent {
-        id: field("id: ").map(str::to_owned),
         kind: field("event: ").unwrap_or("message").to_owned(),
         data: serde_json::from_str(data).unwrap(),
     })

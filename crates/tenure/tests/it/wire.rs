@@ -17,6 +17,7 @@ mod lines_sessions;
 mod lines_streams;
 mod lines_wire;
 mod liveness;
+mod openapi;
 mod restart;
 mod script;
 mod sessions;

@@ -3,7 +3,7 @@
 use super::body::{Pieces, stream};
 use super::{Answered, media};
 use crate::server::Shared;
-use crate::transports::lines::closing;
+use crate::transports::closing::{closing, last_events};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use std::sync::Arc;
@@ -55,6 +55,11 @@ async fn pump(shared: Arc<Shared>, mut events: EventStream, pieces: Pieces) {
             () = tokio::time::sleep(KEEP_ALIVE) => Bytes::from_static(b": still here\n\n"),
             () = pieces.closed() => return,
             () = stopping.cancelled() => {
+                for streamed in last_events(&mut events).await {
+                    if !pieces.send(piece(&shared, &streamed)).await {
+                        return;
+                    }
+                }
                 let last = closing(&shared);
                 let data = serde_json::to_string(&last).expect("invariant: events can be written");
                 pieces.send(format!("event: closing\ndata: {data}\n\n").into()).await;

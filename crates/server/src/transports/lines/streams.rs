@@ -1,12 +1,13 @@
 //! The streams of one connection. A stream never stops the reading, and once it is ended it says nothing
 //! more: what answers its end is the last line with its tag.
 
+use super::super::closing::{closing, last_events};
 use super::super::outbox::Outbox;
 use super::needs_tag;
 use crate::server::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tenure_api::{Answer, AnswerLine, Error, ErrorCode, Event, EventKind, EventsQuery, Tag};
+use tenure_api::{Answer, AnswerLine, Error, ErrorCode, EventsQuery, Tag};
 use tenure_faces::{EventStream, Streamed};
 use tokio_util::sync::CancellationToken;
 
@@ -27,13 +28,13 @@ pub(super) struct Stream {
 pub(super) struct Streams {
     by_tag: HashMap<Option<Tag>, Stream>,
     out: Outbox,
-    /// Ends them all when the connection does.
-    over: CancellationToken,
+    /// Ends them all when nothing can be said any more.
+    gone: CancellationToken,
 }
 
 impl Streams {
-    pub(super) fn new(out: Outbox, over: CancellationToken) -> Self {
-        Self { by_tag: HashMap::new(), out, over }
+    pub(super) fn new(out: Outbox, gone: CancellationToken) -> Self {
+        Self { by_tag: HashMap::new(), out, gone }
     }
 
     /// Makes room for one more. Only one that is alone may be without a tag.
@@ -51,7 +52,7 @@ impl Streams {
             return Err(Error::new(ErrorCode::Overloaded, message));
         }
         let stream = Stream {
-            ended: self.over.child_token(),
+            ended: self.gone.child_token(),
             turn: Arc::default(),
             out: self.out.clone(),
             tag: tag.cloned(),
@@ -72,14 +73,10 @@ impl Streams {
         }
     }
 
-    /// Ends them all; where the daemon stops, each says so.
+    /// Ends them all. Where the daemon stops each ends by itself, after its last word.
     pub(super) fn end(self, shared: &Shared) {
-        for stream in self.by_tag.into_values().filter(|stream| !stream.is_ended()) {
-            stream.end();
-            if shared.stopping().is_cancelled() {
-                let answer = Answer::Event(Box::new(closing(shared)));
-                self.out.say(&AnswerLine { answer, tag: stream.tag });
-            }
+        if !shared.stopping().is_cancelled() {
+            self.by_tag.values().for_each(Stream::end);
         }
     }
 }
@@ -98,22 +95,34 @@ impl Stream {
     }
 
     /// Tells what happens until the stream ends.
-    pub(super) async fn run(self, mut events: EventStream) {
+    pub(super) async fn run(self, shared: Arc<Shared>, mut events: EventStream) {
         let _end = self.ended.clone().drop_guard();
+        let stopping = shared.stopping();
         loop {
             let next = tokio::select! {
                 next = events.next() => next,
                 () = self.ended.cancelled() => return,
+                () = stopping.cancelled() => {
+                    last_events(&mut events).await.into_iter().for_each(|streamed| self.tell(streamed));
+                    return self.say(Answer::Event(Box::new(closing(&shared))));
+                }
             };
             match next {
-                Some(Streamed::Event(event)) => self.say(Answer::Event(event)),
-                Some(Streamed::Lagged(lagged)) => return self.say(Answer::Lagged(lagged)),
-                Some(Streamed::Trimmed(error)) => return self.say(Answer::Error(error)),
+                Some(event @ Streamed::Event(_)) => self.tell(event),
+                Some(last) => return self.tell(last),
                 None => return,
             }
             // A peer that does not read is not read for: the engine then says that it lags.
             self.out.drained(&self.ended).await;
         }
+    }
+
+    fn tell(&self, streamed: Streamed) {
+        self.say(match streamed {
+            Streamed::Event(event) => Answer::Event(event),
+            Streamed::Lagged(lagged) => Answer::Lagged(lagged),
+            Streamed::Trimmed(error) => Answer::Error(error),
+        });
     }
 
     fn say(&self, answer: Answer) {
@@ -135,9 +144,4 @@ impl Stream {
     fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().expect("invariant: nobody panics while a line is said")
     }
-}
-
-/// The last event of a stream that ends because the daemon stops.
-pub(crate) fn closing(shared: &Shared) -> Event {
-    Event { lsn: 0, at: shared.time_now(), kind: EventKind::Closing, lease: None, session: None, pool: None }
 }

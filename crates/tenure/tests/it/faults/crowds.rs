@@ -50,14 +50,19 @@ fn ten_thousand_idle_connections_keep_nobody_else_waiting() {
     for number in 0..50 {
         let began = boot_ms();
         assert_eq!(http.post(&path, &json!({"epoch": 1})).status, 200);
-        assert_eq!(http.post("/v1/leases", &json!({"resources": [format!("r/{number}")], "holder": "h"})).status, 201);
+        assert_eq!(
+            http.post("/v1/leases", &json!({"resources": [format!("r/{number}")], "holder": "h"})).status,
+            201
+        );
         let took_ms = boot_ms() - began;
         assert!(took_ms < 2_000, "a heartbeat and a grant took {took_ms} ms");
     }
     let each = (daemon.memory_kib("VmRSS") - before_kib) * 1024 / IDLE as u64;
     assert!(each < 32 << 10, "an idle connection costs {each} bytes");
     drop((port, socket));
-    wait_until("all of them gone", LIMIT, || daemon.get("/v1/status").json()["sessions"].as_u64().unwrap() < 10);
+    wait_until("all of them gone", LIMIT, || {
+        daemon.get("/v1/status").json()["sessions"].as_u64().unwrap() < 10
+    });
     daemon.stop();
 }
 
@@ -81,7 +86,9 @@ fn a_daemon_with_few_files_refuses_connections_before_it_runs_out() {
     assert!(std::fs::read_dir(daemon.data_dir().join("log")).unwrap().count() > 3);
     drop(crowd);
     wait_until("room again", LIMIT, || {
-        Http::new(daemon.tcp(), &daemon.address().to_string()).try_ask("GET", "/healthz", b"").is_ok_and(|it| it.status == 200)
+        Http::new(daemon.tcp(), &daemon.address().to_string())
+            .try_ask("GET", "/healthz", b"")
+            .is_ok_and(|it| it.status == 200)
     });
     let said = daemon.said();
     assert!(!said.contains("could not be accepted"), "{said}");
@@ -92,7 +99,8 @@ fn make_events(lines: &mut Lines, mut enough: impl FnMut() -> bool) {
     let held = lines.ask(&json!({"acquire": {"resources": ["a"], "holder": "h"}}))["acquired"].clone();
     let attachment = "x".repeat(4_000);
     for _ in 0..400 {
-        let amend = json!({"amend": {"lease_id": held["lease_id"], "epoch": 1, "attachment": attachment}, "tag": 1});
+        let amend =
+            json!({"amend": {"lease_id": held["lease_id"], "epoch": 1, "attachment": attachment}, "tag": 1});
         let text = format!("{amend}\n").repeat(50);
         lines.raw(text.as_bytes()).unwrap();
         for _ in 0..50 {
@@ -161,7 +169,8 @@ fn a_peer_that_asks_and_does_not_read_is_hung_up_on_and_memory_stays_bounded() {
     let mut lines = daemon.lines();
     for number in 0..1_000 {
         let name = format!("{number}/{}", "n".repeat(200));
-        lines.say(&json!({"acquire": {"resources": [name], "holder": "h", "ttl_ms": 600_000}, "tag": number}));
+        lines
+            .say(&json!({"acquire": {"resources": [name], "holder": "h", "ttl_ms": 600_000}, "tag": number}));
     }
     for _ in 0..1_000 {
         assert!(lines.next()["acquired"].is_object());
@@ -170,7 +179,11 @@ fn a_peer_that_asks_and_does_not_read_is_hung_up_on_and_memory_stays_bounded() {
     for tagged in [true, false] {
         let mut peer = daemon.unix();
         peer.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
-        let ask = if tagged { json!({"list": {"limit": 1000}, "tag": 1}) } else { json!({"list": {"limit": 1000}}) };
+        let ask = if tagged {
+            json!({"list": {"limit": 1000}, "tag": 1})
+        } else {
+            json!({"list": {"limit": 1000}})
+        };
         let text = format!("{ask}\n").repeat(200);
         let mut hung_up = false;
         for _ in 0..2_000 {

@@ -53,7 +53,9 @@ fn a_full_disk_refuses_grants_lets_go_and_recovers_when_there_is_room() {
     let held: Vec<Value> = (0..40).map(|number| desk.acquire(&format!("r/{number}")).json()).collect();
     wait_until("segments in reserve", LIMIT, || {
         let log = fs::read_dir(desk.daemon.path("disk/data/log")).unwrap();
-        log.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "spare")).count() == 2
+        log.filter(|entry| entry.as_ref().unwrap().path().extension().is_some_and(|end| end == "spare"))
+            .count()
+            == 2
     });
     desk.fill();
     let mut tries = 0;
@@ -63,10 +65,14 @@ fn a_full_disk_refuses_grants_lets_go_and_recovers_when_there_is_room() {
     });
     let refused = desk.acquire("y");
     assert_eq!(refused.refusal(), (503, "disk_low".to_owned()), "{refused:?}");
-    assert!(refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(), "{refused:?}");
+    assert!(
+        refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(),
+        "{refused:?}"
+    );
     assert_eq!(refused.json()["definite"], true);
 
-    let path = |lease: &Value, verb: &str| format!("/v1/leases/{}/{verb}", lease["lease_id"].as_str().unwrap());
+    let path =
+        |lease: &Value, verb: &str| format!("/v1/leases/{}/{verb}", lease["lease_id"].as_str().unwrap());
     assert_eq!(desk.daemon.post(&path(&held[0], "heartbeat"), &json!({"epoch": 1})).status, 200);
     for lease in &held[..20] {
         assert_eq!(desk.release(lease).status, 200);
@@ -117,7 +123,10 @@ fn a_disk_without_one_byte_left_stops_the_daemon_and_loses_nothing_acknowledged(
     let listed = desk.daemon.get("/v1/status").json();
     let live = listed["leases"]["total"].as_u64().unwrap() as usize;
     // The one that was under way may have been done.
-    assert!((held.len() - released - 1..=held.len() - released).contains(&live), "{released} released, {live} live");
+    assert!(
+        (held.len() - released - 1..=held.len() - released).contains(&live),
+        "{released} released, {live} live"
+    );
     for lease in held.iter().take(released) {
         let found = desk.daemon.get(&format!("/v1/leases/{}", lease["lease_id"].as_str().unwrap())).json();
         assert_eq!(found["state"], "released", "{found}");

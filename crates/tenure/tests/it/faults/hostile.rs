@@ -108,7 +108,8 @@ fn json_that_is_too_deep_is_refused_and_the_connection_lives_on() {
     let daemon = Daemon::start();
     let mut lines = daemon.lines();
     for depth in [100, 1_000, 30_000] {
-        let deep = format!("{{\"acquire\":{{\"attachment\":{}1{}}}}}\n", "[".repeat(depth), "]".repeat(depth));
+        let deep =
+            format!("{{\"acquire\":{{\"attachment\":{}1{}}}}}\n", "[".repeat(depth), "]".repeat(depth));
         lines.raw(deep.as_bytes()).unwrap();
         let answer = lines.next();
         assert!(["parse_error", "invalid_request"].contains(&answer["error"].as_str().unwrap()), "{answer}");
@@ -148,6 +149,98 @@ fn requests_that_never_finish_are_hung_up_on_while_others_are_served() {
         let mut answer = Vec::new();
         let ended = stream.read_to_end(&mut answer);
         assert!(ended.is_ok(), "{text:?} is waited for without end: {ended:?}");
+    }
+    lives(&daemon);
+}
+
+/// Numbers at the edges of everything.
+const EDGES: &[&str] = &[
+    "0",
+    "1",
+    "-1",
+    "4294967295",
+    "4294967296",
+    "9007199254740993",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "1e400",
+    "0.5",
+    "null",
+    "\"1\"",
+    "[]",
+    "{}",
+    "true",
+];
+
+#[test]
+fn numbers_at_the_edge_of_what_can_be_written_are_refused_or_served() {
+    let daemon = Daemon::start();
+    let mut http = daemon.http();
+    let held =
+        http.post("/v1/leases", &json!({"resources": ["edge"], "holder": "h", "ttl_ms": 86_400_000})).json();
+    let id = held["lease_id"].as_str().unwrap();
+    let tag = &id[..4];
+    let session =
+        http.post("/v1/sessions", &json!({"holder": "h"})).json()["session"].as_str().unwrap().to_owned();
+    let mut checked = |method: &str, path: &str, body: &str| {
+        let answered = http.ask(method, path, body.as_bytes());
+        assert!(answered.status < 500 || answered.status == 503, "{method} {path} {body}: {answered:?}");
+    };
+    for edge in EDGES {
+        for field in [
+            "ttl_ms",
+            "grace_ms",
+            "reserve_ms",
+            "wait_ms",
+            "max_lifetime_ms",
+            "reclaim_delay_ms",
+            "attachment",
+        ] {
+            // A wait that is allowed would be waited for.
+            let resource = if field == "wait_ms" { "free" } else { "edge" };
+            checked(
+                "POST",
+                "/v1/leases",
+                &format!("{{\"resources\":[\"{resource}\"],\"holder\":\"h\",\"{field}\":{edge}}}"),
+            );
+        }
+        checked("POST", "/v1/leases", &format!("{{\"pools\":{{\"p\":{edge}}},\"holder\":\"h\"}}"));
+        checked("PUT", "/v1/pools/p", &format!("{{\"size\":{edge}}}"));
+        for verb in ["heartbeat", "amend", "rebind", "acknowledge", "activate"] {
+            checked(
+                "POST",
+                &format!("/v1/leases/{id}/{verb}"),
+                &format!("{{\"epoch\":{edge},\"attachment\":{edge}}}"),
+            );
+            checked("POST", &format!("/v1/leases/{id}/{verb}"), &format!("{{\"epoch\":{edge}}}"));
+        }
+        for verb in ["heartbeat", "release", "revoke", "reclaim", "drain", "revive"] {
+            checked("POST", &format!("/v1/leases/{tag}-{edge}x/{verb}"), "{\"epoch\":1}");
+            checked("POST", &format!("/v1/leases/{tag}-18446744073709551615/{verb}"), "{\"epoch\":1}");
+        }
+        checked("POST", "/v1/check", &format!("{{\"resource\":\"edge\",\"fence\":{edge}}}"));
+        checked("POST", "/v1/check", &format!("{{\"lease_id\":\"{id}\",\"epoch\":{edge}}}"));
+        checked("POST", &format!("/v1/sessions/{session}/heartbeat"), &format!("{{\"seen_lsn\":{edge}}}"));
+        checked(
+            "POST",
+            "/v1/sessions",
+            &format!("{{\"holder\":\"h\",\"ttl_ms\":{edge},\"grace_ms\":{edge}}}"),
+        );
+        if edge.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+            checked("GET", &format!("/v1/leases?limit={edge}"), "");
+            checked("GET", &format!("/v1/leases?cursor={tag}-{edge}"), "");
+            checked("GET", &format!("/v1/resources?limit={edge}&cursor={tag}-{edge}"), "");
+            checked("GET", &format!("/v1/sessions?limit={edge}&cursor=s:{edge}"), "");
+            checked("GET", &format!("/v1/sessions/s:{edge}"), "");
+            checked("GET", &format!("/v1/why?lease={tag}-{edge}"), "");
+            checked("GET", &format!("/v1/leases/{tag}-{edge}"), "");
+        }
+    }
+    // A position that lies ahead is refused, not waited for.
+    for from in ["9223372036854775807", "18446744073709551615"] {
+        checked("GET", &format!("/v1/events?from={from}"), "");
     }
     lives(&daemon);
 }

@@ -141,8 +141,12 @@ fn resolve(daemon: &Daemon, ledger: &Mutex<Ledger>) {
 fn compare(daemon: &Daemon, ledger: &Ledger, released_before: usize) {
     let mut http = daemon.http();
     let listed = http.get("/v1/leases?limit=1000").json();
-    let found: BTreeSet<String> =
-        listed["leases"].as_array().unwrap().iter().map(|lease| lease["lease_id"].as_str().unwrap().to_owned()).collect();
+    let found: BTreeSet<String> = listed["leases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lease| lease["lease_id"].as_str().unwrap().to_owned())
+        .collect();
     let known: BTreeSet<String> = ledger.held.values().map(|held| held.lease.clone()).collect();
     assert_eq!(found, known, "live leases are exactly those that somebody was told of");
     for (resource, held) in &ledger.held {

@@ -78,7 +78,9 @@ impl Ledger {
     pub(crate) fn hear(&mut self, operation: &str, answer: &Heard) {
         let asked = self.unknown.remove(operation).expect("what is answered was asked");
         match (asked, answer) {
-            (Asked::Acquire { resource, holder }, Heard::Lease(lease)) => self.granted(resource, holder, lease),
+            (Asked::Acquire { resource, holder }, Heard::Lease(lease)) => {
+                self.granted(resource, holder, lease)
+            }
             (Asked::Acquire { .. }, Heard::Refused(code)) => {
                 assert!(matches!(code.as_str(), "resource_held"), "a grant was refused with {code}");
             }

@@ -19,7 +19,9 @@ fn a_daemon_that_stood_still_for_longer_than_a_ttl_ends_nobody_early() {
     let session = session["session"].as_str().unwrap().to_owned();
     let kept = daemon.acquire(&json!({"resources": ["kept"], "holder": "s", "session": session}));
     let mut lines = daemon.lines();
-    let connected = lines.ask(&json!({"acquire": {"resources": ["c"], "holder": "c", "grace_ms": 0}}))["acquired"].clone();
+    let connected =
+        lines.ask(&json!({"acquire": {"resources": ["c"], "holder": "c", "grace_ms": 0}}))["acquired"]
+            .clone();
     let short = json!({"resources": ["short"], "holder": "h", "ttl_ms": 3_000, "grace_ms": 0});
     let lease = daemon.acquire(&short);
 

@@ -32,7 +32,9 @@ fn scrape(daemon: &Daemon) -> Samples {
 fn sum(samples: &Samples, name: &str, labels: &[&str]) -> f64 {
     samples
         .iter()
-        .filter(|(key, _)| key.split('{').next() == Some(name) && labels.iter().all(|label| key.contains(label)))
+        .filter(|(key, _)| {
+            key.split('{').next() == Some(name) && labels.iter().all(|label| key.contains(label))
+        })
         .map(|(_, value)| value)
         .sum()
 }
@@ -54,12 +56,17 @@ struct Blocked {
 }
 
 fn begin_blocking(daemon: &Daemon) -> Blocked {
-    take(&mut as_token(daemon, "boss"), json!({"resources": ["held/long"], "holder": "h", "ttl_ms": 600_000}));
+    take(
+        &mut as_token(daemon, "boss"),
+        json!({"resources": ["held/long"], "holder": "h", "ttl_ms": 600_000}),
+    );
     let waiting = |resources: Value, count: u64| {
         let mut http = as_token(daemon, "boss");
         let body = json!({"resources": resources, "holder": "w", "wait_ms": 50_000, "ttl_ms": 600_000});
         http.send("POST", "/v1/leases", body.to_string().as_bytes()).unwrap();
-        wait_until("one more who waits", LIMIT, || sum(&scrape(daemon), "tenure_waiters", &[]) == count as f64);
+        wait_until("one more who waits", LIMIT, || {
+            sum(&scrape(daemon), "tenure_waiters", &[]) == count as f64
+        });
         http
     };
     Blocked { first: waiting(json!(["held/long", "free"]), 1), second: waiting(json!(["free"]), 2) }
@@ -70,7 +77,10 @@ fn live(daemon: &Daemon) {
     let mut boss = as_token(daemon, "boss");
     let lease = take(&mut boss, json!({"resources": ["a"], "holder": "h", "ttl_ms": 60_000}));
     let wanted = json!({"resources": ["a"], "holder": "x", "wait_ms": 20});
-    assert_eq!(boss.post("/v1/leases", &json!({"resources": ["a"], "holder": "x"})).refusal().1, "resource_held");
+    assert_eq!(
+        boss.post("/v1/leases", &json!({"resources": ["a"], "holder": "x"})).refusal().1,
+        "resource_held"
+    );
     assert_eq!(boss.post("/v1/leases", &wanted).refusal().1, "wait_timeout");
     let mut waiting = as_token(daemon, "boss");
     let body = json!({"resources": ["a"], "holder": "x", "wait_ms": 20_000, "ttl_ms": 1_000, "grace_ms": 0});
@@ -88,14 +98,16 @@ fn live(daemon: &Daemon) {
     let revoked = take(&mut boss, json!({"resources": ["b"], "holder": "h", "ttl_ms": 1_000}));
     assert_eq!(boss.post(&path(&revoked, "revoke"), &json!({})).status, 200);
     take(&mut boss, json!({"resources": ["c"], "holder": "h", "reserve_ms": 1}));
-    let late = take(&mut boss, json!({"resources": ["late"], "holder": "h", "ttl_ms": 1_000, "grace_ms": 60_000}));
+    let late =
+        take(&mut boss, json!({"resources": ["late"], "holder": "h", "ttl_ms": 1_000, "grace_ms": 60_000}));
     wait_until("a lease whose promise is over", LIMIT, || {
         boss.get(path(&late, "").trim_end_matches('/')).json()["liveness"] == "draining"
     });
     assert_eq!(boss.post(&path(&late, "heartbeat"), &json!({"epoch": 1})).status, 200);
     drop(daemon.lines().ask(&json!({"acquire": {"resources": ["l"], "holder": "h", "grace_ms": 0}})));
     wait_until("the ends", LIMIT, || {
-        let ends = |reason: &str| sum(&scrape(daemon), "tenure_ends_total", &[&format!("reason=\"{reason}\"")]);
+        let ends =
+            |reason: &str| sum(&scrape(daemon), "tenure_ends_total", &[&format!("reason=\"{reason}\"")]);
         ["explicit", "admin_force", "reservation_expired", "heartbeat_expired", "session_expired"]
             .iter()
             .all(|reason| ends(reason) > 0.0)
@@ -107,7 +119,8 @@ fn crowd(daemon: &Daemon) {
     let mut lines = daemon.lines();
     let held = lines.ask(&json!({"acquire": {"resources": ["big"], "holder": "h"}}))["acquired"].clone();
     let attachment = "x".repeat(4_000);
-    let amend = json!({"amend": {"lease_id": held["lease_id"], "epoch": 1, "attachment": attachment}, "tag": 1});
+    let amend =
+        json!({"amend": {"lease_id": held["lease_id"], "epoch": 1, "attachment": attachment}, "tag": 1});
     let text = format!("{amend}\n").repeat(2_000);
     let deadline = boot_ms() + LIMIT.as_millis() as u64;
     let mut seen = 0.0;
@@ -131,7 +144,8 @@ fn silence(daemon: &Daemon) {
     let mut callers: Vec<Http<TcpStream>> = ["one", "two", "three"].map(|name| as_token(daemon, name)).into();
     let mut held = Vec::new();
     for number in 0..30 {
-        let body = json!({"resources": [format!("s/{number}")], "holder": format!("h{number}"), "ttl_ms": 1_000});
+        let body =
+            json!({"resources": [format!("s/{number}")], "holder": format!("h{number}"), "ttl_ms": 1_000});
         held.push((number % 3, take(&mut callers[number % 3], body)));
     }
     holds_for(Duration::from_millis(3_000), || {

@@ -24,9 +24,11 @@ fn every_end_of_a_lease_is_one_line_with_its_reason() {
     let mut daemon = Daemon::start();
     let released = daemon.acquire(&json!({"resources": ["a"], "holder": "alice", "ttl_ms": 60_000}));
     let revoked = daemon.acquire(&json!({"resources": ["b"], "holder": "bob", "ttl_ms": 1_000}));
-    let silent = daemon.acquire(&json!({"resources": ["c"], "holder": "carol", "ttl_ms": 1_000, "grace_ms": 0}));
+    let silent =
+        daemon.acquire(&json!({"resources": ["c"], "holder": "carol", "ttl_ms": 1_000, "grace_ms": 0}));
     let expired = daemon.acquire(&json!({"resources": ["d"], "holder": "dora", "reserve_ms": 1}));
-    let path = |lease: &Value, verb: &str| format!("/v1/leases/{}/{verb}", lease["lease_id"].as_str().unwrap());
+    let path =
+        |lease: &Value, verb: &str| format!("/v1/leases/{}/{verb}", lease["lease_id"].as_str().unwrap());
     assert_eq!(daemon.post(&path(&released, "release"), &json!({"epoch": 1})).status, 200);
     assert_eq!(daemon.post(&path(&revoked, "revoke"), &json!({"reason": "maintenance"})).status, 200);
     let expected = [

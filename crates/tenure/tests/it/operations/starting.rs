@@ -70,7 +70,11 @@ fn a_socket_path_that_is_a_file_is_fatal_and_the_file_stays() {
     fs::write(daemon.socket(), "precious").unwrap();
     daemon.spawn();
     assert_eq!(daemon.code(), 3, "{}", daemon.said());
-    assert!(daemon.said().contains("DIR/tenure.sock") || daemon.said().contains("tenure.sock"), "{}", daemon.said());
+    assert!(
+        daemon.said().contains("DIR/tenure.sock") || daemon.said().contains("tenure.sock"),
+        "{}",
+        daemon.said()
+    );
     assert_eq!(fs::read_to_string(daemon.socket()).unwrap(), "precious");
 }
 
@@ -122,7 +126,9 @@ fn a_supervisor_hears_ready_watchdog_and_stopping() {
     let path = daemon.path("notify");
     let notices = UnixDatagram::bind(&path).unwrap();
     notices.set_read_timeout(Some(LIMIT)).unwrap();
-    daemon = daemon.with_variable("NOTIFY_SOCKET", path.to_str().unwrap()).with_variable("WATCHDOG_USEC", "200000");
+    daemon = daemon
+        .with_variable("NOTIFY_SOCKET", path.to_str().unwrap())
+        .with_variable("WATCHDOG_USEC", "200000");
     daemon.spawn();
     let hear = |wanted: &str| {
         let mut heard = Vec::new();
@@ -154,7 +160,9 @@ fn a_watchdog_is_not_fed_by_a_daemon_that_stands_still() {
     let mut daemon = Daemon::prepared(&[]);
     let path = daemon.path("notify");
     let notices = UnixDatagram::bind(&path).unwrap();
-    daemon = daemon.with_variable("NOTIFY_SOCKET", path.to_str().unwrap()).with_variable("WATCHDOG_USEC", "100000");
+    daemon = daemon
+        .with_variable("NOTIFY_SOCKET", path.to_str().unwrap())
+        .with_variable("WATCHDOG_USEC", "100000");
     daemon.start_again();
     daemon.freeze();
     notices.set_nonblocking(true).unwrap();

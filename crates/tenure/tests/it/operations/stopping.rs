@@ -52,12 +52,9 @@ impl Busy {
             Ok(answered) => assert_eq!(answered.refusal(), (503, "shutting_down".to_owned())),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}"),
         }
-        match self.waiting_line.try_next().unwrap() {
-            Some(answer) => {
-                assert_eq!((&answer["error"], &answer["tag"]), (&json!("shutting_down"), &json!(1)), "{answer}");
-                assert!(self.waiting_line.try_next().unwrap().is_none());
-            }
-            None => {}
+        if let Some(answer) = self.waiting_line.try_next().unwrap() {
+            assert_eq!((&answer["error"], &answer["tag"]), (&json!("shutting_down"), &json!(1)), "{answer}");
+            assert!(self.waiting_line.try_next().unwrap().is_none());
         }
     }
 }

@@ -30,7 +30,10 @@ fn an_open_address_without_credentials_is_refused() {
         daemon.spawn();
         assert_eq!(daemon.code(), 2, "{}", daemon.said());
         let said = daemon.said();
-        assert!(said.contains(address) && said.contains("--insecure-no-auth") && said.contains("token"), "{said}");
+        assert!(
+            said.contains(address) && said.contains("--insecure-no-auth") && said.contains("token"),
+            "{said}"
+        );
         assert!(!daemon.data_dir().exists() && !daemon.socket().exists(), "nothing was touched");
     }
 }

@@ -9,7 +9,12 @@ fn a_request_for_another_name_is_refused() {
     let daemon = Daemon::start();
     let port = daemon.address().port();
     let status = |host: &str| daemon.http().to(host).get("/v1/leases").status;
-    for own in [format!("127.0.0.1:{port}"), format!("localhost:{port}"), format!("LOCALHOST:{port}"), format!("[::1]:{port}")] {
+    for own in [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        format!("LOCALHOST:{port}"),
+        format!("[::1]:{port}"),
+    ] {
         assert_eq!(status(&own), 200, "{own}");
     }
     for foreign in [
@@ -37,7 +42,14 @@ fn a_page_of_another_origin_may_not_ask() {
     let daemon = Daemon::start();
     let body = json!({"resources": ["a"], "holder": "h"});
     let grant = |origin: &str| daemon.http().with("origin", origin).post("/v1/leases", &body);
-    for foreign in ["http://evil.example", "https://evil.example", "null", "file://", "", &format!("https://{}", daemon.address())] {
+    for foreign in [
+        "http://evil.example",
+        "https://evil.example",
+        "null",
+        "file://",
+        "",
+        &format!("https://{}", daemon.address()),
+    ] {
         let answered = grant(foreign);
         assert_eq!(answered.refusal(), (403, "forbidden".to_owned()), "{foreign:?}");
         assert!(answered.header("access-control-allow-origin").is_none(), "{foreign:?}");
@@ -75,12 +87,17 @@ fn a_page_of_an_origin_that_is_allowed_may() {
     for header in ["authorization", "content-type", "idempotency-key"] {
         assert!(headers.contains(header), "{headers}");
     }
-    let granted = daemon.http().with("origin", origin).post("/v1/leases", &json!({"resources": ["a"], "holder": "h"}));
+    let granted =
+        daemon.http().with("origin", origin).post("/v1/leases", &json!({"resources": ["a"], "holder": "h"}));
     assert_eq!(granted.status, 201, "{granted:?}");
     assert_eq!(granted.header("access-control-allow-origin"), Some(origin));
     assert!(granted.header("vary").unwrap().to_ascii_lowercase().contains("origin"));
     let refused = daemon.http().with("origin", origin).get("/v1/leases/0000-1");
-    assert_eq!((refused.status, refused.header("access-control-allow-origin")), (404, Some(origin)), "errors too");
+    assert_eq!(
+        (refused.status, refused.header("access-control-allow-origin")),
+        (404, Some(origin)),
+        "errors too"
+    );
     let other = daemon.http().with("origin", "https://board.example.evil.example").get("/v1/leases");
     assert_eq!(other.status, 403, "{other:?}");
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, SanType,
 };
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject;
@@ -40,9 +40,11 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = named(file);
         params.subject_alt_names = names.to_vec();
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();
-        fs::write(daemon.path(&format!("{file}.pem")), params.signed_by(&key, &self.root).unwrap().pem()).unwrap();
+        fs::write(daemon.path(&format!("{file}.pem")), params.signed_by(&key, &self.root).unwrap().pem())
+            .unwrap();
         fs::write(daemon.path(&format!("{file}.key")), key.serialize_pem()).unwrap();
     }
 }
@@ -54,7 +56,8 @@ fn named(name: &str) -> DistinguishedName {
 }
 
 fn started(flags: &[&str]) -> Daemon {
-    let mut daemon = Daemon::prepared(&[&["--tls-cert", "DIR/server.pem", "--tls-key", "DIR/server.key"], flags].concat());
+    let mut daemon =
+        Daemon::prepared(&[&["--tls-cert", "DIR/server.pem", "--tls-key", "DIR/server.key"], flags].concat());
     let root = Authority::new(&daemon, "root");
     let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
     root.sign(&daemon, "server", &[ip, SanType::DnsName("lease.example".try_into().unwrap())]);
@@ -99,7 +102,9 @@ fn https_works_for_who_trusts_the_root_and_fails_for_who_does_not() {
     let breadcrumb: Value = serde_json::from_str(&fs::read_to_string(daemon.breadcrumb()).unwrap()).unwrap();
     assert_eq!(breadcrumb["endpoint"], format!("https://{}", daemon.address()));
     assert!(connect(&daemon, "foreign", None).try_ask("GET", "/healthz", b"").is_err());
-    let named = connect(&daemon, "root", None).to(&format!("lease.example:{}", daemon.address().port())).get("/v1/leases");
+    let named = connect(&daemon, "root", None)
+        .to(&format!("lease.example:{}", daemon.address().port()))
+        .get("/v1/leases");
     assert_eq!(named.status, 200, "a name of its certificate is a name of the daemon: {named:?}");
 }
 
@@ -113,7 +118,11 @@ fn plain_http_and_garbage_on_the_tls_port_are_turned_away_and_harm_nobody() {
         let mut http = daemon.http();
         http.stream().set_read_timeout(Some(Duration::from_millis(20))).unwrap();
         // The beginning of a real handshake, then nonsense.
-        let mut bytes = if round % 2 == 0 { b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03".to_vec() } else { Vec::new() };
+        let mut bytes = if round % 2 == 0 {
+            b"\x16\x03\x01\x00\xf4\x01\x00\x00\xf0\x03\x03".to_vec()
+        } else {
+            Vec::new()
+        };
         bytes.extend(random.bytes(round * 5));
         let _ = http.raw(&bytes);
         let _ = http.answer();
@@ -151,7 +160,8 @@ fn certificates_may_be_administrators_if_the_operator_says_so() {
     let daemon = started(&["--client-ca", "DIR/root.pem", "--auth-cert-scope", "admin"]);
     let lease = connect(&daemon, "root", Some("bob")).ask("POST", "/v1/leases", GRANT.as_bytes()).json();
     let id = lease["lease_id"].as_str().unwrap();
-    let revoked = connect(&daemon, "root", Some("alice")).post(&format!("/v1/leases/{id}/revoke"), &json!({}));
+    let revoked =
+        connect(&daemon, "root", Some("alice")).post(&format!("/v1/leases/{id}/revoke"), &json!({}));
     assert_eq!(revoked.status, 200, "{revoked:?}");
     let why = connect(&daemon, "root", Some("bob")).get(&format!("/v1/why?lease={id}"));
     assert!(why.text().contains("cert:CN=alice"), "{why:?}");

@@ -11,7 +11,8 @@ use crate::raw_http::Http;
 const BOTH: &[(&str, &str)] = &[("alice", "hold"), ("bob", "hold"), ("boss", "admin")];
 
 fn acquire(http: &mut Http<TcpStream>, resource: &str) -> Value {
-    let answered = http.post("/v1/leases", &json!({"resources": [resource], "holder": "worker", "ttl_ms": 60_000}));
+    let answered =
+        http.post("/v1/leases", &json!({"resources": [resource], "holder": "worker", "ttl_ms": 60_000}));
     assert_eq!(answered.status, 201, "{answered:?}");
     answered.json()
 }
@@ -132,7 +133,8 @@ fn a_lease_that_is_handed_over_belongs_to_the_other_principal_from_then_on() {
     let (mut alice, mut bob) = (as_token(&daemon, "alice"), as_token(&daemon, "bob"));
     let lease = acquire(&mut alice, "a");
     let session = bob.post("/v1/sessions", &json!({"holder": "successor"})).json();
-    let handed = alice.post(&path(&lease, "handover"), &json!({"epoch": 1, "to_session": session["session"]}));
+    let handed =
+        alice.post(&path(&lease, "handover"), &json!({"epoch": 1, "to_session": session["session"]}));
     assert_eq!(handed.status, 200, "{handed:?}");
     let handed = handed.json();
     assert_eq!((&handed["holder"], &handed["epoch"]), (&json!("successor"), &json!(2)), "{handed}");

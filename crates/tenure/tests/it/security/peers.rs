@@ -56,7 +56,11 @@ impl Open {
         let launcher = who.launcher();
         let mut command = Command::new(&launcher[0]);
         command.args(&launcher[1..]).arg(self.daemon.path("tenure"));
-        command.args(["--endpoint", &endpoint, "--json"]).args(words).env("NO_COLOR", "1").stdin(Stdio::null());
+        command
+            .args(["--endpoint", &endpoint, "--json"])
+            .args(words)
+            .env("NO_COLOR", "1")
+            .stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TENURE_") {
                 command.env_remove(name);

@@ -27,7 +27,15 @@ fn each_scope_may_what_it_says_and_no_more() {
     let path = format!("/v1/leases/{}", lease.json()["lease_id"].as_str().unwrap());
 
     for name in ["looker", "worker", "boss"] {
-        for read in ["/v1/leases", &path, "/v1/status", "/v1/resources", "/v1/pools", "/v1/why?resource=a", "/metrics"] {
+        for read in [
+            "/v1/leases",
+            &path,
+            "/v1/status",
+            "/v1/resources",
+            "/v1/pools",
+            "/v1/why?resource=a",
+            "/metrics",
+        ] {
             let answered = as_token(&daemon, name).get(read);
             assert_eq!(answered.status, 200, "{name} {read}: {answered:?}");
         }
@@ -81,7 +89,9 @@ fn without_a_token_that_is_known_nothing_is_answered_even_on_loopback() {
     refused(daemon.get("/v1/events"));
     refused(daemon.post("/v1/leases", &json!({"resources": ["a"], "holder": "h"})));
     refused(daemon.post("/v1/shutdown", &json!({})));
-    for shown in ["Bearer wrong", "Bearer ", "Bearer", "Basic c2VjcmV0LWJvc3M6", "secret-boss", "Bearer secret-bos"] {
+    for shown in
+        ["Bearer wrong", "Bearer ", "Bearer", "Basic c2VjcmV0LWJvc3M6", "secret-boss", "Bearer secret-bos"]
+    {
         refused(daemon.http().with("authorization", shown).get("/v1/leases"));
     }
     // The scheme's case does not matter; the token's does.
@@ -158,7 +168,8 @@ fn a_token_file_that_is_none_stops_the_start() {
 
 #[test]
 fn what_local_programs_may_is_a_setting() {
-    let grant = |daemon: &Daemon| daemon.post("/v1/leases", &json!({"resources": ["a"], "holder": "h"})).status;
+    let grant =
+        |daemon: &Daemon| daemon.post("/v1/leases", &json!({"resources": ["a"], "holder": "h"})).status;
     let revoke = |daemon: &Daemon| daemon.post("/v1/leases/0000-1/revoke", &json!({})).status;
     for (scope, read, hold, admin) in
         [("none", 401, 401, 401), ("read", 200, 403, 403), ("hold", 200, 201, 403), ("admin", 200, 201, 404)]
@@ -185,7 +196,10 @@ fn a_token_is_made_once_and_its_file_is_not_for_everybody() {
     assert_eq!(fs::metadata(daemon.path("tokens")).unwrap().permissions().mode() & 0o007, 0);
     let bearer = format!("Bearer {token}");
     let grant = || {
-        daemon.http().with("authorization", &bearer).post("/v1/leases", &json!({"resources": ["a"], "holder": "h"}))
+        daemon
+            .http()
+            .with("authorization", &bearer)
+            .post("/v1/leases", &json!({"resources": ["a"], "holder": "h"}))
     };
     wait_until("the new token", LIMIT, || grant().status != 401);
     assert_eq!(as_token(&daemon, "boss").get("/v1/leases").status, 200, "the others stay");

@@ -3,8 +3,8 @@
 use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::daemon::{LONG, Served};
-use super::http::{Answer, Ask};
+use super::daemon::{LONG, Served, id};
+use super::http::Answer;
 use crate::run_support::wait_until;
 
 /// What must be written otherwise in a path; slashes may stay.
@@ -151,4 +151,20 @@ fn status_says_what_the_contract_lists() {
     for field in ["server_time", "operation_floor"] {
         super::shown::time(&status[field]);
     }
+}
+
+#[test]
+fn a_lease_that_ended_long_ago_is_said_to_be_retired() {
+    let daemon = Served::start_with(&["--history-ended-age", "1s"]);
+    let lease = daemon.acquire(json!({"resources": ["r"], "holder": "a"}));
+    daemon.of_lease(&lease, "release", json!({"epoch": 1})).good();
+    assert_eq!(daemon.inspect(&lease)["state"], "released");
+    let path = format!("/v1/leases/{}", id(&lease));
+    wait_until("it is retired", LONG, || daemon.ask("GET", &path, Value::Null).status != 200);
+    assert_eq!(daemon.ask("GET", &path, Value::Null).refused("lease_retired")["lost"], false);
+    assert_eq!(daemon.of_lease(&lease, "heartbeat", json!({"epoch": 1})).refused("lease_retired")["lost"], true);
+    assert_eq!(daemon.of_lease(&lease, "release", json!({"epoch": 1})).refused("lease_retired")["lost"], true);
+    let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
+    assert_eq!(story["entries"].as_array().unwrap().len(), 2, "its story is still told");
+    daemon.of_lease(&json!({"lease_id": format!("{}-999999", &id(&lease)[..4])}), "heartbeat", json!({"epoch": 1})).refused("not_found");
 }

@@ -144,7 +144,9 @@ impl Shown {
         if let Some((kind, _)) = kind {
             return format!("{kind}:");
         }
-        self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id.as_str(), name))
+        let named = self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id.as_str(), name));
+        // A transcript has one line per step, whatever a name holds.
+        named.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
     }
 }
 
