@@ -38,11 +38,7 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         ]],
     },
     // A network, users and file systems of the tests' own.
-    Need {
-        name: "iproute2",
-        check: &["ip", "-V"],
-        install: &[&["apt-get", "install", "--yes", "iproute2"]],
-    },
+    Need { name: "iproute2", check: &["ip", "-V"], install: &[&["apt-get", "install", "--yes", "iproute2"]] },
     Need {
         name: "util-linux",
         check: &["setpriv", "--version"],

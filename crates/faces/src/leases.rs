@@ -9,8 +9,8 @@ use crate::sessions;
 use tenure_api::{Acquire, Error, ErrorCode, HolderCall, Mode, OperatorCall};
 use tenure_engine::kernel::limits::{HOLDER_BYTES_MAX, OPERATION_KEEP_MS_DEFAULT};
 use tenure_engine::kernel::{
-    Action, Actor, Bundle, Epoch, Evidence, Face, GateReport, Grant, LeaseId, Member, Policy, Reason, Reclaim,
-    ReclaimBy, ReclaimGround, Release, Revoke, SessionKind, Start, Steer, Text, Token,
+    Action, Actor, Bundle, Epoch, Evidence, Face, GateReport, Grant, LeaseId, Member, Policy, Reason,
+    Reclaim, ReclaimBy, ReclaimGround, Release, Revoke, SessionKind, Start, Steer, Text, Token,
 };
 use tenure_engine::{OperationId, Submit};
 use tenure_history::session_kind;

@@ -45,8 +45,11 @@ pub(crate) enum Peer {
 
 type Answered = Response<AnswerBody>;
 
-/// How long the head of a request may take.
+/// How long the head of the first request may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// How long a later one may, which includes the pause before it: holders that heartbeat as often as the usual ttl
+/// asks for keep their connection.
+const NEXT_HEAD_WITHIN: Duration = Duration::from_secs(150);
 /// How long its body may take.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -63,7 +66,7 @@ pub(crate) async fn serve(
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_WITHIN)
+        .header_read_timeout(NEXT_HEAD_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
         .http2()
         .timer(TokioTimer::new())

@@ -22,8 +22,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(200);
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 /// … and one that was lost, most likely because the daemon cannot be reached.
 const RELEASE_LOST_LIMIT: Duration = Duration::from_millis(500);
-/// How long looking after an abandoned request may take.
-const ABANDON_LIMIT: Duration = Duration::from_millis(500);
+/// How long one look after an abandoned request may take.
+const ABANDON_LIMITS_MS: [u64; 5] = [100, 200, 400, 800, 1_600];
 /// News that nobody took yet; the newest validity is what counts.
 const NEWS_MAX: usize = 64;
 
@@ -103,17 +103,24 @@ impl Asking {
         }
     }
 
-    /// Gives back what an abandoned request may have brought all the same.
+    /// Makes sure that an abandoned request brings nothing any more, and gives back what it brought already.
+    ///
+    /// The same operation is asked for once more, without a wait. As long as the abandoned request is still waited for,
+    /// that joins it and gets no answer; a definite answer proves that nobody waits in our name any more.
     pub(super) async fn abandon(mut self) {
         self.acquire.wait_ms = None;
-        let look = async {
-            if let Ok(lease) = self.client.acquire(&self.acquire).await {
-                let holding = Holding { client: self.client.clone(), lease, ttl: self.ttl };
-                holding.release("interrupted").await;
+        for limit in ABANDON_LIMITS_MS.map(Duration::from_millis) {
+            match timeout(limit, self.client.acquire(&self.acquire)).await {
+                Ok(Ok(lease)) => {
+                    let holding = Holding { client: self.client.clone(), lease, ttl: self.ttl };
+                    holding.release("interrupted").await;
+                    return;
+                }
+                Ok(Err(error)) if error.is_definite() => return,
+                Ok(Err(_)) | Err(_) => {}
             }
-        };
-        // Beyond that its ttl ends it.
-        let _ = timeout(ABANDON_LIMIT, look).await;
+        }
+        // Whatever was granted beyond that is ended by its ttl.
     }
 }
 

@@ -133,6 +133,8 @@ fn requests_that_never_finish_are_hung_up_on_while_others_are_served() {
         b"POST /v1/leases HTTP/1.1\r\nhost: HOST\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{\"re",
     ];
     let host = daemon.address().to_string();
+    let mut polite = daemon.http();
+    assert_eq!(polite.get("/healthz").status, 200);
     let mut slow: Vec<_> = beginnings
         .iter()
         .map(|beginning| {
@@ -150,6 +152,7 @@ fn requests_that_never_finish_are_hung_up_on_while_others_are_served() {
         let ended = stream.read_to_end(&mut answer);
         assert!(ended.is_ok(), "{text:?} is waited for without end: {ended:?}");
     }
+    assert_eq!(polite.get("/healthz").status, 200, "who asked once may pause");
     lives(&daemon);
 }
 

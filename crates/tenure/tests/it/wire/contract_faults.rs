@@ -106,7 +106,28 @@ fn names_that_are_not_acceptable_are_refused() {
         list {"holder":"Åsa \"the\" <b>"}
         why {"resource":"Fotos/größe ß 東京 %2F?#&=+"}
         "#,
-        expect![[""]],
+        expect![[r#"
+            acquire → ! invalid_name name=
+            acquire → ! invalid_name name=a\nb
+            acquire → ! invalid_name name=a\u{0}b
+            acquire → ! invalid_name name=/a
+            acquire → ! invalid_name name=a//b
+            acquire → ! invalid_name name=a/../b
+            acquire → ! invalid_name name=é
+            acquire → ! invalid_name name=mdns/x
+            s: acquire → s a active/alive heartbeat epoch=1 F1 [ a] ttl=90000 grace=30000 valid=90000 remaining=90000
+            acquire → ! invalid_request
+            acquire → ! invalid_request
+            acquire → ! invalid_request
+            acquire → ! invalid_request
+            acquire → ! invalid_request
+            acquire → ! invalid_request
+            a: acquire → a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000
+            inspect a → a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000 waiters=[]
+            list → (leases=[a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000])
+            list → (leases=[a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000])
+            why → (subject=Fotos/größe ß 東京 %2F?#&=+ entries=[(at=T kind=granted lease_id=a actor=holder text=granted to Åsa "the" <b>: Fotos/größe ß 東京 %2F?#&=+, a/b/c; heartbeat every 90 s, 30 s grace)] next=held by Åsa "the" <b>: ends when its holder releases it or stays silent for 2m 0s left_out=0 oldest_lsn=1)
+        "#]],
     );
 }
 
@@ -120,11 +141,14 @@ fn ids_of_another_log_are_known_nowhere() {
         list {{"cursor":"{foreign}"}}
         "#
     );
-    check(&script, expect![[r#"
+    check(
+        &script,
+        expect![[r#"
         check → (current=false)
         why → ! not_found
         list → ! invalid_request
-    "#]]);
+    "#]],
+    );
 }
 
 /// A lease id that another log gave.
@@ -149,7 +173,10 @@ fn ids_of_another_log_name_no_lease_in_any_call() {
                 body["attachment"] = Value::Null;
             }
             if !id.is_empty() {
-                let path = format!("/v1/leases/{}/{call}", percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC));
+                let path = format!(
+                    "/v1/leases/{}/{call}",
+                    percent_encoding::utf8_percent_encode(id, percent_encoding::NON_ALPHANUMERIC)
+                );
                 let error = daemon.ask("POST", &path, body.clone()).refused("not_found");
                 assert_eq!(error["lost"], is_holder, "{call} {id:?}: {error}");
             }

@@ -82,7 +82,7 @@ fn a_pool_gives_any_of_its_members() {
             pool → (name=gpu size=1 free=0 removed=false)
             pool → (name=gpu size=5 free=2 removed=false)
             pool → (pools=[(name=gpu size=5 free=2 removed=false)])
-            pool → ! pool_in_use server_time=T held=3 retry_after_ms=5000
+            pool → ! pool_in_use held=3 retry_after_ms=5000
             release a → a alice released heartbeat epoch=2 F1 [disk gpu/1 gpu/2] ttl=60000 grace=30000 reason=explicit
             release b → b bob released heartbeat epoch=2 F2 [gpu/3] ttl=60000 grace=30000 reason=explicit
             pool → (name=gpu size=0 free=0 removed=true)

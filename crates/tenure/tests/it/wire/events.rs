@@ -30,7 +30,9 @@ impl Events {
     pub(crate) fn open(mut http: Http, path: &str) -> Self {
         http.send("GET", path, b"").unwrap();
         let head = http.head().unwrap();
-        let header = |name: &str| head.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str());
+        let header = |name: &str| {
+            head.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        };
         if head.status != 200 {
             panic!("{} {:?}", head.status, head.headers);
         }

@@ -11,7 +11,19 @@ use crate::run_support::wait_until;
 const PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#').add(b'"').add(b'<').add(b'>');
 
 const NAMES: &[&str] = &[
-    "r", "a/b/c", "größe", "東京/駅", "with space", "100%", "%2F", "a?b=c&d", "a#b", "a+b", "\"quoted\"", "<b>", "a:b",
+    "r",
+    "a/b/c",
+    "größe",
+    "東京/駅",
+    "with space",
+    "100%",
+    "%2F",
+    "a?b=c&d",
+    "a#b",
+    "a+b",
+    "\"quoted\"",
+    "<b>",
+    "a:b",
     "~user",
 ];
 
@@ -29,7 +41,10 @@ fn a_resource_is_found_under_any_name() {
         ] {
             let found = daemon.get(&path);
             assert_eq!((&found["name"], &found["lease_id"]), (&json!(name), &lease["lease_id"]), "{path}");
-            assert_eq!((&found["holder"], &found["fence"], &found["epoch"]), (&"a".into(), &lease["fence"], &1.into()));
+            assert_eq!(
+                (&found["holder"], &found["fence"], &found["epoch"]),
+                (&"a".into(), &lease["fence"], &1.into())
+            );
             assert_eq!(found["waiters"], json!([]));
             super::shown::time(&found["since"]);
         }
@@ -76,7 +91,8 @@ fn waiters_of_a_resource_are_told_in_order() {
     assert_eq!(daemon.get("/v1/resources/r")["waiters"], json!(["b", "c", "d"]));
     assert_eq!(daemon.inspect(&lease)["waiters"], json!(["b", "c", "d"]));
     assert_eq!(daemon.get("/v1/status")["waiters"], 3);
-    let refused = daemon.ask("POST", "/v1/leases", json!({"resources": ["r"], "holder": "e"})).refused("resource_held");
+    let refused =
+        daemon.ask("POST", "/v1/leases", json!({"resources": ["r"], "holder": "e"})).refused("resource_held");
     assert_eq!(refused["blocking"][0]["waiters"], 3);
 }
 
@@ -145,7 +161,9 @@ fn status_says_what_the_contract_lists() {
     assert_eq!(status["log_tag"].as_str().unwrap().len(), 4);
     assert!(status["synced_lsn"].as_u64() <= status["lsn"].as_u64());
     assert!(status["sync"]["count"].as_u64().unwrap() > 0);
-    for field in ["version", "uptime_secs", "mode", "last_snapshot", "expiry_lateness", "stalls", "breaker", "mdns"] {
+    for field in
+        ["version", "uptime_secs", "mode", "last_snapshot", "expiry_lateness", "stalls", "breaker", "mdns"]
+    {
         assert!(status.get(field).is_some(), "{field}");
     }
     for field in ["server_time", "operation_floor"] {
@@ -162,9 +180,21 @@ fn a_lease_that_ended_long_ago_is_said_to_be_retired() {
     let path = format!("/v1/leases/{}", id(&lease));
     wait_until("it is retired", LONG, || daemon.ask("GET", &path, Value::Null).status != 200);
     assert_eq!(daemon.ask("GET", &path, Value::Null).refused("lease_retired")["lost"], false);
-    assert_eq!(daemon.of_lease(&lease, "heartbeat", json!({"epoch": 1})).refused("lease_retired")["lost"], true);
-    assert_eq!(daemon.of_lease(&lease, "release", json!({"epoch": 1})).refused("lease_retired")["lost"], true);
+    assert_eq!(
+        daemon.of_lease(&lease, "heartbeat", json!({"epoch": 1})).refused("lease_retired")["lost"],
+        true
+    );
+    assert_eq!(
+        daemon.of_lease(&lease, "release", json!({"epoch": 1})).refused("lease_retired")["lost"],
+        true
+    );
     let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
     assert_eq!(story["entries"].as_array().unwrap().len(), 2, "its story is still told");
-    daemon.of_lease(&json!({"lease_id": format!("{}-999999", &id(&lease)[..4])}), "heartbeat", json!({"epoch": 1})).refused("not_found");
+    daemon
+        .of_lease(
+            &json!({"lease_id": format!("{}-999999", &id(&lease)[..4])}),
+            "heartbeat",
+            json!({"epoch": 1}),
+        )
+        .refused("not_found");
 }

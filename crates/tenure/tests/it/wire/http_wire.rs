@@ -30,7 +30,9 @@ fn a_grant_is_201_and_its_replay_200() {
 fn an_idempotency_key_works_on_every_post() {
     let daemon = Served::start();
     let session = daemon.post("/v1/sessions", json!({"holder": "b"}));
-    let ask = |key: &str, path: &str, body: Value| daemon.http().with("idempotency-key", key).json("POST", path, body);
+    let ask = |key: &str, path: &str, body: Value| {
+        daemon.http().with("idempotency-key", key).json("POST", path, body)
+    };
     let twice = |key: &str, path: &str, body: Value| {
         let first = ask(key, path, body.clone()).good();
         let second = ask(key, path, body).good();
@@ -79,12 +81,19 @@ fn an_idempotency_key_works_on_every_post() {
 fn an_idempotency_key_that_makes_no_sense_is_refused() {
     let daemon = Served::start();
     for key in ["", &"k".repeat(129)] {
-        daemon.http().with("idempotency-key", key).json("POST", "/v1/leases", body("r")).refused("invalid_request");
+        daemon
+            .http()
+            .with("idempotency-key", key)
+            .json("POST", "/v1/leases", body("r"))
+            .refused("invalid_request");
     }
     let mut http = daemon.http();
     let host = daemon.address();
     let text = json!({"resources": ["r"], "holder": "a"}).to_string();
-    let head = format!("POST /v1/leases HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\nidempotency-key: ", text.len());
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\nidempotency-key: ",
+        text.len()
+    );
     http.raw(&[head.as_bytes(), b"gr\xc3\xb6\xc3\x9fe\r\n\r\n", text.as_bytes()].concat()).unwrap();
     http.answer().unwrap().refused("invalid_request");
     assert_eq!(daemon.get("/v1/leases")["leases"], json!([]));
@@ -93,9 +102,10 @@ fn an_idempotency_key_that_makes_no_sense_is_refused() {
 #[test]
 fn bodies_are_taken_without_a_content_type_or_with_any() {
     let daemon = Served::start();
-    for (number, kind) in [None, Some("application/json"), Some("text/plain"), Some("application/json; charset=utf-8")]
-        .into_iter()
-        .enumerate()
+    for (number, kind) in
+        [None, Some("application/json"), Some("text/plain"), Some("application/json; charset=utf-8")]
+            .into_iter()
+            .enumerate()
     {
         let mut http = daemon.http();
         if let Some(kind) = kind {
@@ -111,7 +121,11 @@ fn no_body_is_an_empty_object() {
     let lease = daemon.acquire(body("r"));
     for (text, number) in [("", 0), ("{}", 1), ("  \n", 2)] {
         let path = format!("/v1/leases/{}/drain", id(&lease));
-        assert_eq!(daemon.http().ask("POST", &path, text.as_bytes()).good()["liveness"], "draining", "{number}");
+        assert_eq!(
+            daemon.http().ask("POST", &path, text.as_bytes()).good()["liveness"],
+            "draining",
+            "{number}"
+        );
         let path = format!("/v1/leases/{}/revive", id(&lease));
         daemon.http().ask("POST", &path, text.as_bytes()).good();
     }
@@ -136,7 +150,17 @@ fn bodies_that_are_not_json_are_parse_errors() {
 #[test]
 fn what_there_is_no_route_for_is_not_found() {
     let daemon = Served::start();
-    for path in ["/v1", "/v1/", "/v2/leases", "/v1/lease", "/v1/leases/", "/v1/leases/x/fly", "/favicon.ico", "//", "/%"] {
+    for path in [
+        "/v1",
+        "/v1/",
+        "/v2/leases",
+        "/v1/lease",
+        "/v1/leases/",
+        "/v1/leases/x/fly",
+        "/favicon.ico",
+        "//",
+        "/%",
+    ] {
         daemon.ask("GET", path, Value::Null).refused("not_found");
     }
     daemon.ask("POST", "/v1/leases/x/fly", json!({})).refused("not_found");
@@ -203,7 +227,10 @@ fn requests_may_follow_each_other_without_waiting() {
     let mut bytes = String::new();
     for number in 0..50 {
         let text = body(&format!("r{number}")).to_string();
-        bytes += &format!("POST /v1/leases HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+        bytes += &format!(
+            "POST /v1/leases HTTP/1.1\r\nhost: {host}\r\ncontent-length: {}\r\n\r\n{text}",
+            text.len()
+        );
         bytes += &format!("GET /v1/resources/r{number} HTTP/1.1\r\nhost: {host}\r\n\r\n");
     }
     http.raw(bytes.as_bytes()).unwrap();
@@ -235,8 +262,11 @@ fn a_request_may_come_in_pieces() {
     let daemon = Served::start();
     let mut http = daemon.http();
     let text = body("r").to_string();
-    let request =
-        format!("POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n{text}", daemon.address(), text.len());
+    let request = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n{text}",
+        daemon.address(),
+        text.len()
+    );
     for byte in request.bytes() {
         http.raw(std::slice::from_ref(&byte)).unwrap();
     }
@@ -253,8 +283,10 @@ fn a_body_has_a_limit() {
     daemon.http().ask("POST", "/v1/leases", larger.as_bytes()).refused("too_large");
     // In chunks nobody knows beforehand.
     let mut http = daemon.http();
-    let head =
-        format!("POST /v1/leases HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n", daemon.address());
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n",
+        daemon.address()
+    );
     http.raw(head.as_bytes()).unwrap();
     let chunk = [format!("{:x}\r\n", 64 << 10).as_bytes(), &vec![b' '; 64 << 10], b"\r\n"].concat();
     for _ in 0..17 {
@@ -266,7 +298,10 @@ fn a_body_has_a_limit() {
     http.answer().unwrap().refused("too_large");
     // A length that is only announced is refused before it comes.
     let mut http = daemon.http();
-    let head = format!("POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: 99999999999\r\n\r\n", daemon.address());
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: 99999999999\r\n\r\n",
+        daemon.address()
+    );
     http.raw(head.as_bytes()).unwrap();
     http.answer().unwrap().refused("too_large");
 }
@@ -308,7 +343,11 @@ fn pages_for_people_and_tools_are_there() {
 fn a_request_whose_asker_has_gone_halfway_still_counts_as_whole_or_not_at_all() {
     let daemon = Served::start();
     let text = body("r").to_string();
-    let head = format!("POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n", daemon.address(), text.len());
+    let head = format!(
+        "POST /v1/leases HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n",
+        daemon.address(),
+        text.len()
+    );
     let mut http = daemon.http();
     http.raw(head.as_bytes()).unwrap();
     http.raw(&text.as_bytes()[..10]).unwrap();

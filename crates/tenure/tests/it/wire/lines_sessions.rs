@@ -64,7 +64,12 @@ fn what_keeps_a_lease_follows_from_what_was_said() {
     let mut lines = daemon.lines();
     let hello = lines.good(json!({"hello": {}}), "hello");
     let terms = |lease: &Value| {
-        (lease["mode"].clone(), lease["ttl_ms"].clone(), lease["grace_ms"].clone(), lease["session"].is_null())
+        (
+            lease["mode"].clone(),
+            lease["ttl_ms"].clone(),
+            lease["grace_ms"].clone(),
+            lease["session"].is_null(),
+        )
     };
     let cases = [
         (json!({}), json!("session"), json!(null), json!(30_000), false),
@@ -94,7 +99,10 @@ fn what_keeps_a_lease_follows_from_what_was_said() {
     }
     let session = daemon.post("/v1/sessions", json!({"holder": "a"}));
     let by_hand = daemon.acquire(json!({"resources": ["h"], "holder": "a", "session": session["session"]}));
-    assert_eq!((&by_hand["mode"], &by_hand["ttl_ms"], &by_hand["grace_ms"]), (&"session".into(), &90_000.into(), &30_000.into()));
+    assert_eq!(
+        (&by_hand["mode"], &by_hand["ttl_ms"], &by_hand["grace_ms"]),
+        (&"session".into(), &90_000.into(), &30_000.into())
+    );
 }
 
 #[test]
@@ -128,7 +136,10 @@ fn a_dead_connection_drains_at_once_and_ends_after_its_grace() {
     let revoked = watch.about("revoked", &lease);
     assert_eq!(revoked["lease"]["reason"], "session_expired");
     let reclaimed = watch.about("reclaimed", &lease);
-    assert_eq!((&reclaimed["lease"]["state"], &reclaimed["lease"]["reason"]), (&"revoked".into(), &"session_expired".into()));
+    assert_eq!(
+        (&reclaimed["lease"]["state"], &reclaimed["lease"]["reason"]),
+        (&"revoked".into(), &"session_expired".into())
+    );
     let ended = daemon.inspect(&lease);
     assert_eq!((&ended["state"], &ended["reason"]), (&"revoked".into(), &"session_expired".into()));
     let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
@@ -137,7 +148,11 @@ fn a_dead_connection_drains_at_once_and_ends_after_its_grace() {
     assert_eq!(kinds, ["granted", "draining", "revoked", "reclaimed"]);
     assert_eq!(entries[2]["evidence"]["kind"], "disconnected", "{story}");
     assert_eq!(story["next"], Value::Null);
-    assert_eq!(daemon.inspect(&other)["liveness"], "alive", "a heartbeat lease does not live by its connection");
+    assert_eq!(
+        daemon.inspect(&other)["liveness"],
+        "alive",
+        "a heartbeat lease does not live by its connection"
+    );
 }
 
 #[test]
@@ -150,7 +165,10 @@ fn leases_of_one_session_end_each_by_its_own_grace() {
     drop(lines);
     watch.about("reclaimed", &soon);
     let shown = daemon.inspect(&late);
-    assert_eq!((&shown["state"], &shown["liveness"], &shown["drain_cause"]), (&"active".into(), &"draining".into(), &"silence".into()));
+    assert_eq!(
+        (&shown["state"], &shown["liveness"], &shown["drain_cause"]),
+        (&"active".into(), &"draining".into(), &"silence".into())
+    );
     let remaining = shown["remaining_ms"].as_u64().unwrap();
     assert!((30_000..=60_000).contains(&remaining), "{shown}");
 }
@@ -193,7 +211,10 @@ fn only_leases_of_connections_are_resumed() {
     lines.refused(json!({"resume": {"lease_id": id(&by_hand), "epoch": 1}}), "no_liveness");
     lines.refused(json!({"heartbeat": {"lease_id": id(&by_hand), "epoch": 1}}), "no_liveness");
     // A session of another principal keeps nothing of ours.
-    lines.refused(json!({"acquire": {"resources": ["x"], "holder": "a", "session": session["session"]}}), "forbidden");
+    lines.refused(
+        json!({"acquire": {"resources": ["x"], "holder": "a", "session": session["session"]}}),
+        "forbidden",
+    );
 }
 
 #[test]
@@ -223,7 +244,8 @@ fn a_holder_on_a_connection_is_told_of_its_loss_and_acknowledges_it() {
     let lost = lines.next();
     assert_eq!(lost, json!({"lost": {"lease_id": id(&lease), "epoch": 2, "reason": "admin_force"}}));
     daemon.of_lease(&lease, "reclaim", json!({})).refused("not_yet");
-    let acknowledged = lines.good(json!({"acknowledge": {"lease_id": id(&lease), "epoch": 1}}), "acknowledged");
+    let acknowledged =
+        lines.good(json!({"acknowledge": {"lease_id": id(&lease), "epoch": 1}}), "acknowledged");
     assert_eq!(acknowledged["lease_id"], lease["lease_id"]);
     watch.about("reclaimed", &lease);
     assert_eq!(daemon.inspect(&lease)["state"], "revoked");

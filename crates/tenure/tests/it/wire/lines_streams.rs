@@ -22,13 +22,17 @@ fn kinds(lines: &Lines, count: usize) -> Vec<String> {
 fn a_watch_tells_what_the_lines_behind_it_cause() {
     let daemon = Served::start();
     let mut lines = daemon.lines();
-    let (watch, acquire) = (json!({"watch": {}}), json!({"acquire": {"resources": ["r"], "holder": "a", "ttl_ms": 0}}));
+    let (watch, acquire) =
+        (json!({"watch": {}}), json!({"acquire": {"resources": ["r"], "holder": "a", "ttl_ms": 0}}));
     lines.send(format!("{watch}\n{acquire}\n").as_bytes());
     let (one, two) = (lines.next(), lines.next());
     let (event, acquired) = if one["event"].is_object() { (one, two) } else { (two, one) };
     assert_eq!(acquired["acquired"]["resources"], json!(["r"]));
     let event = &event["event"];
-    assert_eq!((&event["kind"], &event["lease"]["lease_id"]), (&"granted".into(), &acquired["acquired"]["lease_id"]));
+    assert_eq!(
+        (&event["kind"], &event["lease"]["lease_id"]),
+        (&"granted".into(), &acquired["acquired"]["lease_id"])
+    );
     assert_eq!(event["lsn"], acquired["acquired"]["lsn"]);
 }
 
@@ -78,7 +82,9 @@ fn a_second_stream_needs_a_tag() {
 }
 
 fn wait_for_watches(daemon: &Served, count: u64) {
-    crate::run_support::wait_until("watches", super::daemon::LONG, || daemon.get("/v1/status")["watches"] == count);
+    crate::run_support::wait_until("watches", super::daemon::LONG, || {
+        daemon.get("/v1/status")["watches"] == count
+    });
 }
 
 #[test]
@@ -92,7 +98,10 @@ fn a_stream_that_is_stopped_says_nothing_more() {
         let text: String = (0..20)
             .map(|n| {
                 let name = format!("r{round}-{n}");
-                format!("{}\n", json!({"acquire": {"resources": [name], "holder": "a", "ttl_ms": 0}, "tag": n}))
+                format!(
+                    "{}\n",
+                    json!({"acquire": {"resources": [name], "holder": "a", "ttl_ms": 0}, "tag": n})
+                )
             })
             .collect();
         busy.send(text.as_bytes());
@@ -134,14 +143,20 @@ fn a_watch_begins_after_a_position_and_is_filtered() {
         lines.say(json!({"watch": query, "tag": 1}));
         kinds(&lines, count)
     };
-    assert_eq!(told(json!({}), 5), ["granted x/1", "granted x/2", "granted y/1", "draining x/1", "released x/1"]);
+    assert_eq!(
+        told(json!({}), 5),
+        ["granted x/1", "granted x/2", "granted y/1", "draining x/1", "released x/1"]
+    );
     assert_eq!(told(json!({"holder": "bob"}), 1), ["granted x/2"]);
     assert_eq!(told(json!({"resource_prefix": "y/"}), 1), ["granted y/1"]);
     assert_eq!(told(json!({"state": "released"}), 1), ["released x/1"]);
     assert_eq!(told(json!({"state": "reserved"}), 1), ["granted y/1"]);
     assert_eq!(told(json!({"liveness": "draining"}), 1), ["draining x/1"]);
     assert_eq!(told(json!({"mode": "permanent"}), 1), ["granted x/2"]);
-    assert_eq!(told(json!({"holder": "alice", "resource_prefix": "x"}), 3), ["granted x/1", "draining x/1", "released x/1"]);
+    assert_eq!(
+        told(json!({"holder": "alice", "resource_prefix": "x"}), 3),
+        ["granted x/1", "draining x/1", "released x/1"]
+    );
     let mut lines = daemon.lines();
     lines.say(json!({"watch": {"from": alice["lsn"], "face": "leases"}, "tag": 1}));
     assert_eq!(kinds(&lines, 1), ["granted x/2"]);

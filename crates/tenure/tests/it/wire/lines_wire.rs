@@ -11,7 +11,15 @@ use super::http::{Answer, Ask};
 fn tags_are_echoed_as_they_are() {
     let daemon = Served::start();
     let mut lines = daemon.lines();
-    for tag in [json!("a"), json!(""), json!(7), json!(-7), json!(1.5), json!("größe"), json!(18446744073709551615u64)] {
+    for tag in [
+        json!("a"),
+        json!(""),
+        json!(7),
+        json!(-7),
+        json!(1.5),
+        json!("größe"),
+        json!(18446744073709551615u64),
+    ] {
         let answer = lines.ask(json!({"status": {}, "tag": tag}));
         assert_eq!(answer["tag"], tag, "{answer}");
         assert!(answer["status"].is_object());
@@ -27,7 +35,10 @@ fn a_tag_that_is_neither_text_nor_number_is_refused() {
     let mut lines = daemon.lines();
     for tag in [json!([]), json!({}), json!(true)] {
         let answer = lines.ask(json!({"status": {}, "tag": tag}));
-        assert!(matches!(answer["error"].as_str(), Some("parse_error" | "invalid_request")), "{tag}: {answer}");
+        assert!(
+            matches!(answer["error"].as_str(), Some("parse_error" | "invalid_request")),
+            "{tag}: {answer}"
+        );
     }
     lines.good(json!({"status": {}}), "status");
 }
@@ -186,7 +197,8 @@ fn tagged_lines_are_answered_when_ready_and_untagged_ones_in_order() {
 fn a_wait_without_a_tag_is_refused() {
     let daemon = Served::start();
     let mut lines = daemon.lines();
-    let error = lines.refused(json!({"acquire": {"resources": ["r"], "holder": "a", "wait_ms": 10}}), "invalid_request");
+    let error = lines
+        .refused(json!({"acquire": {"resources": ["r"], "holder": "a", "wait_ms": 10}}), "invalid_request");
     assert!(error["message"].as_str().unwrap().contains("tag"), "{error}");
     assert_eq!(daemon.get("/v1/leases")["leases"], json!([]), "nothing was taken");
 }
@@ -233,7 +245,8 @@ fn answers_to_a_standard_input_come_before_the_end() {
 #[test]
 fn the_first_byte_says_which_language_is_spoken() {
     let daemon = Served::start();
-    for first in ["{\"status\":{}}\n", " {\"status\":{}}\n", "\n\t{\"status\":{}}\n", "\r\n{\"status\":{}}\n"] {
+    for first in ["{\"status\":{}}\n", " {\"status\":{}}\n", "\n\t{\"status\":{}}\n", "\r\n{\"status\":{}}\n"]
+    {
         let mut lines = daemon.lines();
         lines.send(first.as_bytes());
         assert!(lines.next()["status"].is_object(), "{first:?}");

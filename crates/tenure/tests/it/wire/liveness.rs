@@ -51,8 +51,12 @@ fn a_silent_holder_drains_then_loses_then_the_resource_is_free() {
     assert_eq!((&ended["state"], &ended["reason"]), (&"revoked".into(), &"heartbeat_expired".into()));
     super::shown::time(&ended["ended_at"]);
     let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
-    let evidence = &story["entries"].as_array().unwrap().iter().find(|entry| entry["kind"] == "revoked").unwrap()
-        ["evidence"];
+    let evidence = &story["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["kind"] == "revoked")
+        .unwrap()["evidence"];
     assert_eq!(evidence["kind"], "silence", "{story}");
     assert!((990..=1_010).contains(&between(&evidence["last_seen"], &evidence["promised_until"])), "{story}");
     let error = daemon.of_lease(&lease, "heartbeat", json!({"epoch": 1})).refused("invalid_state");
@@ -67,7 +71,8 @@ fn heartbeats_keep_a_lease_and_write_nothing() {
     let mut http = daemon.http();
     let lsn = daemon.get("/v1/status")["synced_lsn"].clone();
     let held = holds_for(Duration::from_millis(2_500), || {
-        let renewed = http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1})).good();
+        let renewed =
+            http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1})).good();
         (&renewed["valid_ms"], &renewed["draining"]) == (&1_000.into(), &false.into())
     });
     assert!(held);
@@ -90,7 +95,10 @@ fn a_heartbeat_brings_a_silent_lease_back() {
     let back = watch.about("revived", &lease);
     assert_eq!(back["lease"]["liveness"], "alive");
     let shown = daemon.inspect(&lease);
-    assert_eq!((&shown["liveness"], &shown["epoch"], &shown["fence"]), (&"alive".into(), &1.into(), &lease["fence"]));
+    assert_eq!(
+        (&shown["liveness"], &shown["epoch"], &shown["fence"]),
+        (&"alive".into(), &1.into(), &lease["fence"])
+    );
 }
 
 #[test]
@@ -109,19 +117,24 @@ fn an_operators_drain_stays_and_ends_the_lease() {
     let lease = lease(&daemon, json!({"grace_ms": 1_500}));
     let drained = daemon.of_lease(&lease, "drain", json!({"reason": "maintenance"})).good();
     let told = watch.about("draining", &lease);
-    assert_eq!((&told["lease"]["drain_cause"], &told["lease"]["reason_text"]), (&"operator".into(), &"maintenance".into()));
+    assert_eq!(
+        (&told["lease"]["drain_cause"], &told["lease"]["reason_text"]),
+        (&"operator".into(), &"maintenance".into())
+    );
     let left = drained["remaining_ms"].as_u64().unwrap();
     assert!((1_000..=1_500).contains(&left), "{drained}");
     let mut least = left;
     let mut http = daemon.http();
     wait_until("the drain ends it", LONG, || {
-        let answered = http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1}));
+        let answered =
+            http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1}));
         if answered.status != 200 {
             return true;
         }
         let renewed = answered.good();
         assert_eq!(renewed["draining"], true, "{renewed}");
-        let (valid, remaining) = (renewed["valid_ms"].as_u64().unwrap(), renewed["remaining_ms"].as_u64().unwrap());
+        let (valid, remaining) =
+            (renewed["valid_ms"].as_u64().unwrap(), renewed["remaining_ms"].as_u64().unwrap());
         assert!(valid <= remaining && valid <= 1_000, "a promise never outlives the drain: {renewed}");
         assert!(remaining <= least, "heartbeats prolong no drain: {renewed}");
         least = remaining;
@@ -134,7 +147,8 @@ fn an_operators_drain_stays_and_ends_the_lease() {
     );
     watch.about("reclaimed", &lease);
     let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
-    let evidence: Vec<&Value> = story["entries"].as_array().unwrap().iter().map(|entry| &entry["evidence"]["kind"]).collect();
+    let evidence: Vec<&Value> =
+        story["entries"].as_array().unwrap().iter().map(|entry| &entry["evidence"]["kind"]).collect();
     assert!(evidence.contains(&&json!("drained")), "{story}");
 }
 
@@ -171,7 +185,8 @@ fn a_lifetime_ends_a_lease_however_alive_its_holder_is() {
     assert_eq!(lease["valid_ms"], 1_500, "no promise beyond the lifetime");
     let mut http = daemon.http();
     wait_until("the lifetime is over", LONG, || {
-        let answered = http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1}));
+        let answered =
+            http.json("POST", &format!("/v1/leases/{}/heartbeat", id(&lease)), json!({"epoch": 1}));
         if answered.status == 200 {
             assert!(answered.good()["valid_ms"].as_u64().unwrap() <= 1_500, "{answered:?}");
         }
@@ -182,7 +197,8 @@ fn a_lifetime_ends_a_lease_however_alive_its_holder_is() {
     assert_eq!(revoked["lease"]["reason"], reclaimed["lease"]["reason"]);
     assert!(between(&lease["granted_at"], &revoked["at"]) >= 1_490, "{revoked}");
     let story = daemon.get(&format!("/v1/why?lease={}", id(&lease)));
-    let evidence: Vec<&Value> = story["entries"].as_array().unwrap().iter().map(|entry| &entry["evidence"]["kind"]).collect();
+    let evidence: Vec<&Value> =
+        story["entries"].as_array().unwrap().iter().map(|entry| &entry["evidence"]["kind"]).collect();
     assert!(evidence.contains(&&json!("lifetime")), "{story}");
 }
 
@@ -261,7 +277,9 @@ fn deadlines_are_met_to_the_moment() {
     let daemon = Served::start();
     let mut watch = daemon.watch();
     for number in 0..20 {
-        daemon.acquire(json!({"resources": [format!("r{number}")], "holder": "a", "ttl_ms": 1_000, "grace_ms": 0}));
+        daemon.acquire(
+            json!({"resources": [format!("r{number}")], "holder": "a", "ttl_ms": 1_000, "grace_ms": 0}),
+        );
     }
     (0..20).for_each(|_| drop(watch.next_of("reclaimed")));
     let lateness = daemon.get("/v1/status")["expiry_lateness"].clone();

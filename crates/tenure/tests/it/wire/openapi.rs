@@ -50,7 +50,10 @@ fn every_error_and_event_is_in_the_document() {
     assert!(events["text/event-stream"].is_object());
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            assert!(operation["summary"].is_string() && operation["operationId"].is_string(), "{method} {path}");
+            assert!(
+                operation["summary"].is_string() && operation["operationId"].is_string(),
+                "{method} {path}"
+            );
         }
     }
 }
@@ -59,7 +62,8 @@ fn every_error_and_event_is_in_the_document() {
 fn the_daemon_does_what_the_document_says() {
     let daemon = Served::start();
     let directory = TempDir::new().unwrap();
-    let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+    let checks =
+        "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     run(Command::new(program("schemathesis"))
         .arg("run")
         .arg(format!("http://{}/openapi.json", daemon.address()))

@@ -19,7 +19,8 @@ fn remaining(lease: &Value) -> u64 {
 #[test]
 fn everybody_has_a_full_ttl_after_a_crash() {
     let mut daemon = Served::start();
-    let heartbeat = daemon.acquire(json!({"resources": ["h"], "holder": "a", "ttl_ms": 20_000, "grace_ms": 0}));
+    let heartbeat =
+        daemon.acquire(json!({"resources": ["h"], "holder": "a", "ttl_ms": 20_000, "grace_ms": 0}));
     let permanent = daemon.acquire(json!({"resources": ["p"], "holder": "a", "ttl_ms": 0}));
     let session = daemon.post("/v1/sessions", json!({"holder": "a", "ttl_ms": 20_000, "grace_ms": 0}));
     let kept = daemon.acquire(json!({"resources": ["s"], "holder": "a", "session": session["session"]}));
@@ -27,7 +28,10 @@ fn everybody_has_a_full_ttl_after_a_crash() {
     wait_until("a good part of the ttl has passed", LONG, || remaining(&daemon.inspect(&heartbeat)) < 18_500);
     kill_and_start(&mut daemon);
     let shown = daemon.inspect(&heartbeat);
-    assert_eq!((&shown["state"], &shown["liveness"], &shown["epoch"]), (&"active".into(), &"alive".into(), &1.into()));
+    assert_eq!(
+        (&shown["state"], &shown["liveness"], &shown["epoch"]),
+        (&"active".into(), &"alive".into(), &1.into())
+    );
     assert!(remaining(&shown) > 19_000, "{shown}");
     assert_eq!(shown["fence"], heartbeat["fence"]);
     daemon.of_lease(&heartbeat, "heartbeat", json!({"epoch": 1})).good();
@@ -50,8 +54,10 @@ fn everybody_has_a_full_ttl_after_a_crash() {
 fn connections_that_were_open_have_time_to_come_back() {
     let mut daemon = Served::start();
     let mut lines = daemon.lines();
-    let short = lines.good(json!({"acquire": {"resources": ["a"], "holder": "a", "grace_ms": 0}}), "acquired");
-    let long = lines.good(json!({"acquire": {"resources": ["b"], "holder": "a", "grace_ms": 60_000}}), "acquired");
+    let short =
+        lines.good(json!({"acquire": {"resources": ["a"], "holder": "a", "grace_ms": 0}}), "acquired");
+    let long =
+        lines.good(json!({"acquire": {"resources": ["b"], "holder": "a", "grace_ms": 60_000}}), "acquired");
     kill_and_start(&mut daemon);
     assert!(lines.rest().is_empty(), "the peer sees its connection end");
     let shown = daemon.inspect(&short);
@@ -102,7 +108,8 @@ fn outcomes_are_remembered_over_a_crash() {
 #[test]
 fn an_operators_drain_outlives_a_crash_with_a_full_grace() {
     let mut daemon = Served::start();
-    let lease = daemon.acquire(json!({"resources": ["r"], "holder": "a", "ttl_ms": 1_000, "grace_ms": 20_000}));
+    let lease =
+        daemon.acquire(json!({"resources": ["r"], "holder": "a", "ttl_ms": 1_000, "grace_ms": 20_000}));
     daemon.of_lease(&lease, "drain", json!({})).good();
     wait_until("some of the grace has passed", LONG, || remaining(&daemon.inspect(&lease)) < 18_500);
     kill_and_start(&mut daemon);
@@ -124,7 +131,10 @@ fn what_was_being_ended_goes_on_ending() {
     daemon.of_lease(&long, "revoke", json!({})).good();
     kill_and_start(&mut daemon);
     let shown = daemon.inspect(&long);
-    assert_eq!((&shown["state"], &shown["epoch"], &shown["reason"]), (&"revoking".into(), &2.into(), &"admin_force".into()));
+    assert_eq!(
+        (&shown["state"], &shown["epoch"], &shown["reason"]),
+        (&"revoking".into(), &2.into(), &"admin_force".into())
+    );
     assert!((50_000..=60_000).contains(&remaining(&shown)), "counted anew: {shown}");
     wait_until("the short one is reclaimed", LONG, || daemon.inspect(&short)["state"] == "revoked");
     assert_eq!(daemon.inspect(&short)["reason_text"], "going");
@@ -150,7 +160,10 @@ fn a_clean_stop_keeps_everything_too() {
     assert_eq!((&shown["state"], &shown["attachment"]), (&"active".into(), &json!({"job": 7})));
     assert_eq!(daemon.get("/v1/pools/p")["size"], 3);
     let shown = daemon.inspect(&ended);
-    assert_eq!((&shown["state"], &shown["reason_text"], &shown["holder"]), (&"released".into(), &"done".into(), &"a".into()));
+    assert_eq!(
+        (&shown["state"], &shown["reason_text"], &shown["holder"]),
+        (&"released".into(), &"done".into(), &"a".into())
+    );
     let after = daemon.get("/v1/status");
     assert_eq!(after["log_tag"], before["log_tag"]);
     assert!(after["lsn"].as_u64() >= before["lsn"].as_u64());
@@ -163,7 +176,9 @@ fn the_daemon_can_end_everything_when_it_is_told_to() {
     let mut daemon = Served::start();
     let mut watch = daemon.watch();
     let leases: Vec<Value> = (0..3)
-        .map(|number| daemon.acquire(json!({"resources": [format!("r{number}")], "holder": "a", "ttl_ms": 1_000})))
+        .map(|number| {
+            daemon.acquire(json!({"resources": [format!("r{number}")], "holder": "a", "ttl_ms": 1_000}))
+        })
         .collect();
     let answered = daemon.http().json("POST", "/v1/shutdown", json!({"end_all": true})).good();
     assert_eq!((&answered["shutting_down"], &answered["ended"]), (&true.into(), &3.into()));

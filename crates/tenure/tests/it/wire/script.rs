@@ -60,7 +60,8 @@ pub(crate) fn filled(text: &str, known: &Known) -> Value {
     while let Some(at) = rest.find('$') {
         out.push_str(&rest[..at]);
         rest = &rest[at + 1..];
-        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_').unwrap_or(rest.len());
+        let end =
+            rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '.' && c != '_').unwrap_or(rest.len());
         let (label, field) = rest[..end].split_once('.').unwrap_or((&rest[..end], "lease_id"));
         let value = &known.get(label).unwrap_or_else(|| panic!("nothing is called {label:?}"))[field];
         match value {

@@ -35,18 +35,23 @@ fn a_session_is_opened_shown_and_listed() {
     assert!(word.starts_with("s:") && word.len() == 10, "{word}");
     assert_eq!((&session["ttl_ms"], &session["grace_ms"]), (&90_000.into(), &30_000.into()));
     assert!((80_000..=90_000).contains(&session["valid_ms"].as_u64().unwrap()), "{session}");
-    assert_eq!((&session["kind"], &session["liveness"], &session["leases"]), (&"by_hand".into(), &"alive".into(), &0.into()));
+    assert_eq!(
+        (&session["kind"], &session["liveness"], &session["leases"]),
+        (&"by_hand".into(), &"alive".into(), &0.into())
+    );
     lease(&daemon, "r", &session);
     let shown = daemon.get(&path(&session));
     assert_eq!((&shown["leases"], &shown["holder"]), (&1.into(), &"alice".into()));
     let other = open(&daemon, "bob", 60_000, 0);
     let list = daemon.get("/v1/sessions");
-    let words: Vec<&Value> = list["sessions"].as_array().unwrap().iter().map(|session| &session["session"]).collect();
+    let words: Vec<&Value> =
+        list["sessions"].as_array().unwrap().iter().map(|session| &session["session"]).collect();
     assert_eq!(words.len(), 2);
     assert!(words.contains(&&session["session"]) && words.contains(&&other["session"]));
     assert_eq!(list["next_cursor"], Value::Null);
     let first = daemon.get("/v1/sessions?limit=1");
-    let second = daemon.get(&format!("/v1/sessions?limit=1&cursor={}", first["next_cursor"].as_str().unwrap()));
+    let second =
+        daemon.get(&format!("/v1/sessions?limit=1&cursor={}", first["next_cursor"].as_str().unwrap()));
     let pages = [&first, &second].map(|page| page["sessions"][0]["session"].clone());
     assert_eq!(pages.each_ref().to_vec(), words);
     // A connection without a lease is no session that anybody sees.
@@ -60,7 +65,9 @@ fn sessions_that_are_not_there_are_not_found() {
     let daemon = Served::start();
     for word in ["s:00000000", "pipe:00000001", "cli:00000002"] {
         daemon.ask("GET", &format!("/v1/sessions/{word}"), Value::Null).refused("session_not_found");
-        let beat = daemon.ask("POST", &format!("/v1/sessions/{word}/heartbeat"), json!({})).refused("session_not_found");
+        let beat = daemon
+            .ask("POST", &format!("/v1/sessions/{word}/heartbeat"), json!({}))
+            .refused("session_not_found");
         assert_eq!(beat["lost"], true);
         daemon.ask("DELETE", &format!("/v1/sessions/{word}"), Value::Null).refused("session_not_found");
     }
@@ -80,9 +87,14 @@ fn sessions_that_are_not_there_are_not_found() {
 fn a_lease_has_the_terms_of_its_session_and_does_not_renew_it() {
     let daemon = Served::start();
     let session = open(&daemon, "alice", 60_000, 20_000);
-    wait_until("some of the promise has passed", LONG, || daemon.get(&path(&session))["valid_ms"].as_u64().unwrap() < 59_990);
+    wait_until("some of the promise has passed", LONG, || {
+        daemon.get(&path(&session))["valid_ms"].as_u64().unwrap() < 59_990
+    });
     let lease = lease(&daemon, "r", &session);
-    assert_eq!((&lease["mode"], &lease["ttl_ms"], &lease["grace_ms"]), (&"session".into(), &60_000.into(), &20_000.into()));
+    assert_eq!(
+        (&lease["mode"], &lease["ttl_ms"], &lease["grace_ms"]),
+        (&"session".into(), &60_000.into(), &20_000.into())
+    );
     let left = lease["valid_ms"].as_u64().unwrap();
     assert!((1..59_990).contains(&left), "what is left of the session's promise: {lease}");
     assert!(daemon.get(&path(&session))["valid_ms"].as_u64().unwrap() <= left);
@@ -119,7 +131,11 @@ fn a_heartbeat_tells_what_was_lost_since() {
     daemon.of_lease(&leases[1], "drain", json!({})).good();
     daemon.of_lease(&leases[2], "release", json!({"epoch": 1})).good();
     let second = heartbeat(&daemon, &session, Some(&first["lsn"]));
-    assert_eq!(second["ended"], json!([{"lease_id": id(&leases[0]), "reason": "admin_force"}]), "what it gave back itself is no loss");
+    assert_eq!(
+        second["ended"],
+        json!([{"lease_id": id(&leases[0]), "reason": "admin_force"}]),
+        "what it gave back itself is no loss"
+    );
     assert_eq!(second["draining"], json!([id(&leases[1])]));
     let again = heartbeat(&daemon, &session, Some(&first["lsn"]));
     assert_eq!(again["ended"], second["ended"], "an answer that was lost is told again");
@@ -151,11 +167,16 @@ fn a_silent_session_drains_and_takes_its_leases_with_it() {
     expected.sort_by_key(Value::to_string);
     assert_eq!(ended, expected);
     wait_until("the session is gone", LONG, || daemon.ask("GET", &path(&session), Value::Null).status == 404);
-    let error = daemon.ask("POST", &format!("{}/heartbeat", path(&session)), json!({})).refused("session_not_found");
+    let error =
+        daemon.ask("POST", &format!("{}/heartbeat", path(&session)), json!({})).refused("session_not_found");
     assert_eq!(error["lost"], true);
     let story = daemon.get(&format!("/v1/why?session={}", session["session"].as_str().unwrap()));
-    let kinds: Vec<&Value> = story["entries"].as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
-    assert!(kinds.contains(&&json!("session_opened")) && kinds.contains(&&json!("session_closed")), "{story}");
+    let kinds: Vec<&Value> =
+        story["entries"].as_array().unwrap().iter().map(|entry| &entry["kind"]).collect();
+    assert!(
+        kinds.contains(&&json!("session_opened")) && kinds.contains(&&json!("session_closed")),
+        "{story}"
+    );
 }
 
 #[test]
@@ -191,7 +212,11 @@ fn closing_a_session_releases_all_it_holds() {
     daemon.ask("DELETE", &path(&session), Value::Null).refused("session_not_found");
     daemon.acquire(json!({"resources": ["r0", "r1", "r2", "reserved"], "holder": "bob"}));
     daemon
-        .ask("POST", "/v1/leases", json!({"resources": ["x"], "holder": "alice", "session": session["session"]}))
+        .ask(
+            "POST",
+            "/v1/leases",
+            json!({"resources": ["x"], "holder": "alice", "session": session["session"]}),
+        )
         .refused("session_not_found");
 }
 
@@ -201,11 +226,22 @@ fn a_lease_is_handed_over_in_one_step() {
     let mut watch = daemon.watch();
     let (alice, bob) = (open(&daemon, "alice", 60_000, 0), open(&daemon, "bob", 50_000, 1_000));
     let before = lease(&daemon, "r", &alice);
-    daemon.of_lease(&before, "handover", json!({"epoch": 9, "to_session": bob["session"]})).refused("stale_epoch");
-    daemon.of_lease(&before, "handover", json!({"epoch": 1, "to_session": "s:00000000"})).refused("session_not_found");
-    let after = daemon.of_lease(&before, "handover", json!({"epoch": 1, "to_session": bob["session"]})).good();
-    assert_eq!((&after["lease_id"], &after["epoch"], &after["holder"]), (&before["lease_id"], &2.into(), &"bob".into()));
-    assert_eq!((&after["session"], &after["ttl_ms"], &after["grace_ms"]), (&bob["session"], &50_000.into(), &1_000.into()));
+    daemon
+        .of_lease(&before, "handover", json!({"epoch": 9, "to_session": bob["session"]}))
+        .refused("stale_epoch");
+    daemon
+        .of_lease(&before, "handover", json!({"epoch": 1, "to_session": "s:00000000"}))
+        .refused("session_not_found");
+    let after =
+        daemon.of_lease(&before, "handover", json!({"epoch": 1, "to_session": bob["session"]})).good();
+    assert_eq!(
+        (&after["lease_id"], &after["epoch"], &after["holder"]),
+        (&before["lease_id"], &2.into(), &"bob".into())
+    );
+    assert_eq!(
+        (&after["session"], &after["ttl_ms"], &after["grace_ms"]),
+        (&bob["session"], &50_000.into(), &1_000.into())
+    );
     assert!(after["fence"].as_u64() > before["fence"].as_u64());
     let rebound = watch.about("rebound", &before);
     assert_eq!((&rebound["lease"]["holder"], &rebound["lease"]["session"]), (&"bob".into(), &bob["session"]));
@@ -225,17 +261,32 @@ fn a_lease_is_rebound_to_a_new_holder_session_or_attachment() {
     let daemon = Served::start();
     let first = daemon.acquire(json!({"resources": ["r"], "holder": "alice", "attachment": 1}));
     let second = daemon.of_lease(&first, "rebind", json!({"epoch": 1, "holder": "bob"})).good();
-    assert_eq!((&second["holder"], &second["epoch"], &second["attachment"]), (&"bob".into(), &2.into(), &1.into()));
+    assert_eq!(
+        (&second["holder"], &second["epoch"], &second["attachment"]),
+        (&"bob".into(), &2.into(), &1.into())
+    );
     assert!(second["fence"].as_u64() > first["fence"].as_u64());
     assert_eq!((&second["mode"], &second["ttl_ms"]), (&"heartbeat".into(), &90_000.into()));
     let session = open(&daemon, "carol", 60_000, 5_000);
     let third = daemon
-        .of_lease(&first, "rebind", json!({"epoch": 2, "session": session["session"], "attachment": {"a": 1}}))
+        .of_lease(
+            &first,
+            "rebind",
+            json!({"epoch": 2, "session": session["session"], "attachment": {"a": 1}}),
+        )
         .good();
-    assert_eq!((&third["holder"], &third["epoch"], &third["session"]), (&"bob".into(), &3.into(), &session["session"]));
-    assert_eq!((&third["mode"], &third["grace_ms"], &third["attachment"]), (&"session".into(), &5_000.into(), &json!({"a": 1})));
+    assert_eq!(
+        (&third["holder"], &third["epoch"], &third["session"]),
+        (&"bob".into(), &3.into(), &session["session"])
+    );
+    assert_eq!(
+        (&third["mode"], &third["grace_ms"], &third["attachment"]),
+        (&"session".into(), &5_000.into(), &json!({"a": 1}))
+    );
     daemon.of_lease(&first, "rebind", json!({"epoch": 2})).refused("stale_epoch");
-    daemon.of_lease(&first, "rebind", json!({"epoch": 3, "session": "pipe:00000001"})).refused("session_not_found");
+    daemon
+        .of_lease(&first, "rebind", json!({"epoch": 3, "session": "pipe:00000001"}))
+        .refused("session_not_found");
     daemon.of_lease(&first, "rebind", json!({"epoch": 3, "holder": ""})).refused("invalid_request");
     daemon.of_lease(&first, "release", json!({"epoch": 3})).good();
     let error = daemon.of_lease(&first, "rebind", json!({"epoch": 3})).refused("invalid_state");

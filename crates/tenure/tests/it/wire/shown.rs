@@ -7,9 +7,30 @@ use super::contract::Outcome;
 
 /// Every field of a lease view, as the contract lists them.
 const LEASE_FIELDS: &[&str] = &[
-    "lease_id", "holder", "state", "liveness", "drain_cause", "mode", "epoch", "fence", "resources", "ttl_ms",
-    "grace_ms", "valid_ms", "remaining_ms", "granted_at", "last_seen", "deadline", "ended_at", "reason",
-    "reason_text", "session", "face", "attachment", "server_time", "lsn",
+    "lease_id",
+    "holder",
+    "state",
+    "liveness",
+    "drain_cause",
+    "mode",
+    "epoch",
+    "fence",
+    "resources",
+    "ttl_ms",
+    "grace_ms",
+    "valid_ms",
+    "remaining_ms",
+    "granted_at",
+    "last_seen",
+    "deadline",
+    "ended_at",
+    "reason",
+    "reason_text",
+    "session",
+    "face",
+    "attachment",
+    "server_time",
+    "lsn",
 ];
 /// Fields that are there only where they mean something.
 const LEASE_FIELDS_SOMETIMES: &[&str] = &["waiters", "replayed"];
@@ -62,7 +83,9 @@ impl Shown {
 
     fn value(&mut self, value: &Value) -> String {
         match value {
-            Value::Object(fields) if fields.contains_key("granted_at") && fields.contains_key("server_time") => {
+            Value::Object(fields)
+                if fields.contains_key("granted_at") && fields.contains_key("server_time") =>
+            {
                 self.lease(fields)
             }
             Value::Object(fields) => {
@@ -101,7 +124,8 @@ impl Shown {
             assert!(lease.contains_key(*field), "no {field}: {lease:?}");
         }
         for field in lease.keys() {
-            let known = LEASE_FIELDS.contains(&field.as_str()) || LEASE_FIELDS_SOMETIMES.contains(&field.as_str());
+            let known =
+                LEASE_FIELDS.contains(&field.as_str()) || LEASE_FIELDS_SOMETIMES.contains(&field.as_str());
             assert!(known, "{field}: {lease:?}");
         }
         time(&lease["granted_at"]);
@@ -140,20 +164,29 @@ impl Shown {
     }
 
     fn text(&self, text: &str) -> String {
-        let kind = text.split_once(':').filter(|(kind, rest)| matches!(*kind, "s" | "pipe" | "cli") && rest.len() == 8);
+        let kind = text
+            .split_once(':')
+            .filter(|(kind, rest)| matches!(*kind, "s" | "pipe" | "cli") && rest.len() == 8);
         if let Some((kind, _)) = kind {
             return format!("{kind}:");
         }
-        let named = self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id.as_str(), name));
+        let named =
+            self.names.iter().fold(text.to_owned(), |text, (id, name)| text.replace(id.as_str(), name));
         // A transcript has one line per step, whatever a name holds.
-        named.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+        named
+            .chars()
+            .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+            .collect()
     }
 }
 
 /// Who asks is known differently over each transport.
 fn principal(text: &str) -> String {
     let uid = format!("uid:{}", rustix::process::geteuid().as_raw());
-    text.replace(&uid, "ME").replace("by local", "by ME").replace("operator:local", "operator:ME").replace("(local)", "(ME)")
+    text.replace(&uid, "ME")
+        .replace("by local", "by ME")
+        .replace("operator:local", "operator:ME")
+        .replace("(local)", "(ME)")
 }
 
 /// Nothing in a scenario takes five seconds.

@@ -18,14 +18,29 @@ fn acquire(daemon: &Served, name: &str, holder: &str) -> Value {
 fn an_event_says_what_the_contract_lists() {
     let daemon = Served::start();
     let mut watch = daemon.watch();
-    let lease = daemon.acquire(json!({"resources": ["r", "s"], "holder": "a", "ttl_ms": 60_000, "attachment": {"job": 7}}));
+    let lease = daemon
+        .acquire(json!({"resources": ["r", "s"], "holder": "a", "ttl_ms": 60_000, "attachment": {"job": 7}}));
     let Happened { id: event_id, kind, data } = watch.next();
     assert_eq!(kind, "granted");
     assert!(event_id.is_some());
     assert_eq!((&data["kind"], &data["lsn"]), (&"granted".into(), &lease["lsn"]));
     super::shown::time(&data["at"]);
     let told = &data["lease"];
-    for field in ["lease_id", "holder", "resources", "state", "liveness", "mode", "epoch", "fence", "ttl_ms", "grace_ms", "granted_at", "face", "attachment"] {
+    for field in [
+        "lease_id",
+        "holder",
+        "resources",
+        "state",
+        "liveness",
+        "mode",
+        "epoch",
+        "fence",
+        "ttl_ms",
+        "grace_ms",
+        "granted_at",
+        "face",
+        "attachment",
+    ] {
         assert_eq!(told[field], lease[field], "{field}");
     }
 }
@@ -48,14 +63,29 @@ fn every_kind_of_event_is_told() {
     watch_for(&daemon, &short, "expired");
     let given_back = acquire(&daemon, "y", "a");
     daemon.of_lease(&given_back, "release", json!({"epoch": 1})).good();
-    daemon.ask("DELETE", &format!("/v1/sessions/{}", session["session"].as_str().unwrap()), Value::Null).good();
+    daemon
+        .ask("DELETE", &format!("/v1/sessions/{}", session["session"].as_str().unwrap()), Value::Null)
+        .good();
     daemon.ask("DELETE", "/v1/pools/p", Value::Null).good();
     assert_eq!(
         watch.kinds(16),
         [
-            "pool_defined", "session_opened", "granted r", "activated r", "amended r", "draining r", "revived r",
-            "rebound r", "revoked r", "reclaimed r", "granted x", "expired x", "granted y", "released y",
-            "session_closed", "pool_removed",
+            "pool_defined",
+            "session_opened",
+            "granted r",
+            "activated r",
+            "amended r",
+            "draining r",
+            "revived r",
+            "rebound r",
+            "revoked r",
+            "reclaimed r",
+            "granted x",
+            "expired x",
+            "granted y",
+            "released y",
+            "session_closed",
+            "pool_removed",
         ]
     );
     // The same is told of the past.
@@ -63,9 +93,15 @@ fn every_kind_of_event_is_told() {
     assert_eq!(again.kinds(3), ["pool_defined", "session_opened", "granted r"]);
     let told: Vec<Happened> = (0..7).map(|_| again.next()).collect();
     let of = |kind: &str| &told.iter().find(|event| event.kind == kind).unwrap().data["lease"];
-    assert_eq!((&of("draining")["drain_cause"], &of("draining")["reason_text"]), (&"operator".into(), &"why not".into()));
+    assert_eq!(
+        (&of("draining")["drain_cause"], &of("draining")["reason_text"]),
+        (&"operator".into(), &"why not".into())
+    );
     assert_eq!((&of("rebound")["holder"], &of("rebound")["epoch"]), (&"b".into(), &2.into()));
-    assert_eq!((&of("revoked")["state"], &of("revoked")["reason"]), (&"revoking".into(), &"admin_force".into()));
+    assert_eq!(
+        (&of("revoked")["state"], &of("revoked")["reason"]),
+        (&"revoking".into(), &"admin_force".into())
+    );
     assert_eq!((&of("revoked")["holder"], &of("revoked")["reason_text"]), (&"b".into(), &"so".into()));
     assert_eq!((&of("reclaimed")["state"], &of("reclaimed")["epoch"]), (&"revoked".into(), &3.into()));
 }
@@ -85,11 +121,14 @@ fn there_is_no_gap_between_list_and_watch_under_load() {
             writers.push(scope.spawn(move || {
                 for round in 0u32.. {
                     let name = format!("{held}/{writer}/{}", round % 7);
-                    let lease = http.json("POST", "/v1/leases", json!({"resources": [name], "holder": "a", "ttl_ms": 0})).good();
+                    let lease = http
+                        .json("POST", "/v1/leases", json!({"resources": [name], "holder": "a", "ttl_ms": 0}))
+                        .good();
                     if stop.load(Ordering::Relaxed) {
                         return;
                     }
-                    http.json("POST", &format!("/v1/leases/{}/release", id(&lease)), json!({"epoch": 1})).good();
+                    http.json("POST", &format!("/v1/leases/{}/release", id(&lease)), json!({"epoch": 1}))
+                        .good();
                 }
             }));
         }
@@ -219,7 +258,11 @@ fn events_are_filtered_like_lists() {
             if event.data["lease"]["lease_id"] == last["lease_id"] {
                 break;
             }
-            told.push(format!("{} {}", event.kind, event.data["lease"]["resources"][0].as_str().unwrap_or("-")));
+            told.push(format!(
+                "{} {}",
+                event.kind,
+                event.data["lease"]["resources"][0].as_str().unwrap_or("-")
+            ));
         }
         daemon.of_lease(&last, "release", json!({"epoch": 1}));
         told.join(", ")
