@@ -188,7 +188,8 @@ async fn wanted_answer(
             if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
                 let fits = |key: &&str| (1..=OPERATION_ID_BYTES_MAX).contains(&key.len());
                 let key = key.to_str().ok().filter(fits).ok_or_else(|| {
-                    let message = format!("an Idempotency-Key is plain text of 1 to {OPERATION_ID_BYTES_MAX} bytes");
+                    let message =
+                        format!("an Idempotency-Key is plain text of 1 to {OPERATION_ID_BYTES_MAX} bytes");
                     Error::new(ErrorCode::InvalidRequest, message)
                 })?;
                 call.set_operation_id(key);

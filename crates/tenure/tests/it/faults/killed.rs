@@ -184,7 +184,11 @@ fn nothing_acknowledged_is_lost_when_the_daemon_is_killed_again_and_again() {
             }
             holds_for(Duration::from_millis(30 + random.below(150)), || true);
             // Told to stop under load, it loses nothing either.
-            if round % 4 == 3 { daemon.stop() } else { daemon.kill() }
+            if round % 4 == 3 {
+                daemon.stop()
+            } else {
+                daemon.kill()
+            }
             over.store(true, Ordering::Relaxed);
         });
         daemon.start_again();
