@@ -18,6 +18,9 @@ pub(crate) struct Arguments {
     target: Option<String>,
 }
 
+/// With fewer inputs the build would take longer than they do; what the tests were built with is there already.
+const WORTH_A_RELEASE: u64 = 100_000;
+
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     deterministic(arguments.iterations, arguments.target.as_deref())
 }
@@ -28,7 +31,8 @@ pub(crate) fn iterations(count: u64) -> Result<()> {
 }
 
 fn deterministic(iterations: u64, target: Option<&str>) -> Result<()> {
-    let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-fuzz"]);
+    let profile = if iterations > WORTH_A_RELEASE { "release" } else { "test" };
+    let mut command = shell::cargo(["run", "--quiet", "--profile", profile, "--package", "tenure-fuzz"]);
     command.args(shell::locked());
     command.args(["--", "run", "--iterations", &iterations.to_string()]);
     if let Some(target) = target {

@@ -3,17 +3,18 @@
 //! An event names its lease; who holds it and what it covers may stand in an earlier one. A stream remembers
 //! what it has seen and asks for the rest.
 
+mod known;
+
 use crate::dispatch::Faces;
 use crate::refusal::{self, Asked};
 use crate::show::{Ended, Terms, attachment, face, mode, state, words};
 use crate::switchboard::WatchNews;
+use known::Known;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode, EventKind, EventLease, EventsQuery};
-use tenure_engine::kernel::{
-    Change, Epitaph, Event, Granted, LeaseId, Lsn, Note, Policy, Reason, StateName, Subject, Text,
-};
-use tenure_engine::{Answer, LeaseFound, News, Published, Request, Ticket};
+use tenure_engine::kernel::{Change, Event, LeaseId, Lsn, Note, Reason, StateName, Subject};
+use tenure_engine::{Answer, News, Published, Request, Ticket};
 use tenure_history::{WireLease, rfc3339, wire_session};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -44,15 +45,6 @@ pub struct EventStream {
     filter: EventsQuery,
     known: HashMap<LeaseId, Known>,
     over: bool,
-}
-
-/// What a lease is, apart from how it stands.
-#[derive(Clone)]
-struct Known {
-    holder: Text,
-    members: Vec<String>,
-    policy: Policy,
-    granted_wall_ms: u64,
 }
 
 impl Faces {
@@ -217,7 +209,7 @@ impl EventStream {
         match subject {
             Subject::Session(session) => event.session = Some(wire_session(session)),
             Subject::Lease(lease) => {
-                let known = self.known(lease).await;
+                let known = self.known(lease, Lsn(event.lsn), None).await;
                 let mut shown = self.lease(lease, known.as_ref());
                 shown.state = Some(api::State::Active);
                 shown.liveness = Some(now);
@@ -237,38 +229,31 @@ impl EventStream {
         }
         let known = match event.change.epitaph() {
             Some(was) => Some(Known::was(was)),
-            None => self.known(lease).await,
+            None => self.known(lease, lsn, Some(&event.change)).await,
+        };
+        let held = if known.as_ref().is_some_and(|known| known.reserved) {
+            StateName::Reserved
+        } else {
+            StateName::Active
         };
         let mut shown = self.lease(lease, known.as_ref());
         let alive = Some(api::Liveness::Alive);
         match &event.change {
             Change::Granted(granted) => {
-                let reserved = granted.deadline.is_some();
-                shown.state = Some(state(if reserved { StateName::Reserved } else { StateName::Active }));
-                shown.liveness = if reserved { None } else { alive };
+                shown.state = Some(state(held));
+                shown.liveness = alive.filter(|_| held == StateName::Active);
                 shown.epoch = Some(1);
                 shown.fence = Some(self.faces.identity().fence_base + lsn.0);
                 shown.attachment = attachment(&granted.attachment);
             }
             Change::Activated { .. } => (shown.state, shown.liveness) = (Some(api::State::Active), alive),
             Change::Rebound(rebound) => {
-                shown.state = Some(api::State::Active);
+                shown.state = Some(state(held));
                 shown.epoch = Some(rebound.epoch.0);
                 shown.fence = Some(self.faces.identity().fence_base + lsn.0);
-                shown.holder = Some(rebound.holder.to_string());
-                shown.session = match &rebound.policy {
-                    Some(policy) => policy.session.map(wire_session),
-                    None => shown.session,
-                };
-                if let Some(known) = self.known.get_mut(&lease) {
-                    known.holder = rebound.holder.clone();
-                    if let Some(policy) = &rebound.policy {
-                        known.policy = policy.clone();
-                    }
-                }
             }
             Change::Amended(amended) => {
-                shown.state = Some(api::State::Active);
+                shown.state = Some(state(held));
                 shown.attachment = amended.attachment.as_deref().and_then(attachment);
             }
             Change::Drained(steered) => {
@@ -330,32 +315,18 @@ impl EventStream {
         }
     }
 
-    /// What is known of a lease: remembered, or as it is, or as its grant tells.
-    async fn known(&mut self, lease: LeaseId) -> Option<Known> {
-        if let Some(known) = self.known.get(&lease) {
-            return Some(known.clone());
+    /// What a lease is after a change at this position. Remembered, it follows what happens.
+    async fn known(&mut self, lease: LeaseId, at: Lsn, change: Option<&Change>) -> Option<Known> {
+        let unused = matches!(change, Some(Change::Amended(_) | Change::Rebound(_)));
+        if !self.known.contains_key(&lease) {
+            let known = self.faces.known_lease(lease, at, unused).await?;
+            self.remember(lease, known);
         }
-        let found = match self.faces.handle().start(Request::Read(lease)).await.pop() {
-            Some(Answer::Read(read)) => match read.lease {
-                LeaseFound::Live(live) => Some(Known {
-                    holder: live.holder,
-                    members: live.members.iter().map(Text::to_string).collect(),
-                    policy: live.policy,
-                    granted_wall_ms: live.granted_wall_ms,
-                }),
-                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
-            },
-            _ => None,
-        };
-        let known = match found {
-            Some(known) => known,
-            None => match self.faces.logged_event(lease.lsn()).await?.change {
-                Change::Granted(granted) => Known::granted(&granted),
-                _ => return None,
-            },
-        };
-        self.remember(lease, known.clone());
-        Some(known)
+        let known = self.known.get_mut(&lease)?;
+        if let Some(change) = change {
+            known.follow(change);
+        }
+        Some(known.clone())
     }
 
     fn remember(&mut self, lease: LeaseId, known: Known) {
@@ -370,26 +341,6 @@ impl Drop for EventStream {
     fn drop(&mut self) {
         self.faces.switchboard().unwatch(self.watch);
         drop(self.faces.handle().start(Request::WatchEnd(self.watch)));
-    }
-}
-
-impl Known {
-    fn granted(granted: &Granted) -> Self {
-        Self {
-            holder: granted.holder.clone(),
-            members: granted.members.iter().map(Text::to_string).collect(),
-            policy: granted.policy.clone(),
-            granted_wall_ms: granted.wall_ms,
-        }
-    }
-
-    fn was(was: &Epitaph) -> Self {
-        Self {
-            holder: was.holder.clone(),
-            members: was.members.iter().map(Text::to_string).collect(),
-            policy: was.policy.clone(),
-            granted_wall_ms: was.granted_wall_ms,
-        }
     }
 }
 

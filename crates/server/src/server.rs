@@ -88,6 +88,8 @@ pub struct ReservedPort {
 const BACKLOG: u32 = 1_024;
 /// Connections beyond the limit that are told so at once: they are files too.
 const REFUSALS_MAX: usize = 32;
+/// Backups that are taken at once. Each holds a thread for as long as its reader takes.
+const BACKUPS_MAX: usize = 2;
 
 impl ReservedPort {
     /// Takes the port.
@@ -135,6 +137,7 @@ pub(crate) struct Shared {
     http: HttpCounters,
     connections: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
+    backups: Arc<Semaphore>,
     /// The daemon stops.
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -170,6 +173,7 @@ impl Server {
             http: HttpCounters::default(),
             connections: Arc::new(Semaphore::new(options.connections_max)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
+            backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             stopping,
             tasks: TaskTracker::new(),
             docs: crate::docs::page(&document),
@@ -201,6 +205,15 @@ impl Server {
         let _ = tokio::time::timeout(shared.options.finish_within, shared.tasks.wait()).await;
         shared.tasks.len()
     }
+}
+
+/// What somebody asks for.
+#[derive(Clone, Copy)]
+pub(crate) enum Asks<'a> {
+    /// A call of the faces.
+    Call(&'a Call),
+    /// A stream, a backup, the daemon's end.
+    Other,
 }
 
 impl Shared {
@@ -254,11 +267,17 @@ impl Shared {
     }
 
     /// Refuses a principal that asks too often. Proofs of life never are too often.
-    pub(crate) fn check_rate(&self, principal: &str, call: &Call) -> Result<(), Error> {
-        if call.is_heartbeat() {
-            return Ok(());
+    pub(crate) fn check_rate(&self, principal: &str, asks: Asks<'_>) -> Result<(), Error> {
+        match asks {
+            Asks::Call(call) if call.is_heartbeat() => Ok(()),
+            Asks::Call(_) | Asks::Other => self.options.auth.check_rate(principal, read_clocks().boot_ms),
         }
-        self.options.auth.check_rate(principal, read_clocks().boot_ms)
+    }
+
+    /// Room for one more backup.
+    pub(crate) fn admit_backup(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = Arc::clone(&self.backups).try_acquire_owned();
+        permit.map_err(|_| Error::new(ErrorCode::Overloaded, "enough backups are being taken already"))
     }
 
     pub(crate) fn time_now(&self) -> String {

@@ -5,7 +5,7 @@ mod events;
 
 use crate::auth::{Admitted, TcpAsk};
 use crate::routes::{Page, Parts, Route, Wanted, routes};
-use crate::server::Shared;
+use crate::server::{Asks, Shared};
 use crate::{docs, metrics};
 use body::{AnswerBody, full, stream};
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Call, Caller, OPERATION_ID_BYTES_MAX, Origin, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Who is at the other end.
 #[derive(Clone)]
@@ -182,9 +183,10 @@ async fn wanted_answer(
         let message = format!("this needs scope {}, not {}", needed.as_str(), caller.scope.as_str());
         return Err(Error::new(ErrorCode::Forbidden, message).with("scope", needed.as_str()));
     }
+    let asks = if let Wanted::Call(call) = &wanted { Asks::Call(call) } else { Asks::Other };
+    shared.check_rate(&caller.principal, asks)?;
     match wanted {
         Wanted::Call(mut call) => {
-            shared.check_rate(&caller.principal, &call)?;
             if let Some(key) = headers.get(IDEMPOTENCY_KEY) {
                 let fits = |key: &&str| (1..=OPERATION_ID_BYTES_MAX).contains(&key.len());
                 let key = key.to_str().ok().filter(fits).ok_or_else(|| {
@@ -218,7 +220,7 @@ async fn wanted_answer(
             shared.stopping().cancel();
             Ok(json(StatusCode::OK, &reply))
         }
-        Wanted::Backup => Ok(backup(shared)),
+        Wanted::Backup => Ok(backup(shared, shared.admit_backup()?)),
         Wanted::Page(_) => unreachable!("invariant: pages are answered before"),
     }
 }
@@ -322,10 +324,11 @@ async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error
 
 /// The data as a tar archive, made while it is sent. A copy that fails breaks the transfer off: half an
 /// archive must not look like a whole one.
-fn backup(shared: &Arc<Shared>) -> Answered {
+fn backup(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Answered {
     let (sender, body) = stream();
     let make = Arc::clone(&shared.options().backup);
     tokio::task::spawn_blocking(move || {
+        let _permit = permit;
         let mut pipe = sender.writer();
         if let Err(error) = make(&mut pipe).and_then(|()| pipe.flush()) {
             tracing::warn!(%error, "a backup was broken off");

@@ -8,7 +8,7 @@ mod streams;
 
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, Unread, outbox};
-use crate::server::Shared;
+use crate::server::{Asks, Shared};
 use bytes::{Buf, BufMut, BytesMut};
 use std::sync::Arc;
 use std::time::Duration;
@@ -339,7 +339,7 @@ impl Connection {
     fn admit(&mut self, wish: Wish, tag: Option<&Tag>) -> Result<Admitted, Error> {
         match wish {
             Wish::Call(call, wrap) => {
-                self.shared.check_rate(&self.caller.principal, &call)?;
+                self.shared.check_rate(&self.caller.principal, Asks::Call(&call))?;
                 if call.wait_ms() == 0 {
                     return Ok(Admitted::Call(call, wrap));
                 }
@@ -349,7 +349,10 @@ impl Connection {
                 self.wait(call, wrap, tag.cloned());
                 Ok(Admitted::UnderWay)
             }
-            Wish::Watch(query) => Ok(Admitted::Watch(self.streams.open(tag)?, query)),
+            Wish::Watch(query) => {
+                self.shared.check_rate(&self.caller.principal, Asks::Other)?;
+                Ok(Admitted::Watch(self.streams.open(tag)?, query))
+            }
             Wish::Stop(stream) => Ok(Admitted::Said(self.streams.stop(stream)?)),
             Wish::Hello(kind) => {
                 if self.greeted {

@@ -174,3 +174,27 @@ fn a_backup_goes_over_the_wire_whole_or_visibly_not() {
     drop(http);
     assert_eq!(daemon.get("/readyz").status, 200);
 }
+
+#[test]
+fn backups_that_nobody_reads_hold_nothing_else_up() {
+    let daemon = Daemon::start();
+    let mut lines = daemon.lines();
+    let held = lines.ask(&json!({"acquire": {"resources": ["a"], "holder": "h"}}))["acquired"].clone();
+    let amend = json!({"amend": {"lease_id": held["lease_id"], "epoch": 1, "attachment": "x".repeat(4_000)}, "tag": 1});
+    let text = format!("{amend}\n").repeat(100);
+    // More than the system holds for a reader that does not come.
+    for _ in 0..80 {
+        lines.raw(text.as_bytes()).unwrap();
+        (0..100).for_each(|_| assert!(lines.next()["amended"].is_object()));
+    }
+    let mut unread: Vec<_> = (0..2).map(|_| daemon.http()).collect();
+    for http in &mut unread {
+        http.send("POST", "/v1/backup", b"{}").unwrap();
+        assert_eq!(http.head().unwrap().status, 200);
+    }
+    let refused = daemon.post("/v1/backup", &json!({}));
+    assert_eq!(refused.refusal(), (503, "overloaded".to_owned()), "{refused:?}");
+    assert_eq!(daemon.get("/v1/why?resource=a").status, 200, "others read the disk meanwhile");
+    drop(unread);
+    wait_until("a backup again", LIMIT, || daemon.post("/v1/backup", &json!({})).status == 200);
+}

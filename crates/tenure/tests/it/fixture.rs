@@ -81,7 +81,7 @@ impl Fixture {
     }
 
     pub(crate) fn write_a_story(&mut self) {
-        let session = SessionId(0x2a);
+        let session = SessionId(0x2d);
         self.event(1_000, Change::Configured(Retention::default()));
         self.event(
             1_000,

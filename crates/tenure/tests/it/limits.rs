@@ -154,6 +154,7 @@ fn requests_per_second_of_one_principal_heartbeats_exempt() {
         refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(),
         "{refused:?}"
     );
+    assert_eq!(daemon.get("/v1/events").refusal().1, "rate_limited", "streams are requests too");
     let path = format!("/v1/leases/{}/heartbeat", lease["lease_id"].as_str().unwrap());
     for _ in 0..50 {
         assert_eq!(http.post(&path, &json!({"epoch": 1})).status, 200, "nobody loses a lease for being busy");

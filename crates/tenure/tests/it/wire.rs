@@ -2,6 +2,7 @@
 //!
 //! Nothing here uses our own client: it must not hide what is wrong on the wire.
 
+mod breaker;
 mod contract;
 mod contract_faults;
 mod contract_leases;

@@ -144,8 +144,9 @@ fn silence(daemon: &Daemon) {
     let mut callers: Vec<Http<TcpStream>> = ["one", "two", "three"].map(|name| as_token(daemon, name)).into();
     let mut held = Vec::new();
     for number in 0..30 {
+        // Longer than the breaker's window: once the silence shows, the last heartbeats lie outside of it.
         let body =
-            json!({"resources": [format!("s/{number}")], "holder": format!("h{number}"), "ttl_ms": 1_000});
+            json!({"resources": [format!("s/{number}")], "holder": format!("h{number}"), "ttl_ms": 4_000});
         held.push((number % 3, take(&mut callers[number % 3], body)));
     }
     holds_for(Duration::from_millis(3_000), || {

@@ -196,3 +196,34 @@ fn data_that_cannot_be_written_is_said_and_fatal() {
     assert_eq!(daemon.code(), 3, "{}", daemon.said());
     assert!(daemon.said().contains("disk/elsewhere"), "{}", daemon.said());
 }
+
+#[test]
+fn a_damaged_log_is_not_served_and_the_place_is_named() {
+    let mut daemon = Daemon::start();
+    for number in 0..20 {
+        daemon.acquire(&json!({"resources": [format!("r/{number}")], "holder": "h"}));
+    }
+    daemon.stop();
+    let log = daemon.data_dir().join("log");
+    let segment = fs::read_dir(log)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().unwrap() == "seg");
+    let segment = segment.unwrap();
+    // In the middle of what was written, far before its clean end.
+    let mut bytes = fs::read(&segment).unwrap();
+    let written = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+    bytes[written / 2] ^= 4;
+    fs::write(&segment, bytes).unwrap();
+    let before = files_below(&daemon.data_dir());
+    let said_before = daemon.said().len();
+    daemon.spawn();
+    assert_eq!(daemon.code(), 3, "{}", daemon.said());
+    let said = daemon.said()[said_before..].to_owned();
+    let name = segment.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(said.contains(&name) && said.contains("offset") && said.contains("tenure log verify"), "{said}");
+    let untouched = |files: Vec<(std::path::PathBuf, Vec<u8>)>| -> Vec<_> {
+        files.into_iter().filter(|(path, _)| !path.ends_with("lock")).collect()
+    };
+    assert!(untouched(files_below(&daemon.data_dir())) == untouched(before), "nothing is cut or mended");
+}

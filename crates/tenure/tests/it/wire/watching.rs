@@ -106,6 +106,40 @@ fn every_kind_of_event_is_told() {
     assert_eq!((&of("reclaimed")["state"], &of("reclaimed")["epoch"]), (&"revoked".into(), &3.into()));
 }
 
+#[test]
+fn an_event_is_told_alike_whenever_it_is_read() {
+    let daemon = Served::start();
+    let mut watch = daemon.watch();
+    let call = |lease: &Value, call: &str, body: Value| daemon.of_lease(lease, call, body).good();
+    let session = daemon.post("/v1/sessions", json!({"holder": "s", "ttl_ms": 60_000, "grace_ms": 7}));
+    let one =
+        daemon.acquire(json!({"resources": ["r"], "holder": "a", "reserve_ms": 60_000, "attachment": 1}));
+    call(&one, "amend", json!({"epoch": 1, "attachment": 2}));
+    call(&one, "activate", json!({"epoch": 1}));
+    call(&one, "rebind", json!({"epoch": 1, "holder": "b", "attachment": 3}));
+    call(&one, "amend", json!({"epoch": 2, "attachment": 4}));
+    let handed = call(&one, "handover", json!({"epoch": 2, "to_session": session["session"]}));
+    call(&one, "drain", json!({"reason": "so"}));
+    call(&one, "revive", json!({}));
+    call(&one, "revoke", json!({"reclaim": false}));
+    call(&one, "reclaim", json!({"force": true}));
+    let two = daemon.acquire(json!({"resources": ["r", "s"], "holder": "a"}));
+    call(&two, "rebind", json!({"epoch": 1, "holder": "c"}));
+    call(&two, "amend", json!({"epoch": 2, "attachment": 5}));
+    let events: Vec<Happened> = (0..14).map(|_| watch.next()).collect();
+    let rebound = &events[6].data["lease"];
+    for field in ["holder", "mode", "epoch", "fence", "ttl_ms", "grace_ms", "session", "state"] {
+        assert_eq!(rebound[field], handed[field], "{field}");
+    }
+    assert_eq!((&events[2].kind[..], &events[2].data["lease"]["state"]), ("amended", &"reserved".into()));
+    for (at, from) in events.iter().enumerate() {
+        let mut again = daemon.watch_from(from.data["lsn"].as_u64().unwrap() - 1);
+        for expected in &events[at..] {
+            assert_eq!(&again.next(), expected, "from event {at}");
+        }
+    }
+}
+
 fn watch_for(daemon: &Served, lease: &Value, state: &str) {
     wait_until(state, LONG, || daemon.inspect(lease)["state"] == state);
 }
