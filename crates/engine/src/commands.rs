@@ -642,9 +642,10 @@ impl Engine {
     fn count_renewal(&mut self, margin_ms: Option<u64>, valid_ms: Option<u64>) {
         self.counters.heartbeats_renewed += 1;
         match margin_ms {
-            Some(margin_ms) => self.counters.renewal_margin_ms.record(margin_ms),
-            None if valid_ms.is_some() => self.counters.heartbeats_late += 1,
-            None => {}
+            Some(margin_ms) if margin_ms > 0 => self.counters.renewal_margin_ms.record(margin_ms),
+            // At the very end of a promise nothing of it is left: the lease may be draining already.
+            Some(_) | None if valid_ms.is_some() => self.counters.heartbeats_late += 1,
+            Some(_) | None => {}
         }
     }
 

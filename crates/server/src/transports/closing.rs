@@ -8,7 +8,7 @@ use tenure_faces::{EventStream, Streamed};
 /// Events told after the daemon was told to stop.
 const LAST_MAX: usize = 1_024;
 /// What has happened is a moment away; nothing new is waited for.
-const LAST_WITHIN: Duration = Duration::from_millis(50);
+pub(crate) const LAST_WITHIN: Duration = Duration::from_millis(50);
 
 /// Events that happened before the daemon was told to stop and are not told yet.
 pub(crate) async fn last_events(events: &mut EventStream) -> Vec<Streamed> {

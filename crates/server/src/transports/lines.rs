@@ -6,6 +6,7 @@
 
 mod streams;
 
+use super::closing::LAST_WITHIN;
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, Unread, outbox};
 use crate::server::{Asks, Shared};
@@ -172,7 +173,13 @@ pub(crate) async fn serve(
         ends.gone.cancel();
         writer.abort();
     }
-    if let Some((connection, opening)) = begun {
+    if let Some((connection, mut opening)) = begun {
+        if stopping.is_cancelled() {
+            // Leases that the stop itself ended.
+            while let Ok(lost) = tokio::time::timeout(LAST_WITHIN, opening.lost()).await {
+                out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
+            }
+        }
         connection.end(&shared).await;
         drop(opening);
     }

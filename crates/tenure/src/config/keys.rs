@@ -115,7 +115,7 @@ settings! {
         tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
         /// PEM file with the roots of certificates that callers must show
         client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
-        /// Origins whose pages may ask, besides the daemon's own: https://HOST[:PORT]
+        /// Origins whose pages may ask, besides the daemon's own: scheme, host and port
         ///
         /// The host of such an origin is also accepted as the name of the daemon, as a proxy in front may send it.
         allow_origin: Vec<String> = Text(""), "allow-origin", like "https://board.example,http://127.0.0.1:3000";

@@ -180,12 +180,22 @@ fn the_daemon_can_end_everything_when_it_is_told_to() {
             daemon.acquire(json!({"resources": [format!("r{number}")], "holder": "a", "ttl_ms": 1_000}))
         })
         .collect();
+    let mut lines = daemon.lines();
+    lines.say(json!({"watch": {}}));
+    lines.say(json!({"acquire": {"resources": ["c"], "holder": "a"}}));
+    lines.until(|line| line["acquired"].is_object());
     let answered = daemon.http().json("POST", "/v1/shutdown", json!({"end_all": true})).good();
-    assert_eq!((&answered["shutting_down"], &answered["ended"]), (&true.into(), &3.into()));
+    assert_eq!((&answered["shutting_down"], &answered["ended"]), (&true.into(), &4.into()));
     assert_eq!(daemon.code(), 0);
-    for _ in 0..3 {
+    for _ in 0..4 {
         assert_eq!(watch.next_of("revoked").data["lease"]["reason"], "shutdown");
     }
+    assert_eq!(watch.next_of("closing").data["lease"], Value::Null);
+    let rest = lines.rest();
+    let count = |wanted: &dyn Fn(&Value) -> bool| rest.iter().filter(|line| wanted(line)).count();
+    assert_eq!(count(&|line| line["event"]["kind"] == "revoked"), 4, "{rest:?}");
+    assert_eq!(count(&|line| line["lost"]["reason"] == "shutdown"), 1, "{rest:?}");
+    assert_eq!(rest.last().unwrap()["event"]["kind"], "closing", "{rest:?}");
     daemon.start_again();
     for lease in &leases {
         wait_until("it is ended", LONG, || daemon.inspect(lease)["state"] == "revoked");
