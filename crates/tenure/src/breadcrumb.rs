@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::{env, process};
 
 use tenure_api::Breadcrumb;
+use tenure_engine::host::read_clocks;
 
 /// Name of the file in its directory.
 const FILE_NAME: &str = "daemon.json";
@@ -18,8 +19,9 @@ const FILE_NAME: &str = "daemon.json";
 const MACHINE_DIRECTORY: &str = "/run/tenure";
 /// Stands in for [`MACHINE_DIRECTORY`], for systems that have their run-time directory elsewhere.
 const MACHINE_DIRECTORY_VARIABLE: &str = "TENURE_RUN_DIR";
-/// Finders hold a stale file's lock for microseconds; one that is held this often has an owner that lives.
-const PUBLISH_TRIES_MAX: u32 = 1_000;
+/// Finders hold a stale file's lock for microseconds of their own time, which a busy machine may stretch; one that is
+/// held for this long has an owner that lives.
+const HELD_MS_MAX: u64 = 500;
 
 /// A breadcrumb whose writer lives.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,7 +171,8 @@ fn write_locked(draft: &Path, breadcrumb: &Breadcrumb) -> io::Result<File> {
 
 fn put_in_place(draft: &Path, path: &Path) -> Result<(), PublishError> {
     let io_error = |source| PublishError::Io { path: path.to_owned(), source };
-    for _ in 0..PUBLISH_TRIES_MAX {
+    let patient_until_ms = read_clocks().boot_ms + HELD_MS_MAX;
+    while read_clocks().boot_ms < patient_until_ms {
         match File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match fs::hard_link(draft, path) {
