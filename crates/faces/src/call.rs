@@ -1,5 +1,5 @@
-//! What can be asked and what can be answered, in wire types. The scope of each call stands here and nowhere
-//! else.
+//! What can be asked and what can be answered, in wire types. The scope of each call stands here; a route that is
+//! no call has its own.
 
 use crate::caller::Scope;
 use tenure_api as api;

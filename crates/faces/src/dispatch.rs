@@ -94,7 +94,7 @@ impl Faces {
     }
 
     /// Carries out calls one after the other; those that are one request each cross to the engine together.
-    pub async fn dispatch_in_order(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
+    pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
         let mut replies = Vec::with_capacity(calls.len());
         let (mut requests, mut waiting) = (Vec::with_capacity(calls.len()), Vec::new());
         for call in calls {
@@ -133,37 +133,6 @@ impl Faces {
                 Err(error) => Err(error),
             });
         }
-    }
-
-    /// Carries out the calls of one read, those that take several steps last. The answers come together.
-    pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
-        let mut requests = Vec::with_capacity(calls.len());
-        let plans: Vec<Result<Planned, Error>> = calls
-            .into_iter()
-            .map(|call| {
-                Ok(match self.plan(caller, call)? {
-                    Plan::Ask(request, shape) => {
-                        requests.push(*request);
-                        Planned::Asked(shape)
-                    }
-                    Plan::Steps(call) => Planned::Steps(call),
-                })
-            })
-            .collect();
-        let answered = if requests.is_empty() { Vec::new() } else { self.handle().call_all(requests).await };
-        let mut answers = answered.into_iter();
-        let mut replies = Vec::with_capacity(plans.len());
-        for planned in plans {
-            replies.push(match planned {
-                Ok(Planned::Asked(shape)) => match answers.next() {
-                    Some(answer) => self.reply(shape, answer).await,
-                    None => Err(unknown()),
-                },
-                Ok(Planned::Steps(call)) => self.steps(caller, call).await,
-                Err(error) => Err(error),
-            });
-        }
-        replies
     }
 
     fn plan(&self, caller: &Caller, call: Call) -> Result<Plan, Error> {
@@ -263,11 +232,6 @@ impl Faces {
             Ok(Err(error)) => tracing::warn!(%error, "an index of the log could not be made"),
         }
     }
-}
-
-enum Planned {
-    Asked(Shape),
-    Steps(Call),
 }
 
 impl Drop for Waiting {

@@ -516,7 +516,7 @@ impl InOrder {
                     calls.push(call);
                     wraps.push(wrap);
                 }
-                let replies = self.shared.faces().dispatch_in_order(&self.caller, calls).await;
+                let replies = self.shared.faces().dispatch_all(&self.caller, calls).await;
                 let said: Vec<AnswerLine> = wraps
                     .into_iter()
                     .zip(replies)
