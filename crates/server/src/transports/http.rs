@@ -53,6 +53,8 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const NEXT_HEAD_WITHIN: Duration = Duration::from_secs(150);
 /// How long its body may take.
 const BODY_WITHIN: Duration = Duration::from_secs(30);
+/// How long a body that is too large is let in and thrown away.
+const DISCARD_WITHIN: Duration = Duration::from_millis(500);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -269,11 +271,14 @@ fn admit(
     shared.auth().tcp(&ask)
 }
 
-async fn read_body(shared: &Shared, body: Incoming) -> Result<Bytes, Error> {
+async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Bytes, Error> {
     let max = shared.options().body_bytes_max;
     let too_large = || Error::new(ErrorCode::TooLarge, format!("a body has at most {max} bytes"));
-    // One that announces its length need not come first.
+    // One that announces its length need not come first. What is on its way is let in for a moment: closing over
+    // it would take the answer back.
     if body.size_hint().lower() > max as u64 {
+        let discarded = async { while let Some(Ok(_)) = body.frame().await {} };
+        let _ = tokio::time::timeout(DISCARD_WITHIN, discarded).await;
         return Err(too_large());
     }
     let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, max).collect()).await;
