@@ -106,10 +106,12 @@ impl Asking {
     /// Makes sure that an abandoned request brings nothing any more, and gives back what it brought already.
     ///
     /// The same operation is asked for once more, without a wait. As long as the abandoned request is still waited for,
-    /// that joins it and gets no answer; a definite answer proves that nobody waits in our name any more.
+    /// that joins it and gets no answer; a definite answer proves that nobody waits in our name any more. Before each
+    /// try nobody asks for a moment: one that came before the daemon saw the last one leave would inherit its wait.
     pub(super) async fn abandon(mut self) {
         self.acquire.wait_ms = None;
         for limit in ABANDON_LIMITS_MS.map(Duration::from_millis) {
+            wait_until(BootInstant::now().after(limit / 4)).await;
             match timeout(limit, self.client.acquire(&self.acquire)).await {
                 Ok(Ok(lease)) => {
                     let holding = Holding { client: self.client.clone(), lease, ttl: self.ttl };
