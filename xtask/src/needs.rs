@@ -21,6 +21,32 @@ pub(crate) struct Need {
     pub(crate) install: &'static [&'static [&'static str]],
 }
 
+/// Installs Debian packages whose services nobody asked for: none is started, and an Avahi that was not there before
+/// does not start with the machine either. The policy that refuses a start is laid over the machine's own for the
+/// installer alone, in a mount namespace, so that nothing has to be put back. Recommended packages are left out:
+/// libnss-mdns, one of them, would change how the whole machine resolves names.
+const WITHOUT_SERVICES: &str = r#"
+set -eu
+policy=/usr/sbin/policy-rc.d
+mkdir -p target
+refusal=$(mktemp target/policy-rc.d.XXXXXX)
+made=
+trap 'rm -f "$refusal" $made' EXIT
+trap 'exit 130' INT TERM
+printf '#!/bin/sh\nexit 101\n' >"$refusal"
+chmod 755 "$refusal"
+if [ ! -e "$policy" ]; then : >"$policy"; made=$policy; fi
+units=
+for unit in avahi-daemon.service avahi-daemon.socket; do
+    if [ ! -e "/lib/systemd/system/$unit" ]; then units="$units $unit"; fi
+done
+unshare --mount sh -euc 'mount --bind "$1" "$2"; shift 2
+    apt-get install --yes --no-install-recommends "$@"' sh "$refusal" "$policy" "$@"
+for unit in $units; do
+    if [ -e "/lib/systemd/system/$unit" ]; then systemctl --quiet disable "$unit"; fi
+done
+"#;
+
 /// What `cargo xtask test` needs.
 pub(crate) const FOR_TESTS: &[Need] = &[
     Need {
@@ -65,6 +91,30 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         install: &[
             &["python3", "-m", "venv", "target/venv"],
             &["target/venv/bin/pip", "install", "--quiet", "openapi-spec-validator==0.9.0"],
+        ],
+    },
+    // mDNS as others speak it, each in a network namespace of a test.
+    Need {
+        name: "dbus",
+        check: &["dbus-daemon", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "dbus"]],
+    },
+    Need {
+        name: "avahi-daemon",
+        check: &["avahi-daemon", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "avahi-daemon"]],
+    },
+    Need {
+        name: "avahi-utils",
+        check: &["avahi-browse", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "avahi-utils"]],
+    },
+    Need {
+        name: "zeroconf",
+        check: &["target/venv/bin/python", "-c", "import zeroconf; assert zeroconf.__version__ == '0.153.0'"],
+        install: &[
+            &["python3", "-m", "venv", "target/venv"],
+            &["target/venv/bin/pip", "install", "--quiet", "zeroconf==0.153.0"],
         ],
     },
 ];

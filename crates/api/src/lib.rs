@@ -9,6 +9,7 @@ mod event;
 mod lease;
 mod line;
 mod pool;
+mod registration;
 mod resource;
 mod session;
 mod status;
@@ -25,6 +26,11 @@ pub use line::{
     Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Verb, Welcome,
 };
 pub use pool::{Pool, PoolList, PoolSize, RemovePool};
+pub use registration::{
+    AdminRegistration, BrowseQuery, Browsed, DaemonStatus, Register, Registered, Registration,
+    RegistrationCounts, RegistrationDrained, RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived,
+    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, Unregistered,
+};
 pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{
     EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,

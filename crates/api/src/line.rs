@@ -6,6 +6,7 @@ use crate::error::{Error, Lost};
 use crate::event::{Event, EventsQuery, Lagged};
 use crate::lease::{Acquire, Amend, HolderCall, Lease, LeaseList, LeaseQuery, OperatorCall, Renewed};
 use crate::pool::{Pool, PoolList};
+use crate::registration::{Register, Registration, RegistrationRenewed, ServiceRecord, Sighting};
 use crate::resource::{Check, CheckAnswer};
 use crate::status::Status;
 use crate::story::{Story, WhyQuery};
@@ -162,6 +163,16 @@ verbs! {
     Revoke(ByLease<OperatorCall>) = "revoke";
     /// Makes resources of a revoked lease reusable.
     Reclaim(ByLease<OperatorCall>) = "reclaim";
+    /// Advertises a service.
+    Register(Register) = "register";
+    /// Ends a registration.
+    Unregister(String) = "unregister";
+    /// Follows the services of a type.
+    Browse(String) = "browse";
+    /// Follows everything seen of a type.
+    Subscribe(String) = "subscribe";
+    /// Looks one service up.
+    Resolve(String) = "resolve";
     /// Ends the stream with this tag.
     Stop(Tag) = "stop";
 }
@@ -181,6 +192,10 @@ macro_rules! answers {
         #[derive(Clone, PartialEq, Debug)]
         pub enum Answer {
             $($(#[doc = $doc])+ $variant($body),)+
+            /// To `heartbeat` of a registration.
+            RegistrationRenewed(RegistrationRenewed),
+            /// Of a `browse` or `subscribe`.
+            Sighting(Sighting),
             /// The request was not carried out.
             Error(Error),
         }
@@ -193,28 +208,42 @@ macro_rules! answers {
 
         impl Serialize for AnswerLine {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                #[derive(Serialize)]
-                struct ErrorLine<'a> {
-                    #[serde(flatten)]
-                    error: &'a Error,
-                    #[serde(skip_serializing_if = "Option::is_none")]
-                    tag: Option<&'a Tag>,
-                }
-                if let Answer::Error(error) = &self.answer {
-                    return ErrorLine { error, tag: self.tag.as_ref() }.serialize(serializer);
-                }
-                let mut map = serializer.serialize_map(None)?;
+                let tag = self.tag.as_ref();
                 match &self.answer {
-                    $(Answer::$variant(body) => map.serialize_entry($wire, body)?,)+
-                    Answer::Error(_) => {}
+                    $(Answer::$variant(body) => {
+                        let mut map = serializer.serialize_map(None)?;
+                        map.serialize_entry($wire, body)?;
+                        if let Some(tag) = tag {
+                            map.serialize_entry("tag", tag)?;
+                        }
+                        map.end()
+                    })+
+                    Answer::RegistrationRenewed(body) => Whole { body, tag }.serialize(serializer),
+                    Answer::Sighting(body) => Whole { body, tag }.serialize(serializer),
+                    Answer::Error(body) => Whole { body, tag }.serialize(serializer),
                 }
-                if let Some(tag) = &self.tag {
-                    map.serialize_entry("tag", tag)?;
-                }
-                map.end()
             }
         }
     };
+}
+
+/// An answer whose fields stand beside the tag, under no key of their own.
+#[derive(Serialize)]
+struct Whole<'a, T> {
+    #[serde(flatten)]
+    body: &'a T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<&'a Tag>,
+}
+
+/// Words that two kinds of answer begin with are told apart by what follows.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Or<T> {
+    /// A registration's id, or a word.
+    Word(String),
+    /// A body.
+    Body(T),
 }
 
 /// One line that is said, in answer or unasked.
@@ -269,6 +298,14 @@ answers! {
     Revoked(Box<Lease>) = "revoked";
     /// To `reclaim`.
     Reclaimed(Box<Lease>) = "reclaimed";
+    /// To `register`.
+    Registered(Registration) = "registered";
+    /// To `unregister`.
+    Unregistered(String) = "unregistered";
+    /// Of a `browse`.
+    Found(ServiceRecord) = "found";
+    /// To `resolve`.
+    Resolved(ServiceRecord) = "resolved";
     /// To `stop`.
     Stopped(Tag) = "stopped";
     /// Unasked: a lease of this connection was lost.
@@ -357,12 +394,23 @@ impl<'de> Visitor<'de> for AnswerVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<AnswerLine, A::Error> {
         let (mut answer, mut tag) = (None, None);
-        let mut error = Map::new();
+        // Answers whose fields stand beside the tag.
+        let mut whole = Map::new();
         while let Some(key) = map.next_key::<Cow<'de, str>>()? {
             if key == "tag" {
                 tag = map.next_value()?;
-            } else if !error.is_empty() || key == "error" {
-                error.insert(key.into_owned(), map.next_value()?);
+            } else if !whole.is_empty() || key == "error" {
+                whole.insert(key.into_owned(), map.next_value()?);
+            } else if key == "renewed" && answer.is_none() {
+                match map.next_value::<Or<Renewed>>()? {
+                    Or::Body(renewed) => answer = Some(Answer::Renewed(renewed)),
+                    Or::Word(id) => _ = whole.insert(key.into_owned(), Value::String(id)),
+                }
+            } else if key == "event" && answer.is_none() {
+                match map.next_value::<Or<Box<Event>>>()? {
+                    Or::Body(event) => answer = Some(Answer::Event(event)),
+                    Or::Word(word) => _ = whole.insert(key.into_owned(), Value::String(word)),
+                }
             } else if answer.is_none() {
                 answer = Answer::read(&key, &mut map)?;
                 if answer.is_none() {
@@ -372,8 +420,17 @@ impl<'de> Visitor<'de> for AnswerVisitor {
                 map.next_value::<IgnoredAny>()?;
             }
         }
-        if !error.is_empty() {
-            answer = Some(Answer::Error(Error::deserialize(Value::Object(error)).map_err(A::Error::custom)?));
+        if !whole.is_empty() {
+            let (error, renewed) = (whole.contains_key("error"), whole.contains_key("renewed"));
+            let whole = Value::Object(whole);
+            let read = if error {
+                Error::deserialize(whole).map(Answer::Error)
+            } else if renewed {
+                RegistrationRenewed::deserialize(whole).map(Answer::RegistrationRenewed)
+            } else {
+                Sighting::deserialize(whole).map(Answer::Sighting)
+            };
+            answer = Some(read.map_err(A::Error::custom)?);
         }
         let answer = answer.ok_or_else(|| A::Error::custom("the line has no answer that is known"))?;
         Ok(AnswerLine { answer, tag })
@@ -546,7 +603,17 @@ mod tests {
         assert_eq!(parse(&text).expect("a line"), line);
 
         let error = Error::new(crate::ErrorCode::StaleEpoch, "no").with("current", 4).lost();
-        for answer in [Answer::Error(error), Answer::Stopped(Tag::number(4))] {
+        let renewed = RegistrationRenewed { renewed: "0a1b2c3d".to_owned(), lease: 90, draining: false };
+        let gone = Sighting {
+            event: crate::SightingKind::Removed,
+            service: ServiceRecord::named("a.b", "_http._tcp"),
+        };
+        for answer in [
+            Answer::Error(error),
+            Answer::Stopped(Tag::number(4)),
+            Answer::RegistrationRenewed(renewed),
+            Answer::Sighting(gone),
+        ] {
             let said = AnswerLine { answer, tag: Some(Tag::Text("x".to_owned())) };
             let text = serde_json::to_string(&said).expect("a line");
             assert_eq!(serde_json::from_str::<AnswerLine>(&text).expect("an answer"), said, "{text}");

@@ -54,6 +54,15 @@ pub enum Answer {
         /// As of.
         lsn: Lsn,
     },
+    /// Ended leases that are still kept.
+    Ended {
+        /// In order of their ends.
+        leases: Vec<(LeaseId, EndedLease)>,
+        /// Where to go on; `None` at the end.
+        next: Option<Lsn>,
+        /// As of.
+        lsn: Lsn,
+    },
     /// One resource.
     Resource {
         /// Who covers it; `None` when available.

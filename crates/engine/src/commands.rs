@@ -3,7 +3,8 @@
 
 use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::engine::{Engine, ending_reason};
-use crate::request::{Submit, Ticket};
+use crate::endings::given_back;
+use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Wanted, is_free};
@@ -49,12 +50,19 @@ impl Engine {
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
             self.adopt_session_terms(grant);
+            self.choose_take_over(grant, submit.take_over);
             self.grant(ticket, command, submit.wait_ms);
             return;
         }
         let outcome = self.settle(&mut command, submit.force);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// Whether it was carried out before: the rules that follow were asked then.
+    fn is_remembered(&self, command: &Command) -> bool {
+        let operation = command.operation.as_ref();
+        operation.is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some())
     }
 
     /// What was asked, whichever connection asked: a retry comes on a new one.
@@ -160,11 +168,7 @@ impl Engine {
 
     /// Carries out a command that never waits.
     fn settle(&mut self, command: &mut Command, force: bool) -> Outcome {
-        let known = command
-            .operation
-            .as_ref()
-            .is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some());
-        if !known {
+        if !self.is_remembered(command) {
             let checked = match &mut command.action {
                 Action::Drain(steer) => self.check_drain(steer),
                 Action::Revive(steer) => match self.check_revive(steer) {
@@ -189,8 +193,11 @@ impl Engine {
                     let session = rebind.policy.as_ref().and_then(|policy| policy.session);
                     self.make_durable(session, command)
                 }
+                Action::Release(release) => {
+                    let gated = self.kernel.live(release.token.lease).is_some_and(|view| view.terms().gate);
+                    if gated { self.give_back_through_gate(command) } else { Ok(()) }
+                }
                 Action::Grant(_)
-                | Action::Release(_)
                 | Action::Amend(_)
                 | Action::Revoke(_)
                 | Action::DefinePool { .. }
@@ -204,6 +211,14 @@ impl Engine {
             }
         }
         self.decide(command)
+    }
+
+    /// A lease with a gate is given back by a revoke: only behind its gate is what it covers fit for others.
+    fn give_back_through_gate(&self, command: &mut Command) -> Result<(), Refused> {
+        self.kernel.decide(self.journal.peek(self.tick), command)?;
+        let Action::Release(release) = &command.action else { return Ok(()) };
+        command.action = given_back(release.token.lease, release.text.clone());
+        Ok(())
     }
 
     fn check_drain(&self, steer: &Steer) -> Result<(), Refused> {
@@ -332,6 +347,10 @@ impl Engine {
     }
 
     fn grant(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+        if wait_ms > 0 && !self.is_remembered(&command) && self.is_coming_free(&command) {
+            return self.wait(ticket, command, wait_ms);
+        }
+        let wait_ms = if has_alternatives(&command) { 0 } else { wait_ms };
         let asked = (wait_ms > 0).then(|| command.clone());
         let outcome = match self.try_grant(&mut command) {
             Ok(outcome) => outcome,
@@ -349,6 +368,25 @@ impl Engine {
         self.granted_or_not(&command, &outcome);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
+    }
+
+    /// Whether the bundle asked for first is held only by leases that are ending. It is worth a moment's wait then,
+    /// where there are alternatives that would be taken otherwise.
+    fn is_coming_free(&self, command: &Command) -> bool {
+        let Action::Grant(grant) = &command.action else { return false };
+        if grant.alternatives.is_empty() || grant.take_over.is_some() {
+            return false;
+        }
+        let ending = |name: &Text| {
+            let view = self.kernel.covering(name)?;
+            Some(matches!(view.state(), LeaseState::Revoking(_)))
+        };
+        let mut held = grant.bundle.members.iter().filter_map(|member| match member {
+            Member::Resource(name) => ending(name),
+            Member::AnyOf { .. } => None,
+        });
+        let Some(first) = held.next() else { return false };
+        first && held.all(|ending| ending)
     }
 
     /// A grant was refused: says who is in the way where somebody is, and what the answer rests on.
@@ -375,11 +413,7 @@ impl Engine {
 
     /// Grants at once, or says why not.
     fn try_grant(&mut self, command: &mut Command) -> Result<Outcome, Refused> {
-        let known = command
-            .operation
-            .as_ref()
-            .is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some());
-        if !known {
+        if !self.is_remembered(command) {
             self.check_open_for_grants()?;
             let Action::Grant(grant) = &mut command.action else {
                 unreachable!("invariant: only grants are granted")
@@ -411,6 +445,25 @@ impl Engine {
         }
     }
 
+    /// The first lease that can be taken over is what is asked for.
+    fn choose_take_over(&self, grant: &mut Grant, offered: Vec<TakeOver>) {
+        let found = offered.into_iter().find_map(|offer| {
+            let view = self.kernel.live(offer.lease)?;
+            let members = view.members().map(|name| Member::Resource(name.clone())).collect();
+            self.can_be_taken_over(view).then_some((offer, Bundle { members }))
+        });
+        if let Some((offer, bundle)) = found {
+            (grant.take_over, grant.bundle, grant.face_data) = (Some(offer.lease), bundle, offer.face_data);
+        }
+    }
+
+    /// Whether a lease drains and promises nothing to its holder any more.
+    fn can_be_taken_over(&self, view: LeaseView<'_>) -> bool {
+        let liveness = self.liveness.view(view, self.tick);
+        let drains = matches!(liveness.standing, Some(Standing::Draining(_)));
+        drains && liveness.valid_ms.is_none_or(|left| left == 0)
+    }
+
     /// A take-over counts only while the lease named covers the bundle, drains, and promises nothing to its
     /// holder any more; the caller looked before this turn. Otherwise the grant is like any other.
     fn confirm_take_over(&self, grant: &mut Grant) {
@@ -419,9 +472,7 @@ impl Engine {
             Member::Resource(name) => view.members().any(|held| held == name),
             Member::AnyOf { .. } => false,
         });
-        let liveness = self.liveness.view(view, self.tick);
-        let drains = matches!(liveness.standing, Some(Standing::Draining(_)));
-        let real = covers && drains && liveness.valid_ms.is_none_or(|left| left == 0);
+        let real = covers && self.can_be_taken_over(view);
         if !real && !planted(Planted::TakeOverUnconfirmed) {
             grant.take_over = None;
         }
@@ -767,6 +818,10 @@ impl Engine {
     pub(crate) fn snapshot(&self, view: LeaseView<'_>) -> LeaseSnapshot {
         LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick)
     }
+}
+
+fn has_alternatives(command: &Command) -> bool {
+    matches!(&command.action, Action::Grant(grant) if !grant.alternatives.is_empty())
 }
 
 fn can_be_waited_for(refused: &Refused) -> bool {

@@ -177,6 +177,9 @@ impl Engine {
     fn end(&mut self, lease: LeaseId, how: How) {
         let Some(view) = self.kernel.live(lease) else { return };
         match how {
+            How::Release if view.terms().gate => {
+                self.order(given_back(lease, Text::const_new("session closed")));
+            }
             How::Release => {
                 let token = Token::new(lease, view.epoch());
                 self.order(Action::Release(Release { token, text: Text::const_new("session closed") }));
@@ -206,6 +209,19 @@ impl Engine {
 
 fn expired(evidence: Evidence) -> How {
     How::Revoke(Reason::SessionExpired, evidence)
+}
+
+/// The holder gives back a lease that has a gate.
+pub(crate) fn given_back(lease: LeaseId, text: Text) -> Action {
+    Action::Revoke(Revoke {
+        lease,
+        epoch: None,
+        reason: Reason::Explicit,
+        text,
+        actor: Actor::Holder,
+        evidence: Evidence::None,
+        reclaim_by: ReclaimBy::Daemon,
+    })
 }
 
 pub(crate) fn daemon_revoke(lease: LeaseId, reason: Reason, evidence: Evidence, text: Text) -> Action {

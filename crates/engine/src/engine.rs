@@ -428,6 +428,7 @@ impl Engine {
             }
             Request::Read(_)
             | Request::List(_)
+            | Request::Ended { .. }
             | Request::Resource(_)
             | Request::Pools
             | Request::Session(_)
@@ -503,8 +504,16 @@ impl Engine {
             self.free(&was.members);
             let reason = ending_reason(&event.change);
             self.counters.end(was.policy.face, reason);
-            let (holder, members) = (was.holder.clone(), was.members.clone());
-            let ending = Ending { lease: was.lease, holder, members, reason, lsn: stamp.lsn };
+            let ending = Ending {
+                lease: was.lease,
+                holder: was.holder.clone(),
+                members: was.members.clone(),
+                policy: was.policy.clone(),
+                face_data: was.face_data.clone(),
+                reason,
+                wall_ms: self.now.wall_ms,
+                lsn: stamp.lsn,
+            };
             self.journal.emit(stamp.lsn, Out::Ended(Box::new(ending)), &mut self.leaving);
             if was.policy.notice {
                 self.notices.sent(was.lease, stamp.tick);

@@ -6,7 +6,7 @@ use crate::request::Ticket;
 use crate::ticker::Now;
 use tenure_kernel::codec::{encode_event, encode_note};
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Change, Event, LeaseId, Lsn, Names, Note, Reason, Stamp, Text, Tick};
+use tenure_kernel::{Change, Event, LeaseId, Lsn, Names, Note, Policy, Reason, Stamp, Text, Tick};
 use tenure_log::{
     Batch, BatchBuilder, BatchId, Moment, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, RecordKind,
 };
@@ -40,8 +40,14 @@ pub struct Ending {
     pub holder: Text,
     /// What it covered.
     pub members: Names,
+    /// Its terms.
+    pub policy: Policy,
+    /// The face's bytes.
+    pub face_data: Vec<u8>,
     /// Why it ended.
     pub reason: Reason,
+    /// When, for people.
+    pub wall_ms: u64,
     /// Position of the event.
     pub lsn: Lsn,
 }

@@ -35,7 +35,7 @@ pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Out};
 pub use recovery::{RecoverError, Replay, setup};
-pub use request::{Check, Input, Lane, List, OperationId, Request, Submit, Ticket};
+pub use request::{Check, Input, Lane, List, OperationId, Request, Submit, TakeOver, Ticket};
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};
 pub use ticker::{Now, STALL_MS};

@@ -6,7 +6,7 @@ use crate::engine::Engine;
 use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
 use tenure_kernel::{
-    Action, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
+    Action, Face, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
 };
 
 /// Records one read looks at; a page may be short because of it.
@@ -23,6 +23,7 @@ impl Engine {
         match request {
             Request::Read(lease) => self.read_lease(ticket, lease),
             Request::List(list) => return self.list(ticket, &list),
+            Request::Ended { face, from } => return self.list_ended(ticket, face, from),
             Request::Resource(name) => self.read_resource(ticket, &name),
             Request::Pools => {
                 let pools: Vec<PoolSnapshot> = self
@@ -107,6 +108,16 @@ impl Engine {
         }
         let lsn = self.journal.newest();
         self.answer(ticket, lsn, Answer::Leases { leases, next, lsn });
+        1 + examined / EXAMINED_PER_UNIT
+    }
+
+    fn list_ended(&mut self, ticket: Ticket, face: Face, from: Lsn) -> usize {
+        let mut found = self.kernel.ended_of(face, from, self.tick);
+        let leases: Vec<_> = found.by_ref().take(EXAMINED_MAX).map(|(id, ended)| (id, *ended)).collect();
+        let next = found.next().map(|(_, ended)| ended.ended_lsn);
+        drop(found);
+        let (examined, lsn) = (leases.len(), self.journal.newest());
+        self.answer(ticket, lsn, Answer::Ended { leases, next, lsn });
         1 + examined / EXAMINED_PER_UNIT
     }
 

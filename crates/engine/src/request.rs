@@ -1,6 +1,6 @@
 //! What can be asked of the engine, and which lane it goes to. Everything here is parsed and typed already.
 
-use tenure_kernel::{Action, Epoch, Fence, GateReport, LeaseId, Lsn, Member, OpenSession, SessionId, Text};
+use tenure_kernel::{Action, Epoch, Face, Fence, GateReport, LeaseId, Lsn, Member, OpenSession, SessionId, Text};
 
 /// Names one request between host and engine; the host makes it unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -72,6 +72,13 @@ pub enum Request {
     Read(LeaseId),
     /// Live leases in order of id.
     List(List),
+    /// Ended leases of a face that are still kept, in order of their ends.
+    Ended {
+        /// Whose.
+        face: Face,
+        /// First end wanted.
+        from: Lsn,
+    },
     /// One resource.
     Resource(Text),
     /// Every pool.
@@ -112,12 +119,25 @@ pub struct Submit {
     pub action: Box<Action>,
     /// Makes a retry harmless.
     pub operation: Option<OperationId>,
-    /// How long a grant may wait for its bundle; zero answers at once.
+    /// How long a grant may wait for its bundle; zero answers at once. One with alternatives waits only for a first
+    /// bundle that is coming free already.
     pub wait_ms: u64,
+    /// A grant takes over the first of these leases that drains, rather than anything new. Looked at in the writer,
+    /// since who asks cannot know what drains by then.
+    pub take_over: Vec<TakeOver>,
     /// Reclaim: do it before gate, promise or delay allow.
     pub force: bool,
     /// Whose lease or session it must be; `None` asks nobody.
     pub asker: Option<Text>,
+}
+
+/// A lease that may be taken over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TakeOver {
+    /// The lease.
+    pub lease: LeaseId,
+    /// The face's bytes once it is.
+    pub face_data: Vec<u8>,
 }
 
 /// A caller's key for one operation.
@@ -196,7 +216,14 @@ impl Submit {
     /// A command answered at once.
     #[must_use]
     pub fn now(action: Action) -> Self {
-        Self { action: Box::new(action), operation: None, wait_ms: 0, force: false, asker: None }
+        Self {
+            action: Box::new(action),
+            operation: None,
+            wait_ms: 0,
+            take_over: Vec::new(),
+            force: false,
+            asker: None,
+        }
     }
 }
 
@@ -219,6 +246,7 @@ impl Request {
             | Self::ResetBreaker
             | Self::Trim(_)
             | Self::List(_)
+            | Self::Ended { .. }
             | Self::Resource(_)
             | Self::Pools
             | Self::Session(_)
@@ -278,6 +306,7 @@ impl Request {
             },
             Self::Read(_)
             | Self::List(_)
+            | Self::Ended { .. }
             | Self::Resource(_)
             | Self::Pools
             | Self::Session(_)

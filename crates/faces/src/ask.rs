@@ -181,7 +181,17 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::DefinePool(..)
         | Call::RemovePool(..)
         | Call::Why(_)
-        | Call::EndAll => Ok(Plan::Steps(call)),
+        | Call::EndAll
+        | Call::Register(_)
+        | Call::Unregister(_)
+        | Call::HeartbeatRegistration(..)
+        | Call::Resolve(_)
+        | Call::RegistrationStatus
+        | Call::Registrations
+        | Call::InspectRegistration(_)
+        | Call::EndRegistration(_)
+        | Call::DrainRegistration(_)
+        | Call::ReviveRegistration(_) => Ok(Plan::Steps(call)),
     }
 }
 

@@ -74,6 +74,26 @@ pub enum Call {
     ResetBreaker,
     /// End every lease, because the daemon stops.
     EndAll,
+    /// Advertise a service.
+    Register(api::Register),
+    /// End a registration of one's own.
+    Unregister(String),
+    /// Prove a registrant's life.
+    HeartbeatRegistration(String, api::RegistrationHeartbeat),
+    /// Look one service up.
+    Resolve(api::ResolveQuery),
+    /// The daemon as its registrations see it.
+    RegistrationStatus,
+    /// Show all registrations.
+    Registrations,
+    /// Show one, by the beginning of its id.
+    InspectRegistration(String),
+    /// End any registration.
+    EndRegistration(String),
+    /// Let a registration end after its grace.
+    DrainRegistration(String),
+    /// Take a drain back.
+    ReviveRegistration(String),
 }
 
 /// What can be answered.
@@ -111,6 +131,24 @@ pub enum Reply {
     BreakerReset(api::BreakerReset),
     /// Every lease was ended.
     Ended(api::ShuttingDown),
+    /// A service is registered.
+    Registered(api::Registration),
+    /// A registration ends.
+    Unregistered(api::Unregistered),
+    /// A registrant's heartbeat counted.
+    RegistrationRenewed(api::RegistrationRenewed),
+    /// A service was looked up.
+    Resolved(api::Resolved),
+    /// The daemon as its registrations see it.
+    RegistrationStatus(api::DaemonStatus),
+    /// Every registration.
+    Registrations(Vec<api::AdminRegistration>),
+    /// One registration.
+    Registration(Box<api::AdminRegistration>),
+    /// A registration drains.
+    RegistrationDrained(api::RegistrationDrained),
+    /// A drain was taken back.
+    RegistrationRevived(api::RegistrationRevived),
 }
 
 impl Call {
@@ -128,7 +166,8 @@ impl Call {
             | Self::Pools
             | Self::Check(_)
             | Self::Why(_)
-            | Self::Status => Scope::Read,
+            | Self::Status
+            | Self::Resolve(_) => Scope::Read,
             Self::Acquire(_)
             | Self::Activate(..)
             | Self::Heartbeat(..)
@@ -140,7 +179,10 @@ impl Call {
             | Self::Resume(..)
             | Self::OpenSession(_)
             | Self::SessionHeartbeat(..)
-            | Self::CloseSession(_) => Scope::Hold,
+            | Self::CloseSession(_)
+            | Self::Register(_)
+            | Self::Unregister(_)
+            | Self::HeartbeatRegistration(..) => Scope::Hold,
             Self::Revoke(..)
             | Self::Reclaim(..)
             | Self::Drain(..)
@@ -148,14 +190,26 @@ impl Call {
             | Self::DefinePool(..)
             | Self::RemovePool(..)
             | Self::ResetBreaker
-            | Self::EndAll => Scope::Admin,
+            | Self::EndAll
+            | Self::RegistrationStatus
+            | Self::Registrations
+            | Self::InspectRegistration(_)
+            | Self::EndRegistration(_)
+            | Self::DrainRegistration(_)
+            | Self::ReviveRegistration(_) => Scope::Admin,
         }
     }
 
     /// Whether it proves life, which no rate limit may hold up.
     #[must_use]
     pub fn is_heartbeat(&self) -> bool {
-        matches!(self, Self::Heartbeat(..) | Self::SessionHeartbeat(..) | Self::Acknowledge(..))
+        matches!(
+            self,
+            Self::Heartbeat(..)
+                | Self::SessionHeartbeat(..)
+                | Self::Acknowledge(..)
+                | Self::HeartbeatRegistration(..)
+        )
     }
 
     /// How long it may take beyond an ordinary call.
@@ -183,6 +237,7 @@ impl Call {
                 &mut body.operation_id
             }
             Self::OpenSession(body) => &mut body.operation_id,
+            Self::Register(body) => &mut body.operation_id,
             Self::Inspect(_)
             | Self::List(_)
             | Self::Session(_)
@@ -199,7 +254,16 @@ impl Call {
             | Self::Why(_)
             | Self::Status
             | Self::ResetBreaker
-            | Self::EndAll => return,
+            | Self::EndAll
+            | Self::Unregister(_)
+            | Self::HeartbeatRegistration(..)
+            | Self::Resolve(_)
+            | Self::RegistrationStatus
+            | Self::Registrations
+            | Self::InspectRegistration(_)
+            | Self::EndRegistration(_)
+            | Self::DrainRegistration(_)
+            | Self::ReviveRegistration(_) => return,
         };
         if place.is_none() {
             *place = Some(id.to_owned());
@@ -226,6 +290,17 @@ impl serde::Serialize for Reply {
             Self::Status(body) => body.serialize(serializer),
             Self::BreakerReset(body) => body.serialize(serializer),
             Self::Ended(body) => body.serialize(serializer),
+            Self::Registered(body) => {
+                api::Registered { registered: body.clone() }.serialize(serializer)
+            }
+            Self::Unregistered(body) => body.serialize(serializer),
+            Self::RegistrationRenewed(body) => body.serialize(serializer),
+            Self::Resolved(body) => body.serialize(serializer),
+            Self::RegistrationStatus(body) => body.serialize(serializer),
+            Self::Registrations(body) => body.serialize(serializer),
+            Self::Registration(body) => body.serialize(serializer),
+            Self::RegistrationDrained(body) => body.serialize(serializer),
+            Self::RegistrationRevived(body) => body.serialize(serializer),
         }
     }
 }

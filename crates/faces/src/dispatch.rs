@@ -5,6 +5,7 @@ use crate::ask::{Plan, Shape, plan};
 use crate::call::{Call, Reply};
 use crate::caller::Caller;
 use crate::refusal::{self, Asked};
+use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
 use crate::show::Lens;
 pub use crate::status::Vitals;
 use crate::switchboard::Switchboard;
@@ -28,6 +29,7 @@ struct Shared {
     switchboard: Arc<Switchboard>,
     history: Mutex<History>,
     vitals: OnceLock<Vitals>,
+    registrations: Registrations,
 }
 
 /// Withdraws a waiting request whose asker has gone. A lease that was granted all the same is given up,
@@ -42,11 +44,18 @@ struct Waiting {
 impl Faces {
     /// Composes the faces over a running engine.
     #[must_use]
-    pub fn new(handle: Handle, switchboard: Arc<Switchboard>, history: History) -> Self {
+    pub fn new(
+        handle: Handle,
+        switchboard: Arc<Switchboard>,
+        history: History,
+        network: Arc<dyn Network>,
+        options: RegistrationOptions,
+    ) -> Self {
         let identity = *history.identity();
-        let shared =
-            Shared { handle, identity, switchboard, history: Mutex::new(history), vitals: OnceLock::new() };
-        Self { shared: Arc::new(shared) }
+        let registrations = Registrations { book: switchboard.book(), network, options };
+        let history = Mutex::new(history);
+        let vitals = OnceLock::new();
+        Self { shared: Arc::new(Shared { handle, identity, switchboard, history, vitals, registrations }) }
     }
 
     /// Tells what the daemon knows of itself, once it does.
@@ -64,6 +73,17 @@ impl Faces {
     /// What the daemon knows of itself.
     pub(crate) fn vitals(&self) -> Vitals {
         self.shared.vitals.get().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn registrations(&self) -> &Registrations {
+        &self.shared.registrations
+    }
+
+    /// How the network is that services are advertised on, and how many are.
+    #[must_use]
+    pub fn network_health(&self) -> (Health, usize) {
+        let registrations = self.registrations();
+        (registrations.network.health(), registrations.book.live_count())
     }
 
     pub(crate) fn handle(&self) -> &Handle {

@@ -52,8 +52,8 @@ pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error
         attachment: attachment(acquire.attachment.as_ref())?,
         ..Grant::new(bundle, &holder(acquire.holder)?, policy)
     };
-    let action = Box::new(Action::Grant(grant));
-    Ok(Submit { action, operation, wait_ms, force: false, asker: Some(caller.principal.clone()) })
+    let asker = Some(caller.principal.clone());
+    Ok(Submit { operation, wait_ms, asker, ..Submit::now(Action::Grant(grant)) })
 }
 
 /// Native leases of polling targets are counted with those of the polling face.
@@ -252,5 +252,5 @@ pub(crate) fn order(
         Order::Revive => Action::Revive(Steer { lease, epoch, actor, text }),
     };
     let force = body.force.unwrap_or(false);
-    Ok(Submit { action: Box::new(action), operation, wait_ms: 0, force, asker: None })
+    Ok(Submit { operation, force, ..Submit::now(action) })
 }

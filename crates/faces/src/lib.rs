@@ -11,6 +11,7 @@ mod events;
 mod leases;
 mod limits;
 mod refusal;
+mod registrations;
 mod reply;
 mod sessions;
 mod show;
@@ -27,5 +28,9 @@ pub use events::{EventStream, Streamed};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
     TTL_MS_MIN, WAIT_MS_MAX,
+};
+pub use registrations::{
+    Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Seen, Service, ServiceType,
+    Sightings, Sightseeing, Standing, Wanted, log_end,
 };
 pub use switchboard::{Ends, Switchboard};

@@ -118,7 +118,9 @@ impl Faces {
             (Shape::Status, Answer::Status(found)) => {
                 let vitals = self.vitals();
                 let (now, snapshot) = (read_clocks().boot_ms, self.last_snapshot());
-                Reply::Status(Box::new(status::shown(&lens, &vitals, &found, now, snapshot)))
+                let mut shown = status::shown(&lens, &vitals, &found, now, snapshot);
+                shown.mdns = self.network_health().0.words;
+                Reply::Status(Box::new(shown))
             }
             (Shape::BreakerReset, Answer::Done { lsn, .. }) => {
                 Reply::BreakerReset(api::BreakerReset { lsn: lsn.0 })

@@ -5,7 +5,7 @@ use crate::ask::{Seen, Shape, acknowledge, heartbeat, lease_id};
 use crate::call::{Call, Reply};
 use crate::caller::{Caller, Origin};
 use crate::dispatch::{Faces, revoke};
-use crate::leases::{self, contradiction};
+use crate::leases::{self, Order, contradiction};
 use crate::limits::{GRACE_MS_MAX, TTL_MS_MAX, TTL_MS_MIN, bounded};
 use crate::refusal::{self, Asked};
 use crate::sessions;
@@ -14,7 +14,7 @@ use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{
-    Action, LeaseId, Lsn, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind,
+    Action, LeaseId, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind,
 };
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, SessionSnapshot, Submit};
 use tenure_history::session_kind;
@@ -55,6 +55,16 @@ impl Faces {
             }
             Call::Why(query) => self.why(query).await,
             Call::EndAll => self.end_all().await,
+            Call::Register(body) => self.register(caller, body).await,
+            Call::Unregister(id) => self.unregister(caller, &id).await,
+            Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
+            Call::Resolve(query) => self.resolve(&query.name).await,
+            Call::RegistrationStatus => self.registration_status().await,
+            Call::Registrations => self.list_registrations().await,
+            Call::InspectRegistration(id) => self.inspect_registration(&id).await,
+            Call::EndRegistration(id) => self.order_registration(caller, Order::Revoke, &id).await,
+            Call::DrainRegistration(id) => self.order_registration(caller, Order::Drain, &id).await,
+            Call::ReviveRegistration(id) => self.order_registration(caller, Order::Revive, &id).await,
             other => unreachable!("invariant: {other:?} is one request"),
         }
     }
@@ -238,10 +248,10 @@ impl Faces {
 /// The terms of a lease once a session by hand keeps it.
 fn kept_by(terms: Policy, session: &SessionSnapshot) -> Policy {
     Policy {
-        max_lifetime_ms: terms.max_lifetime_ms,
-        reclaim_delay_ms: terms.reclaim_delay_ms,
-        principal: terms.principal,
-        face: terms.face,
-        ..Policy::session(session.id, session.ttl_ms, session.grace_ms)
+        mode: Mode::Session,
+        ttl_ms: session.ttl_ms,
+        grace_ms: session.grace_ms,
+        session: Some(session.id),
+        ..terms
     }
 }

@@ -27,7 +27,8 @@ pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, 
     if let Some(id) = session {
         return Ok((Subject::Session(sessions::parse(&id)?), id));
     }
-    Err(Error::new(ErrorCode::NotFound, "there is no such registration"))
+    let id = registration.unwrap_or_default();
+    Ok((Subject::Registration(id.to_ascii_lowercase().into()), id))
 }
 
 /// Tells the story. Blocks on the disk.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_engine::host::Listener;
-use tenure_engine::kernel::{Epoch, LeaseId, Lsn, Reason, SessionId};
+use crate::registrations::{Book, End, Facts};
+use tenure_engine::kernel::{Epoch, Face, LeaseId, Lsn, Reason, SessionId};
 use tenure_engine::{Ending, Out, Published, Push, Ticket};
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A lease of a connection was lost.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,9 @@ pub struct Switchboard {
     lines: Mutex<Lines>,
     ends: SyncSender<Box<Ending>>,
     unheard: Arc<AtomicU64>,
+    book: Arc<Book>,
+    gates: UnboundedSender<LeaseId>,
+    gates_opened: Mutex<Option<UnboundedReceiver<LeaseId>>>,
 }
 
 /// Ends of leases, for the daemon's log. Who listens too slowly hears how many it missed.
@@ -70,7 +74,15 @@ impl Switchboard {
     pub fn new() -> (Arc<Self>, Ends) {
         let (sender, receiver) = sync_channel(ENDS_MAX);
         let unheard = Arc::new(AtomicU64::new(0));
-        let board = Self { lines: Mutex::default(), ends: sender, unheard: Arc::clone(&unheard) };
+        let (gates, gates_opened) = unbounded_channel();
+        let board = Self {
+            lines: Mutex::default(),
+            ends: sender,
+            unheard: Arc::clone(&unheard),
+            book: Arc::default(),
+            gates,
+            gates_opened: Mutex::new(Some(gates_opened)),
+        };
         (Arc::new(board), Ends { ends: receiver, unheard })
     }
 
@@ -92,20 +104,34 @@ impl Switchboard {
             Out::Push(Push::Events { watch, events }) => self.tell(watch, WatchNews::Events(events)),
             Out::Push(Push::Lagged { watch, resume }) => self.tell(watch, WatchNews::Lagged(resume)),
             Out::Push(Push::WatchTrimmed { watch, oldest }) => self.tell(watch, WatchNews::Trimmed(oldest)),
-            Out::OpenGate(lease) => {
-                tracing::warn!(%lease, "a lease asks for a gate that this version has not; it will time out");
-            }
+            // Bounded by the leases there are; without anybody to pass them gates time out.
+            Out::OpenGate(lease) => _ = self.gates.send(lease),
             Out::SendNotice { lease, .. } => {
                 tracing::warn!(%lease, "a lease asks for a notice that this version has not; it stays pending");
             }
             // The engine never waits for its log to be written.
             Out::Ended(ending) => {
+                if ending.policy.face == Face::Registrations
+                    && let Some(facts) = Facts::decode(&ending.face_data)
+                {
+                    let end = End { reason: ending.reason, wall_ms: ending.wall_ms };
+                    self.book.remember(ending.lease, &facts, end);
+                }
                 if self.ends.try_send(ending).is_err() {
                     self.unheard.fetch_add(1, Ordering::Relaxed);
                 }
             }
             Out::Answer(..) => {}
         }
+    }
+
+    pub(crate) fn book(&self) -> Arc<Book> {
+        Arc::clone(&self.book)
+    }
+
+    /// Gates that are opened, for the one who passes them.
+    pub(crate) fn take_gates(&self) -> Option<UnboundedReceiver<LeaseId>> {
+        self.gates_opened.lock().expect("invariant: nobody panics at the board").take()
     }
 
     fn tell(&self, watch: Ticket, news: WatchNews) {

@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tenure_kernel::{Change, LeaseId, Lsn, Note, SessionId, Subject};
+use tenure_kernel::{Change, Face, LeaseId, Lsn, Note, Policy, SessionId, Subject};
 use tenure_log::disk::{DiskFile, OpenMode};
 use tenure_log::file::{FileReader, Position, SEGMENT_HEADER_BYTES, parse_segment_name, segment_name};
 use tenure_log::{ReadError, SharedDisk};
@@ -23,6 +23,8 @@ pub enum Key<'a> {
     Resource(&'a str),
     /// A session.
     Session(SessionId),
+    /// A registration, by its id.
+    Registration(&'a str),
     /// What concerns everybody: the breaker and stalls.
     Daemon,
 }
@@ -74,6 +76,7 @@ impl Key<'_> {
             Self::Lease(lsn) => fnv_on(fnv1a64(b"l"), &lsn.0.to_le_bytes()),
             Self::Resource(name) => fnv_on(fnv1a64(b"r"), name.as_bytes()),
             Self::Session(session) => fnv_on(fnv1a64(b"s"), &session.0.to_le_bytes()),
+            Self::Registration(id) => fnv_on(fnv1a64(b"g"), id.as_bytes()),
             Self::Daemon => fnv1a64(b"d"),
         };
         (hash >> 32) as u32 ^ hash as u32
@@ -91,11 +94,13 @@ pub(crate) fn each_key<'a>(record: &'a LoggedRecord, mut each: impl FnMut(Key<'a
             if let Some(was) = event.change.epitaph() {
                 was.members.iter().for_each(|name| each(Key::Resource(name)));
                 was.policy.session.into_iter().for_each(|session| each(Key::Session(session)));
+                registration(&was.policy, &was.face_data).into_iter().for_each(&mut each);
             }
             match &event.change {
                 Change::Granted(granted) => {
                     granted.members.iter().for_each(|name| each(Key::Resource(name)));
                     granted.policy.session.into_iter().for_each(|session| each(Key::Session(session)));
+                    registration(&granted.policy, &granted.face_data).into_iter().for_each(&mut each);
                 }
                 Change::Rebound(rebound) => {
                     let session = rebound.policy.as_ref().and_then(|policy| policy.session);
@@ -127,6 +132,14 @@ pub(crate) fn each_key<'a>(record: &'a LoggedRecord, mut each: impl FnMut(Key<'a
         }),
         Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {}
     }
+}
+
+/// Bytes of a registration's id, with which its face data begins.
+const REGISTRATION_ID_BYTES: usize = 8;
+
+fn registration<'a>(policy: &Policy, face_data: &'a [u8]) -> Option<Key<'a>> {
+    let id = face_data.get(..REGISTRATION_ID_BYTES).filter(|_| policy.face == Face::Registrations)?;
+    core::str::from_utf8(id).ok().map(Key::Registration)
 }
 
 /// Why an index was not made.

@@ -259,12 +259,18 @@ fn because(reason: Reason, evidence: Evidence, when: When) -> String {
 
 fn reclaimed_sentence(reclaimed: &Reclaimed) -> String {
     let free = format!("{} free again", members(&reclaimed.was));
+    let of_network = reclaimed.was.policy.face == Face::Registrations;
     let gate = match reclaimed.gate {
         GateReport::None => "",
+        GateReport::Confirmed if of_network => "the network was told goodbye, ",
+        GateReport::TimedOut if of_network => "no goodbye was confirmed in time, ",
         GateReport::Confirmed => "gate confirmed, ",
         GateReport::TimedOut => "gate timed out unconfirmed, ",
     };
     let ground = match reclaimed.ground {
+        ReclaimGround::AtOnce if of_network => {
+            return format!("reclaimed{}: {gate}{free}", by(&reclaimed.actor));
+        }
         ReclaimGround::PromiseOver => "no promise to its holder was left".to_owned(),
         ReclaimGround::Acknowledged => "its holder acknowledged the loss".to_owned(),
         ReclaimGround::AtOnce => format!("{} reclaims at once", reclaimed.was.policy.face.as_str()),

@@ -108,6 +108,12 @@ impl Retained {
         self.queues.iter().flat_map(|queue| queue.entries.iter())
     }
 
+    /// Entries of a face in order of their ends, from an end on.
+    pub(crate) fn of(&self, face: Face, from: Lsn) -> impl Iterator<Item = &EndedLease> {
+        let entries = &self.queues[face.index()].entries;
+        entries.range(entries.partition_point(|ended| ended.ended_lsn < from)..)
+    }
+
     /// Every entry with its key.
     pub(crate) fn keyed(&self) -> impl Iterator<Item = (Lsn, u32)> {
         self.queues.iter().enumerate().flat_map(|(face, queue)| {

@@ -6,7 +6,7 @@ use crate::kernel::{Counts, Kernel, PendingNotice};
 use crate::lease::{Lease, LeaseState};
 use crate::names::Text;
 use crate::operations::Replay;
-use crate::policy::Policy;
+use crate::policy::{Face, Policy};
 use crate::pool::PoolView;
 use crate::retained::EndedLease;
 use crate::session::SessionView;
@@ -148,6 +148,12 @@ impl Kernel {
     #[must_use]
     pub fn retained_count(&self) -> usize {
         self.retained.len()
+    }
+
+    /// Ended leases of a face that are still kept, in order of their ends, from an end on.
+    pub fn ended_of(&self, face: Face, from: Lsn, now: Tick) -> impl Iterator<Item = (LeaseId, &EndedLease)> {
+        let kept = self.retained.of(face, from).filter(move |ended| !self.retained.is_retired(ended, now));
+        kept.map(|ended| (LeaseId::new(self.shard(), ended.lsn), ended))
     }
 
     /// Highest lease ever retired; position 0 if none.

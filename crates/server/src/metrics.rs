@@ -23,14 +23,20 @@ const SYNC_US: RangeInclusive<u32> = 5..=24;
 const RECORDS: RangeInclusive<u32> = 1..=13;
 const WAIT_MS: RangeInclusive<u32> = 0..=22;
 
+/// What is counted, wherever.
+pub(crate) struct Numbers<'a> {
+    pub(crate) status: &'a Status,
+    pub(crate) http: &'a HttpCounters,
+    pub(crate) snapshot_age_ms: Option<u64>,
+    pub(crate) recovery_secs: f64,
+    pub(crate) registrations: usize,
+    pub(crate) goodbyes: u64,
+}
+
 /// Everything as text.
 #[must_use]
-pub(crate) fn text(
-    status: &Status,
-    http: &HttpCounters,
-    snapshot_age_ms: Option<u64>,
-    recovery_secs: f64,
-) -> String {
+pub(crate) fn text(numbers: &Numbers<'_>) -> String {
+    let Numbers { status, http, snapshot_age_ms, recovery_secs, .. } = *numbers;
     let mut page = Page::new();
     leases(&mut page, status);
     grants_and_ends(&mut page, &status.counters);
@@ -38,8 +44,16 @@ pub(crate) fn text(
     waiting(&mut page, status);
     log(&mut page, &status.counters, snapshot_age_ms, recovery_secs);
     trouble(&mut page, status);
+    registrations(&mut page, numbers);
     http.write(&mut page);
     page.finish()
+}
+
+fn registrations(page: &mut Page, numbers: &Numbers<'_>) {
+    page.family("mdns_registrations", Kind::Gauge, "Registrations that live.");
+    page.sample(&[], numbers.registrations);
+    page.family("mdns_goodbyes_total", Kind::Counter, "Goodbyes sent for services that ended.");
+    page.sample(&[], numbers.goodbyes);
 }
 
 fn leases(page: &mut Page, status: &Status) {

@@ -162,6 +162,14 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             });
             responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
         }
+        Gives::Sightings(schema) => {
+            let sighting = schema(generator);
+            let described = "Server-sent events: `id:` grows, `data:` one JSON object";
+            let content = json!({
+                "text/event-stream": { "schema": { "type": "string" }, "x-event-schema": sighting }
+            });
+            responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
+        }
         Gives::Media(media) => {
             let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
             let content = json!({ media: { "schema": schema } });

@@ -1,6 +1,10 @@
 //! Every HTTP route, once: method, path, what it takes, what it gives, who may ask. The router, the OpenAPI
 //! document, the pages at `/docs` and the metrics all read this table.
 
+mod registrations;
+
+pub(crate) use registrations::aliases;
+
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -15,6 +19,11 @@ pub(crate) enum Wanted {
     Call(Call),
     /// The stream of events.
     Events(api::EventsQuery),
+    /// What is seen on the network: whole services, or everything.
+    Browse {
+        query: api::BrowseQuery,
+        whole: bool,
+    },
     /// A copy of the data.
     Backup,
     /// The daemon's end.
@@ -70,6 +79,8 @@ pub(crate) enum Gives {
     Created(SchemaOf),
     /// The stream of events.
     Events,
+    /// What is seen on the network, as a stream.
+    Sightings(SchemaOf),
     /// Anything else.
     Media(&'static str),
 }
@@ -194,6 +205,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut routes = leases();
     routes.extend(sessions());
     routes.extend(resources());
+    routes.extend(registrations::routes());
     routes.extend(story());
     routes.extend(daemon());
     routes

@@ -66,13 +66,7 @@ impl World {
             id: format!("op{number}").into(),
             keep_ms: 10 * 60 * 1000,
         });
-        self.order(Request::Submit(Submit {
-            action: Box::new(action),
-            operation,
-            wait_ms: 0,
-            force,
-            asker: None,
-        }));
+        self.order(Request::Submit(Submit { operation, force, ..Submit::now(action) }));
     }
 
     pub(crate) fn order(&mut self, request: Request) {

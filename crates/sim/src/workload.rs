@@ -356,7 +356,7 @@ impl World {
             id: format!("op{number}").into(),
             keep_ms: 10 * 60 * 1000,
         });
-        let submit = Submit { action: Box::new(action), operation, wait_ms, force: false, asker: None };
+        let submit = Submit { operation, wait_ms, ..Submit::now(action) };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);
         if over_connection {
             call.via = self.via(client);

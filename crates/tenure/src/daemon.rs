@@ -6,9 +6,11 @@ mod backup;
 mod ends;
 mod files;
 mod logging;
+mod network;
 mod notify;
 
 pub(crate) use logging::start as start_logging;
+pub(crate) use network::NetworkPlan;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,9 +19,10 @@ use std::time::Duration;
 use tenure_api::Breadcrumb;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
-use tenure_faces::{Faces, Switchboard, Vitals};
+use tenure_faces::{Faces, RegistrationOptions, Switchboard, Vitals};
 use tenure_history::{History, rfc3339};
 use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
+use tenure_mdns::StartError;
 use tenure_server::{ReservedPort, Server, ServerError, ServerOptions};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -34,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) host: HostOptions,
     pub(crate) log: LogPlan,
     pub(crate) server: ServerOptions,
+    pub(crate) network: NetworkPlan,
+    pub(crate) registrations: RegistrationOptions,
     /// Where the breadcrumb goes; `None`: nowhere anybody would look.
     pub(crate) breadcrumb_dir: Option<PathBuf>,
 }
@@ -98,6 +103,9 @@ pub(crate) enum DaemonError {
     /// Another daemon says that it is this one.
     #[error(transparent)]
     Breadcrumb(#[from] PublishError),
+    /// The network of registrations cannot be used.
+    #[error(transparent)]
+    Network(#[from] StartError),
     /// The threads cannot be started.
     #[error("cannot start the async threads")]
     Runtime(#[source] std::io::Error),
@@ -131,6 +139,7 @@ impl DaemonError {
             Self::Server(ServerError::SocketInUse { .. }) | Self::Breadcrumb(_) => {
                 Some("that daemon can be asked with: tenure status".to_owned())
             }
+            Self::Network(_) => Some("--no-mdns serves everything but mDNS".to_owned()),
             Self::Open { .. }
             | Self::Server(ServerError::Socket { .. })
             | Self::Runtime(_)
@@ -145,12 +154,16 @@ const INDEX_EVERY: Duration = Duration::from_secs(30);
 /// How long everything may take from the word to the end.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
+/// Of that, how long goodbyes may take.
+const WITHDRAW_WITHIN: Duration = Duration::from_secs(10);
+
 /// Runs a daemon until it is told to stop. `started` is called once it serves.
 pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
     let began = read_clocks();
     stop_on_panic();
     // First what can fail without a trace: a daemon that cannot listen leaves the data as it is.
     let port = take_port(&plan)?;
+    let network = plan.network.start()?;
     let disk: SharedDisk = Arc::new(RealDisk);
     let opened = open(&disk, &plan)?;
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
@@ -160,7 +173,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let host =
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
-    let faces = Faces::new(host.handle(), switchboard, history);
+    let faces = Faces::new(host.handle(), switchboard, history, network, plan.registrations);
     let recovery_secs = recovered_in.as_secs_f64();
     let connections_max = within_files(plan.server.connections_max);
     let server = ServerOptions { recovery_secs, connections_max, ..plan.server };
@@ -193,6 +206,11 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
 fn stop_on_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
+        if std::thread::current().name() == Some(tenure_mdns::ENGINE_THREAD) {
+            // What a packet from the network broke is started again, and holds no lease.
+            tracing::error!(%panic, "the mDNS engine broke; it is started again");
+            return;
+        }
         tracing::error!(%panic, "a broken invariant; the daemon stops");
         before(panic);
         std::process::abort();
@@ -268,6 +286,12 @@ async fn serve(
     let stopping = CancellationToken::new();
     // Handlers stand before anybody can know that there is something to signal.
     let signals = stop_on_signals(&stopping);
+    // Before anybody is served: ids are known, and what lives is advertised.
+    let restored = faces.restore_registrations().await;
+    if let Ok(registrations @ 1..) = restored {
+        tracing::info!(registrations, "registrations are advertised again");
+    }
+    tokio::spawn(faces.clone().keep_gates());
     let bound_server = Server::bind(faces.clone(), server, port, stopping.clone()).await;
     let server = match bound_server {
         Ok(server) => server,
@@ -307,6 +331,10 @@ async fn serve(
     tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
     tokio::spawn(notify::tell_of_stop(stopping.clone()));
     tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
+    tokio::spawn({
+        let faces = faces.clone();
+        async move { faces.recall_registrations().await }
+    });
     started(Started {
         endpoint: bound.endpoint,
         socket: bound.socket.clone(),
@@ -322,8 +350,11 @@ async fn serve(
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");
     }
+    if tokio::time::timeout(WITHDRAW_WITHIN, faces.withdraw_registrations()).await.is_err() {
+        tracing::warn!("not every service could be withdrawn in time");
+    }
     handle.shut_down();
-    let ended = tokio::time::timeout(STOP_WITHIN, &mut engine_over).await;
+    let ended = tokio::time::timeout(STOP_WITHIN - WITHDRAW_WITHIN, &mut engine_over).await;
     remove_socket(bound.socket.as_deref());
     if let Some(published) = published {
         published.close();

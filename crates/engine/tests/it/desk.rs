@@ -510,6 +510,10 @@ impl Desk {
             Answer::Status(status) => {
                 format!("status at {}, synced {}", status.applied_lsn, status.synced_lsn)
             }
+            Answer::Ended { leases, .. } => {
+                let ids: Vec<String> = leases.iter().map(|(id, _)| id.lsn().to_string()).collect();
+                format!("ended [{}]", ids.join(", "))
+            }
             Answer::Refused(refused) => refusal_words(refused),
         }
     }

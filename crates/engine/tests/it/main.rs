@@ -4,6 +4,7 @@
 //! - `outcomes`: a frame that is not committed; authority that ends
 //! - `waiting`: fairness, passing, cancelling, retries
 //! - `ends`: sessions, pools, gates, notices, restored logs
+//! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
 //! - `counting`: every counter moves
@@ -11,7 +12,9 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 
+mod behind_gates;
 mod belonging;
+
 mod counting;
 mod desk;
 mod ends;

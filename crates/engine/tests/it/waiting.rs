@@ -322,36 +322,6 @@ fn an_alternative_is_taken_only_if_nobody_waits_for_it() {
 }
 
 #[test]
-fn a_waiter_with_alternatives_waits_for_the_bundle_it_asked_for_first() {
-    expect![[r#"
-        0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
-        0      who <- lease 1 active [a] alice epoch 1 fence 1 valid 90000, waiters [one, two] at 2
-        0      frame 1.2 at 3: released, granted
-        0      alice <- lease 1 released (explicit) epoch 2
-        0      one <- lease 4 active [a] one epoch 1 fence 4 valid 90000
-        0      frame 1.3 at 5: released, granted
-        0      one <- lease 4 released (explicit) epoch 2
-        0      two <- lease 6 active [a] two epoch 1 fence 6 valid 90000
-    "#]]
-    .assert_eq(&tell(
-        "alice: grant a
-         bob: grant b
-         settle
-         one: grant a wait=60000
-         two: grant a or=b wait=60000
-         settle
-         who: resource a
-         settle
-         alice: release alice
-         settle
-         one: release one
-         settle",
-    ));
-}
-
-#[test]
 fn an_operation_that_waits_is_joined_and_both_get_the_same_answer() {
     expect![[r#"
         0      frame 1.1 at 1: granted

@@ -3,7 +3,7 @@
 
 use crate::desk::Desk;
 use std::collections::BTreeMap;
-use tenure_engine::{Check, List, OperationId, Request, Submit};
+use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver};
 use tenure_kernel::{
     Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Fence, GateReport, Grant, LeaseId, Lsn, Member,
     OpenSession, Policy, Reason, Rebind, Reclaim, ReclaimBy, ReclaimGround, ReclaimRule, Release, Revoke,
@@ -50,7 +50,10 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
     let words = Words::new(words);
     let submit = |action| Request::Submit(command(&words, action));
     match verb {
-        "grant" => submit(Action::Grant(grant(desk, name, &words))),
+        "grant" => {
+            let submit = command(&words, Action::Grant(grant(desk, name, &words)));
+            Request::Submit(Submit { take_over: offers(desk, &words), ..submit })
+        }
         "activate" => submit(Action::Activate(token(desk, &words))),
         "release" => submit(Action::Release(Release { token: token(desk, &words), text: Text::default() })),
         "amend" => submit(Action::Amend(Amend {
@@ -122,6 +125,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             let lease = lease(desk, &words);
             Request::Acknowledge { lease, epoch: epoch(desk, &words, lease), asker: asker(&words) }
         }
+        "ended" => Request::Ended { face: Face::Leases, from: Lsn(words.number("from").unwrap_or(0)) },
         "gate" => Request::GateDone { lease: lease(desk, &words), report: GateReport::Confirmed },
         "notified" => Request::NoticeDone(lease(desk, &words)),
         "cancel" => Request::Cancel(desk.ticket(words.first())),
@@ -167,13 +171,12 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         id: (*id).into(),
         keep_ms: words.number("keep").unwrap_or(600_000),
     });
-    let action = Box::new(action);
     Submit {
-        action,
         operation,
         wait_ms: words.number("wait").unwrap_or(0),
         force: words.has("force"),
         asker: asker(words),
+        ..Submit::now(action)
     }
 }
 
@@ -191,6 +194,12 @@ fn grant(desk: &Desk, name: &str, words: &Words<'_>) -> Grant {
     }
     grant.take_over = words.options.get("over").map(|lease| desk.lease(lease));
     grant
+}
+
+/// `overs=alice|bob`: the first of them that drains is taken over.
+fn offers(desk: &Desk, words: &Words<'_>) -> Vec<TakeOver> {
+    let names = words.options.get("overs").into_iter().flat_map(|names| names.split('|'));
+    names.map(|name| TakeOver { lease: desk.lease(name), face_data: padding(words, "data") }).collect()
 }
 
 fn policy(words: &Words<'_>) -> Policy {

@@ -47,6 +47,10 @@ pub(super) fn next<'a>(
             })
         }
         Subject::Session(session) => session_next(*session, records),
+        Subject::Registration(_) => {
+            let newest = records.clone().filter_map(LoggedRecord::lease_lsn).max();
+            Track::of(newest?, records)?.next()
+        }
     }
 }
 

@@ -2,9 +2,10 @@
 
 mod body;
 mod events;
+mod sightings;
 
 use crate::auth::{Admitted, TcpAsk};
-use crate::routes::{Page, Parts, Route, Wanted, routes};
+use crate::routes::{Page, Parts, Route, Wanted, aliases, routes};
 use crate::server::{Asks, Shared};
 use crate::{docs, metrics};
 use body::{AnswerBody, full, stream};
@@ -17,7 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use percent_encoding::percent_decode_str;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -204,11 +205,13 @@ async fn wanted_answer(
             let status = match &reply {
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
                 Reply::Session(_) if opens => StatusCode::CREATED,
+                Reply::Registered(_) => StatusCode::CREATED,
                 _ => StatusCode::OK,
             };
             Ok(json(status, &reply))
         }
         Wanted::Events(query) => events::begin(shared, query, headers).await,
+        Wanted::Browse { query, whole } => sightings::begin(shared, &query, whole),
         Wanted::ShutDown(body) => {
             let reply = match body.end_all {
                 true => shared.faces().dispatch(caller, Call::EndAll).await?,
@@ -302,7 +305,15 @@ async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error
             let status = shared.faces().engine_status().await?;
             let snapshot_age_ms =
                 shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
-            let text = metrics::text(&status, shared.http(), snapshot_age_ms, shared.options().recovery_secs);
+            let (network, registrations) = shared.faces().network_health();
+            let text = metrics::text(&metrics::Numbers {
+                status: &status,
+                http: shared.http(),
+                snapshot_age_ms,
+                recovery_secs: shared.options().recovery_secs,
+                registrations,
+                goodbyes: network.goodbyes,
+            });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
         }
         Page::OpenApi => media(JSON, full(shared.openapi().to_owned())),
@@ -431,15 +442,18 @@ fn router() -> &'static matchit::Router<Methods> {
     static ROUTER: OnceLock<matchit::Router<Methods>> = OnceLock::new();
     ROUTER.get_or_init(|| {
         let table = ROUTES.get_or_init(routes);
-        let paths: BTreeSet<&str> = table.iter().map(|route| route.path).collect();
+        let mut paths: BTreeMap<&str, Methods> = BTreeMap::new();
+        for route in table {
+            paths.entry(route.path).or_default().methods.push((route.method.clone(), route));
+        }
+        for alias in aliases() {
+            let route = table.iter().find(|route| (route.method.clone(), route.path) == alias.of);
+            let route = route.expect("invariant: an alias is of a route");
+            paths.entry(alias.path).or_default().methods.push((alias.method, route));
+        }
         let mut router = matchit::Router::new();
-        for path in paths {
-            let methods = table
-                .iter()
-                .filter(|route| route.path == path)
-                .map(|route| (route.method.clone(), route))
-                .collect();
-            router.insert(path, Methods { methods }).expect("invariant: the paths of the table fit together");
+        for (path, methods) in paths {
+            router.insert(path, methods).expect("invariant: the paths of the table fit together");
         }
         router
     })

@@ -13,10 +13,10 @@ use crate::server::{Asks, Shared};
 use bytes::{Buf, BufMut, BytesMut};
 use std::sync::Arc;
 use std::time::Duration;
-use streams::{Stream, Streams};
+use streams::{Source, Stream, Streams};
 use tenure_api::{
-    Answer, AnswerLine, Error, ErrorCode, EventsQuery, Heartbeat, Lease, Line, LineError, PoolSize, PoolVerb,
-    RemovePool, Tag, Verb, Welcome,
+    Answer, AnswerLine, Error, ErrorCode, Heartbeat, Lease, Line, LineError, PoolSize, PoolVerb,
+    RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
 use tenure_faces::{Call, Caller, Opening, Reply, Scope};
@@ -47,7 +47,7 @@ type Wrap = fn(Box<Lease>) -> Answer;
 /// What a line asks for.
 enum Wish {
     Call(Call, Option<Wrap>),
-    Watch(EventsQuery),
+    Watch(Source),
     Stop(Tag),
     Hello(Option<String>),
 }
@@ -59,7 +59,7 @@ enum Admitted {
     /// The engine is to be asked.
     Call(Call, Option<Wrap>),
     /// A stream is to begin.
-    Watch(Stream, EventsQuery),
+    Watch(Stream, Source),
     /// It is answered by a task of its own.
     UnderWay,
 }
@@ -68,7 +68,7 @@ enum Admitted {
 enum Ordered {
     Said(AnswerLine),
     Call(Call, Option<Wrap>),
-    Watch(Stream, EventsQuery),
+    Watch(Stream, Source),
 }
 
 struct Asked {
@@ -347,7 +347,8 @@ impl Connection {
         match wish {
             Wish::Call(call, wrap) => {
                 self.shared.check_rate(&self.caller.principal, Asks::Call(&call))?;
-                if call.wait_ms() == 0 {
+                let waits = call.wait_ms() > 0;
+                if !waits && (tag.is_none() || !takes_its_time(&call)) {
                     return Ok(Admitted::Call(call, wrap));
                 }
                 if tag.is_none() {
@@ -446,11 +447,11 @@ impl Connection {
         });
     }
 
-    fn watch(&self, stream: Stream, query: EventsQuery) {
+    fn watch(&self, stream: Stream, source: Source) {
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
-            if let Some(events) = stream.begin(&shared, query).await {
-                stream.run(shared, events).await;
+            if let Some(running) = stream.begin(&shared, source).await {
+                stream.run(shared, running).await;
             }
         });
     }
@@ -490,9 +491,9 @@ impl InOrder {
                         continue;
                     }
                     // What the lines behind it cause is told.
-                    Ordered::Watch(stream, query) => {
-                        if let Some(events) = stream.begin(&self.shared, query).await {
-                            self.tasks.spawn(stream.run(Arc::clone(&self.shared), events));
+                    Ordered::Watch(stream, source) => {
+                        if let Some(running) = stream.begin(&self.shared, source).await {
+                            self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
                         }
                         continue;
                     }
@@ -549,9 +550,11 @@ impl Class {
 
 fn class(call: &Call) -> Class {
     match call {
-        Call::Heartbeat(..) | Call::SessionHeartbeat(..) | Call::Acknowledge(..) | Call::ResetBreaker => {
-            Class::Liveness
-        }
+        Call::Heartbeat(..)
+        | Call::SessionHeartbeat(..)
+        | Call::Acknowledge(..)
+        | Call::HeartbeatRegistration(..)
+        | Call::ResetBreaker => Class::Liveness,
         Call::Release(..)
         | Call::Revoke(..)
         | Call::Reclaim(..)
@@ -559,6 +562,10 @@ fn class(call: &Call) -> Class {
         | Call::Revive(..)
         | Call::CloseSession(_)
         | Call::RemovePool(..)
+        | Call::Unregister(_)
+        | Call::EndRegistration(_)
+        | Call::DrainRegistration(_)
+        | Call::ReviveRegistration(_)
         | Call::EndAll => Class::Ending,
         Call::Acquire(_)
         | Call::Activate(..)
@@ -567,7 +574,8 @@ fn class(call: &Call) -> Class {
         | Call::Handover(..)
         | Call::Resume(..)
         | Call::OpenSession(_)
-        | Call::DefinePool(..) => Class::Granting,
+        | Call::DefinePool(..)
+        | Call::Register(_) => Class::Granting,
         Call::Inspect(_)
         | Call::List(_)
         | Call::Session(_)
@@ -578,7 +586,11 @@ fn class(call: &Call) -> Class {
         | Call::Pools
         | Call::Check(_)
         | Call::Why(_)
-        | Call::Status => Class::Reading,
+        | Call::Status
+        | Call::Resolve(_)
+        | Call::RegistrationStatus
+        | Call::Registrations
+        | Call::InspectRegistration(_) => Class::Reading,
     }
 }
 
@@ -588,12 +600,17 @@ fn wish(verb: Verb) -> Result<Wish, Error> {
     match verb {
         Verb::Hello(hello) => Ok(Wish::Hello(hello.kind)),
         Verb::Stop(tag) => Ok(Wish::Stop(tag)),
-        Verb::Watch(query) => Ok(Wish::Watch(query)),
+        Verb::Watch(query) => Ok(Wish::Watch(Source::Events(query))),
+        Verb::Browse(service_type) => Ok(Wish::Watch(Source::Browse(service_type))),
+        Verb::Subscribe(service_type) => Ok(Wish::Watch(Source::Subscribe(service_type))),
+        Verb::Register(body) => call(Call::Register(body)),
+        Verb::Unregister(id) => call(Call::Unregister(id)),
+        Verb::Resolve(name) => call(Call::Resolve(ResolveQuery { name })),
         Verb::Acquire(body) => lease(Call::Acquire(body), Answer::Acquired),
         Verb::Activate(of) => lease(Call::Activate(of.lease_id, of.body), Answer::Activated),
         Verb::Heartbeat(Heartbeat::Lease(of)) => call(Call::Heartbeat(of.lease_id, of.body)),
-        Verb::Heartbeat(Heartbeat::Registration(_)) => {
-            Err(Error::new(ErrorCode::NotFound, "there is no such registration"))
+        Verb::Heartbeat(Heartbeat::Registration(id)) => {
+            call(Call::HeartbeatRegistration(id, RegistrationHeartbeat::default()))
         }
         Verb::Release(of) => lease(Call::Release(of.lease_id, of.body), Answer::Released),
         Verb::Acknowledge(of) => lease(Call::Acknowledge(of.lease_id, of.body), Answer::Acknowledged),
@@ -634,6 +651,11 @@ fn is_large(call: &Call) -> bool {
     matches!(call, Call::List(_) | Call::Sessions { .. } | Call::Resources(_) | Call::Pools | Call::Why(_))
 }
 
+/// Whether a call may wait for others than the engine; with a tag it holds nobody up.
+fn takes_its_time(call: &Call) -> bool {
+    matches!(call, Call::Resolve(_) | Call::Register(_))
+}
+
 fn too_many(tag: Option<Tag>) -> AnswerLine {
     let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
     AnswerLine { answer: Answer::Error(error), tag }
@@ -653,6 +675,10 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
         Ok(Reply::Status(body)) => Answer::Status(body),
         Ok(Reply::Pool(body)) => Answer::Pool(body),
         Ok(Reply::Pools(body)) => Answer::Pools(body),
+        Ok(Reply::Registered(body)) => Answer::Registered(body),
+        Ok(Reply::Unregistered(body)) => Answer::Unregistered(body.unregistered),
+        Ok(Reply::RegistrationRenewed(body)) => Answer::RegistrationRenewed(body),
+        Ok(Reply::Resolved(body)) => Answer::Resolved(body.resolved),
         Ok(
             other @ (Reply::Session(_)
             | Reply::Sessions(_)
@@ -661,6 +687,11 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Resource(_)
             | Reply::Resources(_)
             | Reply::BreakerReset(_)
+            | Reply::RegistrationStatus(_)
+            | Reply::Registrations(_)
+            | Reply::Registration(_)
+            | Reply::RegistrationDrained(_)
+            | Reply::RegistrationRevived(_)
             | Reply::Ended(_)),
         ) => unreachable!("invariant: no verb asks for {other:?}"),
         Err(error) => Answer::Error(error),

@@ -65,6 +65,10 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             backup: daemon::backup_of(&data_dir),
             recovery_secs: 0.0,
         },
+        network: settings.network_plan(),
+        registrations: settings.registration_options(
+            settings.auth.token_file.is_some() || settings.server.client_ca.is_some(),
+        ),
         breadcrumb_dir: settings.server.run_dir.clone(),
         data_dir,
     })

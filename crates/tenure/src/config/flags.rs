@@ -14,14 +14,14 @@ use super::{FILE_VARIABLE, Key, Preset, Shape};
 pub(crate) struct Flags {
     /// The file.
     pub(crate) config: Option<PathBuf>,
-    /// Accepted, so that a daemon's flags need not change once registrations are built in.
-    no_mdns: bool,
     /// By key; lists with commas.
     given: BTreeMap<&'static str, String>,
 }
 
 const CONFIG: &str = "config";
+/// The other way of saying that a setting is off.
 const NO_MDNS: &str = "no_mdns";
+const MDNS_ENABLED: &str = "mdns.enabled";
 
 impl Flags {
     pub(super) fn get(&self, key: &str) -> Option<&str> {
@@ -51,16 +51,12 @@ impl Flags {
                 }
             }
         }
-        if self.no_mdns {
-            arguments.push("--no-mdns".to_owned());
-        }
         arguments
     }
 
     /// These, and where one is not given the other's.
     pub(crate) fn or(mut self, other: Self) -> Self {
         self.config = self.config.or(other.config);
-        self.no_mdns |= other.no_mdns;
         for (key, text) in other.given {
             self.given.entry(key).or_insert(text);
         }
@@ -86,12 +82,14 @@ impl clap::FromArgMatches for Flags {
         if let Some(path) = matches.get_one::<PathBuf>(CONFIG) {
             self.config = Some(path.clone());
         }
-        self.no_mdns |= matches.get_flag(NO_MDNS);
         for key in KEYS {
             if let Some(words) = matches.get_many::<String>(key.path) {
                 let words: Vec<&str> = words.map(String::as_str).collect();
                 self.given.insert(key.path, words.join(","));
             }
+        }
+        if matches.get_flag(NO_MDNS) {
+            self.given.insert(MDNS_ENABLED, "false".to_owned());
         }
         Ok(())
     }
@@ -110,7 +108,12 @@ impl clap::Args for Flags {
                  {FILE_VARIABLE}: /etc/tenure/tenure.toml as root, else $XDG_CONFIG_HOME/tenure/tenure.toml, if it \
                  is there."
             ));
-        let no_mdns = Arg::new(NO_MDNS).long("no-mdns").action(ArgAction::SetTrue).hide(true);
+        let no_mdns = Arg::new(NO_MDNS)
+            .long("no-mdns")
+            .action(ArgAction::SetTrue)
+            .conflicts_with(MDNS_ENABLED)
+            .help_heading(heading("mdns"))
+            .help("Advertise nothing on the network");
         KEYS.iter().fold(command.arg(config).arg(no_mdns), |command, key| command.arg(argument(key)))
     }
 

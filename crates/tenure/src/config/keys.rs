@@ -188,6 +188,26 @@ settings! {
         ended_leases: u64 = Text("1000000"), "history-ended-leases", within "0" to "1000000000", like "5000";
     }
 
+    /// Services that are advertised on the network.
+    mdns: MdnsSettings {
+        /// Advertise services by mDNS; `--no-mdns` says not to
+        ///
+        /// Without it registrations are kept as ever, and browsing shows those of this daemon alone.
+        enabled: bool = Text("true"), "mdns", like "false";
+        /// Interfaces to use, by name or address; none given: every one that is up
+        interface: Vec<String> = Text(""), "mdns-interface", like "eth0,192.0.2.7";
+        /// UDP port; any but 5353 reaches only those who use it too
+        port: u16 = Text("5353"), "mdns-port", within "1" to "65535", like "15353";
+        /// How long a registrant's lost connection is forgiven
+        socket_grace: Span = Text("30s"), "mdns-socket-grace", within "0s" to "1h", like "4s";
+        /// The same for one that spoke over a standard input
+        stdin_grace: Span = Text("5s"), "mdns-stdin-grace", within "0s" to "1h", like "2s";
+        /// How long a missing heartbeat over HTTP is forgiven
+        http_grace: Span = Text("30s"), "mdns-http-grace", within "0s" to "1h", like "3s";
+        /// How long a registration over HTTP lasts without a heartbeat, unless it says otherwise
+        http_lease: Span = Text("90s"), "mdns-http-lease", within "1s" to "1d", like "20s";
+    }
+
     /// The log on disk, and log lines for people.
     log: Log {
         /// Bytes of new log after which a snapshot is taken

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
+use tenure_faces::RegistrationOptions;
 use tenure_kernel::{Limits, Retention};
 use tenure_liveness::{BreakerConfig, LivenessConfig};
 use tenure_server::{AuthSettings, Tls, TlsFiles};
 
 use super::Settings;
+use crate::daemon::NetworkPlan;
+use crate::duration::Span;
 use super::value::LogFormat;
 
 impl Settings {
@@ -55,6 +58,31 @@ impl Settings {
             history_age_max: Duration::from_millis(self.history.age.ms()),
             // Whatever fits into the inbox may be under way.
             outstanding_max: defaults.outstanding_max.max(self.limits.inbox as usize),
+        }
+    }
+
+    /// What services are advertised on.
+    pub(crate) fn network_plan(&self) -> NetworkPlan {
+        if !self.mdns.enabled {
+            return NetworkPlan::Quiet;
+        }
+        let interfaces = self.mdns.interface.iter().map(|text| match text.parse() {
+            Ok(interface) => interface,
+            Err(never) => match never {},
+        });
+        NetworkPlan::Mdns(tenure_mdns::Options { interfaces: interfaces.collect(), port: self.mdns.port })
+    }
+
+    /// What keeps registrations. `principals_matter`: callers have credentials.
+    pub(crate) fn registration_options(&self, principals_matter: bool) -> RegistrationOptions {
+        let ms = |span: Span| u32::try_from(span.ms()).unwrap_or(u32::MAX);
+        RegistrationOptions {
+            socket_grace_ms: ms(self.mdns.socket_grace),
+            stdin_grace_ms: ms(self.mdns.stdin_grace),
+            http_grace_ms: ms(self.mdns.http_grace),
+            http_lease_ms: ms(self.mdns.http_lease),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            principals_matter,
         }
     }
 

@@ -287,7 +287,7 @@ fn flags_are_written_as_they_are_read() {
         "--allow-origin=https://a.example",
         "--allow-origin=https://b.example",
         "--insecure-no-auth=true",
-        "--no-mdns",
+        "--mdns=false",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -2,7 +2,8 @@
 //! line each and the rest are counted: a storm must not drown the log it is told in.
 
 use tenure_engine::host::read_clocks;
-use tenure_faces::Ends;
+use tenure_engine::kernel::Face;
+use tenure_faces::{Ends, Facts, log_end};
 use tenure_history::{Identity, WireLease};
 
 /// Lines in one second.
@@ -25,6 +26,12 @@ pub(crate) fn log(ends: Ends, identity: Identity) {
                     continue;
                 }
                 lines += 1;
+                if ending.policy.face == Face::Registrations
+                    && let Some(facts) = Facts::decode(&ending.face_data)
+                {
+                    log_end(&facts, ending.reason, ending.policy.session);
+                    continue;
+                }
                 let resources: Vec<&str> = ending.members.iter().map(|name| name.as_str()).collect();
                 tracing::info!(
                     lease = %WireLease::new(&identity, ending.lease),

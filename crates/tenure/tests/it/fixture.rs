@@ -45,6 +45,7 @@ pub(crate) fn tenure(directory: Option<&Path>, arguments: &[&str]) -> Answer {
     let output = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .args(arguments)
         .env("NO_COLOR", "1")
+        .env("TENURE_MDNS_ENABLED", "false")
         .stdin(Stdio::null())
         .output()
         .unwrap();

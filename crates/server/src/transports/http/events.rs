@@ -12,7 +12,7 @@ use tenure_api::{Error, ErrorCode, EventsQuery};
 use tenure_faces::{EventStream, Streamed};
 
 /// How long a stream may say nothing.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Begins a stream; what is wrong with the position is said before it begins.
 pub(super) async fn begin(

@@ -7,12 +7,29 @@ use super::needs_tag;
 use crate::server::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use tenure_api::{Answer, AnswerLine, Error, ErrorCode, EventsQuery, Tag};
-use tenure_faces::{EventStream, Streamed};
+use tenure_api::{Answer, AnswerLine, Browsed, Error, ErrorCode, EventsQuery, Tag};
+use tenure_faces::{EventStream, Sightseeing, Streamed};
 use tokio_util::sync::CancellationToken;
 
 /// Streams of one connection.
 const STREAMS_MAX: usize = 64;
+
+/// What a stream tells of.
+pub(super) enum Source {
+    /// Leases.
+    Events(EventsQuery),
+    /// Services of a type.
+    Browse(String),
+    /// Everything seen of a type.
+    Subscribe(String),
+}
+
+/// A stream that has begun.
+pub(super) enum Running {
+    Events(EventStream),
+    Browse(Sightseeing),
+    Subscribe(Sightseeing),
+}
 
 /// One stream.
 #[derive(Clone)]
@@ -81,11 +98,37 @@ impl Streams {
     }
 }
 
+impl Running {
+    async fn next(&mut self) -> Option<Answer> {
+        match self {
+            Self::Events(events) => events.next().await.map(told),
+            Self::Browse(sights) => Some(match sights.next_browsed().await? {
+                Browsed::Found { found } => Answer::Found(found),
+                Browsed::Seen(sighting) => Answer::Sighting(sighting),
+            }),
+            Self::Subscribe(sights) => sights.next().await.map(Answer::Sighting),
+        }
+    }
+}
+
+fn told(streamed: Streamed) -> Answer {
+    match streamed {
+        Streamed::Event(event) => Answer::Event(event),
+        Streamed::Lagged(lagged) => Answer::Lagged(lagged),
+        Streamed::Trimmed(error) => Answer::Error(error),
+    }
+}
+
 impl Stream {
     /// Begins to watch; what happens from now on will be told.
-    pub(super) async fn begin(&self, shared: &Shared, query: EventsQuery) -> Option<EventStream> {
-        match shared.faces().events(query).await {
-            Ok(events) => Some(events),
+    pub(super) async fn begin(&self, shared: &Shared, source: Source) -> Option<Running> {
+        let begun = match source {
+            Source::Events(query) => shared.faces().events(query).await.map(Running::Events),
+            Source::Browse(of) => shared.faces().browse(Some(&of)).map(Running::Browse),
+            Source::Subscribe(of) => shared.faces().browse(Some(&of)).map(Running::Subscribe),
+        };
+        match begun {
+            Ok(running) => Some(running),
             Err(error) => {
                 self.say(Answer::Error(error));
                 self.end();
@@ -95,34 +138,28 @@ impl Stream {
     }
 
     /// Tells what happens until the stream ends.
-    pub(super) async fn run(self, shared: Arc<Shared>, mut events: EventStream) {
+    pub(super) async fn run(self, shared: Arc<Shared>, mut running: Running) {
         let _end = self.ended.clone().drop_guard();
         let stopping = shared.stopping();
         loop {
             let next = tokio::select! {
-                next = events.next() => next,
+                next = running.next() => next,
                 () = self.ended.cancelled() => return,
                 () = stopping.cancelled() => {
-                    last_events(&mut events).await.into_iter().for_each(|streamed| self.tell(streamed));
+                    if let Running::Events(events) = &mut running {
+                        last_events(events).await.into_iter().for_each(|last| self.say(told(last)));
+                    }
                     return self.say(Answer::Event(Box::new(closing(&shared))));
                 }
             };
             match next {
-                Some(event @ Streamed::Event(_)) => self.tell(event),
-                Some(last) => return self.tell(last),
+                Some(last @ (Answer::Lagged(_) | Answer::Error(_))) => return self.say(last),
+                Some(answer) => self.say(answer),
                 None => return,
             }
             // A peer that does not read is not read for: the engine then says that it lags.
             self.out.drained(&self.ended).await;
         }
-    }
-
-    fn tell(&self, streamed: Streamed) {
-        self.say(match streamed {
-            Streamed::Event(event) => Answer::Event(event),
-            Streamed::Lagged(lagged) => Answer::Lagged(lagged),
-            Streamed::Trimmed(error) => Answer::Error(error),
-        });
     }
 
     fn say(&self, answer: Answer) {

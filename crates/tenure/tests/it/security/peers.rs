@@ -60,6 +60,7 @@ impl Open {
             .args(["--endpoint", &endpoint, "--json"])
             .args(words)
             .env("NO_COLOR", "1")
+            .env("TENURE_MDNS_ENABLED", "false")
             .stdin(Stdio::null());
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("TENURE_") {

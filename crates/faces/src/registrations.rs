@@ -1,0 +1,465 @@
+//! mDNS services that live as long as their registrants: a registration is a lease whose gate is a goodbye.
+//!
+//! Granted means advertised; every end is revoke, goodbye, reclaim. Which name a registration gets, whether it takes
+//! over one that drains or waits for one that is ending, is one command decided by the engine's writer. What the
+//! network is asked to do follows what is durable, in the order of the book.
+
+mod admin;
+mod book;
+mod discovery;
+mod facts;
+mod gates;
+mod network;
+mod quiet;
+mod service;
+
+pub use discovery::Sightseeing;
+pub use facts::Facts;
+pub use gates::log_end;
+pub use network::{Goodbye, Health, Later, Network, Record, Seen, Service, Sightings, Standing};
+pub use quiet::Quiet;
+pub use service::{ServiceType, Wanted};
+
+pub(crate) use book::{Book, End};
+
+use crate::call::Reply;
+use crate::caller::{Caller, Origin};
+use crate::dispatch::Faces;
+use crate::leases::{self, contradiction};
+use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, out_of_range};
+use crate::refusal::Asked;
+use crate::show;
+use book::{AskedFor, Kept, Place};
+use facts::ID_BYTES;
+use service::{Described, host_label, resource};
+use sha2::{Digest, Sha256};
+use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use tenure_api::{self as api, Error, ErrorCode};
+use tenure_engine::kernel::{
+    Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Mode, Policy, Reason, Rebind,
+    ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
+};
+use tenure_engine::liveness::Standing as LivenessStanding;
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver};
+
+/// How long a registration waits for a name that is coming free.
+const NAME_WAIT_MS: u64 = 2_000;
+/// What is read and what is granted may differ so often before it is called overload.
+const TRIES_MAX: usize = 8;
+/// Ids drawn before it is called overload.
+const DRAWS_MAX: u64 = 64;
+
+/// What keeps registrations unless they say otherwise, and how this host is called.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegistrationOptions {
+    /// How long a lost connection is forgiven.
+    pub socket_grace_ms: u32,
+    /// The same for a standard input.
+    pub stdin_grace_ms: u32,
+    /// How long a missing heartbeat is forgiven.
+    pub http_grace_ms: u32,
+    /// How long one heartbeat lasts.
+    pub http_lease_ms: u32,
+    /// Name of this host.
+    pub host: String,
+    /// Only the same principal may take over what drains.
+    pub principals_matter: bool,
+}
+
+impl Default for RegistrationOptions {
+    fn default() -> Self {
+        Self {
+            socket_grace_ms: 30_000,
+            stdin_grace_ms: 5_000,
+            http_grace_ms: 30_000,
+            http_lease_ms: 90_000,
+            host: "tenure".to_owned(),
+            principals_matter: false,
+        }
+    }
+}
+
+/// The face's own state.
+pub(crate) struct Registrations {
+    pub(crate) book: Arc<Book>,
+    pub(crate) network: Arc<dyn Network>,
+    pub(crate) options: RegistrationOptions,
+}
+
+/// What is asked for, checked.
+struct Wish {
+    described: Described,
+    policy: Policy,
+    operation: Option<OperationId>,
+    warning: Option<String>,
+}
+
+/// A live registration with its lease.
+pub(crate) struct Live {
+    pub(crate) lease: LeaseSnapshot,
+    pub(crate) facts: Facts,
+}
+
+impl Live {
+    /// `None`: the lease is no registration, or its end has begun.
+    pub(crate) fn of(lease: LeaseSnapshot) -> Option<Self> {
+        let facts = Facts::decode(&lease.face_data)?;
+        match lease.state {
+            LeaseState::Active { .. } => Some(Self { lease, facts }),
+            LeaseState::Reserved { .. } | LeaseState::Revoking(_) => None,
+        }
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        matches!(self.lease.liveness.standing, Some(LivenessStanding::Draining(_)))
+    }
+
+    /// Seconds within which a heartbeat is due; 0 where none is.
+    pub(crate) fn lease_secs(&self) -> u64 {
+        match self.lease.policy.mode {
+            Mode::Heartbeat => u64::from(self.lease.policy.ttl_ms) / 1_000,
+            Mode::Session | Mode::Permanent => 0,
+        }
+    }
+}
+
+impl Registrations {
+    /// What the network is to be told of a registration.
+    fn service(&self, facts: &Facts, members: &[Text]) -> Service {
+        let described = &facts.described;
+        Service {
+            service_type: described.service_type.clone(),
+            subtypes: described.subtypes.clone(),
+            name: facts.advertised_name(members),
+            host: host_label(&self.options.host, &facts.id),
+            port: described.port,
+            ip: described.ip,
+            txt: described
+                .txt
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)))
+                .collect(),
+        }
+    }
+
+    /// Enters a registration into the book and tells the network, unless its end has begun.
+    pub(crate) fn announce(&self, live: &Live) {
+        let service = self.service(&live.facts, &live.lease.members);
+        self.book.enter(live.lease.id, &live.facts, || self.network.advertise(key(live.lease.id), service));
+    }
+
+    fn policy(&self, caller: &Caller, lease_secs: Option<u64>) -> Result<Policy, Error> {
+        let options = &self.options;
+        let terms = match (lease_secs, caller.origin) {
+            (Some(0), _) => Policy::permanent(),
+            (_, Origin::Connection { session, kind }) => {
+                let grace_ms = match kind {
+                    SessionKind::Stdin => options.stdin_grace_ms,
+                    SessionKind::Connection | SessionKind::ByHand => options.socket_grace_ms,
+                };
+                Policy::session(session, 0, grace_ms)
+            }
+            (Some(secs), Origin::Http) => {
+                let ttl_ms = secs.checked_mul(1_000).filter(|ms| (TTL_MS_MIN..=TTL_MS_MAX).contains(ms));
+                let ttl_ms = ttl_ms.and_then(|ms| u32::try_from(ms).ok()).ok_or_else(|| {
+                    out_of_range("lease", secs, TTL_MS_MIN / 1_000, TTL_MS_MAX / 1_000)
+                })?;
+                Policy::heartbeat(ttl_ms, options.http_grace_ms)
+            }
+            (None, Origin::Http) => Policy::heartbeat(options.http_lease_ms, options.http_grace_ms),
+        };
+        Ok(Policy {
+            face: Face::Registrations,
+            gate: true,
+            reclaim_rule: ReclaimRule::AtOnce,
+            principal: caller.principal.clone(),
+            ..terms
+        })
+    }
+
+    fn wish(&self, caller: &Caller, asked: api::Register) -> Result<Wish, Error> {
+        let lease_secs = match (asked.lease, asked.lease_secs) {
+            (Some(lease), Some(secs)) if lease != secs => {
+                return Err(contradiction("lease and lease_secs say the same thing and must not differ"));
+            }
+            (lease, secs) => lease.or(secs),
+        };
+        let described = Described::check(&asked)?;
+        let policy = self.policy(caller, lease_secs)?;
+        let warning = warning(&described, lease_secs, &policy);
+        Ok(Wish { described, policy, operation: leases::operation(caller, asked.operation_id)?, warning })
+    }
+
+    /// Keeps an id: drawn, or made from the operation id so that a retry asks for the same thing.
+    fn keep_id(&self, operation: Option<&OperationId>) -> Result<(Kept<'_>, Option<u64>), Error> {
+        let mark = operation.map(|operation| hash(operation, 0));
+        for attempt in 1..=DRAWS_MAX {
+            let bits = match operation {
+                Some(operation) => hash(operation, attempt),
+                None => getrandom::u64().expect("invariant: the system gives random bytes"),
+            };
+            let id = format!("{:0width$x}", bits as u32, width = ID_BYTES);
+            if let Some(kept) = self.book.keep(&id, mark) {
+                return Ok((kept, mark));
+            }
+        }
+        Err(Error::new(ErrorCode::Overloaded, "no id is free"))
+    }
+}
+
+/// What a lease is to the network.
+pub(crate) fn key(lease: LeaseId) -> u128 {
+    lease.0
+}
+
+fn hash(operation: &OperationId, attempt: u64) -> u64 {
+    let mut hash = Sha256::new();
+    hash.update((operation.principal.len() as u64).to_le_bytes());
+    hash.update(operation.principal.as_bytes());
+    hash.update(operation.id.as_bytes());
+    hash.update(attempt.to_le_bytes());
+    let digest: [u8; 32] = hash.finalize().into();
+    u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"))
+}
+
+fn warning(described: &Described, lease_secs: Option<u64>, policy: &Policy) -> Option<String> {
+    if let Some(ip) = described.ip.filter(|ip| !is_of_this_host(*ip)) {
+        return Some(format!("{ip} is no address of this host"));
+    }
+    let ignored = lease_secs.is_some_and(|secs| secs > 0) && policy.mode == Mode::Session;
+    ignored.then(|| "lease is not used: the registration lives while its connection is open".to_owned())
+}
+
+/// Only an address of this host can be bound here.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    UdpSocket::bind((ip, 0)).is_ok()
+}
+
+impl Faces {
+    pub(crate) async fn register(&self, caller: &Caller, asked: api::Register) -> Result<Reply, Error> {
+        let wish = self.registrations().wish(caller, asked)?;
+        let (faces, caller) = (self.clone(), caller.clone());
+        // Goes on when its caller leaves: what was granted must be in the book and on the network.
+        let task = tokio::spawn(async move { faces.register_wish(&caller, wish).await });
+        task.await.map_err(|_| Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"))?
+    }
+
+    async fn register_wish(&self, caller: &Caller, wish: Wish) -> Result<Reply, Error> {
+        for _ in 0..TRIES_MAX {
+            let rivals = self.rivals(&wish).await;
+            let own = caller.connection().and_then(|session| {
+                rivals.iter().find(|rival| rival.lease.policy.session == Some(session))
+            });
+            let outcome = match own {
+                Some(own) => self.update(caller, own, &wish).await?,
+                None => self.grant_registration(caller, &rivals, &wish).await?,
+            };
+            if let Some(live) = outcome {
+                self.registrations().announce(&live);
+                return Ok(Reply::Registered(registered(&live, wish.warning)));
+            }
+        }
+        Err(Error::new(ErrorCode::Overloaded, "others ask for the same name faster than it can be given"))
+    }
+
+    /// Live registrations that were asked for by the same name and type, oldest first.
+    async fn rivals(&self, wish: &Wish) -> Vec<Live> {
+        let asked_for = AskedFor::new(wish.described.service_type.as_str(), &wish.described.name);
+        let leases = self.registrations().book.asked_for(&asked_for);
+        self.read_live(leases.into_iter().map(|(lease, _)| lease).collect()).await
+    }
+
+    /// Those of these leases that are live registrations.
+    pub(crate) async fn read_live(&self, leases: Vec<LeaseId>) -> Vec<Live> {
+        if leases.is_empty() {
+            return Vec::new();
+        }
+        let answers = self.handle().call_all(leases.into_iter().map(Request::Read).collect()).await;
+        let found = answers.into_iter().filter_map(|answer| match answer {
+            Answer::Read(read) => match read.lease {
+                LeaseFound::Live(lease) => Live::of(lease),
+                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+            },
+            _ => None,
+        });
+        found.collect()
+    }
+
+    /// A registrant asks again for what it has: the same id, another payload perhaps. `None`: it has lost it meanwhile.
+    async fn update(&self, caller: &Caller, own: &Live, wish: &Wish) -> Result<Option<Live>, Error> {
+        let facts = Facts { described: wish.described.clone(), ..own.facts.clone() };
+        let token = Token::new(own.lease.id, own.lease.epoch);
+        let face_data = Some(facts.encode());
+        let action = if own.lease.policy != wish.policy {
+            let policy = Some(wish.policy.clone());
+            Action::Rebind(Rebind { token, holder: None, policy, attachment: None, face_data })
+        } else if facts != own.facts {
+            Action::Amend(Amend { token, attachment: None, face_data })
+        } else {
+            return Ok(Live::of(own.lease.clone()));
+        };
+        let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(action) };
+        match self.ask(Request::Submit(submit)).await {
+            Answer::Lease(given) => Ok(live(given.lease)),
+            Answer::Refused(Refused::Rejected(rejection)) if is_moved(rejection.code()) => Ok(None),
+            other => Err(self.not_that(other, Asked::AsHolder)),
+        }
+    }
+
+    /// Takes over what drains, else the first free name. `None`: look again.
+    async fn grant_registration(
+        &self,
+        caller: &Caller,
+        rivals: &[Live],
+        wish: &Wish,
+    ) -> Result<Option<Live>, Error> {
+        let registrations = self.registrations();
+        let (kept, operation) = registrations.keep_id(wish.operation.as_ref())?;
+        let facts =
+            |id: &str| Facts { id: id.to_owned(), described: wish.described.clone(), operation }.encode();
+        let may_take_over = |rival: &Live| {
+            !registrations.options.principals_matter || rival.lease.policy.principal == caller.principal
+        };
+        let take_over = rivals
+            .iter()
+            .filter(|rival| may_take_over(rival))
+            .map(|rival| TakeOver { lease: rival.lease.id, face_data: facts(&rival.facts.id) })
+            .collect();
+        let mut bundles = wish
+            .described
+            .variants()
+            .map(|name| Bundle::one(&resource(&wish.described.service_type, &name)));
+        let first = bundles.next().expect("invariant: the name itself is among the names");
+        let grant = Grant {
+            face_data: facts(kept.id()),
+            alternatives: bundles.collect(),
+            ..Grant::new(first, &wish.described.name, wish.policy.clone())
+        };
+        let submit = Submit {
+            operation: wish.operation.clone(),
+            wait_ms: NAME_WAIT_MS,
+            take_over,
+            asker: Some(caller.principal.clone()),
+            ..Submit::now(Action::Grant(grant))
+        };
+        match self.ask(Request::Submit(submit)).await {
+            Answer::Lease(given) if given.replayed => live(given.lease).map(Some).ok_or_else(|| {
+                Error::new(ErrorCode::NotFound, "the registration of this operation has ended")
+            }),
+            Answer::Lease(given) => Ok(live(given.lease)),
+            Answer::Refused(Refused::WaitTimeout) => {
+                let message = "the name is being withdrawn from the network; ask again in a moment";
+                Err(Error::new(ErrorCode::Overloaded, message).retry_after(NAME_WAIT_MS))
+            }
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
+    }
+
+    pub(crate) async fn unregister(&self, caller: &Caller, id: &str) -> Result<Reply, Error> {
+        let lease = self.registered(id)?;
+        let revoke = Revoke {
+            lease,
+            epoch: None,
+            reason: Reason::Explicit,
+            text: Text::default(),
+            actor: Actor::Holder,
+            evidence: Evidence::None,
+            reclaim_by: ReclaimBy::Daemon,
+        };
+        let submit =
+            Submit { asker: Some(caller.principal.clone()), ..Submit::now(Action::Revoke(revoke)) };
+        match self.ask(Request::Submit(submit)).await {
+            Answer::Lease(_) => Ok(Reply::Unregistered(api::Unregistered { unregistered: id.to_owned() })),
+            other => Err(self.unless_gone(other, id)),
+        }
+    }
+
+    pub(crate) async fn heartbeat_registration(
+        &self,
+        caller: &Caller,
+        id: &str,
+        body: api::RegistrationHeartbeat,
+    ) -> Result<Reply, Error> {
+        let lease = self.registered(id)?;
+        for _ in 0..TRIES_MAX {
+            let Some(live) = self.read_live(vec![lease]).await.pop() else { return Err(self.gone(id)) };
+            let epoch = body.epoch.map_or(live.lease.epoch, tenure_engine::kernel::Epoch);
+            let (via, asker) = (caller.connection(), Some(caller.principal.clone()));
+            match self.ask(Request::Heartbeat { lease, epoch, via, asker }).await {
+                Answer::Renewed { draining, .. } => {
+                    let (renewed, lease) = (id.to_owned(), live.lease_secs());
+                    return Ok(Reply::RegistrationRenewed(api::RegistrationRenewed { renewed, lease, draining }));
+                }
+                // Another registrant came in between; without an epoch its proof is as good.
+                Answer::Refused(refused) if refused.code() == "stale_epoch" && body.epoch.is_none() => {}
+                other => return Err(self.unless_gone(other, id)),
+            }
+        }
+        Err(Error::new(ErrorCode::Overloaded, "the registration changes hands too fast"))
+    }
+
+    /// The lease of a registration, by its whole id.
+    fn registered(&self, id: &str) -> Result<LeaseId, Error> {
+        match self.registrations().book.find(id) {
+            Some(Place::Live(lease)) => Ok(lease),
+            Some(Place::Ended(..)) | None => Err(self.gone(id)),
+        }
+    }
+
+    /// Says that a registration is not there, and why where that is known.
+    pub(crate) fn gone(&self, id: &str) -> Error {
+        match self.registrations().book.find(id) {
+            Some(Place::Ended(_, end)) => {
+                let reason = end.reason.as_str();
+                Error::new(ErrorCode::NotFound, format!("registration {id} has ended: {reason}"))
+                    .with("reason", reason)
+                    .with("ended_at", end.at())
+                    .lost()
+            }
+            Some(Place::Live(_)) | None => {
+                Error::new(ErrorCode::NotFound, format!("there is no registration {id:?}")).lost()
+            }
+        }
+    }
+
+    /// A lease whose end has begun is no registration any more.
+    pub(crate) fn unless_gone(&self, answer: Answer, id: &str) -> Error {
+        match &answer {
+            Answer::Refused(refused)
+                if matches!(refused.code(), "invalid_state" | "lease_not_found" | "lease_retired") =>
+            {
+                self.gone(id)
+            }
+            _ => self.not_that(answer, Asked::AsHolder),
+        }
+    }
+}
+
+fn live(found: LeaseFound) -> Option<Live> {
+    match found {
+        LeaseFound::Live(lease) => Live::of(lease),
+        LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+    }
+}
+
+/// What was read is so no longer.
+fn is_moved(code: &str) -> bool {
+    matches!(code, "stale_epoch" | "invalid_state" | "lease_not_found" | "lease_retired")
+}
+
+fn registered(live: &Live, warning: Option<String>) -> api::Registration {
+    let described = &live.facts.described;
+    api::Registration {
+        id: live.facts.id.clone(),
+        name: described.name.clone(),
+        service_type: described.service_type.as_str().to_owned(),
+        port: described.port,
+        lease: live.lease_secs(),
+        mode: show::mode(live.lease.policy.mode),
+        advertised_name: live.facts.advertised_name(&live.lease.members),
+        epoch: live.lease.epoch.0,
+        draining: live.is_draining(),
+        warning,
+    }
+}

@@ -1,0 +1,225 @@
+//! Which registration is which lease: found by id, by prefix, and by what was asked for. Ended ones are remembered for
+//! as long as their leases are, so that an id is never given twice and its end can be explained.
+//!
+//! What a registration looks like now is not kept here: its lease says so.
+
+use super::facts::Facts;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+use tenure_engine::kernel::{LeaseId, Reason};
+use tenure_history::rfc3339;
+
+/// Ended registrations that are remembered.
+const ENDED_MAX: usize = 1_000_000;
+
+/// What a registration was asked for by: type and name, capitals aside.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct AskedFor {
+    service_type: String,
+    name: String,
+}
+
+/// How a registration ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct End {
+    pub(crate) reason: Reason,
+    pub(crate) wall_ms: u64,
+}
+
+/// Where an id leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// To a lease that lives.
+    Live(LeaseId),
+    /// To one that has ended, or is about to.
+    Ended(LeaseId, End),
+}
+
+/// What a prefix leads to.
+pub(crate) enum ByPrefix {
+    One(String, LeaseId),
+    None,
+    Many(Vec<String>),
+}
+
+#[derive(Default)]
+pub(crate) struct Book {
+    pages: Mutex<Pages>,
+}
+
+#[derive(Default)]
+struct Pages {
+    by_id: BTreeMap<String, Entry>,
+    ids: HashMap<LeaseId, String>,
+    by_asked: BTreeMap<AskedFor, BTreeSet<LeaseId>>,
+    ended: VecDeque<String>,
+    /// Ids of registrations that are being granted.
+    kept: BTreeSet<String>,
+}
+
+/// An id that nobody else gets meanwhile.
+pub(crate) struct Kept<'a> {
+    book: &'a Book,
+    id: String,
+}
+
+struct Entry {
+    lease: LeaseId,
+    asked_for: AskedFor,
+    operation: Option<u64>,
+    end: Option<End>,
+}
+
+impl AskedFor {
+    pub(crate) fn new(service_type: &str, name: &str) -> Self {
+        Self { service_type: service_type.to_owned(), name: name.to_ascii_lowercase() }
+    }
+}
+
+impl End {
+    pub(crate) fn at(&self) -> String {
+        rfc3339(self.wall_ms)
+    }
+}
+
+impl Book {
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.pages.lock().expect("invariant: nobody panics over the book")
+    }
+
+    /// Enters a registration, and does `and_then` unless it has ended meanwhile; nobody can end it in between.
+    pub(crate) fn enter(&self, lease: LeaseId, facts: &Facts, and_then: impl FnOnce()) {
+        let mut pages = self.pages();
+        let entry = pages.entry(lease, facts);
+        if entry.end.is_none() {
+            and_then();
+        }
+    }
+
+    /// Strikes a registration out, and does `and_then`; nobody can enter it again afterwards.
+    pub(crate) fn strike<T>(&self, lease: LeaseId, facts: &Facts, end: End, and_then: impl FnOnce() -> T) -> T {
+        let mut pages = self.pages();
+        pages.end(lease, facts, end);
+        and_then()
+    }
+
+    /// Remembers one that ended in the past.
+    pub(crate) fn remember(&self, lease: LeaseId, facts: &Facts, end: End) {
+        self.pages().end(lease, facts, end);
+    }
+
+    /// Where an id leads.
+    pub(crate) fn find(&self, id: &str) -> Option<Place> {
+        self.pages().by_id.get(id).map(Entry::place)
+    }
+
+    /// Where the beginning of an id leads; a whole id leads to itself.
+    pub(crate) fn find_by_prefix(&self, prefix: &str) -> ByPrefix {
+        let pages = self.pages();
+        let mut live = pages
+            .by_id
+            .range(prefix.to_owned()..)
+            .take_while(|(id, _)| id.starts_with(prefix))
+            .filter(|(_, entry)| entry.end.is_none());
+        match (live.next(), live.next()) {
+            (None, _) => ByPrefix::None,
+            (Some((id, entry)), None) => ByPrefix::One(id.clone(), entry.lease),
+            (Some((first, entry)), Some(_)) if first == prefix => ByPrefix::One(first.clone(), entry.lease),
+            (Some((first, _)), Some((second, _))) => {
+                let rest = live.take(3).map(|(id, _)| id.clone());
+                ByPrefix::Many([first.clone(), second.clone()].into_iter().chain(rest).collect())
+            }
+        }
+    }
+
+    /// Live registrations that were asked for so, oldest first.
+    pub(crate) fn asked_for(&self, asked_for: &AskedFor) -> Vec<(LeaseId, String)> {
+        let pages = self.pages();
+        let leases = pages.by_asked.get(asked_for).into_iter().flatten();
+        leases.filter_map(|lease| Some((*lease, pages.ids.get(lease)?.clone()))).collect()
+    }
+
+    /// Live registrations in order of their ids.
+    pub(crate) fn live(&self) -> Vec<LeaseId> {
+        self.pages().by_id.values().filter(|entry| entry.end.is_none()).map(|entry| entry.lease).collect()
+    }
+
+    /// Number of live registrations.
+    pub(crate) fn live_count(&self) -> usize {
+        let pages = self.pages();
+        pages.by_id.len() - pages.ended.len()
+    }
+
+    /// Keeps an id for what this operation asks for, unless it is another's.
+    pub(crate) fn keep(&self, id: &str, operation: Option<u64>) -> Option<Kept<'_>> {
+        let mut pages = self.pages();
+        let free = match pages.by_id.get(id) {
+            Some(entry) => operation.is_some() && entry.operation == operation,
+            // One whose grant is under way, in another try of the same operation perhaps.
+            None => operation.is_some() || !pages.kept.contains(id),
+        };
+        if !free {
+            return None;
+        }
+        pages.kept.insert(id.to_owned());
+        Some(Kept { book: self, id: id.to_owned() })
+    }
+}
+
+impl Pages {
+    fn entry(&mut self, lease: LeaseId, facts: &Facts) -> &Entry {
+        let asked_for = AskedFor::new(facts.described.service_type.as_str(), &facts.described.name);
+        let id = self.ids.entry(lease).or_insert_with(|| facts.id.clone()).clone();
+        if !self.by_id.contains_key(&id) {
+            self.by_asked.entry(asked_for.clone()).or_default().insert(lease);
+        }
+        self.by_id.entry(id).or_insert(Entry { lease, asked_for, operation: facts.operation, end: None })
+    }
+
+    fn end(&mut self, lease: LeaseId, facts: &Facts, end: End) {
+        self.entry(lease, facts);
+        let id = self.ids[&lease].clone();
+        let Some(entry) = self.by_id.get_mut(&id) else { return };
+        if entry.end.is_none() {
+            self.ended.push_back(id);
+            let asked_for = entry.asked_for.clone();
+            if let Some(leases) = self.by_asked.get_mut(&asked_for) {
+                leases.remove(&lease);
+                if leases.is_empty() {
+                    self.by_asked.remove(&asked_for);
+                }
+            }
+        }
+        entry.end = Some(end);
+        while self.ended.len() > ENDED_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(entry) = self.ended.pop_front().and_then(|id| self.by_id.remove(&id)) {
+            self.ids.remove(&entry.lease);
+        }
+    }
+}
+
+impl Entry {
+    fn place(&self) -> Place {
+        match &self.end {
+            None => Place::Live(self.lease),
+            Some(end) => Place::Ended(self.lease, end.clone()),
+        }
+    }
+}
+
+impl Kept<'_> {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.book.pages().kept.remove(&self.id);
+    }
+}

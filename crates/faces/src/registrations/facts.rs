@@ -1,0 +1,154 @@
+//! What a registration's lease carries: the bytes only this face writes. `docs/formats/registration.md` has them.
+//!
+//! They begin with the eight characters of the id, so that whoever tells the story of the log can find it without
+//! knowing the rest.
+
+use super::service::{Described, ServiceType, resource};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use tenure_engine::kernel::Text;
+
+/// Characters of an id.
+pub(crate) const ID_BYTES: usize = 8;
+const VERSION: u8 = 1;
+
+/// A registration as it is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Facts {
+    /// Eight hexadecimal digits.
+    pub(crate) id: String,
+    pub(crate) described: Described,
+    /// Made from the operation id it was asked for with; a retry is known by it.
+    pub(crate) operation: Option<u64>,
+}
+
+/// The bytes behind id and version.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    name: String,
+    service_type: String,
+    subtypes: Vec<String>,
+    port: u16,
+    ip: Option<IpAddr>,
+    txt: Vec<(String, Option<String>)>,
+    operation: Option<u64>,
+}
+
+impl Facts {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Described { name, service_type, subtypes, port, ip, txt } = &self.described;
+        let stored = Stored {
+            name: name.clone(),
+            service_type: service_type.as_str().to_owned(),
+            subtypes: subtypes.clone(),
+            port: *port,
+            ip: *ip,
+            txt: txt.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            operation: self.operation,
+        };
+        let mut bytes = self.id.clone().into_bytes();
+        bytes.push(VERSION);
+        bytes.extend(postcard::to_allocvec(&stored).expect("invariant: plain data can be written"));
+        bytes
+    }
+
+    /// Reads them again; `None` where they are of another kind or version.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (id, rest) = bytes.split_at_checked(ID_BYTES)?;
+        let (version, stored) = rest.split_first()?;
+        if *version != VERSION {
+            return None;
+        }
+        let stored: Stored = postcard::from_bytes(stored).ok()?;
+        let (service_type, _) = ServiceType::parse(&stored.service_type).ok()?;
+        Some(Self {
+            id: core::str::from_utf8(id).ok()?.to_owned(),
+            described: Described {
+                name: stored.name,
+                service_type,
+                subtypes: stored.subtypes,
+                port: stored.port,
+                ip: stored.ip,
+                txt: stored.txt.into_iter().collect(),
+            },
+            operation: stored.operation,
+        })
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The name that was asked for.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.described.name
+    }
+
+    /// The name it got: the one whose resource the lease covers.
+    pub(crate) fn advertised_name(&self, members: &[Text]) -> String {
+        let described = &self.described;
+        described
+            .variants()
+            .find(|name| members.iter().any(|member| *member == resource(&described.service_type, name)))
+            .unwrap_or_else(|| described.name.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_api::Register;
+
+    fn facts() -> Facts {
+        let asked = Register {
+            name: "Äpp.1".to_owned(),
+            service_type: "_p._sub._http._tcp".to_owned(),
+            port: 8080,
+            ip: Some(IpAddr::from([127, 0, 0, 1])),
+            txt: [("path".to_owned(), Some("/".to_owned())), ("flag".to_owned(), None)].into(),
+            ..Register::default()
+        };
+        let described = Described::check(&asked).expect("a service");
+        Facts { id: "0a1b2c3d".to_owned(), described, operation: Some(7) }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_begins_with_the_id() {
+        let bytes = facts().encode();
+        assert!(bytes.starts_with(b"0a1b2c3d"));
+        assert_eq!(Facts::decode(&bytes), Some(facts()));
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_stay_what_they_are() {
+        let shown: String = facts().encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        expect_test::expect![[""]].assert_eq(&shown);
+    }
+
+    #[test]
+    fn bytes_of_another_kind_are_no_facts() {
+        assert_eq!(Facts::decode(b""), None);
+        assert_eq!(Facts::decode(b"0a1b2c3d"), None);
+        assert_eq!(Facts::decode(b"0a1b2c3d\x02xxxx"), None);
+        let bytes = facts().encode();
+        assert_eq!(Facts::decode(&bytes[..bytes.len() - 1]), None);
+    }
+
+    #[test]
+    fn the_largest_registration_fits_its_lease() {
+        let asked = Register {
+            name: "n".repeat(63),
+            service_type: format!("_{}._sub._fifteen-letters._tcp", "s".repeat(62)),
+            port: 65_535,
+            txt: (0..650).map(|n| (format!("{n:x}"), None)).take(200).collect(),
+            ..Register::default()
+        };
+        let described = Described::check(&asked).expect("a service");
+        let facts = Facts { id: "0a1b2c3d".to_owned(), described, operation: Some(u64::MAX) };
+        assert!(facts.encode().len() <= tenure_engine::kernel::limits::FACE_DATA_BYTES_MAX);
+    }
+}

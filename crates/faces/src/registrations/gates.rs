@@ -1,0 +1,149 @@
+//! From the lease to the network and back: what is live when the daemon starts is advertised again, what is revoked is
+//! withdrawn before it is reclaimed, and when the daemon stops everything says goodbye.
+
+use super::book::End;
+use super::facts::Facts;
+use super::network::Goodbye;
+use super::{Live, key};
+use crate::dispatch::Faces;
+use tenure_api::Error;
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
+use tenure_engine::kernel::{Face, GateReport, LeaseId, LeaseState, Lsn, Reason};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request};
+use tenure_history::wire_session;
+
+/// Leases read at once.
+const PAGE: usize = 500;
+
+impl Faces {
+    /// Advertises again what was live when the daemon started. Before anybody is served.
+    ///
+    /// # Errors
+    /// When the engine takes nothing more.
+    pub async fn restore_registrations(&self) -> Result<usize, Error> {
+        let mut from = LeaseId::new(self.identity().shard, Lsn(0));
+        let mut announced = 0;
+        loop {
+            let resource_prefix = Some(REGISTRATIONS_PREFIX.into());
+            let list = List { from, limit: PAGE, resource_prefix, holder: None };
+            let (leases, next) = match self.ask(Request::List(list)).await {
+                Answer::Leases { leases, next, .. } => (leases, next),
+                other => return Err(self.not_that(other, crate::refusal::Asked::AsAnyone)),
+            };
+            for lease in leases {
+                // The engine opens the gates of those that were ending.
+                if let Some(live) = Live::of(lease) {
+                    self.registrations().announce(&live);
+                    announced += 1;
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(announced),
+            }
+        }
+    }
+
+    /// Remembers registrations that ended before the daemon started, newest last.
+    pub async fn recall_registrations(&self) {
+        let mut from = Lsn(0);
+        loop {
+            let request = Request::Ended { face: Face::Registrations, from };
+            let Answer::Ended { leases, next, .. } = self.ask(request).await else { return };
+            for (lease, ended) in leases {
+                let Some((event, wall_ms)) = self.logged(ended.ended_lsn).await else { continue };
+                let facts = event.change.epitaph().and_then(|was| Facts::decode(&was.face_data));
+                if let Some(facts) = facts {
+                    let end = End { reason: ended.reason, wall_ms };
+                    self.registrations().book.remember(lease, &facts, end);
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Says goodbye for every registration that is revoked, until the daemon stops.
+    pub async fn keep_gates(self) {
+        let Some(mut gates) = self.switchboard().take_gates() else { return };
+        let mut opened = Vec::new();
+        while gates.recv_many(&mut opened, PAGE).await > 0 {
+            let reads = opened.drain(..).map(Request::Read).collect();
+            for answer in self.handle().call_all(reads).await {
+                if let Answer::Read(read) = answer
+                    && let LeaseFound::Live(lease) = read.lease
+                {
+                    self.pass_gate(&lease);
+                }
+            }
+        }
+    }
+
+    /// Withdraws one registration and tells the engine when that is done.
+    fn pass_gate(&self, lease: &LeaseSnapshot) {
+        let LeaseState::Revoking(revocation) = &lease.state else { return };
+        let (id, handle, registrations) = (lease.id, self.handle().clone(), self.registrations());
+        let Some(facts) = Facts::decode(&lease.face_data) else {
+            // Its time will run out.
+            tracing::warn!(lease = %self.lens().lease_id(id), "a lease has a gate that nobody can pass");
+            return;
+        };
+        let service = registrations.service(&facts, &lease.members);
+        let end = End { reason: revocation.reason, wall_ms: read_clocks().wall_ms };
+        let goodbye =
+            registrations.book.strike(id, &facts, end, || registrations.network.withdraw(key(id), service));
+        tokio::spawn(async move {
+            match goodbye.await {
+                Goodbye::Sent => {
+                    drop(handle.start(Request::GateDone { lease: id, report: GateReport::Confirmed }));
+                }
+                // The gate times out; where the daemon stops before, the next one tries again.
+                Goodbye::Unsent(error) => {
+                    tracing::warn!(name = facts.name(), id = facts.id(), error, "no goodbye could be sent");
+                }
+            }
+        });
+    }
+
+    /// Withdraws everything because the daemon stops. Leases stay: what lives is advertised again after the restart.
+    pub async fn withdraw_registrations(&self) {
+        let leases = self.registrations().book.live();
+        let goodbyes = self.registrations().network.close().await;
+        for page in leases.chunks(PAGE) {
+            for Live { lease, facts } in self.read_live(page.to_vec()).await {
+                let unsent = goodbyes.iter().find_map(|(withdrawn, goodbye)| match goodbye {
+                    Goodbye::Unsent(error) if *withdrawn == key(lease.id) => Some(error),
+                    Goodbye::Sent | Goodbye::Unsent(_) => None,
+                });
+                if let Some(error) = unsent {
+                    tracing::warn!(name = facts.name(), id = facts.id(), error, "no goodbye could be sent");
+                }
+                log_end(&facts, Reason::Shutdown, lease.policy.session);
+            }
+        }
+    }
+}
+
+/// One line for a registration that is not advertised any more.
+pub fn log_end(
+    facts: &Facts,
+    reason: Reason,
+    session: Option<tenure_engine::kernel::SessionId>,
+) {
+    let reason = reason.as_str();
+    match session.map(wire_session) {
+        Some(session) => tracing::info!(
+            name = facts.name(),
+            id = facts.id(),
+            reason = %reason,
+            session = %session,
+            "Service unregistered:"
+        ),
+        None => {
+            tracing::info!(name = facts.name(), id = facts.id(), reason = %reason, "Service unregistered:");
+        }
+    }
+}

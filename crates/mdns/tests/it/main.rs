@@ -1,0 +1,9 @@
+//! mDNS among peers that are not ours.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
+mod advertising;
+mod loopback;
+mod observer;
+mod peers;
+mod peers_agree;
+mod withdrawing;

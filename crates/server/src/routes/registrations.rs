@@ -1,0 +1,203 @@
+//! Routes of mDNS registrations and discovery, and the other spellings they are known by.
+
+use super::{ADMIN, Gives, HOLD, Parts, READ, Route, SchemaOf, Wanted, call, fields, schema};
+use http::Method;
+use tenure_api::{self as api, Error};
+use tenure_faces::{Call, Scope};
+
+const GROUP: &str = "mDNS registrations";
+const OPERATORS: &str = "mDNS registrations, for operators";
+
+/// Another path for a route.
+pub(crate) struct Alias {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// Method and path of the route.
+    pub(crate) of: (Method, &'static str),
+}
+
+struct Row {
+    method: Method,
+    path: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    gives: Gives,
+    read: fn(&Parts<'_>) -> Result<Wanted, Error>,
+}
+
+fn row(group: &'static str, scope: Option<Scope>, body: Option<SchemaOf>, row: Row) -> Route {
+    let Row { method, path, name, summary, gives, read } = row;
+    Route { method, path, name, summary, group, scope, query: None, body, gives, read }
+}
+
+pub(super) fn routes() -> Vec<Route> {
+    let mut routes = registrants();
+    routes.extend(discovery());
+    routes.extend(operators());
+    routes
+}
+
+fn registrants() -> Vec<Route> {
+    vec![
+        row(
+            GROUP,
+            HOLD,
+            Some(schema::<api::Register>),
+            Row {
+                method: Method::POST,
+                path: "/v1/mdns/services",
+                name: "register",
+                summary: "Advertise a service for as long as its registrant lives",
+                gives: Gives::Json(201, schema::<api::Registered>),
+                read: |parts| call(Call::Register(parts.body()?)),
+            },
+        ),
+        row(
+            GROUP,
+            HOLD,
+            None,
+            Row {
+                method: Method::DELETE,
+                path: "/v1/mdns/services/{id}",
+                name: "unregister",
+                summary: "End a registration; the network is told goodbye",
+                gives: Gives::Json(200, schema::<api::Unregistered>),
+                read: |parts| call(Call::Unregister(parts.param("id"))),
+            },
+        ),
+        row(
+            GROUP,
+            HOLD,
+            Some(schema::<api::RegistrationHeartbeat>),
+            Row {
+                method: Method::PUT,
+                path: "/v1/mdns/services/{id}/heartbeat",
+                name: "heartbeat_registration",
+                summary: "Say that the registrant lives; 404 means that its registration is gone",
+                gives: Gives::Json(200, schema::<api::RegistrationRenewed>),
+                read: |parts| call(Call::HeartbeatRegistration(parts.param("id"), parts.body()?)),
+            },
+        ),
+    ]
+}
+
+fn discovery() -> Vec<Route> {
+    let look = |row_of: Row, query: SchemaOf| Route { query: Some(query), ..row(GROUP, READ, None, row_of) };
+    vec![
+        look(
+            Row {
+                method: Method::GET,
+                path: "/v1/mdns/browse",
+                name: "browse",
+                summary: "Services of a type, found and removed, as server-sent events; without a type, the types",
+                gives: Gives::Sightings(schema::<api::Browsed>),
+                read: |parts| Ok(Wanted::Browse { query: parts.query()?, whole: true }),
+            },
+            fields::<api::BrowseQuery>,
+        ),
+        look(
+            Row {
+                method: Method::GET,
+                path: "/v1/mdns/events",
+                name: "subscribe",
+                summary: "Everything seen of a type: found, resolved and removed, as server-sent events",
+                gives: Gives::Sightings(schema::<api::Sighting>),
+                read: |parts| Ok(Wanted::Browse { query: parts.query()?, whole: false }),
+            },
+            fields::<api::BrowseQuery>,
+        ),
+        look(
+            Row {
+                method: Method::GET,
+                path: "/v1/mdns/resolve",
+                name: "resolve",
+                summary: "Where one service is, asked of the network for at most 5 s",
+                gives: Gives::Json(200, schema::<api::Resolved>),
+                read: |parts| call(Call::Resolve(parts.query()?)),
+            },
+            fields::<api::ResolveQuery>,
+        ),
+    ]
+}
+
+fn operators() -> Vec<Route> {
+    let operator = |row_of: Row| row(OPERATORS, ADMIN, None, row_of);
+    vec![
+        operator(Row {
+            method: Method::GET,
+            path: "/v1/mdns/admin/status",
+            name: "registration_status",
+            summary: "The daemon and its registrations, counted",
+            gives: Gives::Json(200, schema::<api::DaemonStatus>),
+            read: |_| call(Call::RegistrationStatus),
+        }),
+        operator(Row {
+            method: Method::GET,
+            path: "/v1/mdns/admin/registrations",
+            name: "list_registrations",
+            summary: "Every registration by name, with what keeps it and how long yet",
+            gives: Gives::Json(200, schema::<Vec<api::AdminRegistration>>),
+            read: |_| call(Call::Registrations),
+        }),
+        operator(Row {
+            method: Method::GET,
+            path: "/v1/mdns/admin/registrations/{id}",
+            name: "inspect_registration",
+            summary: "One registration, by its id or at least two characters that begin no other",
+            gives: Gives::Json(200, schema::<api::AdminRegistration>),
+            read: |parts| call(Call::InspectRegistration(parts.param("id"))),
+        }),
+        operator(Row {
+            method: Method::DELETE,
+            path: "/v1/mdns/admin/registrations/{id}",
+            name: "end_registration",
+            summary: "End any registration, whatever its state",
+            gives: Gives::Json(200, schema::<api::Unregistered>),
+            read: |parts| call(Call::EndRegistration(parts.param("id"))),
+        }),
+        operator(Row {
+            method: Method::POST,
+            path: "/v1/mdns/admin/registrations/{id}/drain",
+            name: "drain_registration",
+            summary: "Let a registration end after its grace unless it is revived",
+            gives: Gives::Json(200, schema::<api::RegistrationDrained>),
+            read: |parts| call(Call::DrainRegistration(parts.param("id"))),
+        }),
+        operator(Row {
+            method: Method::POST,
+            path: "/v1/mdns/admin/registrations/{id}/revive",
+            name: "revive_registration",
+            summary: "Take a drain back",
+            gives: Gives::Json(200, schema::<api::RegistrationRevived>),
+            read: |parts| call(Call::ReviveRegistration(parts.param("id"))),
+        }),
+    ]
+}
+
+/// Other spellings of the same routes.
+pub(crate) fn aliases() -> Vec<Alias> {
+    let alias = |method: Method, path: &'static str, of_method: Method, of: &'static str| Alias {
+        method,
+        path,
+        of: (of_method, of),
+    };
+    let same = |method: Method, path: &'static str, of: &'static str| alias(method.clone(), path, method, of);
+    const ONE: &str = "/v1/mdns/admin/registrations/{id}";
+    const DRAIN: &str = "/v1/mdns/admin/registrations/{id}/drain";
+    const REVIVE: &str = "/v1/mdns/admin/registrations/{id}/revive";
+    vec![
+        same(Method::GET, "/v1/admin/status", "/v1/mdns/admin/status"),
+        same(Method::GET, "/v1/admin/registrations", "/v1/mdns/admin/registrations"),
+        same(Method::GET, "/v1/admin/registrations/{id}", ONE),
+        same(Method::DELETE, "/v1/admin/registrations/{id}", ONE),
+        same(Method::POST, "/v1/admin/registrations/{id}/drain", DRAIN),
+        same(Method::POST, "/v1/admin/registrations/{id}/revive", REVIVE),
+        same(Method::PUT, "/v1/mdns/heartbeat/{id}", "/v1/mdns/services/{id}/heartbeat"),
+        same(Method::GET, "/v1/mdns/admin/ls", "/v1/mdns/admin/registrations"),
+        same(Method::GET, "/v1/mdns/admin/inspect/{id}", ONE),
+        same(Method::POST, "/v1/mdns/admin/drain/{id}", DRAIN),
+        same(Method::POST, "/v1/mdns/admin/revive/{id}", REVIVE),
+        same(Method::DELETE, "/v1/mdns/admin/unregister/{id}", ONE),
+        alias(Method::POST, "/v1/mdns/admin/unregister/{id}", Method::DELETE, ONE),
+    ]
+}
