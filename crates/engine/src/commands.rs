@@ -2,8 +2,8 @@
 //! the turn; nobody checks first and acts later.
 
 use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
-use crate::engine::{Engine, ending_reason};
 use crate::endings::given_back;
+use crate::engine::{Engine, ending_reason};
 use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;

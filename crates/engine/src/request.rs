@@ -1,6 +1,8 @@
 //! What can be asked of the engine, and which lane it goes to. Everything here is parsed and typed already.
 
-use tenure_kernel::{Action, Epoch, Face, Fence, GateReport, LeaseId, Lsn, Member, OpenSession, SessionId, Text};
+use tenure_kernel::{
+    Action, Epoch, Face, Fence, GateReport, LeaseId, Lsn, Member, OpenSession, SessionId, Text,
+};
 
 /// Names one request between host and engine; the host makes it unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -212,6 +212,53 @@ impl Call {
         )
     }
 
+    /// Whether a daemon that is there for registrations alone serves it.
+    pub(crate) fn is_of_registrations(&self) -> bool {
+        match self {
+            Self::Register(_)
+            | Self::Unregister(_)
+            | Self::HeartbeatRegistration(..)
+            | Self::Resolve(_)
+            | Self::RegistrationStatus
+            | Self::Registrations
+            | Self::InspectRegistration(_)
+            | Self::EndRegistration(_)
+            | Self::DrainRegistration(_)
+            | Self::ReviveRegistration(_)
+            | Self::Status
+            | Self::EndAll => true,
+            Self::Acquire(_)
+            | Self::Inspect(_)
+            | Self::List(_)
+            | Self::Activate(..)
+            | Self::Heartbeat(..)
+            | Self::Release(..)
+            | Self::Acknowledge(..)
+            | Self::Amend(..)
+            | Self::Rebind(..)
+            | Self::Handover(..)
+            | Self::Resume(..)
+            | Self::Revoke(..)
+            | Self::Reclaim(..)
+            | Self::Drain(..)
+            | Self::Revive(..)
+            | Self::OpenSession(_)
+            | Self::Session(_)
+            | Self::Sessions { .. }
+            | Self::SessionHeartbeat(..)
+            | Self::CloseSession(_)
+            | Self::Resource(_)
+            | Self::Resources(_)
+            | Self::DefinePool(..)
+            | Self::Pool(_)
+            | Self::Pools
+            | Self::RemovePool(..)
+            | Self::Check(_)
+            | Self::Why(_)
+            | Self::ResetBreaker => false,
+        }
+    }
+
     /// How long it may take beyond an ordinary call.
     #[must_use]
     pub fn wait_ms(&self) -> u64 {
@@ -290,9 +337,7 @@ impl serde::Serialize for Reply {
             Self::Status(body) => body.serialize(serializer),
             Self::BreakerReset(body) => body.serialize(serializer),
             Self::Ended(body) => body.serialize(serializer),
-            Self::Registered(body) => {
-                api::Registered { registered: body.clone() }.serialize(serializer)
-            }
+            Self::Registered(body) => api::Registered { registered: body.clone() }.serialize(serializer),
             Self::Unregistered(body) => body.serialize(serializer),
             Self::RegistrationRenewed(body) => body.serialize(serializer),
             Self::Resolved(body) => body.serialize(serializer),

@@ -10,6 +10,7 @@ use crate::show::Lens;
 pub use crate::status::Vitals;
 use crate::switchboard::Switchboard;
 use core::mem;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
@@ -30,6 +31,7 @@ struct Shared {
     history: Mutex<History>,
     vitals: OnceLock<Vitals>,
     registrations: Registrations,
+    registrations_alone: AtomicBool,
 }
 
 /// Withdraws a waiting request whose asker has gone. A lease that was granted all the same is given up,
@@ -55,7 +57,25 @@ impl Faces {
         let registrations = Registrations { book: switchboard.book(), network, options };
         let history = Mutex::new(history);
         let vitals = OnceLock::new();
-        Self { shared: Arc::new(Shared { handle, identity, switchboard, history, vitals, registrations }) }
+        let registrations_alone = AtomicBool::new(false);
+        let shared =
+            Shared { handle, identity, switchboard, history, vitals, registrations, registrations_alone };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// From now on only registrations and discovery are served: what lives no longer than one command must not be
+    /// trusted with anything else.
+    pub fn serve_registrations_alone(&self) {
+        self.shared.registrations_alone.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn check_served(&self, is_of_registrations: bool) -> Result<(), Error> {
+        if is_of_registrations || !self.shared.registrations_alone.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let message =
+            "no daemon is running, and without one there is only mDNS; start one with: tenure serve";
+        Err(Error::new(ErrorCode::InvalidRequest, message))
     }
 
     /// Tells what the daemon knows of itself, once it does.
@@ -161,6 +181,7 @@ impl Faces {
                 format!("this needs scope {}, not {}", call.scope().as_str(), caller.scope.as_str());
             return Err(Error::new(ErrorCode::Forbidden, message).with("scope", call.scope().as_str()));
         }
+        self.check_served(call.is_of_registrations())?;
         plan(self.identity(), caller, call)
     }
 

@@ -53,6 +53,7 @@ impl Faces {
     /// # Errors
     /// When history from there on is not kept, or the position lies in the future.
     pub async fn events(&self, query: EventsQuery) -> Result<EventStream, Error> {
+        self.check_served(false)?;
         let newest = self.synced_lsn().await?;
         let from = match query.from {
             None => newest.next(),

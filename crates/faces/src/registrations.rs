@@ -162,9 +162,9 @@ impl Registrations {
             }
             (Some(secs), Origin::Http) => {
                 let ttl_ms = secs.checked_mul(1_000).filter(|ms| (TTL_MS_MIN..=TTL_MS_MAX).contains(ms));
-                let ttl_ms = ttl_ms.and_then(|ms| u32::try_from(ms).ok()).ok_or_else(|| {
-                    out_of_range("lease", secs, TTL_MS_MIN / 1_000, TTL_MS_MAX / 1_000)
-                })?;
+                let ttl_ms = ttl_ms
+                    .and_then(|ms| u32::try_from(ms).ok())
+                    .ok_or_else(|| out_of_range("lease", secs, TTL_MS_MIN / 1_000, TTL_MS_MAX / 1_000))?;
                 Policy::heartbeat(ttl_ms, options.http_grace_ms)
             }
             (None, Origin::Http) => Policy::heartbeat(options.http_lease_ms, options.http_grace_ms),
@@ -248,9 +248,9 @@ impl Faces {
     async fn register_wish(&self, caller: &Caller, wish: Wish) -> Result<Reply, Error> {
         for _ in 0..TRIES_MAX {
             let rivals = self.rivals(&wish).await;
-            let own = caller.connection().and_then(|session| {
-                rivals.iter().find(|rival| rival.lease.policy.session == Some(session))
-            });
+            let own = caller
+                .connection()
+                .and_then(|session| rivals.iter().find(|rival| rival.lease.policy.session == Some(session)));
             let outcome = match own {
                 Some(own) => self.update(caller, own, &wish).await?,
                 None => self.grant_registration(caller, &rivals, &wish).await?,
@@ -326,10 +326,8 @@ impl Faces {
             .filter(|rival| may_take_over(rival))
             .map(|rival| TakeOver { lease: rival.lease.id, face_data: facts(&rival.facts.id) })
             .collect();
-        let mut bundles = wish
-            .described
-            .variants()
-            .map(|name| Bundle::one(&resource(&wish.described.service_type, &name)));
+        let mut bundles =
+            wish.described.variants().map(|name| Bundle::one(&resource(&wish.described.service_type, &name)));
         let first = bundles.next().expect("invariant: the name itself is among the names");
         let grant = Grant {
             face_data: facts(kept.id()),
@@ -367,8 +365,7 @@ impl Faces {
             evidence: Evidence::None,
             reclaim_by: ReclaimBy::Daemon,
         };
-        let submit =
-            Submit { asker: Some(caller.principal.clone()), ..Submit::now(Action::Revoke(revoke)) };
+        let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(Action::Revoke(revoke)) };
         match self.ask(Request::Submit(submit)).await {
             Answer::Lease(_) => Ok(Reply::Unregistered(api::Unregistered { unregistered: id.to_owned() })),
             other => Err(self.unless_gone(other, id)),
@@ -389,7 +386,11 @@ impl Faces {
             match self.ask(Request::Heartbeat { lease, epoch, via, asker }).await {
                 Answer::Renewed { draining, .. } => {
                     let (renewed, lease) = (id.to_owned(), live.lease_secs());
-                    return Ok(Reply::RegistrationRenewed(api::RegistrationRenewed { renewed, lease, draining }));
+                    return Ok(Reply::RegistrationRenewed(api::RegistrationRenewed {
+                        renewed,
+                        lease,
+                        draining,
+                    }));
                 }
                 // Another registrant came in between; without an epoch its proof is as good.
                 Answer::Refused(refused) if refused.code() == "stale_epoch" && body.epoch.is_none() => {}

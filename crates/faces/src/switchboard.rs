@@ -1,11 +1,11 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
+use crate::registrations::{Book, End, Facts};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_engine::host::Listener;
-use crate::registrations::{Book, End, Facts};
 use tenure_engine::kernel::{Epoch, Face, LeaseId, Lsn, Reason, SessionId};
 use tenure_engine::{Ending, Out, Published, Push, Ticket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};

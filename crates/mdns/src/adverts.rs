@@ -217,6 +217,11 @@ impl Adverts {
         nudges
     }
 
+    /// Those that wait for their name.
+    pub(crate) fn blocked(&self) -> Vec<u128> {
+        self.blocked.clone()
+    }
+
     /// Names may have come free.
     pub(crate) fn unblock(&mut self) {
         for key in core::mem::take(&mut self.blocked) {

@@ -63,6 +63,17 @@ pub(crate) enum Finding {
     Resolved(Resolved),
     /// The instance of this full name is gone.
     Removed(String),
+    /// All in the cache was told.
+    AllTold,
+}
+
+/// Where a browse looks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Tells the cache, then asks the network.
+    Network,
+    /// Tells the cache and asks nobody. What comes is still told, and what is known kept fresh.
+    Cache,
 }
 
 /// An instance as it came from the network.
@@ -149,9 +160,12 @@ impl Engine {
     }
 
     /// Looks for services of a type. One browse per domain: another one takes the place of the first.
-    pub(crate) fn browse(&self, domain: &str) -> Result<Findings, Refused> {
-        let receiver = self.daemon.browse(domain).map_err(refused)?;
-        Ok(Findings { receiver })
+    pub(crate) fn browse(&self, domain: &str, source: Source) -> Result<Findings, Refused> {
+        let begun = match source {
+            Source::Network => self.daemon.browse(domain),
+            Source::Cache => self.daemon.browse_cache(domain),
+        };
+        Ok(Findings { receiver: begun.map_err(refused)? })
     }
 
     /// Ends a browse and forgets what it found.
@@ -214,7 +228,7 @@ impl Findings {
                 ServiceEvent::ServiceFound(_, full_name) => Finding::Found(full_name),
                 ServiceEvent::ServiceResolved(service) => Finding::Resolved(resolved(*service)),
                 ServiceEvent::ServiceRemoved(_, full_name) => Finding::Removed(full_name),
-                ServiceEvent::SearchStopped(_) => return None,
+                ServiceEvent::SearchStopped(_) => Finding::AllTold,
                 _ => continue,
             };
             return Some(finding);

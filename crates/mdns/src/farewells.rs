@@ -98,7 +98,10 @@ impl Farewells {
         self.ever += 1;
         let stage = if is_probed { Stage::Probed } else { Stage::Queued };
         let replies = reply.into_iter().collect();
-        self.by_id.insert(self.ever, Farewell { service, how, stage, replies, is_unheard: false, is_overdue: false });
+        self.by_id.insert(
+            self.ever,
+            Farewell { service, how, stage, replies, is_unheard: false, is_overdue: false },
+        );
         if !is_probed {
             self.queue.push_back(self.ever);
         }

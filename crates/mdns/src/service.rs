@@ -233,7 +233,9 @@ pub(crate) mod tests {
         for good in ["_http._tcp", "_a-1._udp", "_ABC._tcp"] {
             assert!(is_type(good), "{good}");
         }
-        for bad in ["http._tcp", "_http", "_http._sctp", "_-a._tcp", "_a--b._tcp", "_12._tcp", "_._tcp", "_ü._tcp"] {
+        for bad in
+            ["http._tcp", "_http", "_http._sctp", "_-a._tcp", "_a--b._tcp", "_12._tcp", "_._tcp", "_ü._tcp"]
+        {
             assert!(!is_type(bad), "{bad}");
         }
         assert!(!is_type("_sixteen-letters-._tcp") && !is_type("_abcdefghijklmnop._tcp"));

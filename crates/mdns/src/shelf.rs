@@ -32,9 +32,21 @@ struct Inside {
     known: BTreeMap<String, Known>,
     listeners: HashMap<u64, Listener>,
     listeners_ever: u64,
-    /// Queries after which what was not seen again is taken off.
-    asks_until_settled: u32,
+    settling: Settling,
     is_closed: bool,
+}
+
+/// When what was not seen again is taken off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Settling {
+    /// Not at all.
+    #[default]
+    Never,
+    /// After the engine has asked this often.
+    AfterAsks(u32),
+    /// When the engine has told all it has. What is not resolved by then is no news: it was found when it came,
+    /// and is removed while its pointer outlives it.
+    AllTold,
 }
 
 #[derive(Default)]
@@ -109,11 +121,16 @@ impl Shelf {
         &self.wanted
     }
 
-    /// Everything known must be seen again before the engine has asked this often, or it is gone.
-    pub(crate) fn doubt_all(&self, asks: u32) {
+    /// How many instances are known.
+    pub(crate) fn len(&self) -> usize {
+        unpoisoned(&self.inside).known.len()
+    }
+
+    /// Everything known must be seen again until then, or it is gone.
+    pub(crate) fn doubt_all(&self, settling: Settling) {
         let mut inside = unpoisoned(&self.inside);
         inside.known.values_mut().for_each(|known| known.is_confirmed = false);
-        inside.asks_until_settled = asks;
+        inside.settling = settling;
     }
 
     /// Takes in what the engine found.
@@ -123,9 +140,13 @@ impl Shelf {
             Finding::Asked => inside.asked(),
             Finding::Found(full_name) => {
                 if let Some(name) = self.wanted.name_in(&full_name) {
-                    inside.found(name);
+                    let is_news = inside.settling != Settling::AllTold || inside.known.contains_key(name);
+                    if is_news {
+                        inside.found(name);
+                    }
                 }
             }
+            Finding::AllTold => inside.all_told(),
             Finding::Resolved(resolved) => {
                 if let Some(record) = record(&self.wanted, resolved) {
                     inside.resolved(record);
@@ -193,15 +214,24 @@ impl Inside {
     }
 
     fn asked(&mut self) {
-        if self.asks_until_settled == 0 {
-            return;
+        match self.settling {
+            Settling::Never | Settling::AllTold => {}
+            Settling::AfterAsks(0 | 1) => self.settle(),
+            Settling::AfterAsks(left) => self.settling = Settling::AfterAsks(left - 1),
         }
-        self.asks_until_settled -= 1;
-        if self.asks_until_settled == 0 {
-            let gone: Vec<String> =
-                self.known.iter().filter(|(_, known)| !known.is_confirmed).map(|(name, _)| name.clone()).collect();
-            gone.iter().for_each(|name| self.removed(name));
+    }
+
+    fn all_told(&mut self) {
+        if self.settling == Settling::AllTold {
+            self.settle();
         }
+    }
+
+    fn settle(&mut self) {
+        self.settling = Settling::Never;
+        let doubted = self.known.iter().filter(|(_, known)| !known.is_confirmed);
+        let gone: Vec<String> = doubted.map(|(name, _)| name.clone()).collect();
+        gone.iter().for_each(|name| self.removed(name));
     }
 
     fn mark(&mut self, name: &str) {

@@ -12,13 +12,13 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use crate::adverts::{Adverts, Leaving, Stage};
 use crate::board::{Board, Condition, Standing};
 use crate::clock::{self, Instant};
-use crate::engine::{Addresses, Engine, Note, Notes, Refused, Withdrawn};
+use crate::engine::{Addresses, Engine, Note, Notes, Refused, Source, Withdrawn};
 use crate::farewells::{Farewells, Goodbye, How, REPEAT_AFTER};
 use crate::interface::{Local, Options, in_use};
 use crate::mdns::StartError;
 use crate::pace::{Pace, TICK};
 use crate::service::Service;
-use crate::shelf::{Shelf, Shelves};
+use crate::shelf::{Settling, Shelf, Shelves};
 use crate::sighting::Wanted;
 use crate::timers::{Timer, Timers};
 
@@ -44,6 +44,10 @@ struct Browsed {
     id: u64,
     domain: String,
     shelf: Arc<Shelf>,
+    /// Times the network was asked.
+    rounds: u32,
+    /// When it is asked next.
+    round_at: Instant,
 }
 
 /// RFC 6762 §8.3 wants two announcements at least a second apart; the engine lets none pass within one.
@@ -68,8 +72,19 @@ const PULSE_EVERY: Duration = Duration::from_secs(1);
 const PULSES_MISSED_MAX: u32 = 5;
 /// A browse that the engine closed is begun again after this.
 const BROWSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// Queries after which what a fresh engine has not found is gone: it asks at 0, 1, 3 and 7 seconds.
-const ASKS_AFTER_RESTART: u32 = 5;
+/// The network is asked three times in the first so many seconds of a round.
+const ROUND: Duration = Duration::from_secs(4);
+/// Rounds follow each other after these, and then after the last one again and again.
+const ROUNDS_AFTER: [Duration; 4] =
+    [Duration::from_secs(15), Duration::from_secs(60), Duration::from_secs(600), Duration::from_secs(3_600)];
+/// The engine does not tell of a record that comes back within the second after its goodbye, nor of one that
+/// changes and changes back; between rounds its cache is compared with what was told.
+const REPLAY_EVERY: Duration = Duration::from_secs(2);
+/// Above so many instances its channel of a thousand might overflow, and comparing is done more rarely.
+const REPLAY_INSTANCES_MAX: usize = 400;
+const REPLAY_MANY_EVERY: Duration = Duration::from_secs(30);
+/// What a fresh engine has not found when it has asked at 0, 1 and 3 seconds, and told its cache twice, is gone.
+const ASKS_AFTER_RESTART: u32 = 4;
 /// The same engine tells all it has before it asks for the first time.
 const ASKS_AFTER_CLOSE: u32 = 2;
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
@@ -111,8 +126,10 @@ impl Supervisor {
         shelves: Arc<Shelves>,
     ) -> Result<(), StartError> {
         let (engine, notes) = Engine::start(&options).map_err(StartError::Engine)?;
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(StartError::Thread)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .map_err(StartError::Thread)?;
         let (report, reports) = mpsc::unbounded_channel();
         let supervisor = Self {
             commands,
@@ -295,9 +312,9 @@ impl Supervisor {
         let introduced = match &mut farewell.how {
             How::Known => Ok(()),
             How::Unknown { is_introduced: true } | How::Forget { is_narrowed: true, .. } => Ok(()),
-            How::Unknown { is_introduced } => engine
-                .announce(&farewell.service, Addresses::AsWanted, true)
-                .map(|()| *is_introduced = true),
+            How::Unknown { is_introduced } => {
+                engine.announce(&farewell.service, Addresses::AsWanted, true).map(|()| *is_introduced = true)
+            }
             How::Forget { addresses, is_narrowed } => engine
                 .announce(&farewell.service, Addresses::Only(addresses), true)
                 .map(|()| *is_narrowed = true),
@@ -325,7 +342,9 @@ impl Supervisor {
 
     fn announce_next(&mut self) {
         let Some(engine) = &self.engine else { return };
-        let Some(announcement) = self.adverts.next(&self.farewells) else { return };
+        let Some(announcement) = self.adverts.next(&self.farewells) else {
+            return self.adverts.blocked().into_iter().for_each(|key| self.publish(key));
+        };
         let key = announcement.key;
         match engine.announce(&announcement.service, Addresses::AsWanted, announcement.probe) {
             Ok(()) => {
@@ -399,7 +418,12 @@ impl Supervisor {
 
     fn renamed(&mut self, original: &str, new_name: &str, interface: &str, is_host: bool) {
         if is_host {
-            tracing::warn!(original, new_name, interface, "another host has the label of one of our services");
+            tracing::warn!(
+                original,
+                new_name,
+                interface,
+                "another host has the label of one of our services"
+            );
             return;
         }
         let Some((key, out)) = self.adverts.renamed(original, new_name) else { return };
@@ -501,8 +525,11 @@ impl Supervisor {
                 Timer::ProbeOver(id) => self.farewells.stop_waiting(id),
                 Timer::Restart => self.restart(),
                 Timer::Pulse => self.feel_pulse(),
-                Timer::Browse(wanted) if self.shelves.get(&wanted).is_none() => self.follow_listeners(&wanted),
-                Timer::Browse(wanted) => self.begin_browse(&wanted, ASKS_AFTER_CLOSE),
+                Timer::Browse(wanted) if self.shelves.get(&wanted).is_none() => {
+                    self.follow_listeners(&wanted)
+                }
+                Timer::Browse(wanted) => self.begin_browse(&wanted, Settling::AfterAsks(ASKS_AFTER_CLOSE)),
+                Timer::Replay(wanted, id) => self.replay(&wanted, id),
             }
         }
     }
@@ -623,7 +650,7 @@ impl Supervisor {
                 });
                 self.look_at_interfaces();
                 for shelf in self.shelves.all() {
-                    self.begin_browse(shelf.wanted(), ASKS_AFTER_RESTART);
+                    self.begin_browse(shelf.wanted(), Settling::AfterAsks(ASKS_AFTER_RESTART));
                 }
             }
             Err(error) => {
@@ -637,7 +664,7 @@ impl Supervisor {
     /// Begins a browse if someone listens, ends it if nobody does.
     fn follow_listeners(&mut self, wanted: &Wanted) {
         if self.shelves.get(wanted).is_some() {
-            return self.begin_browse(wanted, 0);
+            return self.begin_browse(wanted, Settling::Never);
         }
         let (Some(engine), Some(browsed)) = (&self.engine, self.browses.get(wanted)) else { return };
         match engine.stop_browse(&browsed.domain) {
@@ -652,23 +679,53 @@ impl Supervisor {
     }
 
     /// Begins a browse for a shelf that has none.
-    fn begin_browse(&mut self, wanted: &Wanted, asks: u32) {
-        let (Some(engine), Some(shelf), Some(domain)) =
-            (&self.engine, self.shelves.get(wanted), wanted.domain())
-        else {
-            return;
-        };
+    fn begin_browse(&mut self, wanted: &Wanted, settling: Settling) {
+        let (Some(shelf), Some(domain)) = (self.shelves.get(wanted), wanted.domain()) else { return };
         // The last listener may have left and another come, with a shelf of its own.
         if self.browses.get(wanted).is_some_and(|browsed| Arc::ptr_eq(&browsed.shelf, &shelf)) {
             return;
         }
-        match engine.browse(&domain) {
+        let browsed = Browsed { id: 0, domain, shelf, rounds: 0, round_at: clock::now() };
+        self.look(wanted, browsed, Source::Network, settling);
+    }
+
+    /// Compares the engine's cache with what was told, and asks the network when its time has come.
+    fn replay(&mut self, wanted: &Wanted, id: u64) {
+        if self.browses.get(wanted).is_none_or(|browsed| browsed.id != id) {
+            return;
+        }
+        if let Some(browsed) = self.browses.remove(wanted) {
+            if browsed.round_at <= clock::now() {
+                let settling = Settling::AfterAsks(ASKS_AFTER_CLOSE);
+                self.look(wanted, browsed, Source::Network, settling);
+            } else {
+                self.look(wanted, browsed, Source::Cache, Settling::AllTold);
+            }
+        }
+    }
+
+    /// Has the engine tell what it has; what it finds from now on follows. An earlier look for the same ends.
+    fn look(&mut self, wanted: &Wanted, mut browsed: Browsed, source: Source, settling: Settling) {
+        let Some(engine) = &self.engine else { return };
+        let now = clock::now();
+        match engine.browse(&browsed.domain, source) {
             Ok(mut findings) => {
                 self.browses_ever += 1;
                 let id = self.browses_ever;
-                self.browses.insert(wanted.clone(), Browsed { id, domain, shelf: shelf.clone() });
-                shelf.doubt_all(asks);
+                browsed.id = id;
+                let mut next =
+                    if browsed.shelf.len() > REPLAY_INSTANCES_MAX { REPLAY_MANY_EVERY } else { REPLAY_EVERY };
+                if source == Source::Network {
+                    let round = usize::try_from(browsed.rounds).unwrap_or(usize::MAX);
+                    browsed.round_at = now + ROUNDS_AFTER[round.min(ROUNDS_AFTER.len() - 1)];
+                    browsed.rounds = browsed.rounds.saturating_add(1);
+                    next = ROUND;
+                }
+                self.timers.arm(now + next, Timer::Replay(wanted.clone(), id));
+                let shelf = browsed.shelf.clone();
+                self.browses.insert(wanted.clone(), browsed);
                 let (report, wanted) = (self.report.clone(), wanted.clone());
+                shelf.doubt_all(settling);
                 tokio::spawn(async move {
                     while let Some(finding) = findings.next().await {
                         shelf.take_in(finding);
@@ -678,7 +735,7 @@ impl Supervisor {
             }
             Err(Refused::Ended) => self.engine_ended("its thread ended"),
             Err(Refused::Full | Refused::Unfit(_)) => {
-                self.timers.arm(clock::now() + BROWSE_AGAIN_AFTER, Timer::Browse(wanted.clone()));
+                self.timers.arm(now + BROWSE_AGAIN_AFTER, Timer::Browse(wanted.clone()));
             }
         }
     }

@@ -22,8 +22,10 @@ pub(crate) enum Timer {
     Restart,
     /// The next sign of life.
     Pulse,
-    /// A browse that the engine closed.
+    /// A browse that the engine closed or did not begin.
     Browse(Wanted),
+    /// What the engine's cache has, for the browse of this number.
+    Replay(Wanted, u64),
 }
 
 /// All that is armed.

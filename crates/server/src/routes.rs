@@ -20,10 +20,7 @@ pub(crate) enum Wanted {
     /// The stream of events.
     Events(api::EventsQuery),
     /// What is seen on the network: whole services, or everything.
-    Browse {
-        query: api::BrowseQuery,
-        whole: bool,
-    },
+    Browse { query: api::BrowseQuery, whole: bool },
     /// A copy of the data.
     Backup,
     /// The daemon's end.

@@ -27,8 +27,8 @@ pub type Backup = Arc<dyn Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync
 
 /// Settings of the outside.
 pub struct ServerOptions {
-    /// Where HTTP is listened for.
-    pub bind: SocketAddr,
+    /// Where HTTP is listened for; `None`: on the socket alone.
+    pub bind: Option<SocketAddr>,
     /// Where the socket is made; `None`: there is none.
     pub socket: Option<PathBuf>,
     /// HTTP is spoken over TLS.
@@ -82,6 +82,7 @@ pub enum ServerError {
 /// once there is something to say.
 pub struct ReservedPort {
     socket: TcpSocket,
+    address: SocketAddr,
 }
 
 /// Connections that may wait to be accepted.
@@ -106,14 +107,21 @@ impl ReservedPort {
         // What a daemon before this one left in TIME_WAIT is in nobody's way.
         socket.set_reuseaddr(true).map_err(failed)?;
         socket.bind(address).map_err(failed)?;
-        Ok(Self { socket })
+        Ok(Self { socket, address })
+    }
+
+    fn listen(self) -> Result<(TcpListener, SocketAddr), ServerError> {
+        let failed = |source| ServerError::Bind { address: self.address, source };
+        let listener = self.socket.listen(BACKLOG).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok((listener, address))
     }
 }
 
 /// A daemon's outside that listens and does not serve yet.
 pub struct Server {
     shared: Arc<Shared>,
-    tcp: TcpListener,
+    tcp: Option<TcpListener>,
     tls: Option<TlsAcceptor>,
     socket: Option<UnixListener>,
     bound: Bound,
@@ -122,10 +130,10 @@ pub struct Server {
 /// Where a server listens.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// Base of its HTTP routes.
-    pub endpoint: String,
+    /// Base of its HTTP routes over TCP; `None`: there are none.
+    pub endpoint: Option<String>,
     /// The address.
-    pub address: SocketAddr,
+    pub address: Option<SocketAddr>,
     /// The socket.
     pub socket: Option<PathBuf>,
 }
@@ -153,19 +161,21 @@ impl Server {
     pub async fn bind(
         faces: Faces,
         options: ServerOptions,
-        port: ReservedPort,
+        port: Option<ReservedPort>,
         stopping: CancellationToken,
     ) -> Result<Self, ServerError> {
-        let failed = |source| ServerError::Bind { address: options.bind, source };
-        let tcp = port.socket.listen(BACKLOG).map_err(failed)?;
-        let address = tcp.local_addr().map_err(failed)?;
+        let tcp = port.map(ReservedPort::listen).transpose()?;
+        let (tcp, address) = tcp.unzip();
         let socket = match &options.socket {
             Some(path) => Some(bind_socket(path).await?),
             None => None,
         };
         let scheme = if options.tls.is_some() { "https" } else { "http" };
-        let bound =
-            Bound { endpoint: format!("{scheme}://{address}"), address, socket: options.socket.clone() };
+        let bound = Bound {
+            endpoint: address.map(|address| format!("{scheme}://{address}")),
+            address,
+            socket: options.socket.clone(),
+        };
         let tls = options.tls.clone().map(TlsAcceptor::from);
         let document = crate::openapi::openapi();
         let shared = Shared {
@@ -193,9 +203,11 @@ impl Server {
     /// had to be cut off.
     pub async fn run(self) -> usize {
         let Self { shared, tcp, tls, socket, bound } = self;
-        shared.options.auth.listens_on(bound.address);
         let listeners = TaskTracker::new();
-        listeners.spawn(tcp::accept(Arc::clone(&shared), tcp, tls));
+        if let (Some(tcp), Some(address)) = (tcp, bound.address) {
+            shared.options.auth.listens_on(address);
+            listeners.spawn(tcp::accept(Arc::clone(&shared), tcp, tls));
+        }
         if let Some(socket) = socket {
             listeners.spawn(socket::accept(Arc::clone(&shared), socket));
         }

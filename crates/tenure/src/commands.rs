@@ -29,7 +29,7 @@ mod why;
 use clap::Subcommand;
 
 use crate::command_line;
-use crate::connect::{Daemon, Reach, block_on};
+use crate::connect::{Daemon, Found, Reach, block_on};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
@@ -99,7 +99,9 @@ impl Command {
                 asking(reach, printer, async |daemon, p| backup.run(daemon, p).await)
             }
             Self::Restore(restore) => restore.run(printer),
-            Self::Stdio(stdio) => asking(reach, printer, async |daemon, p| stdio.run(daemon, p).await),
+            Self::Stdio(stdio) => {
+                asking_or_alone(reach, printer, async |found, p| stdio.run(&found.daemon, p).await)
+            }
             Self::Bench(bench) => bench.run(reach, printer),
             Self::Install(install) => install.run(printer),
             Self::Uninstall(uninstall) => uninstall.run(printer),
@@ -121,5 +123,19 @@ fn asking(
     block_on(async {
         let daemon = reach.daemon(printer).await?;
         work(&daemon, printer).await
+    })
+}
+
+/// The same for commands that can do without a daemon: what they began ends with them.
+fn asking_or_alone(
+    reach: &Reach,
+    printer: &mut Printer,
+    work: impl AsyncFnOnce(&Found, &mut Printer) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    block_on(async {
+        let found = reach.daemon_or_standalone(printer).await?;
+        let outcome = work(&found, printer).await;
+        let ended = found.end().await;
+        outcome.and(ended)
     })
 }

@@ -21,6 +21,7 @@ use tenure_client::{CallError, Client, Endpoint, Method};
 use crate::breadcrumb::{self, Trail};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
+use crate::standalone::Standalone;
 
 /// Where a daemon listens unless it was told otherwise.
 const USUAL_ADDRESS: &str = "http://127.0.0.1:5641";
@@ -35,6 +36,9 @@ pub(crate) struct Reach {
     #[arg(long, global = true, value_name = "URL", env = "TENURE_ENDPOINT", hide_env_values = true)]
     #[arg(display_order = 110)]
     endpoint: Option<Endpoint>,
+    /// Use no daemon: mDNS commands then do it themselves, for as long as they run
+    #[arg(long, global = true, conflicts_with = "endpoint", display_order = 115)]
+    standalone: bool,
     /// The token to present
     #[arg(long, global = true, value_name = "TOKEN", env = "TENURE_TOKEN", hide_env_values = true)]
     #[arg(display_order = 111)]
@@ -61,6 +65,27 @@ pub(crate) struct Daemon {
     trail: Option<Trail>,
 }
 
+/// A daemon for mDNS commands: one that was found, or one of this process.
+pub(crate) struct Found {
+    pub(crate) daemon: Daemon,
+    standalone: Option<Standalone>,
+}
+
+impl Found {
+    /// Whether the daemon is this process.
+    pub(crate) fn is_standalone(&self) -> bool {
+        self.standalone.is_some()
+    }
+
+    /// Lets go: what this process advertised says goodbye.
+    pub(crate) async fn end(self) -> Result<(), Failure> {
+        match self.standalone {
+            Some(standalone) => standalone.end(&self.daemon).await,
+            None => Ok(()),
+        }
+    }
+}
+
 /// Runs a command that waits for others.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -85,8 +110,30 @@ impl Reach {
         Ok(daemon)
     }
 
+    /// Finds the daemon, or starts one in this process that serves mDNS alone and ends with the command.
+    pub(crate) async fn daemon_or_standalone(&self, printer: &mut Printer) -> Result<Found, Failure> {
+        let no_daemon = || {
+            if self.standalone {
+                return true;
+            }
+            // A daemon that is there but does not answer is no reason to say goodbye for it.
+            self.endpoint.is_none() && breadcrumb::find().is_empty()
+        };
+        if !no_daemon() {
+            return Ok(Found { daemon: self.daemon(printer).await?, standalone: None });
+        }
+        let standalone = Standalone::start().await?;
+        printer.talk("note: no daemon is asked; mDNS is spoken by this command alone, until it ends");
+        let client = self.client(Endpoint::Unix(standalone.socket()))?;
+        Ok(Found { daemon: Daemon { client, trail: None }, standalone: Some(standalone) })
+    }
+
     /// Finds the daemon.
     pub(crate) async fn find(&self) -> Result<Daemon, Failure> {
+        if self.standalone {
+            let words = Words::new("this cannot be done without a daemon: only mDNS can");
+            return Err(Failure::Usage(words.hint("start it with: tenure serve")));
+        }
         if let Some(endpoint) = &self.endpoint {
             return Ok(Daemon { client: self.client(endpoint.clone())?, trail: None });
         }

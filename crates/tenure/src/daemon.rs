@@ -39,8 +39,18 @@ pub(crate) struct Plan {
     pub(crate) server: ServerOptions,
     pub(crate) network: NetworkPlan,
     pub(crate) registrations: RegistrationOptions,
+    /// What tells it to stop.
+    pub(crate) stop: StopOn,
     /// Where the breadcrumb goes; `None`: nowhere anybody would look.
     pub(crate) breadcrumb_dir: Option<PathBuf>,
+}
+
+/// What tells a daemon to stop, besides a call that does.
+pub(crate) enum StopOn {
+    /// Signals to its process.
+    Signals,
+    /// Whoever runs it within its own process.
+    Word(CancellationToken),
 }
 
 /// Settings of the log beside where it is.
@@ -52,7 +62,7 @@ pub(crate) struct LogPlan {
 
 /// What a daemon says once it serves.
 pub(crate) struct Started {
-    pub(crate) endpoint: String,
+    pub(crate) endpoint: Option<String>,
     pub(crate) socket: Option<PathBuf>,
     pub(crate) leases: u64,
     pub(crate) recovered_in: Duration,
@@ -160,7 +170,9 @@ const WITHDRAW_WITHIN: Duration = Duration::from_secs(10);
 /// Runs a daemon until it is told to stop. `started` is called once it serves.
 pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
     let began = read_clocks();
-    stop_on_panic();
+    if let StopOn::Signals = plan.stop {
+        stop_on_panic();
+    }
     // First what can fail without a trace: a daemon that cannot listen leaves the data as it is.
     let port = take_port(&plan)?;
     let network = plan.network.start()?;
@@ -190,6 +202,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
             server,
             port,
             breadcrumb_dir: plan.breadcrumb_dir,
+            stop: plan.stop,
             leases,
             recovered_in,
             warnings: opened.warnings,
@@ -218,8 +231,9 @@ fn stop_on_panic() {
 }
 
 /// Of a daemon that has the port and the data, the data is the better thing to name: it says which process it is.
-fn take_port(plan: &Plan) -> Result<ReservedPort, DaemonError> {
-    ReservedPort::take(plan.server.bind).map_err(|error| match Writer::of(&plan.data_dir) {
+fn take_port(plan: &Plan) -> Result<Option<ReservedPort>, DaemonError> {
+    let port = plan.server.bind.map(ReservedPort::take).transpose();
+    port.map_err(|error| match Writer::of(&plan.data_dir) {
         Some(writer) => DaemonError::InUse { path: plan.data_dir.clone(), pid: writer.pid },
         None => error.into(),
     })
@@ -269,8 +283,9 @@ struct Serving {
     host: Host,
     faces: Faces,
     server: ServerOptions,
-    port: ReservedPort,
+    port: Option<ReservedPort>,
     breadcrumb_dir: Option<PathBuf>,
+    stop: StopOn,
     leases: u64,
     recovered_in: Duration,
     warnings: Vec<String>,
@@ -281,11 +296,20 @@ async fn serve(
     started_boot_ms: u64,
     started: impl FnOnce(Started),
 ) -> Result<(), DaemonError> {
-    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, leases, recovered_in, warnings } =
+    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, stop, leases, recovered_in, warnings } =
         serving;
-    let stopping = CancellationToken::new();
-    // Handlers stand before anybody can know that there is something to signal.
-    let signals = stop_on_signals(&stopping);
+    let (stopping, signals) = match stop {
+        // Handlers stand before anybody can know that there is something to signal.
+        StopOn::Signals => {
+            let stopping = CancellationToken::new();
+            let signals = stop_on_signals(&stopping);
+            (stopping, Some(signals))
+        }
+        StopOn::Word(stopping) => {
+            faces.serve_registrations_alone();
+            (stopping, None)
+        }
+    };
     // Before anybody is served: ids are known, and what lives is advertised.
     let restored = faces.restore_registrations().await;
     if let Ok(registrations @ 1..) = restored {
@@ -305,19 +329,22 @@ async fn serve(
     let socket = bound.socket.as_ref().map(|path| path.display().to_string());
     faces.set_vitals(Vitals {
         started_boot_ms,
-        http: Some(bound.endpoint.clone()),
+        http: bound.endpoint.clone(),
         socket: socket.clone(),
         data_dir: data_dir.display().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
-    let breadcrumb = Breadcrumb {
-        endpoint: bound.endpoint.clone(),
+    let breadcrumb = bound.endpoint.clone().map(|endpoint| Breadcrumb {
+        endpoint,
         socket,
         pid: std::process::id(),
         started_at: rfc3339(read_clocks().wall_ms),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let published = breadcrumb_dir.map(|directory| breadcrumb::publish(&directory, &breadcrumb)).transpose();
+    });
+    let published = breadcrumb_dir
+        .zip(breadcrumb)
+        .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
+        .transpose();
     let published = match published {
         Ok(published) => published,
         Err(error) => {
@@ -346,7 +373,9 @@ async fn serve(
     let serving = server.run();
     tokio::pin!(serving);
     let cut_off = serving.await;
-    signals.abort();
+    if let Some(signals) = signals {
+        signals.abort();
+    }
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");
     }

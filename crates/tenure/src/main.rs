@@ -14,6 +14,7 @@ mod failure;
 mod printer;
 mod run;
 mod show;
+mod standalone;
 mod table;
 mod writer;
 

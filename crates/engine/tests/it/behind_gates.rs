@@ -19,7 +19,8 @@ fn giving_back_a_lease_with_a_gate_goes_through_the_gate() {
         0      done <- done
         0      frame 1.4 at 5: granted
         0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 90000
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "alice: grant a ttl=5000 gate at_once
          settle
          stale: release alice epoch=9
@@ -49,7 +50,8 @@ fn closing_a_session_sends_its_leases_through_their_gates() {
         0      gate of lease 2
         0      frame 1.4 at 8: reclaimed
         0      done <- done
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "s: open 3 ttl=9000 grace=1000
          alice: grant a session=3 gate at_once
          plain: grant b session=3
@@ -74,7 +76,8 @@ fn the_first_that_drains_is_taken_over() {
         0      gone <- done
         0      frame 1.3 at 6: note draining, rebound
         0      heir <- lease 3 active [a2] heir epoch 2 fence 7 valid 90000
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "conn: connect 7 grace=20000
          alice: grant a ttl=5000 grace=20000 at_once
          bob: grant a2 session=7 grace=20000 at_once
@@ -102,7 +105,8 @@ fn a_bundle_that_is_coming_free_is_waited_for_rather_than_replaced() {
         0      frame 1.4 at 5: reclaimed, granted
         0      done <- done
         0      carol <- lease 6 active [a] carol epoch 1 fence 6 valid 90000
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "alice: grant a ttl=5000 gate at_once
          settle
          bob: grant a or=a2 wait=2000
@@ -129,7 +133,8 @@ fn with_alternatives_only_what_is_coming_free_is_waited_for() {
         0      gate of lease 3
         0      dave <- lease 3 revoking (explicit) [c] dave epoch 2 fence 3
         2000   erin <- wait_timeout
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "alice: grant a ttl=50000
          bob: grant a2 ttl=50000
          settle
@@ -158,7 +163,8 @@ fn ended_leases_are_listed_in_order_of_their_ends() {
         0      alice <- lease 1 released (explicit) epoch 2
         0      all <- ended [2, 1]
         0      later <- ended [1]
-    "#]].assert_eq(&tell(
+    "#]]
+    .assert_eq(&tell(
         "alice: grant a ttl=50000
          bob: grant b ttl=50000
          carol: grant c ttl=50000

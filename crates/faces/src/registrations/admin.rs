@@ -71,9 +71,7 @@ impl Faces {
             Answer::Lease(_) => Ok(match order {
                 Order::Drain => Reply::RegistrationDrained(api::RegistrationDrained { drained: id }),
                 Order::Revive => Reply::RegistrationRevived(api::RegistrationRevived { revived: id }),
-                Order::Revoke | Order::Reclaim => {
-                    Reply::Unregistered(api::Unregistered { unregistered: id })
-                }
+                Order::Revoke | Order::Reclaim => Reply::Unregistered(api::Unregistered { unregistered: id }),
             }),
             other => Err(self.unless_gone(other, &id)),
         }

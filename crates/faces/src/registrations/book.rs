@@ -97,7 +97,13 @@ impl Book {
     }
 
     /// Strikes a registration out, and does `and_then`; nobody can enter it again afterwards.
-    pub(crate) fn strike<T>(&self, lease: LeaseId, facts: &Facts, end: End, and_then: impl FnOnce() -> T) -> T {
+    pub(crate) fn strike<T>(
+        &self,
+        lease: LeaseId,
+        facts: &Facts,
+        end: End,
+        and_then: impl FnOnce() -> T,
+    ) -> T {
         let mut pages = self.pages();
         pages.end(lease, facts, end);
         and_then()

@@ -128,11 +128,7 @@ impl Faces {
 }
 
 /// One line for a registration that is not advertised any more.
-pub fn log_end(
-    facts: &Facts,
-    reason: Reason,
-    session: Option<tenure_engine::kernel::SessionId>,
-) {
+pub fn log_end(facts: &Facts, reason: Reason, session: Option<tenure_engine::kernel::SessionId>) {
     let reason = reason.as_str();
     match session.map(wire_session) {
         Some(session) => tracing::info!(

@@ -234,7 +234,9 @@ fn check_txt(txt: &Txt) -> Result<(), Error> {
         }
         let bytes = key.len() + value.as_ref().map_or(0, |value| value.len() + 1);
         if bytes > TXT_ENTRY_BYTES_MAX {
-            return refuse(format!("the txt entry {key:?} has {bytes} bytes, but at most {TXT_ENTRY_BYTES_MAX} fit"));
+            return refuse(format!(
+                "the txt entry {key:?} has {bytes} bytes, but at most {TXT_ENTRY_BYTES_MAX} fit"
+            ));
         }
         total += bytes + 1;
     }
@@ -254,9 +256,15 @@ mod tests {
 
     #[test]
     fn a_type_is_understood_however_it_is_written() {
-        for text in
-            ["http", "_http", "_http._tcp", "http.tcp", " _http._tcp.local. ", "_HTTP._TCP.LOCAL", "_http._tcp.."]
-        {
+        for text in [
+            "http",
+            "_http",
+            "_http._tcp",
+            "http.tcp",
+            " _http._tcp.local. ",
+            "_HTTP._TCP.LOCAL",
+            "_http._tcp..",
+        ] {
             assert_eq!(short(text).expect(text), "_http._tcp", "{text}");
         }
         assert_eq!(short("_sleep-proxy._udp").expect("a type"), "_sleep-proxy._udp");
@@ -267,8 +275,20 @@ mod tests {
     #[test]
     fn what_is_no_type_is_refused_with_its_code() {
         for text in [
-            "", ".", "_", "_http._sctp", "a.b.c", "_-a._tcp", "_a-._tcp", "_a--b._tcp", "_123._tcp",
-            "_sixteen-letters-x._tcp", "_häh._tcp", "_http._tcp.example.com", "._tcp", "_sub._http._tcp.local.x",
+            "",
+            ".",
+            "_",
+            "_http._sctp",
+            "a.b.c",
+            "_-a._tcp",
+            "_a-._tcp",
+            "_a--b._tcp",
+            "_123._tcp",
+            "_sixteen-letters-x._tcp",
+            "_häh._tcp",
+            "_http._tcp.example.com",
+            "._tcp",
+            "_sub._http._tcp.local.x",
         ] {
             assert_eq!(short(text).expect_err(text).code, ErrorCode::InvalidType, "{text}");
         }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use tenure_mdns::{Goodbye, Service, Standing};
 
 use crate::loopback::{free_port, http, service, start, wait_advertised, wait_resolved, wait_until};
-use crate::observer::{Kind, Observer};
+use crate::observer::{Kind, Observer, Section};
 
 #[tokio::test]
 async fn a_service_is_probed_for_then_announced_twice_and_resolved_by_another() {
@@ -152,7 +152,11 @@ async fn services_of_one_type_do_not_touch_each_other() {
     wait_advertised(&ours, 1).await;
     assert_eq!(ours.withdraw(2, service("goes", 2)).await, Goodbye::Sent);
     crate::loopback::wait_removed(&mut browse, "goes").await;
-    let withdrawn: Vec<_> = observer.heard().into_iter().filter(|heard| heard.ttl == 0).collect();
+    let withdrawn: Vec<_> = observer
+        .heard()
+        .into_iter()
+        .filter(|heard| heard.ttl == 0 && heard.section == Section::Answer)
+        .collect();
     assert!(withdrawn.iter().any(|heard| heard.name == "h-goes-2.local" && matches!(heard.kind, Kind::A(_))));
     assert!(withdrawn.iter().all(|heard| !heard.name.contains("stays")));
     assert!(ours.standing(1).advertised);

@@ -51,7 +51,11 @@ pub async fn wait_advertised(mdns: &Mdns, key: u128) {
 }
 
 /// The next sighting that is meant.
-pub async fn wait_for(browse: &mut Browse, what: &str, mut is_meant: impl FnMut(&Sighting) -> bool) -> Sighting {
+pub async fn wait_for(
+    browse: &mut Browse,
+    what: &str,
+    mut is_meant: impl FnMut(&Sighting) -> bool,
+) -> Sighting {
     let look = async {
         loop {
             let sighting = browse.next().await.expect("the browse goes on");
@@ -65,7 +69,8 @@ pub async fn wait_for(browse: &mut Browse, what: &str, mut is_meant: impl FnMut(
 
 pub async fn wait_resolved(browse: &mut Browse, name: &str) -> Record {
     let what = format!("{name} resolved");
-    let is_meant = |sighting: &Sighting| matches!(sighting, Sighting::Resolved(record) if record.name == name);
+    let is_meant =
+        |sighting: &Sighting| matches!(sighting, Sighting::Resolved(record) if record.name == name);
     match wait_for(browse, &what, is_meant).await {
         Sighting::Resolved(record) => record,
         other => panic!("{other:?}"),
@@ -74,6 +79,7 @@ pub async fn wait_resolved(browse: &mut Browse, name: &str) -> Record {
 
 pub async fn wait_removed(browse: &mut Browse, name: &str) {
     let what = format!("{name} removed");
-    let is_meant = |sighting: &Sighting| matches!(sighting, Sighting::Removed { name: gone, .. } if gone == name);
+    let is_meant =
+        |sighting: &Sighting| matches!(sighting, Sighting::Removed { name: gone, .. } if gone == name);
     wait_for(browse, &what, is_meant).await;
 }

@@ -110,7 +110,10 @@ impl Observer {
     /// How many probes asked for this name: questions for anything, with what is proposed beside them.
     pub fn probes(&self, label: &str) -> usize {
         let heard = self.heard.lock().unwrap();
-        heard.iter().filter(|h| h.section == Section::Question && h.kind == Kind::Other(255) && h.label == label).count()
+        heard
+            .iter()
+            .filter(|h| h.section == Section::Question && h.kind == Kind::Other(255) && h.label == label)
+            .count()
     }
 
     /// Asks for all records of one kind (16 TXT, 33 SRV, 255 any) under a name of these labels.
@@ -160,13 +163,19 @@ fn decode(packet: &[u8], count: usize) -> Vec<Heard> {
     {
         for _ in 0..number {
             let (labels, end) = read_name(packet, at);
-            let ttl = u32::from_be_bytes([packet[end + 4], packet[end + 5], packet[end + 6], packet[end + 7]]);
+            let ttl =
+                u32::from_be_bytes([packet[end + 4], packet[end + 5], packet[end + 6], packet[end + 7]]);
             let (start, length) = (end + 10, usize::from(short(end + 8)));
             let kind = match short(end) {
                 12 => Kind::Ptr(read_name(packet, start).0.join(".")),
                 33 => Kind::Srv { port: short(start + 4), host: read_name(packet, start + 6).0.join(".") },
                 16 => Kind::Txt(packet[start..start + length].to_vec()),
-                1 => Kind::A(Ipv4Addr::new(packet[start], packet[start + 1], packet[start + 2], packet[start + 3])),
+                1 => Kind::A(Ipv4Addr::new(
+                    packet[start],
+                    packet[start + 1],
+                    packet[start + 2],
+                    packet[start + 3],
+                )),
                 other => Kind::Other(other),
             };
             heard.push(one(labels, kind, ttl, section, count));
@@ -177,7 +186,14 @@ fn decode(packet: &[u8], count: usize) -> Vec<Heard> {
 }
 
 fn one(labels: Vec<String>, kind: Kind, ttl: u32, section: Section, packet: usize) -> Heard {
-    Heard { name: labels.join("."), label: labels.first().cloned().unwrap_or_default(), kind, ttl, section, packet }
+    Heard {
+        name: labels.join("."),
+        label: labels.first().cloned().unwrap_or_default(),
+        kind,
+        ttl,
+        section,
+        packet,
+    }
 }
 
 fn read_name(packet: &[u8], mut at: usize) -> (Vec<String>, usize) {

@@ -57,7 +57,10 @@ async fn registering_and_withdrawing_in_quick_succession_leaves_nothing() {
     wait_advertised(&ours, 100).await;
     let mut browse = theirs.browse(http());
     let first = browse.next().await;
-    assert!(matches!(first, Some(tenure_mdns::Sighting::Found { ref name, .. }) if name == "stays"), "{first:?}");
+    assert!(
+        matches!(first, Some(tenure_mdns::Sighting::Found { ref name, .. }) if name == "stays"),
+        "{first:?}"
+    );
 }
 
 #[tokio::test]
@@ -104,6 +107,7 @@ async fn closing_withdraws_everything_twice_and_ends_all_browses() {
     assert!(answers.iter().all(|(_, goodbye)| *goodbye == Goodbye::Sent), "{answers:?}");
     wait_until("all goodbyes", || (1..=40).all(|key| observer.goodbyes(&format!("many {key}")) == 2)).await;
     wait_until_none(&mut browse).await;
+    drop(browse);
     assert!(matches!(ours.withdraw(1, service("many 1", 1)).await, Goodbye::Unsent(_)));
     assert_eq!(ours.browse(http()).next().await, None);
     assert_eq!(ours.close().await, []);

@@ -7,7 +7,7 @@ use clap::Args;
 use tenure_server::{Auth, ServerOptions};
 
 use crate::config::{Environment, Flags, Settings};
-use crate::daemon::{self, DaemonError, LogPlan, Plan, Started};
+use crate::daemon::{self, DaemonError, LogPlan, Plan, Started, StopOn};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
@@ -54,7 +54,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             archive: settings.log.archive.clone(),
         },
         server: ServerOptions {
-            bind: SocketAddr::new(settings.server.bind, settings.server.port),
+            bind: Some(SocketAddr::new(settings.server.bind, settings.server.port)),
             socket: settings.server.socket.clone(),
             tls: tls.map(|tls| tls.config),
             auth,
@@ -66,9 +66,9 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             recovery_secs: 0.0,
         },
         network: settings.network_plan(),
-        registrations: settings.registration_options(
-            settings.auth.token_file.is_some() || settings.server.client_ca.is_some(),
-        ),
+        registrations: settings
+            .registration_options(settings.auth.token_file.is_some() || settings.server.client_ca.is_some()),
+        stop: StopOn::Signals,
         breadcrumb_dir: settings.server.run_dir.clone(),
         data_dir,
     })
@@ -91,7 +91,9 @@ fn say(printer: &mut Printer, started: &Started, data_dir: &str) {
     for warning in &started.warnings {
         tracing::warn!("{warning}");
     }
-    printer.talk(format_args!("listening on {}", started.endpoint));
+    if let Some(endpoint) = &started.endpoint {
+        printer.talk(format_args!("listening on {endpoint}"));
+    }
     if let Some(socket) = &started.socket {
         printer.talk(format_args!("listening on {}", socket.display()));
     }

@@ -10,9 +10,9 @@ use tenure_liveness::{BreakerConfig, LivenessConfig};
 use tenure_server::{AuthSettings, Tls, TlsFiles};
 
 use super::Settings;
+use super::value::LogFormat;
 use crate::daemon::NetworkPlan;
 use crate::duration::Span;
-use super::value::LogFormat;
 
 impl Settings {
     /// For the engine.

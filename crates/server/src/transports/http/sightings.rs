@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{BrowseQuery, Error};
 use tenure_faces::Sightseeing;
-use tokio::time::Instant;
 
 /// Begins a stream; what is wrong with the type is said before it begins.
 pub(super) fn begin(shared: &Arc<Shared>, query: &BrowseQuery, whole: bool) -> Result<Answered, Error> {
@@ -34,17 +33,12 @@ async fn pump(
         return;
     }
     let mut number = 0_u64;
-    let mut quiet_since = Instant::now();
+    // Goes on over keep-alives: only news begin it anew.
+    let mut idle = std::pin::pin!(quiet_for(idle_for));
     loop {
-        let idle = async {
-            match idle_for {
-                Some(idle_for) => tokio::time::sleep_until(quiet_since + idle_for).await,
-                None => std::future::pending().await,
-            }
-        };
         let data = tokio::select! {
             data = next(&mut sights, whole) => data,
-            () = idle => return,
+            () = idle.as_mut() => return,
             () = tokio::time::sleep(KEEP_ALIVE) => {
                 if !pieces.send(Bytes::from_static(b": still here\n\n")).await {
                     return;
@@ -59,11 +53,19 @@ async fn pump(
             pieces.send(format!("event: closing\ndata: {last}\n\n").into()).await;
             return;
         };
-        quiet_since = Instant::now();
+        idle.set(quiet_for(idle_for));
         number += 1;
         if !pieces.send(format!("id: {number}\ndata: {data}\n\n").into()).await {
             return;
         }
+    }
+}
+
+/// Resolves after this long; `None`: never.
+async fn quiet_for(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -14,7 +14,11 @@ fn beside(daemon: &Daemon, words: &[&str]) -> Answer {
     let target = daemon.pid().to_string();
     let mut command = std::process::Command::new("nsenter");
     let binary = env!("CARGO_BIN_EXE_tenure");
-    command.args(["--target", &target, "--net", binary]).args(words).env("NO_COLOR", "1").env("TENURE_MDNS_ENABLED", "false");
+    command
+        .args(["--target", &target, "--net", binary])
+        .args(words)
+        .env("NO_COLOR", "1")
+        .env("TENURE_MDNS_ENABLED", "false");
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
