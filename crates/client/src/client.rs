@@ -1,7 +1,8 @@
 //! One daemon, spoken to over HTTP: how a client is built, how one call is made and its answer understood.
-//! The typed calls, one per route, stand in `client/calls.rs`.
+//! The typed calls, one per route, stand in `client/calls.rs` and `client/registrations.rs`.
 
 mod calls;
+mod registrations;
 
 use crate::bytes_stream::ByteStream;
 use crate::endpoint::Endpoint;
@@ -230,8 +231,8 @@ impl Client {
         serde_json::from_slice(&body).map_err(|error| unexpected(status, &error.to_string(), &body, true))
     }
 
-    pub(crate) async fn ask_text(&self, path: &str) -> Result<String, CallError> {
-        let request = request(Method::GET, path, None::<&()>, Manner::REPEATABLE)?;
+    pub(crate) async fn ask_text(&self, path: &str, manner: Manner) -> Result<String, CallError> {
+        let request = request(Method::GET, path, None::<&()>, manner)?;
         let reply = self.transport().exchange(&request).await?;
         let body = accepted(reply)?;
         Ok(String::from_utf8_lossy(&body).into_owned())

@@ -119,4 +119,10 @@ impl Mdns {
         self.shared.tell(Command::Close(reply));
         answer.await.unwrap_or_default()
     }
+
+    /// Does something to the engine behind the supervisor's back.
+    #[cfg(test)]
+    pub(crate) fn disturb(&self, disturb: fn(&crate::engine::Engine)) {
+        self.shared.tell(Command::Disturb(disturb));
+    }
 }

@@ -15,6 +15,9 @@ use tenure_api::{
     ShuttingDown, Status, Story, WhyQuery,
 };
 
+/// How long a daemon that is well may take to say so.
+const HEALTH_LIMIT: Duration = Duration::from_millis(200);
+
 /// What every one of these calls can fail with is in [`CallError`].
 impl Client {
     /// Asks for a bundle.
@@ -308,15 +311,16 @@ impl Client {
     /// # Errors
     /// See [`CallError`].
     pub async fn metrics(&self) -> Result<String, CallError> {
-        self.ask_text("/metrics").await
+        self.ask_text("/metrics", Manner::REPEATABLE).await
     }
 
-    /// Succeeds if the daemon answers.
+    /// Succeeds if the daemon answers within 200 ms, connecting included: to find out whether it is there.
     ///
     /// # Errors
     /// See [`CallError`].
     pub async fn health(&self) -> Result<(), CallError> {
-        self.ask_text("/healthz").await.map(drop)
+        let manner = Manner { patience: Patience::AtMost(HEALTH_LIMIT), ..Manner::REPEATABLE };
+        self.ask_text("/healthz", manner).await.map(drop)
     }
 
     /// Succeeds if the daemon is ready to serve.
@@ -324,7 +328,7 @@ impl Client {
     /// # Errors
     /// See [`CallError`].
     pub async fn ready(&self) -> Result<(), CallError> {
-        self.ask_text("/readyz").await.map(drop)
+        self.ask_text("/readyz", Manner::REPEATABLE).await.map(drop)
     }
 
     async fn get<T: serde::de::DeserializeOwned>(&self, path_and_query: &str) -> Result<T, CallError> {

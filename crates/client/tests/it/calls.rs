@@ -35,7 +35,7 @@ async fn a_connection_is_kept_and_used_again() {
     .await;
     let client = server.client();
     for _ in 0..20 {
-        client.health().await.expect("healthy");
+        client.ready().await.expect("ready");
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }

@@ -85,8 +85,8 @@ async fn both_sides_are_known_to_each_other() {
         .identity_pem(me.certificate, me.key)
         .build()
         .expect("a client");
-    client.health().await.expect("healthy");
-    client.health().await.expect("healthy on the kept connection");
+    client.ready().await.expect("ready");
+    client.ready().await.expect("ready on the kept connection");
 }
 
 #[tokio::test]
@@ -101,10 +101,10 @@ async fn whoever_is_not_trusted_is_not_spoken_to() {
             .expect("a client")
     };
     let (endpoint, _server) = serve(&authority, &authority.certify("127.0.0.1")).await;
-    let error = client(endpoint, &stranger).health().await.expect_err("another authority");
+    let error = client(endpoint, &stranger).ready().await.expect_err("another authority");
     assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
     let (endpoint, _server) = serve(&authority, &authority.certify("127.0.0.2")).await;
-    let error = client(endpoint, &authority).health().await.expect_err("another host");
+    let error = client(endpoint, &authority).ready().await.expect_err("another host");
     assert!(matches!(error, CallError::Unreachable { .. }), "{error:?}");
 }
 
@@ -113,5 +113,5 @@ async fn a_client_without_a_certificate_is_turned_away_by_a_server_that_asks_for
     let authority = Authority::new();
     let (endpoint, _server) = serve(&authority, &authority.certify("127.0.0.1")).await;
     let client = Client::builder(endpoint).ca_pem(authority.pem()).build().expect("a client");
-    client.health().await.expect_err("nobody knows who that is");
+    client.ready().await.expect_err("nobody knows who that is");
 }

@@ -237,17 +237,17 @@ fn every_ground_and_every_gate_has_a_sentence() {
     }
     expect![[r#"
         reclaimed: reclaimed: r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed: gate confirmed, r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed: gate timed out unconfirmed, r1, r2 free again; no promise to its holder was left
+        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again; no promise to its holder was left
+        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again; no promise to its holder was left
         reclaimed: reclaimed: r1, r2 free again; its holder acknowledged the loss
-        reclaimed: reclaimed: gate confirmed, r1, r2 free again; its holder acknowledged the loss
-        reclaimed: reclaimed: gate timed out unconfirmed, r1, r2 free again; its holder acknowledged the loss
-        reclaimed: reclaimed: r1, r2 free again; registrations reclaims at once
-        reclaimed: reclaimed: gate confirmed, r1, r2 free again; registrations reclaims at once
-        reclaimed: reclaimed: gate timed out unconfirmed, r1, r2 free again; registrations reclaims at once
+        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again; its holder acknowledged the loss
+        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again; its holder acknowledged the loss
+        reclaimed: reclaimed: r1, r2 free again
+        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again
+        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again
         reclaimed: reclaimed before the promise ran out because an operator insisted: r1, r2 free again
-        reclaimed: reclaimed before the promise ran out because an operator insisted: gate confirmed, r1, r2 free again
-        reclaimed: reclaimed before the promise ran out because an operator insisted: gate timed out unconfirmed, r1, r2 free again
+        reclaimed: reclaimed before the promise ran out because an operator insisted: the network was told goodbye, r1, r2 free again
+        reclaimed: reclaimed before the promise ran out because an operator insisted: no goodbye was confirmed in time, r1, r2 free again
         reclaimed: reclaimed by its holder: r1, r2 free again; no promise to its holder was left
         reclaimed: reclaimed before the promise ran out because an operator insisted: r1, r2 free again
         reclaimed: reclaimed by alice@example: r1, r2 free again; no promise to its holder was left

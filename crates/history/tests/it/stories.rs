@@ -75,7 +75,7 @@ fn a_lease_tells_what_happened_to_its_session() {
             19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
             20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
             21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
-            22 22:15:15 #7 daemon | reclaimed | reclaimed: gate confirmed, mdns/x free again; registrations reclaims at once
+            22 22:15:15 #7 daemon | reclaimed | reclaimed: the network was told goodbye, mdns/x free again
             23 22:15:16 #7 daemon | notified | the notice of its end was settled
             next: -
         "#]],
@@ -153,7 +153,7 @@ fn a_session_tells_of_the_leases_it_kept() {
             19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
             20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
             21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
-            22 22:15:15 #7 daemon | reclaimed | reclaimed: gate confirmed, mdns/x free again; registrations reclaims at once
+            22 22:15:15 #7 daemon | reclaimed | reclaimed: the network was told goodbye, mdns/x free again
             next: -
         "#]],
     );

@@ -111,6 +111,11 @@ fn read_sample(line: &str) -> (String, Labels, f64) {
     (name.to_owned(), read, value.parse().unwrap())
 }
 
+fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -> String {
+    let status = status();
+    text(&Numbers { status: &status, http, snapshot_age_ms, recovery_secs, registrations: 3, goodbyes: 7 })
+}
+
 fn status() -> Status {
     let mut counters = Counters::default();
     counters.grants[Face::Leases.index()] = [5, 2, 1];
@@ -137,7 +142,7 @@ fn status() -> Status {
     }
 }
 
-/// Names of the contract that have a producer; mDNS has none yet.
+/// Names of the contract.
 const NAMES: &[&str] = &[
     "leases",
     "grants_total",
@@ -159,13 +164,15 @@ const NAMES: &[&str] = &[
     "http_requests_total",
     "http_request_seconds",
     "breaker_open",
+    "mdns_registrations",
+    "mdns_goodbyes_total",
 ];
 
 #[test]
 fn the_text_can_be_read_back_and_holds_every_documented_name() {
     let http = HttpCounters::default();
     http.count("/v1/leases", &Method::POST, 201, 3);
-    let scrape = Scrape::read(&text(&status(), &http, Some(61_500), 0.25));
+    let scrape = Scrape::read(&page(&http, Some(61_500), 0.25));
     scrape.check();
     for name in NAMES {
         let name = format!("tenure_{name}");
@@ -179,7 +186,7 @@ fn the_text_can_be_read_back_and_holds_every_documented_name() {
 
 #[test]
 fn numbers_are_where_they_belong() {
-    let scrape = Scrape::read(&text(&status(), &HttpCounters::default(), Some(61_500), 0.25));
+    let scrape = Scrape::read(&page(&HttpCounters::default(), Some(61_500), 0.25));
     let active = [("state", "active"), ("mode", "heartbeat"), ("face", "leases")];
     assert_eq!(scrape.value("tenure_leases", &active), 4.0);
     let reserved = [("state", "reserved"), ("mode", "session"), ("face", "polling")];
@@ -195,7 +202,7 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_recovery_seconds", &[]), 0.25);
     assert_eq!(scrape.value("tenure_breaker_open", &[]), 1.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
-    let fresh = Scrape::read(&text(&status(), &HttpCounters::default(), None, 0.25));
+    let fresh = Scrape::read(&page(&HttpCounters::default(), None, 0.25));
     assert!(!fresh.kinds.contains_key("tenure_snapshot_age_seconds"), "there is no snapshot to have an age");
 }
 
@@ -208,7 +215,7 @@ fn requests_are_counted_by_route_method_and_status() {
     http.count("/v1/leases/{lease_id}", &Method::GET, 404, 2_100);
     http.count("/v1/leases/k3f9-1042", &Method::GET, 404, 2_100);
     http.count("unknown", &Method::from_bytes(b"PROPFIND").unwrap(), 599, 2);
-    let scrape = Scrape::read(&text(&status(), &http, None, 0.0));
+    let scrape = Scrape::read(&page(&http, None, 0.0));
     scrape.check();
     let requests = |route, method, status| {
         scrape

@@ -27,6 +27,7 @@ mod ops_token;
 mod raw_events;
 mod raw_http;
 mod raw_lines;
+mod registrations;
 mod run_desk;
 mod run_guardian;
 mod run_lease;

@@ -1,0 +1,139 @@
+//! What is seen on the network, as it is seen. A stream ends after so long without news, where that was asked
+//! for; a daemon that stops ends it with an error, because what is on the network is known no longer.
+
+use crate::bytes_stream::ByteStream;
+use crate::client::{Client, Manner, with_query};
+use crate::error::CallError;
+use crate::sse::{Message, Parser, TooLarge};
+use core::fmt;
+use core::marker::PhantomData;
+use core::time::Duration;
+use http::Method;
+use serde::de::DeserializeOwned;
+use tenure_api::{BrowseQuery, Browsed, Error, ErrorCode, Sighting};
+
+/// The daemon says something at least every 15 s; after three times that the connection is dead.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+
+/// Things seen on the network, one after the other.
+pub struct Sightings<T> {
+    stream: ByteStream,
+    parser: Parser,
+    of: PhantomData<fn() -> T>,
+}
+
+impl Client {
+    /// Looks for services of a type, or, without one, for the types there are. The stream ends after `idle_for`
+    /// (whole seconds, rounded up) without news; zero is for ever.
+    ///
+    /// # Errors
+    /// `invalid_type`, ….
+    pub async fn browse_stream(
+        &self,
+        service_type: Option<&str>,
+        idle_for: Duration,
+    ) -> Result<Sightings<Browsed>, CallError> {
+        self.look("/v1/mdns/browse", service_type, idle_for).await
+    }
+
+    /// Tells everything that is seen of a type: found, resolved and removed. Ends as [`Client::browse_stream`].
+    ///
+    /// # Errors
+    /// `invalid_type`, ….
+    pub async fn subscribe_stream(
+        &self,
+        service_type: Option<&str>,
+        idle_for: Duration,
+    ) -> Result<Sightings<Sighting>, CallError> {
+        self.look("/v1/mdns/events", service_type, idle_for).await
+    }
+
+    async fn look<T>(
+        &self,
+        path: &str,
+        service_type: Option<&str>,
+        idle_for: Duration,
+    ) -> Result<Sightings<T>, CallError> {
+        let query = BrowseQuery { service_type: service_type.map(str::to_owned), idle_for: secs(idle_for) };
+        let path = with_query(path, &query)?;
+        let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
+        let stream = stream.with_piece_limit(SILENCE_LIMIT);
+        Ok(Sightings { stream, parser: Parser::default(), of: PhantomData })
+    }
+}
+
+impl<T: DeserializeOwned> Sightings<T> {
+    /// The next thing that is seen; `None` after so long without news as was asked for. Nothing is lost when this
+    /// is dropped before it is ready.
+    ///
+    /// # Errors
+    /// `shutting_down` when the daemon stops; or when the connection broke.
+    pub async fn next(&mut self) -> Result<Option<T>, CallError> {
+        loop {
+            if let Some(message) = self.parser.next() {
+                return understand(&message).map(Some);
+            }
+            match self.stream.next().await? {
+                None => return Ok(None),
+                Some(piece) => {
+                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?;
+                }
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sightings<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sightings").finish_non_exhaustive()
+    }
+}
+
+fn understand<T: DeserializeOwned>(message: &Message) -> Result<T, CallError> {
+    if message.event == "closing" {
+        return Err(CallError::Refused(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
+    }
+    serde_json::from_str(&message.data).map_err(unexpected)
+}
+
+fn unexpected(fault: impl fmt::Display) -> CallError {
+    let message = format!("in the stream of sightings: {fault}");
+    CallError::Unexpected { status: 200, message, definite: true, lost: false }
+}
+
+/// Whole seconds, never fewer than asked for; `None` is for ever.
+fn secs(idle_for: Duration) -> Option<u64> {
+    let whole = idle_for.as_secs() + u64::from(idle_for.subsec_nanos() > 0);
+    (whole > 0).then_some(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_limit_is_rounded_up_and_zero_is_for_ever() {
+        assert_eq!(secs(Duration::ZERO), None);
+        assert_eq!(secs(Duration::from_millis(1)), Some(1));
+        assert_eq!(secs(Duration::from_secs(5)), Some(5));
+        assert_eq!(secs(Duration::from_millis(5_001)), Some(6));
+    }
+
+    #[test]
+    fn a_message_is_what_is_seen_and_the_last_one_an_end() {
+        let message = |event: &str, data: &str| Message {
+            id: None,
+            event: event.to_owned(),
+            data: data.to_owned(),
+        };
+        let found = message("", r#"{"found":{"name":"a","type":"_http._tcp","txt":{"flag":null}}}"#);
+        let Browsed::Found { found } = understand(&found).expect("a sighting") else { panic!("found") };
+        assert_eq!(found.txt.get("flag"), Some(&None));
+        let gone = message("", r#"{"event":"removed","service":{"name":"a","type":"_http._tcp"}}"#);
+        assert!(matches!(understand(&gone), Ok(Browsed::Seen(_))));
+        let closing = understand::<Browsed>(&message("closing", "{}")).expect_err("the end");
+        assert_eq!(closing.code(), Some(ErrorCode::ShuttingDown));
+        let nonsense = understand::<Sighting>(&message("", "{}")).expect_err("nonsense");
+        assert!(matches!(nonsense, CallError::Unexpected { .. }));
+    }
+}

@@ -1,0 +1,104 @@
+//! The life of the engine: its pulse, its death, and the start of the next one.
+
+use core::time::Duration;
+
+use super::{Report, Supervisor};
+use crate::board::Condition;
+use crate::clock;
+use crate::engine::{Engine, Refused};
+use crate::timers::Timer;
+
+const RESTART_AFTER: Duration = Duration::from_millis(100);
+const RESTART_AFTER_MAX: Duration = Duration::from_secs(30);
+/// An engine that lived this long died of something else than the one before.
+const SETTLED_AFTER: Duration = Duration::from_secs(60);
+pub(super) const PULSE_EVERY: Duration = Duration::from_secs(1);
+/// Signs of life that may be missed before the engine counts as down.
+const PULSES_MISSED_MAX: u32 = 5;
+
+impl Supervisor {
+    pub(super) fn feel_pulse(&mut self) {
+        self.timers.arm(clock::now() + PULSE_EVERY, Timer::Pulse);
+        self.look_at_interfaces();
+        let Some(engine) = &self.engine else { return };
+        self.pulses_missed += 1;
+        match engine.pulse() {
+            Ok(pulse) => {
+                let (report, engine) = (self.report.clone(), self.incarnation);
+                tokio::spawn(async move {
+                    if pulse.answer().await {
+                        let _ = report.send(Report::Alive { engine });
+                    }
+                });
+            }
+            Err(Refused::Ended) => return self.engine_ended("its thread ended"),
+            Err(Refused::Full | Refused::Unfit(_)) => {}
+        }
+        if self.pulses_missed > PULSES_MISSED_MAX {
+            self.set_down("its thread does not answer");
+        }
+    }
+
+    pub(super) fn alive(&mut self) {
+        self.pulses_missed = 0;
+        self.board.note(|health| health.condition = Condition::Up);
+    }
+
+    pub(super) fn set_down(&self, error: &str) {
+        self.board.note(|health| {
+            if health.condition == Condition::Up {
+                tracing::error!(error, "the mdns engine is down");
+                health.condition =
+                    Condition::Down { since_unix_ms: clock::unix_ms(), error: error.to_owned() };
+            }
+        });
+    }
+
+    pub(super) fn engine_ended(&mut self, error: &str) {
+        if self.engine.take().is_none() {
+            return;
+        }
+        self.notes = None;
+        self.incarnation += 1;
+        self.set_down(error);
+        self.browses.clear();
+        self.adverts.engine_ended();
+        self.farewells.engine_ended();
+        self.adverts.keys().into_iter().for_each(|key| self.publish(key));
+        let now = clock::now();
+        if now.duration_since(self.started_at) > SETTLED_AFTER {
+            self.starts_failed = 0;
+        }
+        self.restart_later();
+    }
+
+    pub(super) fn restart_later(&mut self) {
+        let wait = RESTART_AFTER.saturating_mul(1 << self.starts_failed.min(10)).min(RESTART_AFTER_MAX);
+        self.starts_failed += 1;
+        self.timers.arm(clock::now() + wait, Timer::Restart);
+    }
+
+    pub(super) fn restart(&mut self) {
+        if self.engine.is_some() {
+            return;
+        }
+        match Engine::start(&self.options) {
+            Ok((engine, notes)) => {
+                tracing::info!("the mdns engine was started again");
+                (self.engine, self.notes) = (Some(engine), Some(notes));
+                (self.started_at, self.pulses_missed) = (clock::now(), 0);
+                self.board.note(|health| {
+                    health.condition = Condition::Up;
+                    health.restarts += 1;
+                });
+                self.look_at_interfaces();
+                self.begin_all_browses();
+            }
+            Err(error) => {
+                tracing::error!(%error, "the mdns engine does not start");
+                self.adverts.probe_all();
+                self.restart_later();
+            }
+        }
+    }
+}

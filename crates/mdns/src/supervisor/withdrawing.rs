@@ -1,0 +1,153 @@
+//! Withdrawals: said at once unless the name is still being probed for, confirmed after the repeat, and said
+//! again by the next engine if this one dies meanwhile.
+
+use core::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::{Report, Supervisor, is_carried};
+use crate::adverts::Leaving;
+use crate::board::Condition;
+use crate::clock;
+use crate::engine::{Addresses, Refused};
+use crate::farewells::{Goodbye, How};
+use crate::pace::TICK;
+use crate::service::Service;
+use crate::timers::Timer;
+
+/// Probing takes at most a second unless it is contested.
+const PROBED_WITHIN: Duration = Duration::from_millis(2_500);
+/// The engine's gate waits ten seconds; the answer why it was in vain comes before.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+
+impl Supervisor {
+    pub(super) fn withdraw(&mut self, key: u128, service: Service, reply: oneshot::Sender<Goodbye>) {
+        self.board.forget(key);
+        if let Some((leaving, _)) = self.adverts.remove(key) {
+            self.adverts.unblock();
+            self.say_farewell(leaving, Some(reply));
+        } else if let Err(unfit) = service.check() {
+            let _ = reply.send(Goodbye::Unsent(unfit.to_string()));
+        } else {
+            self.say_farewell(Leaving { service, is_known: false, is_probed: false }, Some(reply));
+        }
+    }
+
+    pub(super) fn say_farewell(&mut self, leaving: Leaving, reply: Option<oneshot::Sender<Goodbye>>) {
+        let how = if leaving.is_known { How::Known } else { How::Unknown { is_introduced: false } };
+        let id = self.farewells.begin(leaving.service, how, leaving.is_probed, reply);
+        let now = clock::now();
+        self.timers.arm(now + ANSWER_WITHIN, Timer::AnswerDue(id));
+        if leaving.is_probed {
+            self.timers.arm(now + PROBED_WITHIN, Timer::ProbeOver(id));
+        }
+    }
+
+    pub(super) fn close(&mut self, reply: oneshot::Sender<Vec<(u128, Goodbye)>>) {
+        if self.closing.is_some() {
+            let _ = reply.send(Vec::new());
+            return;
+        }
+        self.is_closing = true;
+        self.closing = Some(reply);
+        let mut answers = Vec::new();
+        for key in self.adverts.keys() {
+            let Some((leaving, _)) = self.adverts.remove(key) else { continue };
+            let (reply, answer) = oneshot::channel();
+            self.board.forget(key);
+            self.say_farewell(leaving, Some(reply));
+            answers.push((key, answer));
+        }
+        let report = self.report.clone();
+        tokio::spawn(async move {
+            let mut collected = Vec::with_capacity(answers.len());
+            for (key, answer) in answers {
+                let goodbye = answer.await.unwrap_or_else(|_| Goodbye::Unsent("not answered".to_owned()));
+                collected.push((key, goodbye));
+            }
+            let _ = report.send(Report::Collected(collected));
+        });
+    }
+
+    pub(super) fn say_next_farewell(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let Some((id, farewell)) = self.farewells.next() else { return };
+        farewell.is_unheard = !is_carried(&self.locals, &farewell.service);
+        let introduced = match &mut farewell.how {
+            How::Known => Ok(()),
+            How::Unknown { is_introduced: true } | How::Forget { is_narrowed: true, .. } => Ok(()),
+            How::Unknown { is_introduced } => {
+                engine.announce(&farewell.service, Addresses::AsWanted, true).map(|()| *is_introduced = true)
+            }
+            How::Forget { addresses, is_narrowed } => engine
+                .announce(&farewell.service, Addresses::Only(addresses), true)
+                .map(|()| *is_narrowed = true),
+        };
+        match introduced.and_then(|()| engine.withdraw(&farewell.service)) {
+            Ok(withdrawal) => {
+                self.farewells.asked(id);
+                let (report, engine) = (self.report.clone(), self.incarnation);
+                tokio::spawn(async move {
+                    let withdrawn = withdrawal.answer().await;
+                    let _ = report.send(Report::Withdrawn { engine, id, withdrawn });
+                });
+            }
+            Err(Refused::Full) => {
+                self.farewells.put_back(id);
+                self.pace.pause();
+            }
+            Err(Refused::Ended) => {
+                self.farewells.put_back(id);
+                self.engine_ended("its thread ended");
+            }
+            Err(Refused::Unfit(why)) => self.end_farewell(id, Goodbye::Unsent(why)),
+        }
+    }
+
+    pub(super) fn confirm(&mut self, ids: Vec<u64>) {
+        for id in ids {
+            let goodbye = if self.farewells.is_unheard(id) {
+                Goodbye::Unsent("no interface in use carries it".to_owned())
+            } else {
+                Goodbye::Sent
+            };
+            self.end_farewell(id, goodbye);
+        }
+    }
+
+    /// Those who wait hear that it takes too long, before they give up by themselves.
+    pub(super) fn answer_early(&mut self, id: u64) {
+        let why = match self.board.health().condition {
+            Condition::Up => "it takes too long; it is still tried".to_owned(),
+            Condition::Down { error, .. } => format!("mdns is down: {error}"),
+        };
+        self.farewells.answer_early(id, &why);
+    }
+
+    pub(super) fn end_farewell(&mut self, id: u64, goodbye: Goodbye) {
+        let is_end = self.farewells.end(id, &goodbye);
+        if is_end && goodbye == Goodbye::Sent {
+            self.board.note(|health| health.goodbyes_sent += 1);
+        }
+        self.adverts.unblock();
+    }
+
+    /// The repeats were due; an answer of the thread says that it was not stuck before them.
+    pub(super) fn ask_whether_repeated(&mut self, ids: Vec<u64>) {
+        let Some(engine) = &self.engine else { return };
+        match engine.pulse() {
+            Ok(pulse) => {
+                let (report, engine) = (self.report.clone(), self.incarnation);
+                tokio::spawn(async move {
+                    let is_alive = pulse.answer().await;
+                    let _ = report.send(Report::Confirmed { engine, ids, is_alive });
+                });
+            }
+            Err(Refused::Ended) => self.engine_ended("its thread ended"),
+            Err(Refused::Full | Refused::Unfit(_)) => {
+                let again = clock::now() + TICK;
+                ids.into_iter().for_each(|id| self.farewells.said(id, again));
+            }
+        }
+    }
+}

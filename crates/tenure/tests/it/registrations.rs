@@ -1,0 +1,19 @@
+//! Registrations on the real binary, held against their contract; no packet leaves the machine.
+//!
+//! The daemon runs without mDNS: what it advertises is then what its own `browse` sees.
+
+mod beating;
+mod coming_back;
+mod counting;
+mod discovering;
+mod ending;
+mod native;
+mod operating;
+mod restarting;
+mod same_name;
+mod scopes;
+mod speaking;
+mod stopping;
+mod terms;
+mod validating;
+mod ways;
