@@ -2,21 +2,31 @@
 
 use anyhow::Result;
 
-use crate::shell;
+use crate::{needs, shell};
 
 /// Measure, side by side in one run.
 ///
 /// `cargo xtask bench core --quick` measures kernel, log and engine briefly.
+/// `cargo xtask bench mdns` measures how long dead services are seen, next to Avahi; needs root.
 /// `cargo xtask bench --help` is the benchmarks' own help.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `core`, `--quick`.
+    /// `core`, `mdns`, `--quick`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_bench: Vec<String>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
+    // Beside the binary, because it runs it, between peers that have to be there.
+    if let Some((suite, rest)) = arguments.for_bench.split_first()
+        && suite == "mdns"
+    {
+        needs::provide(needs::FOR_TESTS)?;
+        let mut command = shell::cargo(["bench", "--quiet", "--package", "tenure", "--bench", "mdns"]);
+        command.args(shell::locked()).arg("--");
+        return shell::run(command.args(rest));
+    }
     let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-bench"]);
     command.args(shell::locked()).arg("--");
     shell::run(command.args(&arguments.for_bench))

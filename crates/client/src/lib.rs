@@ -2,7 +2,8 @@
 //! and fail closed. Imports the wire types and nothing else of ours.
 //!
 //! [`Client`] makes plain calls, [`Client::hold`] gives a [`Guard`], [`SessionKeeper`] keeps many leases with one
-//! heartbeat, [`Connection`] speaks over the daemon's socket, [`clock`] is the time that all of them go by.
+//! heartbeat, [`RegistrationKeeper`] keeps a service advertised, [`Connection`] speaks over the daemon's socket,
+//! [`clock`] is the time that all of them go by.
 #![doc = include_str!("../README.md")]
 
 mod backoff;
@@ -16,7 +17,9 @@ mod guard;
 mod hold;
 mod insist;
 mod operation;
+mod registration;
 mod session;
+mod sightings;
 pub mod socket;
 mod sse;
 mod transport;
@@ -30,7 +33,9 @@ pub use guard::{Guard, GuardState, LossReason, ReleaseError, Standing};
 pub use hold::Hold;
 pub use http::Method;
 pub use operation::operation_id;
+pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStanding, RegistrationState};
 pub use session::SessionKeeper;
+pub use sightings::Sightings;
 pub use socket::Connection;
 /// The wire types that calls take and give.
 pub use tenure_api as api;

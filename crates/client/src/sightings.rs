@@ -121,11 +121,8 @@ mod tests {
 
     #[test]
     fn a_message_is_what_is_seen_and_the_last_one_an_end() {
-        let message = |event: &str, data: &str| Message {
-            id: None,
-            event: event.to_owned(),
-            data: data.to_owned(),
-        };
+        let message =
+            |event: &str, data: &str| Message { id: None, event: event.to_owned(), data: data.to_owned() };
         let found = message("", r#"{"found":{"name":"a","type":"_http._tcp","txt":{"flag":null}}}"#);
         let Browsed::Found { found } = understand(&found).expect("a sighting") else { panic!("found") };
         assert_eq!(found.txt.get("flag"), Some(&None));

@@ -84,7 +84,9 @@ impl Notices {
 impl Engine {
     pub(crate) fn after_revoke(&mut self, stamp: Stamp, revoked: &Revoked) {
         let view = self.kernel.live(revoked.lease).expect("invariant: a revoked lease is live");
-        let session = view.session().filter(|session| self.liveness.connection_is_open(*session));
+        // Who gave it back need not be told.
+        let told = revoked.actor != Actor::Holder;
+        let session = view.session().filter(|id| told && self.liveness.connection_is_open(*id));
         if let Some(session) = session {
             let push = crate::answer::Push::Lost {
                 session,

@@ -189,9 +189,14 @@ impl Farewells {
         self.by_id.get(&id).is_some_and(|farewell| farewell.is_unheard)
     }
 
-    /// One is over. Returns whether it was a service's end rather than a change of its name.
-    pub(crate) fn end(&mut self, id: u64, goodbye: &Goodbye) -> bool {
-        let Some(farewell) = self.by_id.remove(&id) else { return false };
+    /// Whether it is a service's end rather than a change of its name after a conflict.
+    pub(crate) fn is_end(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|farewell| !matches!(farewell.how, How::Forget { .. }))
+    }
+
+    /// One is over.
+    pub(crate) fn end(&mut self, id: u64, goodbye: &Goodbye) {
+        let Some(farewell) = self.by_id.remove(&id) else { return };
         for held in [farewell.service.full_name_key(), host_key(&farewell.service)] {
             if let Some(count) = self.held.get_mut(&held) {
                 *count -= 1;
@@ -201,7 +206,6 @@ impl Farewells {
             }
         }
         answer(farewell.replies, goodbye);
-        !matches!(farewell.how, How::Forget { .. })
     }
 
     /// Those who wait are told why it has not been said yet. It is still said when it can be.

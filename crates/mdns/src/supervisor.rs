@@ -32,8 +32,15 @@ use crate::timers::{Timer, Timers};
 
 /// What is asked of the supervisor.
 pub(crate) enum Command {
-    Advertise { key: u128, service: Service },
-    Withdraw { key: u128, service: Service, reply: oneshot::Sender<Goodbye> },
+    Advertise {
+        key: u128,
+        service: Service,
+    },
+    Withdraw {
+        key: u128,
+        service: Service,
+        reply: oneshot::Sender<Goodbye>,
+    },
     Listeners(Wanted),
     Close(oneshot::Sender<Vec<(u128, Goodbye)>>),
     /// Does something to the engine behind the supervisor's back.

@@ -125,9 +125,8 @@ impl Client {
         self.admin(Method::POST, &format!("{ADMIN}/{}/revive", segment(id))).await
     }
 
-    /// A drain or an end that is asked for twice is refused the second time, and a reader of that refusal knows
-    /// as much: whoever lost the answer to the first may be told `already_draining`.
     async fn admin<T: DeserializeOwned>(&self, method: Method, path: &str) -> Result<T, CallError> {
+        // A drain that is asked for twice is refused the second time.
         let manner = if method == Method::POST { Manner::ONCE } else { Manner::REPEATABLE };
         self.ask(method, path, None::<&()>, manner).await
     }

@@ -178,3 +178,30 @@ fn ended_leases_are_listed_in_order_of_their_ends() {
          settle",
     ));
 }
+
+#[test]
+fn who_gives_a_lease_back_through_its_gate_is_not_told_that_it_is_lost() {
+    expect![[r#"
+        0      conn <- done
+        0      frame 1.1 at 1: session_opened, granted, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2
+        0      bob <- lease 3 active [b] bob epoch 1 fence 3
+        0      frame 1.2 at 4: revoked, note gate_opened
+        0      gate of lease 2
+        0      alice <- lease 2 revoking (explicit) [a] alice epoch 2 fence 2
+        0      frame 1.3 at 6: revoked, note gate_opened
+        0      push to 7: lost lease 3 epoch 2 admin_force
+        0      gate of lease 3
+        0      admin <- lease 3 revoking (admin_force) [b] bob epoch 2 fence 3
+    "#]]
+    .assert_eq(&tell(
+        "conn: connect 7 grace=1000
+         alice: grant a session=7 gate at_once
+         bob: grant b session=7 gate at_once
+         settle
+         alice: release alice
+         settle
+         admin: revoke bob
+         settle",
+    ));
+}

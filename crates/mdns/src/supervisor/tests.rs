@@ -20,7 +20,7 @@ fn start(port: u16) -> Mdns {
 }
 
 fn on_its_host(name: &str) -> Service {
-    Service { host: format!("host-{name}").to_lowercase(), ..service(name) }
+    Service { host: format!("host-{}", name.replace('.', "")).to_lowercase(), ..service(name) }
 }
 
 async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
@@ -61,7 +61,8 @@ async fn everything_comes_back_after(disturb: fn(&Engine)) {
     ours.disturb(disturb);
     wait_until("the engine was started again", || ours.health().restarts == 1).await;
     assert_eq!(ours.health().condition, Condition::Up);
-    wait_until("both are advertised again", || ours.standing(1).advertised && ours.standing(2).advertised).await;
+    wait_until("both are advertised again", || ours.standing(1).advertised && ours.standing(2).advertised)
+        .await;
     // What is new is found by the browse that began with the first engine.
     theirs.advertise(3, on_its_host("later"));
     wait_for(&mut own, "later", is_resolved("later")).await;

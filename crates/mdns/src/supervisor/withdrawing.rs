@@ -125,10 +125,11 @@ impl Supervisor {
     }
 
     pub(super) fn end_farewell(&mut self, id: u64, goodbye: Goodbye) {
-        let is_end = self.farewells.end(id, &goodbye);
-        if is_end && goodbye == Goodbye::Sent {
+        // Counted before anyone is told, who may look at once.
+        if goodbye == Goodbye::Sent && self.farewells.is_end(id) {
             self.board.note(|health| health.goodbyes_sent += 1);
         }
+        self.farewells.end(id, &goodbye);
         self.adverts.unblock();
     }
 

@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use tenure_mdns::{Browse, Interface, Mdns, Options, Record, Service, Sighting, Wanted};
 
-pub const LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// A port that nobody has.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     UdpSocket::bind("0.0.0.0:0").unwrap().local_addr().unwrap().port()
 }
 
-pub fn start(port: u16) -> Mdns {
+pub(crate) fn start(port: u16) -> Mdns {
     Mdns::start(Options { interfaces: vec![Interface::Loopback], port }).unwrap()
 }
 
 /// A service whose host label follows from its name and port.
-pub fn service(name: &str, port: u16) -> Service {
+pub(crate) fn service(name: &str, port: u16) -> Service {
     let plain: String = name.chars().filter(char::is_ascii_alphanumeric).take(20).collect();
     Service {
         service_type: "_http._tcp".to_owned(),
@@ -31,12 +31,12 @@ pub fn service(name: &str, port: u16) -> Service {
     }
 }
 
-pub fn http() -> Wanted {
+pub(crate) fn http() -> Wanted {
     Wanted::Type("_http._tcp".to_owned())
 }
 
 /// Waits until the condition holds; panics with `what` when it does not within the limit.
-pub async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let look = async {
         while !condition() {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -46,12 +46,12 @@ pub async fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Waits for this key to be announced.
-pub async fn wait_advertised(mdns: &Mdns, key: u128) {
+pub(crate) async fn wait_advertised(mdns: &Mdns, key: u128) {
     wait_until(&format!("key {key} is advertised"), || mdns.standing(key).advertised).await;
 }
 
 /// The next sighting that is meant.
-pub async fn wait_for(
+pub(crate) async fn wait_for(
     browse: &mut Browse,
     what: &str,
     mut is_meant: impl FnMut(&Sighting) -> bool,
@@ -67,7 +67,7 @@ pub async fn wait_for(
     tokio::time::timeout(LIMIT, look).await.unwrap_or_else(|_| panic!("not seen within {LIMIT:?}: {what}"))
 }
 
-pub async fn wait_resolved(browse: &mut Browse, name: &str) -> Record {
+pub(crate) async fn wait_resolved(browse: &mut Browse, name: &str) -> Record {
     let what = format!("{name} resolved");
     let is_meant =
         |sighting: &Sighting| matches!(sighting, Sighting::Resolved(record) if record.name == name);
@@ -77,7 +77,7 @@ pub async fn wait_resolved(browse: &mut Browse, name: &str) -> Record {
     }
 }
 
-pub async fn wait_removed(browse: &mut Browse, name: &str) {
+pub(crate) async fn wait_removed(browse: &mut Browse, name: &str) {
     let what = format!("{name} removed");
     let is_meant =
         |sighting: &Sighting| matches!(sighting, Sighting::Removed { name: gone, .. } if gone == name);

@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod advertising;
+mod browsing;
+mod conflicts;
 mod loopback;
 mod observer;
 mod peers;

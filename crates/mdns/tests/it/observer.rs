@@ -13,20 +13,18 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 
 /// One record or question as it was on the wire.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub(crate) struct Heard {
     /// Labels joined by dots, not escaped.
-    pub name: String,
+    pub(crate) name: String,
     /// The first label alone.
-    pub label: String,
-    pub kind: Kind,
-    pub ttl: u32,
-    pub section: Section,
-    /// Counts packets.
-    pub packet: usize,
+    pub(crate) label: String,
+    pub(crate) kind: Kind,
+    pub(crate) ttl: u32,
+    pub(crate) section: Section,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Ptr(String),
     Srv { port: u16, host: String },
     Txt(Vec<u8>),
@@ -35,7 +33,7 @@ pub enum Kind {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Section {
+pub(crate) enum Section {
     Question,
     Answer,
     Authority,
@@ -43,7 +41,7 @@ pub enum Section {
 }
 
 /// Listens until dropped.
-pub struct Observer {
+pub(crate) struct Observer {
     heard: Arc<Mutex<Vec<Heard>>>,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -52,7 +50,7 @@ pub struct Observer {
 }
 
 impl Observer {
-    pub fn new(port: u16) -> Self {
+    pub(crate) fn new(port: u16) -> Self {
         let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
         socket.set_reuse_address(true).unwrap();
         socket.set_reuse_port(true).unwrap();
@@ -68,11 +66,9 @@ impl Observer {
         let (ear, into, over) = (socket.try_clone().unwrap(), heard.clone(), is_over.clone());
         let thread = std::thread::spawn(move || {
             let mut packet = vec![0; 9_000];
-            let mut count = 0;
             while !over.load(Ordering::Relaxed) {
                 if let Ok(length) = ear.recv(&mut packet) {
-                    count += 1;
-                    into.lock().unwrap().extend(decode(&packet[..length], count));
+                    into.lock().unwrap().extend(decode(&packet[..length]));
                 }
             }
         });
@@ -80,17 +76,17 @@ impl Observer {
     }
 
     /// All so far.
-    pub fn heard(&self) -> Vec<Heard> {
+    pub(crate) fn heard(&self) -> Vec<Heard> {
         self.heard.lock().unwrap().clone()
     }
 
     /// How many packets said that the service of this name exists.
-    pub fn announcements(&self, label: &str) -> usize {
+    pub(crate) fn announcements(&self, label: &str) -> usize {
         self.pointers(label, |ttl| ttl > 0)
     }
 
     /// How many packets said that the service of this name is gone.
-    pub fn goodbyes(&self, label: &str) -> usize {
+    pub(crate) fn goodbyes(&self, label: &str) -> usize {
         self.pointers(label, |ttl| ttl == 0)
     }
 
@@ -108,7 +104,7 @@ impl Observer {
     }
 
     /// How many probes asked for this name: questions for anything, with what is proposed beside them.
-    pub fn probes(&self, label: &str) -> usize {
+    pub(crate) fn probes(&self, label: &str) -> usize {
         let heard = self.heard.lock().unwrap();
         heard
             .iter()
@@ -116,8 +112,14 @@ impl Observer {
             .count()
     }
 
+    /// Whether anyone asked for a name that begins so.
+    pub(crate) fn asked(&self, label: &str) -> bool {
+        let heard = self.heard.lock().unwrap();
+        heard.iter().any(|heard| heard.section == Section::Question && heard.label == label)
+    }
+
     /// Asks for all records of one kind (16 TXT, 33 SRV, 255 any) under a name of these labels.
-    pub fn ask(&self, labels: &[&str], kind: u16) {
+    pub(crate) fn ask(&self, labels: &[&str], kind: u16) {
         let mut packet = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
         write_name(&mut packet, labels);
         packet.extend(kind.to_be_bytes());
@@ -125,9 +127,20 @@ impl Observer {
         self.socket.send_to(&packet, (GROUP, self.port)).unwrap();
     }
 
-    /// Sends bytes to the group.
-    pub fn send(&self, packet: &[u8]) {
-        self.socket.send_to(packet, (GROUP, self.port)).unwrap();
+    /// Announces a service as a host would that is not there any more when it is asked.
+    pub(crate) fn announce(&self, label: &str, host: &str, port: u16) {
+        let instance = [label, "_http", "_tcp", "local"];
+        let mut target = Vec::new();
+        write_name(&mut target, &instance);
+        let mut server = vec![0, 0, 0, 0];
+        server.extend(port.to_be_bytes());
+        write_name(&mut server, &[host, "local"]);
+        let mut packet = vec![0, 0, 0x84, 0, 0, 0, 0, 4, 0, 0, 0, 0];
+        write_record(&mut packet, &["_http", "_tcp", "local"], (12, 1), 4_500, &target);
+        write_record(&mut packet, &instance, (33, 0x8001), 120, &server);
+        write_record(&mut packet, &instance, (16, 0x8001), 4_500, b"\x06path=/");
+        write_record(&mut packet, &[host, "local"], (1, 0x8001), 120, &[127, 0, 0, 1]);
+        self.socket.send_to(&packet, (GROUP, self.port)).unwrap();
     }
 }
 
@@ -140,7 +153,16 @@ impl Drop for Observer {
     }
 }
 
-pub fn write_name(packet: &mut Vec<u8>, labels: &[&str]) {
+fn write_record(packet: &mut Vec<u8>, labels: &[&str], (kind, class): (u16, u16), ttl: u32, rdata: &[u8]) {
+    write_name(packet, labels);
+    packet.extend(kind.to_be_bytes());
+    packet.extend(class.to_be_bytes());
+    packet.extend(ttl.to_be_bytes());
+    packet.extend(u16::try_from(rdata.len()).unwrap().to_be_bytes());
+    packet.extend(rdata);
+}
+
+fn write_name(packet: &mut Vec<u8>, labels: &[&str]) {
     for label in labels {
         packet.push(u8::try_from(label.len()).unwrap());
         packet.extend(label.as_bytes());
@@ -148,14 +170,14 @@ pub fn write_name(packet: &mut Vec<u8>, labels: &[&str]) {
     packet.push(0);
 }
 
-fn decode(packet: &[u8], count: usize) -> Vec<Heard> {
+fn decode(packet: &[u8]) -> Vec<Heard> {
     let short = |at: usize| u16::from_be_bytes([packet[at], packet[at + 1]]);
     let mut heard = Vec::new();
     let mut at = 12;
     for _ in 0..short(4) {
         let (labels, end) = read_name(packet, at);
         let kind = Kind::Other(short(end));
-        heard.push(one(labels, kind, 0, Section::Question, count));
+        heard.push(one(labels, kind, 0, Section::Question));
         at = end + 4;
     }
     for (section, number) in
@@ -178,22 +200,15 @@ fn decode(packet: &[u8], count: usize) -> Vec<Heard> {
                 )),
                 other => Kind::Other(other),
             };
-            heard.push(one(labels, kind, ttl, section, count));
+            heard.push(one(labels, kind, ttl, section));
             at = start + length;
         }
     }
     heard
 }
 
-fn one(labels: Vec<String>, kind: Kind, ttl: u32, section: Section, packet: usize) -> Heard {
-    Heard {
-        name: labels.join("."),
-        label: labels.first().cloned().unwrap_or_default(),
-        kind,
-        ttl,
-        section,
-        packet,
-    }
+fn one(labels: Vec<String>, kind: Kind, ttl: u32, section: Section) -> Heard {
+    Heard { name: labels.join("."), label: labels.first().cloned().unwrap_or_default(), kind, ttl, section }
 }
 
 fn read_name(packet: &[u8], mut at: usize) -> (Vec<String>, usize) {

@@ -26,8 +26,20 @@ pub(crate) struct Happened {
 }
 
 impl Events {
+    /// A stream of leases' events.
     #[track_caller]
-    pub(crate) fn open(mut http: Http, path: &str) -> Self {
+    pub(crate) fn open(http: Http, path: &str) -> Self {
+        Self::begin(http, path, "watching")
+    }
+
+    /// A stream of what is seen on the network.
+    #[track_caller]
+    pub(crate) fn look(http: Http, path: &str) -> Self {
+        Self::begin(http, path, "looking")
+    }
+
+    #[track_caller]
+    fn begin(mut http: Http, path: &str, word: &str) -> Self {
         http.send("GET", path, b"").unwrap();
         let head = http.head().unwrap();
         let header = |name: &str| {
@@ -40,7 +52,7 @@ impl Events {
         assert_eq!(header("cache-control"), Some("no-store"));
         let mut events = Self { http, unread: String::new() };
         // The first words say that the watch stands: nothing that happens from now on is missed.
-        assert_eq!(events.said(), Some(Said::Comment("watching".to_owned())));
+        assert_eq!(events.said(), Some(Said::Comment(word.to_owned())));
         events
     }
 

@@ -1,0 +1,237 @@
+//! When a registrant speaks and what it makes of the answers, as a function of instants and answers: no clock, no
+//! task, no connection. Invariant: an end is for ever, and nothing but an end stops the heartbeats.
+
+use crate::backoff::Scatter;
+use crate::clock::BootInstant;
+use core::fmt;
+use core::time::Duration;
+use tenure_api::{ErrorCode, Registration, RegistrationRenewed};
+
+/// A registration, and how it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegistrationState {
+    /// As it was answered last. Its `draining` says that an operator asked it to end.
+    pub registration: Registration,
+    /// How it stands.
+    pub standing: RegistrationStanding,
+}
+
+/// How a registration stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RegistrationStanding {
+    /// The daemon has it.
+    Kept,
+    /// The newest heartbeat brought no answer. The daemon may have it all the same; it is asked again.
+    Unheard,
+    /// It ended while its registrant could not be heard, and is being registered again.
+    Lapsed,
+    /// It is over, and is not registered again.
+    Ended(RegistrationEnd),
+}
+
+/// Why a registration is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RegistrationEnd {
+    /// Somebody ended it: `admin_force` is an operator, `explicit` whoever unregistered it by its id.
+    Removed {
+        /// The daemon's word.
+        reason: String,
+    },
+    /// Another registrant of the same name took it over while this one was silent.
+    TakenOver {
+        /// The other's epoch, where the daemon said so.
+        current: Option<u64>,
+    },
+    /// It ended, and the daemon refuses to have it again.
+    Refused {
+        /// The daemon's code.
+        code: ErrorCode,
+        /// The daemon's sentence.
+        message: String,
+    },
+    /// Its keeper gave it up.
+    Unregistered,
+}
+
+/// What the driver saw.
+#[derive(Clone, Debug)]
+pub(crate) enum Observation {
+    /// It is registered.
+    Registered { sent: BootInstant, registration: Registration },
+    /// A heartbeat counted.
+    Renewed { sent: BootInstant, renewed: RegistrationRenewed },
+    /// No answer that can be used.
+    Failed {
+        /// The daemon's own advice.
+        retry_after: Option<Duration>,
+    },
+    /// There is no such registration.
+    Gone {
+        /// The daemon's word, where it still knows why.
+        reason: Option<String>,
+    },
+    /// It is over.
+    Over(RegistrationEnd),
+}
+
+/// What the driver is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// Send a heartbeat and give it up after this long.
+    Heartbeat {
+        /// The limit.
+        limit: Duration,
+    },
+    /// Register again.
+    Register,
+}
+
+/// Heartbeats are never closer together than this.
+const GAP_MIN: Duration = Duration::from_millis(100);
+/// How often a registration that asks for no heartbeats is looked at: its removal is noticed by that alone.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// The first pause after a failure.
+const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// The longest pause between failures; a tenth of the lease if that is less.
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+/// The shortest time that an answer is given.
+const LIMIT_MIN: Duration = Duration::from_millis(250);
+
+/// What is believed of one registration.
+#[derive(Clone, Debug)]
+pub(crate) struct Core {
+    scatter: Scatter,
+    state: RegistrationState,
+    due: BootInstant,
+    /// Tries since a heartbeat counted.
+    failures: u32,
+}
+
+impl Core {
+    pub(crate) fn new(scatter: Scatter, sent: BootInstant, registration: Registration) -> Self {
+        let state = RegistrationState { registration, standing: RegistrationStanding::Kept };
+        let mut core = Self { scatter, state, due: sent, failures: 0 };
+        core.schedule(sent);
+        core
+    }
+
+    pub(crate) fn state(&self) -> &RegistrationState {
+        &self.state
+    }
+
+    /// When to speak next; `None` once it is over.
+    pub(crate) fn next_deadline(&self) -> Option<BootInstant> {
+        match self.state.standing {
+            RegistrationStanding::Kept | RegistrationStanding::Unheard | RegistrationStanding::Lapsed => {
+                Some(self.due)
+            }
+            RegistrationStanding::Ended(_) => None,
+        }
+    }
+
+    /// What to say when the deadline has come. The driver reports what came of it before it asks again.
+    pub(crate) fn action(&self) -> Option<Action> {
+        match self.state.standing {
+            RegistrationStanding::Kept | RegistrationStanding::Unheard => {
+                // One silent try must leave room for others.
+                Some(Action::Heartbeat { limit: (self.lease() / 5).max(LIMIT_MIN) })
+            }
+            RegistrationStanding::Lapsed => Some(Action::Register),
+            RegistrationStanding::Ended(_) => None,
+        }
+    }
+
+    /// Takes in what was seen at `now`.
+    pub(crate) fn observe(&mut self, now: BootInstant, observation: Observation) {
+        if let RegistrationStanding::Ended(_) = self.state.standing {
+            return;
+        }
+        match observation {
+            Observation::Registered { sent, registration } => {
+                self.state = RegistrationState { registration, standing: RegistrationStanding::Kept };
+                self.schedule(sent);
+            }
+            Observation::Renewed { sent, renewed } => {
+                let RegistrationRenewed { lease, draining, .. } = renewed;
+                self.state.registration.lease = lease;
+                self.state.registration.draining = draining;
+                self.state.standing = RegistrationStanding::Kept;
+                self.failures = 0;
+                self.schedule(sent);
+            }
+            Observation::Failed { retry_after } => self.failed(now, retry_after),
+            Observation::Gone { reason } => match reason {
+                Some(reason) if is_somebodys_will(&reason) => self.end(RegistrationEnd::Removed { reason }),
+                Some(_) | None => self.lapse(now),
+            },
+            Observation::Over(end) => self.end(end),
+        }
+    }
+
+    /// How long one heartbeat lasts, or would if one were asked for.
+    fn lease(&self) -> Duration {
+        match self.state.registration.lease {
+            0 => LOOK_EVERY * 3,
+            secs => Duration::from_secs(secs),
+        }
+    }
+
+    fn schedule(&mut self, sent: BootInstant) {
+        let gap = self.scatter.around(self.lease() / 3, 10).max(GAP_MIN);
+        self.due = sent.after(gap);
+    }
+
+    fn failed(&mut self, now: BootInstant, retry_after: Option<Duration>) {
+        if self.state.standing == RegistrationStanding::Kept {
+            self.state.standing = RegistrationStanding::Unheard;
+        }
+        // Advice is taken only as far as it leaves room for more tries.
+        let advised = retry_after.unwrap_or_default().min(self.lease() / 6);
+        self.due = now.after(self.pause().max(advised));
+    }
+
+    /// At once the first time; where it does not last, ever later.
+    fn lapse(&mut self, now: BootInstant) {
+        let pause = if self.failures == 0 { Duration::ZERO } else { self.pause() };
+        self.failures = self.failures.max(1);
+        self.state.standing = RegistrationStanding::Lapsed;
+        self.due = now.after(pause);
+    }
+
+    fn pause(&mut self) -> Duration {
+        let longest = (self.lease() / 10).clamp(RETRY_FIRST, RETRY_LONGEST);
+        let pause = RETRY_FIRST.saturating_mul(1 << self.failures.min(16)).min(longest);
+        self.failures = self.failures.saturating_add(1);
+        self.scatter.around(pause, 2)
+    }
+
+    fn end(&mut self, end: RegistrationEnd) {
+        self.state.standing = RegistrationStanding::Ended(end);
+    }
+}
+
+/// Whoever ended it meant it; every other end is an accident of time.
+fn is_somebodys_will(reason: &str) -> bool {
+    matches!(reason, "admin_force" | "explicit")
+}
+
+impl fmt::Display for RegistrationEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Removed { reason } if reason == "admin_force" => {
+                write!(f, "an operator ended the registration ({reason})")
+            }
+            Self::Removed { reason } => write!(f, "somebody else ended the registration ({reason})"),
+            Self::TakenOver { .. } => {
+                f.write_str("another registrant of the same name took the registration over")
+            }
+            Self::Refused { code, message } => {
+                write!(f, "the registration ended and cannot be had again: {message} ({code})")
+            }
+            Self::Unregistered => f.write_str("the registration was given up"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
