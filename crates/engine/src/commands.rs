@@ -195,6 +195,7 @@ impl Engine {
                 }
                 Action::Release(release) => {
                     let gated = self.kernel.live(release.token.lease).is_some_and(|view| view.terms().gate);
+                    let gated = gated && !planted(Planted::ReleaseSkipsGate);
                     if gated { self.give_back_through_gate(command) } else { Ok(()) }
                 }
                 Action::Grant(_)

@@ -40,11 +40,13 @@ pub enum Planted {
     RefusalForgetsGround,
     /// A grant that names any live lease to take over skips the queue.
     TakeOverUnconfirmed,
+    /// A lease with a gate is given back around it.
+    ReleaseSkipsGate,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -63,6 +65,7 @@ impl Planted {
         Self::FenceForgetsBase,
         Self::RefusalForgetsGround,
         Self::TakeOverUnconfirmed,
+        Self::ReleaseSkipsGate,
     ];
 
     /// The name on a command line.
@@ -87,6 +90,7 @@ impl Planted {
             Self::FenceForgetsBase => "fence-forgets-base",
             Self::RefusalForgetsGround => "refusal-forgets-ground",
             Self::TakeOverUnconfirmed => "take-over-unconfirmed",
+            Self::ReleaseSkipsGate => "release-skips-gate",
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::clients::{ByHand, Connection, Hand};
 use crate::network::Purpose;
 use crate::world::World;
-use tenure_engine::Request;
+use tenure_engine::{Request, Submit};
 use tenure_kernel::{Action, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind};
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
         let token = self.token(client, &hand);
         let rebind = Rebind { token, holder: None, policy: Some(policy), attachment: None, face_data: None };
         let purpose = Purpose::Rebind { lease: hand.lease, to: client };
-        self.submit(client, Some(hand.tag), Action::Rebind(rebind), 0, purpose, true);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, true);
     }
 
     pub(crate) fn session_by_hand(&mut self, client: usize) {
@@ -63,7 +63,7 @@ impl World {
                 self.clients[client].session = None;
                 self.clients[client].closed.insert(by_hand.session);
                 let close = Action::CloseSession { session: by_hand.session, reason: Reason::Explicit };
-                self.submit(client, None, close, 0, Purpose::Other, false);
+                self.submit(client, None, Submit::now(close), Purpose::Other, false);
             }
             return;
         }
@@ -81,6 +81,6 @@ impl World {
             principal: self.clients[client].principal.clone(),
         };
         let purpose = Purpose::OpenSession(session);
-        self.submit(client, None, Action::OpenSession(open), 0, purpose, false);
+        self.submit(client, None, Submit::now(Action::OpenSession(open)), purpose, false);
     }
 }

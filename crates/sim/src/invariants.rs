@@ -10,6 +10,7 @@ mod drain_is_sticky;
 mod every_end_has_a_reason;
 mod every_holder_command_checked;
 mod fence_rises;
+mod gates_are_passed;
 mod grace_honoured;
 mod no_busy_turns;
 mod no_early_reuse;
@@ -92,6 +93,7 @@ impl Invariants {
         grace_honoured::event(scene, recorded)?;
         dedupe::event(scene, recorded)?;
         every_end_has_a_reason::event(scene, recorded)?;
+        gates_are_passed::event(scene, recorded)?;
         self.ticks.event(recorded)?;
         self.queue.event(scene, recorded)
     }

@@ -4,7 +4,7 @@ use crate::clients::{Hand, OldToken};
 use crate::happening::Happening;
 use crate::network::{Call, Caller, Purpose};
 use crate::world::World;
-use tenure_engine::{Check, List, OperationId, Request, Submit};
+use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver};
 use tenure_kernel::{
     Action, Amend, Bundle, Face, Fence, Grant, LeaseId, Lsn, Member, Mode, Policy, Rebind, ReclaimRule,
     Release, SessionId, Start, Text, Token,
@@ -163,8 +163,11 @@ impl World {
         if self.random.chance(150) {
             grant.alternatives = vec![self.bundle()];
         }
+        let mut take_over = Vec::new();
         if work.take_over && self.random.chance(200) {
             grant.take_over = self.draining_lease();
+        } else if work.take_over && self.random.chance(200) {
+            take_over = self.offers();
         }
         let wait_ms = match self.random.below(10) {
             0..6 if work.waits => self.random.within(200..=6_000),
@@ -174,7 +177,20 @@ impl World {
         let over_connection = grant.policy.session.is_some()
             && self.clients[client].connection.as_ref().map(|connection| connection.session)
                 == grant.policy.session;
-        self.submit(client, None, Action::Grant(grant), wait_ms, Purpose::Grant, over_connection);
+        let submit = Submit { wait_ms, take_over, ..Submit::now(Action::Grant(grant)) };
+        self.submit(client, None, submit, Purpose::Grant, over_connection);
+    }
+
+    /// Leases of which a face would take over the first that drains, whether any does or not.
+    fn offers(&mut self) -> Vec<TakeOver> {
+        let Some(daemon) = self.daemon.as_ref() else { return Vec::new() };
+        let leases: Vec<LeaseId> =
+            daemon.engine.kernel().leases_from(LeaseId(0)).map(|view| view.id()).collect();
+        let count = self.random.within(1..=4);
+        (0..count)
+            .filter_map(|_| self.random.index(leases.len()))
+            .map(|index| TakeOver { lease: leases[index], face_data: vec![7; 9] })
+            .collect()
     }
 
     /// A lease that liveness says is draining: what a face may take over.
@@ -213,14 +229,14 @@ impl World {
         let release = Release { token: self.token(client, &hand), text: Text::default() };
         // From the moment it asks, it does not act on it any more.
         self.clients[client].stop(hand.tag, hand.lease);
-        self.submit(client, Some(hand.tag), Action::Release(release), 0, Purpose::Other, false);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Release(release)), Purpose::Other, false);
     }
 
     fn activate(&mut self, client: usize) {
         let Some(hand) = self.some_hand(client, |hand| hand.reserved) else { return };
         let token = self.token(client, &hand);
         let purpose = Purpose::Activate(hand.lease);
-        self.submit(client, Some(hand.tag), Action::Activate(token), 0, purpose, false);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Activate(token)), purpose, false);
     }
 
     fn rebind(&mut self, client: usize) {
@@ -242,7 +258,7 @@ impl World {
         };
         self.clients[client].stop(hand.tag, hand.lease);
         let purpose = Purpose::Rebind { lease: hand.lease, to };
-        self.submit(client, Some(hand.tag), Action::Rebind(rebind), 0, purpose, false);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, false);
     }
 
     fn amend(&mut self, client: usize) {
@@ -252,7 +268,7 @@ impl World {
             attachment: Some(vec![7; self.random.below(64) as usize]),
             face_data: None,
         };
-        self.submit(client, Some(hand.tag), Action::Amend(amend), 0, Purpose::Other, false);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Amend(amend)), Purpose::Other, false);
     }
 
     /// A holder that slept, or a late message: an old token is presented once more.
@@ -277,7 +293,7 @@ impl World {
                 return self.say(client, tag, request, Purpose::Other);
             }
         };
-        self.submit(client, Some(tag), action, 0, Purpose::Other, false);
+        self.submit(client, Some(tag), Submit::now(action), Purpose::Other, false);
     }
 
     fn cancel(&mut self, client: usize) {
@@ -344,8 +360,7 @@ impl World {
         &mut self,
         client: usize,
         tag: Option<u32>,
-        action: Action,
-        wait_ms: u64,
+        submit: Submit,
         purpose: Purpose,
         over_connection: bool,
     ) {
@@ -356,7 +371,7 @@ impl World {
             id: format!("op{number}").into(),
             keep_ms: 10 * 60 * 1000,
         });
-        let submit = Submit { operation, wait_ms, ..Submit::now(action) };
+        let submit = Submit { operation, ..submit };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);
         if over_connection {
             call.via = self.via(client);

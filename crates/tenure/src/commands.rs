@@ -12,6 +12,7 @@ mod lease;
 mod listing;
 mod log;
 mod man;
+mod mdns;
 mod open;
 mod pool;
 mod reference;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Pool(pool::Pool),
     Resource(resource::Resource),
     Check(check::Check),
+    Mdns(mdns::Mdns),
     Admin(admin::Admin),
     Log(log::Log),
     Backup(backup::Backup),
@@ -57,6 +59,16 @@ pub(crate) enum Command {
     Token(token::Token),
     Completions(completions::Completions),
     Man(man::Man),
+    #[command(hide = true)]
+    Register(mdns::Register),
+    #[command(hide = true)]
+    Unregister(mdns::Unregister),
+    #[command(hide = true)]
+    Browse(mdns::Browse),
+    #[command(hide = true)]
+    Resolve(mdns::Resolve),
+    #[command(hide = true)]
+    Subscribe(mdns::Subscribe),
     #[command(hide = true)]
     Guardian(guardian::Guardian),
     #[command(hide = true)]
@@ -89,6 +101,12 @@ impl Command {
                 asking(reach, printer, async |daemon, p| resource.run(daemon, p).await)
             }
             Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
+            Self::Mdns(mdns) => mdns.run(reach, printer),
+            Self::Register(register) => register.run(reach, printer),
+            Self::Unregister(unregister) => unregister.run(reach, printer),
+            Self::Browse(browse) => browse.run(reach, printer),
+            Self::Resolve(resolve) => resolve.run(reach, printer),
+            Self::Subscribe(subscribe) => subscribe.run(reach, printer),
             Self::Admin(admin) => {
                 admin.check()?;
                 asking(reach, printer, async |daemon, p| admin.run(daemon, p).await)

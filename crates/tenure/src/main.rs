@@ -15,6 +15,7 @@ mod printer;
 mod run;
 mod show;
 mod standalone;
+mod stopping;
 mod table;
 mod writer;
 

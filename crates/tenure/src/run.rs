@@ -27,7 +27,7 @@ use tenure_api::Acquire;
 use tenure_client::Client;
 
 pub(crate) use guardian::{GuardianError, guard};
-pub(crate) use signals::SignalNumber;
+pub(crate) use signals::{SignalNumber, is_ignored};
 pub(crate) use timetable::Pace;
 
 use crate::failure::{Failure, Words};

@@ -4,16 +4,20 @@
 mod event;
 mod lease;
 mod page;
+mod registration;
 mod resource;
 mod session;
+mod sighting;
 mod status;
 mod story;
 
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;
+pub(crate) use registration::{daemon_lines, registered_page, registration_lines, registration_table};
 pub(crate) use resource::{check_page, pool_table, resource_page, resource_table};
 pub(crate) use session::{session_page, session_renewed_page, session_table};
+pub(crate) use sighting::{browsed_line, service_page, sighting_line};
 pub(crate) use status::status_page;
 pub(crate) use story::story_lines;
 

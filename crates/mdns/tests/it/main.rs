@@ -6,6 +6,7 @@ mod browsing;
 mod conflicts;
 mod loopback;
 mod observer;
+mod on_a_lan;
 mod peers;
 mod peers_agree;
 mod withdrawing;

@@ -3,7 +3,7 @@
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
 use crate::violation::Violation;
-use tenure_kernel::{Change, Mode, Reason};
+use tenure_kernel::{Actor, Change, Mode, Reason};
 
 pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
     let wrong = |text: String| Err(Violation::new("every_end_has_a_reason", text));
@@ -14,7 +14,9 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
                 Reason::HeartbeatExpired => told.policy.mode == Mode::Heartbeat,
                 Reason::SessionExpired => told.policy.mode == Mode::Session,
                 Reason::MaxLifetime => told.policy.max_lifetime_ms > 0,
-                Reason::ReservationExpired | Reason::Explicit => false,
+                // Given back by its holder, through its gate.
+                Reason::Explicit => told.policy.gate && revoked.actor == Actor::Holder,
+                Reason::ReservationExpired => false,
                 Reason::AdminForce
                 | Reason::Shutdown
                 | Reason::Rebalanced

@@ -77,6 +77,9 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
         Answer::Resource { lease, lsn, .. } => {
             lease.as_ref().map_or(Lsn(0), |lease| shown(scene, lease)).max(*lsn)
         }
+        Answer::Ended { leases, lsn, .. } => {
+            leases.iter().map(|(_, ended)| ended.ended_lsn).max().unwrap_or(Lsn(0)).max(*lsn)
+        }
         Answer::Pools { lsn, .. } | Answer::Session { lsn, .. } | Answer::Sessions { lsn, .. } => *lsn,
         Answer::Checked(checked) => match (checked.lease, checked.epoch) {
             (Some(lease), Some(epoch)) => {

@@ -1,6 +1,9 @@
 //! `tenure admin`: what only operators need.
 
+mod registration;
 mod session;
+
+pub(super) use registration::RegistrationCommand;
 
 use clap::{Args, Subcommand};
 use tenure_api::{ShutDown, ShuttingDown, Status};
@@ -10,7 +13,7 @@ use crate::connect::{Daemon, read, route};
 use crate::failure::Failure;
 use crate::printer::{Printer, counted};
 
-/// Steer the daemon itself
+/// Steer the daemon itself, and what is registered with it
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(subcommand)]
@@ -19,6 +22,8 @@ pub(crate) struct Admin {
 
 #[derive(Subcommand)]
 enum AdminCommand {
+    #[command(flatten)]
+    Registration(RegistrationCommand),
     Session(session::Session),
     Breaker(Breaker),
     Shutdown(Shutdown),
@@ -56,12 +61,13 @@ impl Admin {
         match &self.command {
             AdminCommand::Shutdown(shutdown) if shutdown.end_all => shutdown.consent.can_be_had(),
             AdminCommand::Session(session) => session.check(),
-            AdminCommand::Shutdown(_) | AdminCommand::Breaker(_) => Ok(()),
+            AdminCommand::Registration(_) | AdminCommand::Shutdown(_) | AdminCommand::Breaker(_) => Ok(()),
         }
     }
 
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         match self.command {
+            AdminCommand::Registration(command) => command.run(daemon, printer).await,
             AdminCommand::Session(session) => session.run(daemon, printer).await,
             AdminCommand::Breaker(Breaker { command: BreakerCommand::Reset(Reset {}) }) => {
                 let answer = daemon.post(route(&["breaker", "reset"]), &serde_json::json!({})).await?;

@@ -1,21 +1,17 @@
 //! `tenure watch`: events as they happen, over restarts of the daemon.
 
-use std::io;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clap::Args;
 use tenure_api::{ErrorCode, EventKind, Status};
 use tenure_client::{CallError, Events};
-use tokio::io::Interest;
-use tokio::net::unix::pipe::Sender;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::lease::Filter;
 use crate::connect::{Daemon, Reach, call_failure, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::event_line;
+use crate::stopping::{Stopping, output_closed};
 
 /// Print events as they happen, until interrupted
 ///
@@ -55,8 +51,9 @@ impl Watch {
         daemon: &Daemon,
         printer: &mut Printer,
     ) -> Result<(), Failure> {
+        let mut stopping = Stopping::catch()?;
         tokio::select! {
-            stopped = asked_to_stop() => stopped,
+            () = stopping.asked() => Ok(()),
             () = output_closed() => Ok(()),
             outcome = self.follow(reach, daemon, printer) => outcome,
         }
@@ -175,31 +172,4 @@ fn is_passing(error: &CallError) -> bool {
         CallError::Unreachable { .. } | CallError::Broken { .. } | CallError::TimedOut { .. } => true,
         CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
     }
-}
-
-async fn asked_to_stop() -> Result<(), Failure> {
-    let watched = |kind| {
-        signal(kind).map_err(|error| {
-            Failure::Unexpected(Words::new(format_args!("cannot wait for signals: {error}")))
-        })
-    };
-    let (mut interrupt, mut terminate) =
-        (watched(SignalKind::interrupt())?, watched(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-    }
-}
-
-/// Whoever read standard output has gone: `tenure watch | head -1` ends when head does, not with the next event.
-async fn output_closed() {
-    // A file cannot be waited for, and nobody can stop reading it. Nothing is written through this end, so that it may
-    // stay a blocking one.
-    let output = io::stdout().as_fd().try_clone_to_owned();
-    if let Ok(output) = output.and_then(Sender::from_owned_fd_unchecked)
-        && output.ready(Interest::ERROR).await.is_ok()
-    {
-        return;
-    }
-    std::future::pending().await
 }

@@ -1,7 +1,8 @@
 //! `tenure why`: what happened to something, and what would happen next.
 
 use clap::Args;
-use tenure_api::{ErrorCode, Story, WhyQuery};
+use serde_json::Value;
+use tenure_api::{AdminRegistration, ErrorCode, Story, WhyQuery};
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, parse_session};
 
@@ -10,10 +11,11 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::{Now, story_lines};
 
-/// Tell what happened to a lease, a resource or a session, and what would happen next
+/// Tell what happened to a lease, a registration, a resource or a session, and what would happen next
 ///
-/// What is spelled like the id of a lease or a session is taken for one; anything else, or an id that names nothing, is
-/// taken for the name of a resource or a pool. The flags force one reading.
+/// What is spelled like the id of a lease, a registration or a session is taken for one; anything else, or an id that
+/// names nothing, is taken for the name of a resource or a pool, and at last for the beginning of a registration's id.
+/// The flags force one reading.
 #[derive(Args)]
 pub(crate) struct Why {
     /// An id or a name
@@ -36,19 +38,13 @@ pub(crate) struct Why {
 /// What the subject is taken for, and how that is asked.
 type Reading = (&'static str, WhyQuery);
 
+/// Characters of a registration's id, and the fewest that stand for one.
+const REGISTRATION_ID: usize = 8;
+const REGISTRATION_ID_MIN: usize = 2;
+
 impl Why {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let ((mut kind, query), second) = self.readings();
-        let mut answer = daemon.get(route(&["why"]).query(&query)).await;
-        if let Some((other, query)) = second
-            && is_unknown(&answer)
-        {
-            let again = daemon.get(route(&["why"]).query(&query)).await;
-            if !is_unknown(&again) {
-                (kind, answer) = (other, again);
-            }
-        }
-        let answer = answer?;
+        let (kind, answer) = self.ask(daemon).await?;
         if printer.json() {
             return printer.object(&answer);
         }
@@ -57,28 +53,79 @@ impl Why {
         story_lines(kind, &story, now).into_iter().try_for_each(|line| printer.line(line))
     }
 
-    /// What it can mean: the likely reading, and another where there is one.
-    fn readings(self) -> (Reading, Option<Reading>) {
+    /// The first reading that something is known of; if there is none, what is said to the likely one.
+    async fn ask(&self, daemon: &Daemon) -> Result<(&'static str, Value), Failure> {
+        let mut likely = None;
+        for (kind, query) in self.readings() {
+            let answer = daemon.get(route(&["why"]).query(&query)).await;
+            if !is_unknown(&answer) {
+                return answer.map(|answer| (kind, answer));
+            }
+            likely.get_or_insert(answer);
+        }
+        if self.may_begin_a_registration()
+            && let Some(id) = self.registration_that_begins_so(daemon).await?
+        {
+            let (kind, query) = registration(id);
+            return daemon.get(route(&["why"]).query(&query)).await.map(|answer| (kind, answer));
+        }
+        match likely {
+            Some(Err(failure)) => Err(failure),
+            Some(Ok(_)) | None => unreachable!("invariant: there is a reading, and what is known was told"),
+        }
+    }
+
+    /// What it can mean, the likely reading first.
+    fn readings(&self) -> Vec<Reading> {
         let subject = || Some(self.subject.clone());
         let lease = || ("lease", WhyQuery { lease: subject(), ..WhyQuery::default() });
         let session = || ("session", WhyQuery { session: subject(), ..WhyQuery::default() });
         let resource = || ("resource", WhyQuery { resource: subject(), ..WhyQuery::default() });
         if self.lease {
-            (lease(), None)
+            vec![lease()]
         } else if self.session {
-            (session(), None)
+            vec![session()]
         } else if self.registration {
-            (("registration", WhyQuery { registration: subject(), ..WhyQuery::default() }), None)
+            vec![registration(self.subject.clone())]
         } else if self.resource {
-            (resource(), None)
+            vec![resource()]
         } else if self.subject.parse::<WireLease>().is_ok() {
-            (lease(), Some(resource()))
+            vec![lease(), resource()]
+        } else if self.subject.len() == REGISTRATION_ID && is_hexadecimal(&self.subject) {
+            vec![registration(self.subject.clone()), resource()]
         } else if parse_session(&self.subject).is_ok() {
-            (session(), Some(resource()))
+            vec![session(), resource()]
         } else {
-            (resource(), None)
+            vec![resource()]
         }
     }
+
+    /// A name that is known counts for more than the beginning of an id.
+    fn may_begin_a_registration(&self) -> bool {
+        let is_short = (REGISTRATION_ID_MIN..REGISTRATION_ID).contains(&self.subject.len());
+        let is_forced_otherwise = self.lease || self.session || self.resource;
+        is_short && is_hexadecimal(&self.subject) && !is_forced_otherwise
+    }
+
+    async fn registration_that_begins_so(&self, daemon: &Daemon) -> Result<Option<String>, Failure> {
+        let answer = daemon.get(route(&["mdns", "admin", "registrations", &self.subject])).await;
+        match answer {
+            Ok(answer) => Ok(Some(read::<AdminRegistration>(answer)?.id)),
+            Err(Failure::Answered { error, words }) if error.code == ErrorCode::AmbiguousId => {
+                Err(Failure::Answered { error, words })
+            }
+            // Not there, or not for us to see.
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+fn registration(id: String) -> Reading {
+    ("registration", WhyQuery { registration: Some(id), ..WhyQuery::default() })
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn is_unknown<T>(answer: &Result<T, Failure>) -> bool {

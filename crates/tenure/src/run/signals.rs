@@ -106,6 +106,11 @@ pub(super) fn catch_all() -> io::Result<mpsc::Receiver<SignalNumber>> {
     Ok(receiver)
 }
 
+/// Whether a signal is ignored at present; after we catch it, it is not.
+pub(crate) fn is_ignored(number: i32) -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| is_in(ignored(&status), number))
+}
+
 /// What a signal that stops does to whoever does not catch it.
 pub(super) fn stop_ourselves() {
     let _ = kill_process(getpid(), Signal::STOP);

@@ -118,7 +118,10 @@ fn a_registration_may_move_from_one_transport_to_another() {
     let permanent = daemon.register(service_with("app", json!({"lease": 0})));
     assert_eq!((&permanent["id"], &permanent["mode"]), (&before["id"], &"permanent".into()));
     let seen = daemon.seen(&permanent);
-    assert_eq!(json!([seen["grace_secs"], seen["session_id"], seen["remaining_secs"]]), json!([0, null, null]));
+    assert_eq!(
+        json!([seen["grace_secs"], seen["session_id"], seen["remaining_secs"]]),
+        json!([0, null, null])
+    );
 }
 
 #[test]
@@ -198,7 +201,8 @@ fn only_one_of_many_comes_back_to_the_same_registration() {
 
 #[test]
 fn with_credentials_only_the_same_principal_comes_back_to_it() {
-    let daemon = with_tokens(&[("alice", "hold"), ("bob", "hold"), ("boss", "admin")], &["--mdns-http-lease", "1s"]);
+    let daemon =
+        with_tokens(&[("alice", "hold"), ("bob", "hold"), ("boss", "admin")], &["--mdns-http-lease", "1s"]);
     let register = |name: &str| {
         let answered = as_token(&daemon, name).post("/v1/mdns/services", &service("app"));
         assert_eq!(answered.status, 201, "{answered:?}");

@@ -205,7 +205,8 @@ fn a_connection_that_does_not_read_its_browse_is_noticed_when_it_goes() {
     let registered = daemon.all()[0].clone();
     let mut lines = daemon.lines();
     for number in 0..300 {
-        let other = lines.register(service_with(&format!("other {number}"), json!({"txt": {"x": "y".repeat(200)}})));
+        let other =
+            lines.register(service_with(&format!("other {number}"), json!({"txt": {"x": "y".repeat(200)}})));
         lines.ask(json!({"unregister": id(&other)}));
     }
     drop(deaf);
@@ -240,13 +241,17 @@ fn a_thousand_registrations_of_a_connection_that_dies_end_together() {
     assert_eq!(daemon.all()[0]["id"], stays["id"]);
     let ends = || {
         let said = daemon.said();
-        said.lines().filter(|line| line.contains("Service unregistered: ")).map(str::to_owned).collect::<Vec<_>>()
+        said.lines()
+            .filter(|line| line.contains("Service unregistered: "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     wait_until("a line for each", LIMIT, || ends().len() >= 1_000);
     let ends = ends();
     assert_eq!(ends.len(), 1_000);
     for (number, registration) in registered.iter().enumerate() {
-        let words = format!("name=\"app {number}\" id=\"{}\" reason=session_expired session=pipe:", id(registration));
+        let words =
+            format!("name=\"app {number}\" id=\"{}\" reason=session_expired session=pipe:", id(registration));
         assert_eq!(ends.iter().filter(|line| line.contains(&words)).count(), 1, "{words}");
     }
 }

@@ -19,7 +19,14 @@ fn a_registration_is_a_lease_of_its_own_face() {
     let registered = daemon.register(service("app"));
     let lease = lease_of(&daemon, &registered);
     assert_eq!(
-        json!([lease["state"], lease["liveness"], lease["mode"], lease["epoch"], lease["ttl_ms"], lease["grace_ms"]]),
+        json!([
+            lease["state"],
+            lease["liveness"],
+            lease["mode"],
+            lease["epoch"],
+            lease["ttl_ms"],
+            lease["grace_ms"]
+        ]),
         json!(["active", "alive", "heartbeat", registered["epoch"], 90_000, 30_000])
     );
     assert_eq!(lease["valid_ms"], Value::Null, "an advertisement is ended at once, nothing is promised");
@@ -46,7 +53,8 @@ fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
     let decoded = |part: &str| percent_decode_str(part).decode_utf8().unwrap().into_owned();
     assert_eq!(decoded(service_type), "_http._tcp");
     assert_eq!(decoded(instance), format!("{name} (2)").to_ascii_lowercase());
-    let plain: String = instance.split('%').enumerate().map(|(at, part)| &part[if at == 0 { 0 } else { 2 }..]).collect();
+    let plain: String =
+        instance.split('%').enumerate().map(|(at, part)| &part[if at == 0 { 0 } else { 2 }..]).collect();
     assert!(plain.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')), "{instance}");
 }
 
@@ -54,7 +62,9 @@ fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
 fn names_of_registrations_are_refused_to_native_grants() {
     let daemon = Served::start();
     for name in ["mdns/_http._tcp/app", "mdns/x", "mdns/_http%2e_tcp/app"] {
-        for body in [json!({"resources": [name], "holder": "h"}), json!({"resources": ["a", name], "holder": "h"})] {
+        for body in
+            [json!({"resources": [name], "holder": "h"}), json!({"resources": ["a", name], "holder": "h"})]
+        {
             let answered = daemon.ask("POST", "/v1/leases", body.clone());
             assert!(matches!(answered.status, 400 | 403), "{answered:?}");
             assert!(daemon.lines().ask(json!({ "acquire": body }))["error"].is_string());
@@ -180,7 +190,9 @@ fn the_status_counts_registrations_by_face() {
     let status = daemon.get("/v1/status");
     assert!(status.to_string().contains(&face), "{face} is not in {status}");
     let text = daemon.http().get("/metrics").text();
-    let line = text.lines().find(|line| line.starts_with("tenure_leases{") && line.contains(&format!("face=\"{face}\"")));
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("tenure_leases{") && line.contains(&format!("face=\"{face}\"")));
     assert!(line.is_some_and(|line| line.ends_with(" 1")), "{line:?}");
     assert_eq!(id(&registered).len(), 8);
 }

@@ -66,7 +66,8 @@ fn alike(daemon: &Served) -> Alike {
     for number in 0..257 {
         let registered = lines.register(service_with(&format!("app {number}"), json!({"lease": 0})));
         ids.push(id(&registered).to_owned());
-        let begins = |prefix: &str| ids.iter().filter(|id| id.starts_with(prefix)).cloned().collect::<Vec<_>>();
+        let begins =
+            |prefix: &str| ids.iter().filter(|id| id.starts_with(prefix)).cloned().collect::<Vec<_>>();
         let Some(first) = ids.iter().find(|id| begins(&id[..2]).len() == 2) else { continue };
         let Some(single) = ids.iter().find(|id| begins(&id[..2]).len() == 1) else { continue };
         let two = begins(&first[..2]);
@@ -239,7 +240,11 @@ fn every_other_spelling_of_a_path_does_the_same() {
             format!("/v1/mdns/admin/inspect/{id}"),
         ],
     );
-    for base in ["/v1/mdns/admin/registrations/{id}/VERB", "/v1/admin/registrations/{id}/VERB", "/v1/mdns/admin/VERB/{id}"] {
+    for base in [
+        "/v1/mdns/admin/registrations/{id}/VERB",
+        "/v1/admin/registrations/{id}/VERB",
+        "/v1/mdns/admin/VERB/{id}",
+    ] {
         let path = |verb: &str| base.replace("VERB", verb).replace("{id}", id);
         assert_eq!(ask(&daemon, "POST", &path("drain")).good(), json!({"drained": id}));
         ask(&daemon, "POST", &path("drain")).refused("already_draining");
@@ -277,13 +282,19 @@ fn why_tells_the_story_of_a_registration_by_its_id() {
     let lease_id = daemon.seen(&registered)["lease_id"].clone();
     let path = format!("/v1/why?registration={}", id(&registered));
     let story = daemon.get(&path);
-    assert!(story["entries"].as_array().unwrap().iter().any(|entry| entry["lease_id"] == lease_id), "{story}");
+    assert!(
+        story["entries"].as_array().unwrap().iter().any(|entry| entry["lease_id"] == lease_id),
+        "{story}"
+    );
     daemon.unregister(&registered).good();
     daemon.until(&registered, "gone");
     let story = daemon.get(&path);
     let entries = story["entries"].as_array().unwrap();
     assert!(entries.len() >= 2, "{story}");
-    assert!(entries.iter().all(|entry| entry["text"].as_str().is_some_and(|text| !text.is_empty())), "{story}");
+    assert!(
+        entries.iter().all(|entry| entry["text"].as_str().is_some_and(|text| !text.is_empty())),
+        "{story}"
+    );
     assert!(entries.iter().any(|entry| entry["kind"] == "revoked"), "{story}");
     let line = daemon.lines().ask(json!({"why": {"registration": id(&registered)}}));
     assert_eq!(line["why"]["entries"].as_array().unwrap().len(), entries.len(), "{line}");

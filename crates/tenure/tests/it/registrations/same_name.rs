@@ -34,7 +34,10 @@ fn each_post_is_a_registrant_of_its_own() {
     let daemon = Served::start();
     let mut http = daemon.http();
     let names: Vec<Value> = (0..3)
-        .map(|_| http.json("POST", "/v1/mdns/services", service("app")).good()["registered"]["advertised_name"].clone())
+        .map(|_| {
+            http.json("POST", "/v1/mdns/services", service("app")).good()["registered"]["advertised_name"]
+                .clone()
+        })
         .collect();
     assert_eq!(names, ["app", "app (2)", "app (3)"]);
 }
@@ -73,8 +76,9 @@ fn the_34th_of_one_name_is_refused() {
     for _ in 0..33 {
         names.push(daemon.register(service("app"))["advertised_name"].clone());
     }
-    let wanted: Vec<Value> =
-        (1..=33).map(|number| if number == 1 { json!("app") } else { json!(format!("app ({number})")) }).collect();
+    let wanted: Vec<Value> = (1..=33)
+        .map(|number| if number == 1 { json!("app") } else { json!(format!("app ({number})")) })
+        .collect();
     assert_eq!(names, wanted);
     daemon.try_register(service("app")).refused("resource_held");
     daemon.lines().refused(json!({"register": service("APP")}), "resource_held");
@@ -118,7 +122,8 @@ fn registrants_at_the_same_time_get_names_of_their_own() {
         lines.say(json!({"register": service("app")}));
     }
     let registered: Vec<Value> = all.iter().map(|lines| lines.next()["registered"].clone()).collect();
-    let names: BTreeSet<&str> = registered.iter().map(|one| one["advertised_name"].as_str().unwrap()).collect();
+    let names: BTreeSet<&str> =
+        registered.iter().map(|one| one["advertised_name"].as_str().unwrap()).collect();
     let ids: BTreeSet<&str> = registered.iter().map(id).collect();
     assert_eq!((names.len(), ids.len()), (20, 20), "{names:?}");
 }
@@ -172,7 +177,8 @@ fn a_change_in_place_is_seen_and_withdraws_nothing() {
 #[test]
 fn a_repeated_key_is_one_registration() {
     let daemon = Served::start();
-    let ask = |body: Value| daemon.http().with("idempotency-key", "once").json("POST", "/v1/mdns/services", body);
+    let ask =
+        |body: Value| daemon.http().with("idempotency-key", "once").json("POST", "/v1/mdns/services", body);
     let first = ask(service("app"));
     assert_eq!(first.status, 201);
     let again = ask(service("app"));

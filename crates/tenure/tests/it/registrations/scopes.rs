@@ -95,7 +95,11 @@ fn readers_look_and_holders_register() {
     assert_eq!(resolved.good()["resolved"]["port"], 8080);
     looker.send("GET", "/v1/mdns/browse?type=_http._tcp&idle_for=1", b"").unwrap();
     assert_eq!(looker.head().unwrap().status, 200);
-    for path in ["/v1/mdns/browse?type=_http._tcp", "/v1/mdns/events?type=_http._tcp", "/v1/mdns/resolve?name=a._http._tcp"] {
+    for path in [
+        "/v1/mdns/browse?type=_http._tcp",
+        "/v1/mdns/events?type=_http._tcp",
+        "/v1/mdns/resolve?name=a._http._tcp",
+    ] {
         daemon.http().get(path).refused("unauthorized");
     }
     daemon.http().post("/v1/mdns/services", &service("app")).refused("unauthorized");

@@ -24,7 +24,11 @@ fn over_http_a_heartbeat_within_90_seconds_keeps_it() {
     let over_socket = daemon.http_over_socket().json("POST", "/v1/mdns/services", service("other"));
     assert_eq!(over_socket.status, 201);
     let registered = over_socket.good()["registered"].clone();
-    assert_eq!(terms(&daemon, &registered), json!(["heartbeat", 90, 90, 30]), "HTTP is HTTP on the socket too");
+    assert_eq!(
+        terms(&daemon, &registered),
+        json!(["heartbeat", 90, 90, 30]),
+        "HTTP is HTTP on the socket too"
+    );
 }
 
 #[test]
@@ -120,7 +124,9 @@ fn lease_secs_is_another_word_for_lease() {
 #[test]
 fn a_huge_lease_is_refused_and_harms_nothing() {
     let daemon = Served::start();
-    for lease in [86_401, u64::from(u32::MAX), u64::MAX / 1_000, u64::MAX / 1_000 + 1, i64::MAX as u64, u64::MAX] {
+    for lease in
+        [86_401, u64::from(u32::MAX), u64::MAX / 1_000, u64::MAX / 1_000 + 1, i64::MAX as u64, u64::MAX]
+    {
         for word in ["lease", "lease_secs"] {
             let service = service_with("app", json!({ word: lease }));
             daemon.try_register(service).refused("ttl_out_of_range");
@@ -138,7 +144,10 @@ fn a_huge_lease_is_refused_and_harms_nothing() {
     for lease in [86_401, u64::MAX] {
         // What is ignored may be anything; what is not ignored has its bounds.
         let answer = daemon.lines().ask(json!({"register": service_with("app", json!({"lease": lease}))}));
-        assert!(answer["registered"]["mode"] == "session" || answer["error"] == "ttl_out_of_range", "{answer}");
+        assert!(
+            answer["registered"]["mode"] == "session" || answer["error"] == "ttl_out_of_range",
+            "{answer}"
+        );
     }
     daemon.register(service("after"));
     assert!(!daemon.said().contains("panic"), "{}", daemon.said());
@@ -171,7 +180,8 @@ fn graces_and_the_lease_over_http_are_configured() {
 #[test]
 fn an_answer_has_what_the_contract_lists() {
     let daemon = Served::start();
-    let service = json!({"name": "My App", "type": "_http._tcp", "port": 8080, "txt": {"path": "/", "flag": null}});
+    let service =
+        json!({"name": "My App", "type": "_http._tcp", "port": 8080, "txt": {"path": "/", "flag": null}});
     for registered in [daemon.register(service.clone()), daemon.lines().register(service)] {
         let fields = registered.as_object().unwrap();
         for field in ["id", "name", "type", "port", "lease", "mode", "advertised_name", "epoch", "draining"] {
@@ -189,7 +199,8 @@ fn an_answer_has_what_the_contract_lists() {
 #[test]
 fn an_operator_sees_all_that_the_contract_lists() {
     let daemon = Served::start();
-    let registered = daemon.register(service_with("app", json!({"txt": {"path": "/", "flag": null, "empty": ""}})));
+    let registered =
+        daemon.register(service_with("app", json!({"txt": {"path": "/", "flag": null, "empty": ""}})));
     let seen = daemon.seen(&registered);
     let wanted = [
         "id",
@@ -219,7 +230,10 @@ fn an_operator_sees_all_that_the_contract_lists() {
         assert!(time.len() == 24 && time.ends_with('Z') && &time[10..11] == "T", "{field}: {time}");
     }
     assert_eq!(seen["txt"], json!({"path": "/", "flag": null, "empty": ""}));
-    assert_eq!(json!([seen["state"], seen["advertised_name"], seen["last_error"]]), json!(["alive", "app", null]));
+    assert_eq!(
+        json!([seen["state"], seen["advertised_name"], seen["last_error"]]),
+        json!(["alive", "app", null])
+    );
     assert!(seen["advertised"].is_boolean());
 }
 

@@ -180,8 +180,10 @@ impl Registry for Served {
         let told = self.ends_told(registration);
         assert_eq!(told.len(), 1, "{told:?}");
         let name = registration["name"].as_str().unwrap();
-        let words =
-            format!("Service unregistered: name=\"{name}\" id=\"{}\" reason={reason} session=", id(registration));
+        let words = format!(
+            "Service unregistered: name=\"{name}\" id=\"{}\" reason={reason} session=",
+            id(registration)
+        );
         assert!(told[0].contains(&words), "{told:?} does not say {words}");
         told[0].clone()
     }

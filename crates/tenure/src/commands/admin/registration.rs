@@ -1,0 +1,132 @@
+//! `tenure admin status`, `registrations` and the rest: what operators ask about registrations.
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use tenure_api::{AdminRegistration, DaemonStatus, RegistrationDrained, RegistrationRevived, Unregistered};
+use tenure_client::Method;
+use tenure_engine::host::read_clocks;
+
+use crate::commands::mdns::advised;
+use crate::connect::{Daemon, Route, read, route};
+use crate::failure::Failure;
+use crate::printer::{Printer, counted};
+use crate::show::{Now, daemon_lines, registration_lines, registration_table};
+
+/// What operators do with registrations.
+#[derive(Subcommand)]
+pub(crate) enum RegistrationCommand {
+    Status(Status),
+    #[command(visible_alias = "ls")]
+    Registrations(Registrations),
+    Inspect(Inspect),
+    Unregister(Unregister),
+    Drain(Drain),
+    Revive(Revive),
+}
+
+/// Show the daemon and count its registrations
+#[derive(Args)]
+pub(crate) struct Status {}
+
+/// List registrations by name, with what keeps them and how long yet
+#[derive(Args)]
+pub(crate) struct Registrations {}
+
+/// Show everything about one registration
+#[derive(Args)]
+pub(crate) struct Inspect {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// End a registration, whatever its state; the network is told goodbye at once
+#[derive(Args)]
+pub(crate) struct Unregister {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Let a registration end after its grace, unless it is revived
+#[derive(Args)]
+pub(crate) struct Drain {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Take a drain back
+#[derive(Args)]
+pub(crate) struct Revive {
+    #[command(flatten)]
+    which: Which,
+}
+
+#[derive(Args)]
+struct Which {
+    /// Its id, or at least two characters that begin no other
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+impl Which {
+    fn route(&self) -> Route {
+        route(&["mdns", "admin", "registrations", &self.id])
+    }
+
+    fn verb(&self, verb: &str) -> Route {
+        route(&["mdns", "admin", "registrations", &self.id, verb])
+    }
+}
+
+impl RegistrationCommand {
+    pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let (get, nothing) = (Method::GET, None::<&()>);
+        let call = async |method: Method, route: Route| daemon.call(method, route, nothing).await;
+        let answer = match &self {
+            Self::Status(_) => call(get, route(&["mdns", "admin", "status"])).await,
+            Self::Registrations(_) => call(get, route(&["mdns", "admin", "registrations"])).await,
+            Self::Inspect(inspect) => call(get, inspect.which.route()).await,
+            Self::Unregister(unregister) => call(Method::DELETE, unregister.which.route()).await,
+            Self::Drain(drain) => call(Method::POST, drain.which.verb("drain")).await,
+            Self::Revive(revive) => call(Method::POST, revive.which.verb("revive")).await,
+        };
+        let answer = answer.map_err(advised)?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        self.print(answer, printer)
+    }
+
+    fn print(&self, answer: Value, printer: &mut Printer) -> Result<(), Failure> {
+        match self {
+            Self::Status(_) => {
+                let status: DaemonStatus = read(answer)?;
+                daemon_lines(&status).into_iter().try_for_each(|line| printer.line(line))
+            }
+            Self::Registrations(_) => {
+                let registrations: Vec<AdminRegistration> = read(answer)?;
+                if !registrations.is_empty() {
+                    printer.table(&registration_table(&registrations))?;
+                }
+                printer.talk(counted(registrations.len() as u64, "registration"));
+                Ok(())
+            }
+            Self::Inspect(_) => {
+                let registration: AdminRegistration = read(answer)?;
+                let now = Now::here(read_clocks().wall_ms);
+                registration_lines(&registration, now).into_iter().try_for_each(|line| printer.line(line))
+            }
+            Self::Unregister(_) => {
+                let Unregistered { unregistered } = read(answer)?;
+                printer.line(format_args!("unregistered {unregistered}"))
+            }
+            Self::Drain(_) => {
+                let RegistrationDrained { drained } = read(answer)?;
+                printer.line(format_args!("drained {drained}"))
+            }
+            Self::Revive(_) => {
+                let RegistrationRevived { revived } = read(answer)?;
+                printer.line(format_args!("revived {revived}"))
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `tenure mdns register`: a service is advertised for as long as this command runs.
+
+use std::net::IpAddr;
+
+use clap::Args;
+use serde_json::json;
+use tenure_api::{Register as RegisterBody, Registration};
+use tenure_client::{RegistrationKeeper, RegistrationStanding, RegistrationState};
+
+use super::advised;
+use super::arguments::{TxtEntry, txt, whole_seconds};
+use crate::commands::asking_or_alone;
+use crate::connect::{Found, Reach, call_failure};
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+use crate::show::registered_page;
+use crate::stopping::Stopping;
+
+/// Advertise a service until interrupted
+///
+/// The registration is kept by heartbeats at a third of its lease. When this command is interrupted or terminated it is
+/// unregistered; when it dies without a word, it ends once lease and grace are over. A daemon that is restarted meanwhile
+/// goes on with it. Where the name is taken, the service is advertised as NAME (2).
+#[derive(Args)]
+pub(crate) struct Register {
+    /// Name of the instance
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Its type, like _http._tcp
+    #[arg(value_name = "TYPE")]
+    service_type: String,
+    /// Where it listens
+    #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Its address; those of this host unless told
+    #[arg(long, value_name = "IP")]
+    ip: Option<IpAddr>,
+    /// Say something about it: a key with a value, or a key alone; can be given more than once
+    #[arg(long, value_name = "KEY[=VALUE]")]
+    txt: Vec<TxtEntry>,
+    /// How long one heartbeat lasts, in seconds; 90 unless told. With 0 none is needed: then it also outlives a crash of
+    /// this command
+    #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
+    lease: Option<u64>,
+}
+
+impl Register {
+    pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        let lease = self.lease;
+        let body = self.body()?;
+        asking_or_alone(reach, printer, async |found, p| {
+            let mut body = body;
+            if found.is_standalone() {
+                // The daemon is this process: there is no proof of life that it could miss.
+                body.lease = Some(0);
+                if lease.is_some_and(|secs| secs > 0) {
+                    p.talk("note: --lease is not used without a daemon: the service lives as long as this command");
+                }
+            }
+            advertise(&body, found, p).await
+        })
+    }
+
+    fn body(self) -> Result<RegisterBody, Failure> {
+        Ok(RegisterBody {
+            name: self.name,
+            service_type: self.service_type,
+            port: self.port,
+            ip: self.ip,
+            txt: txt(self.txt)?,
+            lease: self.lease,
+            ..RegisterBody::default()
+        })
+    }
+}
+
+async fn advertise(body: &RegisterBody, found: &Found, printer: &mut Printer) -> Result<(), Failure> {
+    // Caught before anything is registered, so that nothing stays behind.
+    let mut stopping = Stopping::catch()?;
+    let registering = found.daemon.client().keep_registration(body);
+    let Some(keeper) = stopping.finish(registering).await else { return Err(left_behind()) };
+    let keeper = keeper.map_err(call_failure).map_err(advised)?;
+    let told = tell(&keeper, &mut stopping, printer).await;
+    let id = keeper.registration().id;
+    let Some(ended) = stopping.finish(keeper.unregister()).await else { return Err(left_behind()) };
+    told?;
+    ended.map_err(call_failure)?;
+    if printer.json() {
+        return printer.object(&json!({ "unregistered": id }));
+    }
+    printer.line(format_args!("unregistered {id}"))
+}
+
+/// Tells what becomes of a registration, until somebody asks to stop or it is over.
+async fn tell(
+    keeper: &RegistrationKeeper,
+    stopping: &mut Stopping,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    let mut states = keeper.watch();
+    let mut before = states.borrow_and_update().clone();
+    print(&before.registration, printer)?;
+    printer.talk("note: advertised until interrupted");
+    loop {
+        tokio::select! {
+            () = stopping.asked() => return Ok(()),
+            changed = states.changed() => {
+                let now = states.borrow_and_update().clone();
+                if let RegistrationStanding::Ended(end) = &now.standing {
+                    let words = Words::new(end);
+                    let hint = format!("tenure why {} tells how it came to it", now.registration.id);
+                    return Err(Failure::Refused(words.hint(hint)));
+                }
+                if changed.is_err() {
+                    return Err(Failure::Unexpected(Words::new("nobody keeps the registration any more")));
+                }
+                tell_change(&before, &now, printer)?;
+                before = now;
+            }
+        }
+    }
+}
+
+fn tell_change(
+    before: &RegistrationState,
+    now: &RegistrationState,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    if before.standing != now.standing {
+        match (&before.standing, &now.standing) {
+            (_, RegistrationStanding::Unheard) => {
+                printer.talk("note: the daemon does not answer; trying again until it does");
+            }
+            (_, RegistrationStanding::Lapsed) => {
+                printer.talk("note: the registration ended because nothing was heard; registering again");
+            }
+            (RegistrationStanding::Unheard, RegistrationStanding::Kept) => {
+                printer.talk("note: the daemon answers again");
+            }
+            (_, RegistrationStanding::Kept | RegistrationStanding::Ended(_)) => {}
+        }
+    }
+    let (old, new) = (&before.registration, &now.registration);
+    if (&old.id, old.epoch) != (&new.id, new.epoch) {
+        print(new, printer)?;
+    }
+    match (old.draining, new.draining) {
+        (false, true) => {
+            printer
+                .talk("warning: an operator asked this registration to end; it will, unless it is revived");
+        }
+        (true, false) => printer.talk("note: the drain was taken back"),
+        (false, false) | (true, true) => {}
+    }
+    Ok(())
+}
+
+fn print(registration: &Registration, printer: &mut Printer) -> Result<(), Failure> {
+    if printer.json() {
+        printer.object(&json!({ "registered": registration }))?;
+    } else {
+        registered_page(registration).print(printer)?;
+    }
+    if let Some(warning) = &registration.warning {
+        printer.talk(format_args!("warning: {warning}"));
+    }
+    printer.flush()
+}
+
+fn left_behind() -> Failure {
+    let words = Words::new("left before the daemon confirmed that the service is unregistered");
+    Failure::Unexpected(
+        words.hint("it ends once its lease and grace are over; tenure admin registrations shows it"),
+    )
+}

@@ -1,0 +1,35 @@
+//! `tenure mdns unregister`: ends one's own registration by its id.
+
+use clap::Args;
+use tenure_api::Unregistered;
+use tenure_client::Method;
+
+use super::advised;
+use crate::commands::asking;
+use crate::connect::{Daemon, Reach, read, route};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// End a registration of one's own; the network is told goodbye
+#[derive(Args)]
+pub(crate) struct Unregister {
+    /// Its whole id
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+impl Unregister {
+    pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        asking(reach, printer, async |daemon, p| self.ask(daemon, p).await)
+    }
+
+    async fn ask(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let route = route(&["mdns", "services", &self.id]);
+        let answer = daemon.call(Method::DELETE, route, None::<&()>).await.map_err(advised)?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let Unregistered { unregistered } = read(answer)?;
+        printer.line(format_args!("unregistered {unregistered}"))
+    }
+}
