@@ -17,6 +17,7 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::Snapshot => named(&log.join("snapshots"), "")?,
         Target::Line => return Ok(texts(words::LINES)),
         Target::Request => return Ok(texts(words::REQUESTS)),
+        Target::Service => return Ok(texts(words::SERVICES)),
         Target::Tokens => return Ok(texts(words::TOKENS)),
         Target::Id => return Ok(texts(words::IDS)),
     };
@@ -29,7 +30,7 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             Target::Event | Target::Note | Target::State | Target::Segment | Target::Snapshot => {
                 seeds.push(bytes)
             }
-            Target::Line | Target::Request | Target::Tokens | Target::Id => {}
+            Target::Line | Target::Request | Target::Service | Target::Tokens | Target::Id => {}
         }
     }
     anyhow::ensure!(!seeds.is_empty(), "no golden files for {}", target.name());

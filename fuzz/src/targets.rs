@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use tempfile::TempDir;
-use tenure_api::{AnswerLine, Line};
+use tenure_api::{AnswerLine, Line, Register};
 use tenure_history::WireLease;
 use tenure_kernel::codec;
 use tenure_kernel::{Kernel, Setup};
@@ -27,6 +27,8 @@ pub(crate) enum Target {
     Line,
     /// A request over HTTP: method, path, query and body.
     Request,
+    /// A service to register, or a full name to look up.
+    Service,
     /// A token file.
     Tokens,
     /// An id of a lease or a session.
@@ -48,7 +50,7 @@ impl State {
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Event,
         Self::Note,
         Self::State,
@@ -57,6 +59,7 @@ impl Target {
         Self::Snapshot,
         Self::Line,
         Self::Request,
+        Self::Service,
         Self::Tokens,
         Self::Id,
     ];
@@ -71,6 +74,7 @@ impl Target {
             Self::Snapshot => "snapshot",
             Self::Line => "line",
             Self::Request => "request",
+            Self::Service => "service",
             Self::Tokens => "tokens",
             Self::Id => "id",
         }
@@ -79,7 +83,7 @@ impl Target {
     /// Whether people and programs write it, rather than the daemon itself.
     pub(crate) fn is_text(self) -> bool {
         match self {
-            Self::Line | Self::Request | Self::Tokens | Self::Id => true,
+            Self::Line | Self::Request | Self::Service | Self::Tokens | Self::Id => true,
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Segment | Self::Snapshot => false,
         }
     }
@@ -88,7 +92,7 @@ impl Target {
     pub(crate) fn cost(self) -> u64 {
         match self {
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Snapshot => 1,
-            Self::Line | Self::Request | Self::Tokens | Self::Id => 1,
+            Self::Line | Self::Request | Self::Service | Self::Tokens | Self::Id => 1,
             Self::Segment => 40,
         }
     }
@@ -125,6 +129,7 @@ impl Target {
             Self::Snapshot => tenure_log::snapshot::decode(input).is_ok(),
             Self::Line => read_line(input) | read_answer(input),
             Self::Request => read_request(input),
+            Self::Service => read_service(input) | read_facts(input),
             Self::Tokens => str::from_utf8(input).is_ok_and(read_tokens),
             Self::Id => str::from_utf8(input).is_ok_and(read_id),
         }
@@ -160,6 +165,24 @@ fn read_request(input: &[u8]) -> bool {
         return false;
     };
     tenure_server::understand(method, target, body).is_ok()
+}
+
+/// What is accepted fits everything it will be written into.
+fn read_service(input: &[u8]) -> bool {
+    let looked_up = str::from_utf8(input).is_ok_and(|text| tenure_faces::understand_instance(text).is_ok());
+    let Ok(asked) = serde_json::from_slice::<Register>(input) else { return looked_up };
+    tenure_faces::understand_registration(&asked).is_ok_and(|names| {
+        for (name, resource) in names {
+            assert!((1..=63).contains(&name.len()), "{name:?} is no label");
+            assert!(resource.len() <= tenure_kernel::limits::NAME_BYTES_MAX, "{resource:?} is no resource");
+        }
+        true
+    })
+}
+
+/// Face data stands in the log; what stands there may be damaged.
+fn read_facts(input: &[u8]) -> bool {
+    tenure_faces::Facts::decode(input).is_some()
 }
 
 fn read_tokens(text: &str) -> bool {

@@ -23,6 +23,14 @@ pub(crate) const LINES: &[&str] = &[
     r#"{"error":"stale_epoch","message":"m","definite":true,"lost":true,"current":4,"tag":1}"#,
     r#"{"renewed":{"lease_id":"k3f9-1","epoch":1,"valid_ms":null,"remaining_ms":5,"draining":false,"server_time":"t","lsn":3}}"#,
     r#"{"lost":{"lease_id":"k3f9-1","epoch":2,"reason":"admin_force"}}"#,
+    r#"{"register":{"name":"My App","type":"_http._tcp","port":8080,"ip":"127.0.0.1","txt":{"a":"b","f":null},"lease":90,"lease_secs":90}}"#,
+    r#"{"unregister":"0a1b2c3d"}"#,
+    r#"{"browse":"_printer._sub._http._tcp.local.","tag":1}"#,
+    r#"{"subscribe":"_services._dns-sd._udp","tag":2}"#,
+    r#"{"resolve":"a.b\\c._http._tcp.local"}"#,
+    r#"{"renewed":"0a1b2c3d","lease":90,"draining":true,"tag":4}"#,
+    r#"{"event":"removed","service":{"name":"a","type":"_http._tcp","addresses":["::1"],"txt":{},"txt_base64":{"k":"/w=="}},"tag":5}"#,
+    r#"{"found":{"name":"a","type":"_http._tcp","host":"h.local","ip":"127.0.0.1","addresses":["127.0.0.1"],"port":1,"txt":{"k":null}}}"#,
 ];
 
 /// Requests: method and target, a line end, the body.
@@ -46,8 +54,24 @@ pub(crate) const REQUESTS: &[&str] = &[
     "GET /v1/events?from=12&holder=h&state=revoking\n",
     "GET /v1/why?lease=k3f9-1\n",
     "POST /v1/shutdown\n{\"end_all\":true}",
+    "POST /v1/mdns/services\n{\"name\":\"a.b\",\"type\":\"http\",\"port\":1,\"txt\":{\"k\":null},\"lease\":0}",
+    "PUT /v1/mdns/services/0a1b2c3d/heartbeat\n{\"epoch\":1}",
+    "DELETE /v1/mdns/services/0a1b2c3d\n",
+    "GET /v1/mdns/browse?type=_http._tcp&idle_for=5\n",
+    "GET /v1/mdns/resolve?name=My%20App._http._tcp.local\n",
+    "DELETE /v1/admin/registrations/0a\n",
+    "POST /v1/mdns/admin/drain/0a1b\n",
     "POST /v1/backup\n",
     "GET /healthz\n",
+];
+
+/// Services that are to be registered, and full names that are to be looked up.
+pub(crate) const SERVICES: &[&str] = &[
+    r#"{"name":"My App","type":"_http._tcp","port":8080,"ip":"::1","txt":{"path":"/","flag":null},"lease":90}"#,
+    r#"{"name":"Büro.1\\2 (33)","type":" _Printer._sub._ipp._TCP.local. ","port":1,"txt":{}}"#,
+    r#"{"name":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxüü","type":"fifteen-letters","port":65535}"#,
+    "My App._http._tcp.local.",
+    "a.b._c._x-1._udp",
 ];
 
 /// Token files.

@@ -31,6 +31,6 @@ pub use limits::{
 };
 pub use registrations::{
     Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Seen, Service, ServiceType,
-    Sightings, Sightseeing, Standing, Wanted, log_end,
+    Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance, understand_registration,
 };
 pub use switchboard::{Ends, Switchboard};

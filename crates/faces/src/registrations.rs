@@ -288,7 +288,7 @@ impl Faces {
 
     /// A registrant asks again for what it has: the same id, another payload perhaps. `None`: it has lost it meanwhile.
     async fn update(&self, caller: &Caller, own: &Live, wish: &Wish) -> Result<Option<Live>, Error> {
-        let facts = Facts { described: wish.described.clone(), ..own.facts.clone() };
+        let facts = own.facts.described_anew(wish.described.clone(), &own.lease.members);
         let token = Token::new(own.lease.id, own.lease.epoch);
         let face_data = Some(facts.encode());
         let action = if own.lease.policy != wish.policy {
@@ -316,21 +316,25 @@ impl Faces {
     ) -> Result<Option<Live>, Error> {
         let registrations = self.registrations();
         let (kept, operation) = registrations.keep_id(wish.operation.as_ref())?;
-        let facts =
-            |id: &str| Facts { id: id.to_owned(), described: wish.described.clone(), operation }.encode();
+        let fresh =
+            Facts { id: kept.id().to_owned(), described: wish.described.clone(), spelled: None, operation };
+        let taken_over = |rival: &Live| {
+            let anew = rival.facts.described_anew(wish.described.clone(), &rival.lease.members);
+            Facts { operation, ..anew }.encode()
+        };
         let may_take_over = |rival: &Live| {
             !registrations.options.principals_matter || rival.lease.policy.principal == caller.principal
         };
         let take_over = rivals
             .iter()
             .filter(|rival| may_take_over(rival))
-            .map(|rival| TakeOver { lease: rival.lease.id, face_data: facts(&rival.facts.id) })
+            .map(|rival| TakeOver { lease: rival.lease.id, face_data: taken_over(rival) })
             .collect();
         let mut bundles =
             wish.described.variants().map(|name| Bundle::one(&resource(&wish.described.service_type, &name)));
         let first = bundles.next().expect("invariant: the name itself is among the names");
         let grant = Grant {
-            face_data: facts(kept.id()),
+            face_data: fresh.encode(),
             alternatives: bundles.collect(),
             ..Grant::new(first, &wish.described.name, wish.policy.clone())
         };
@@ -463,4 +467,28 @@ fn registered(live: &Live, warning: Option<String>) -> api::Registration {
         draining: live.is_draining(),
         warning,
     }
+}
+
+/// Reads a registration as the daemon would and gives every name it may get with the resource that stands for it;
+/// nothing is carried out. For whoever wants to know what bytes do to the reading.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn understand_registration(asked: &api::Register) -> Result<Vec<(String, String)>, Error> {
+    let described = Described::check(asked)?;
+    let facts = Facts { id: "0".repeat(ID_BYTES), described, spelled: None, operation: None };
+    debug_assert_eq!(Facts::decode(&facts.encode()).as_ref(), Some(&facts), "what is written is read again");
+    let of = |name: String| {
+        let resource = resource(&facts.described.service_type, &name);
+        (name, resource)
+    };
+    Ok(facts.described.variants().map(of).collect())
+}
+
+/// Reads a full instance name as the daemon would.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn understand_instance(text: &str) -> Result<(String, ServiceType), Error> {
+    service::parse_instance(text)
 }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::board::Standing;
+use crate::clock::Instant;
 use crate::farewells::Farewells;
 use crate::service::{Service, next_name};
 
@@ -33,6 +34,8 @@ pub(crate) struct Advert {
     is_second: bool,
     /// On what the engine was last told a further announcement must follow.
     pub(crate) wants_second: bool,
+    /// When it was last announced because somebody asked.
+    pub(crate) answered_at: Option<Instant>,
     last_error: Option<String>,
 }
 
@@ -113,6 +116,7 @@ impl Adverts {
             nudges: 0,
             is_second: false,
             wants_second: false,
+            answered_at: None,
             last_error: None,
             wanted: service,
         };
@@ -126,9 +130,9 @@ impl Adverts {
         self.names.retain(|_, holder| *holder != key);
         self.queue.retain(|queued| *queued != key);
         self.blocked.retain(|blocked| *blocked != key);
-        let is_known = advert.told.is_some();
+        let (is_known, is_probed) = (advert.told.is_some(), advert.is_probed());
         let service = advert.told.unwrap_or(Service { name: advert.name, ..advert.wanted });
-        let is_probed = is_known && advert.stage == Stage::Told && advert.needs_probe;
+        let is_probed = is_known && is_probed;
         Some((Leaving { service, is_known, is_probed }, advert.was_told))
     }
 
@@ -140,6 +144,18 @@ impl Adverts {
     /// The advert of a key, if it is still this one.
     pub(crate) fn same(&mut self, key: u128, serial: u64) -> Option<&mut Advert> {
         self.by_key.get_mut(&key).filter(|advert| advert.serial == serial)
+    }
+
+    /// Whose full name this is, as the engine has it.
+    pub(crate) fn holder(&self, full_name_key: &str) -> Option<u128> {
+        self.names.get(full_name_key).copied()
+    }
+
+    /// It is announced because somebody asked.
+    pub(crate) fn answered(&mut self, key: u128, now: Instant) {
+        if let Some(advert) = self.by_key.get_mut(&key) {
+            advert.answered_at = Some(now);
+        }
     }
 
     /// All keys.
@@ -283,18 +299,25 @@ impl Adverts {
             self.names.insert(renamed.full_name_key(), key);
             return Some((key, None));
         }
+        Some((key, self.give_way(key)))
+    }
+
+    /// The name of this one is another host's: it gets the next free name, for which the engine will probe.
+    /// Returns what the engine must forget.
+    pub(crate) fn give_way(&mut self, key: u128) -> Option<Service> {
+        let advert = self.by_key.get_mut(&key)?;
+        let told = advert.told.take()?;
         let mut next = Service { name: next_name(&told.name), ..told.clone() };
         while self.names.contains_key(&next.full_name_key()) {
             next.name = next_name(&next.name);
         }
-        self.renames.insert(original.to_owned(), next.name.clone());
+        self.renames.insert(told.full_name(), next.name.clone());
         self.names.retain(|_, holder| *holder != key);
         advert.name = next.name;
-        advert.told = None;
         advert.stage = Stage::Waiting;
         advert.needs_probe = true;
         self.enqueue(key);
-        Some((key, Some(told)))
+        Some(told)
     }
 
     /// Something went wrong with one.
@@ -339,6 +362,11 @@ impl Advert {
     /// What is wanted, under the name the engine knows.
     fn as_named(&self) -> Service {
         Service { name: self.name.clone(), ..self.wanted.clone() }
+    }
+
+    /// Whether the engine may be probing for its name.
+    pub(crate) fn is_probed(&self) -> bool {
+        self.stage == Stage::Told && self.needs_probe
     }
 
     /// What is said of it.

@@ -5,6 +5,7 @@
 mod adverts;
 mod board;
 mod clock;
+mod ear;
 mod engine;
 mod farewells;
 mod interface;
@@ -15,6 +16,7 @@ mod shelf;
 mod sighting;
 mod supervisor;
 mod timers;
+mod wire;
 
 pub use board::{Condition, Health, Standing};
 pub use farewells::Goodbye;

@@ -125,4 +125,10 @@ impl Mdns {
     pub(crate) fn disturb(&self, disturb: fn(&crate::engine::Engine)) {
         self.shared.tell(Command::Disturb(disturb));
     }
+
+    /// Asks at once for what the engine cannot ask for.
+    #[cfg(test)]
+    pub(crate) fn ask_now(&self) {
+        self.shared.tell(Command::Ask);
+    }
 }

@@ -126,6 +126,15 @@ impl Shelf {
         unpoisoned(&self.inside).known.len()
     }
 
+    /// Instances that the engine cannot ask for.
+    pub(crate) fn escaped_names(&self) -> Vec<String> {
+        if self.wanted == Wanted::Types {
+            return Vec::new();
+        }
+        let inside = unpoisoned(&self.inside);
+        inside.known.keys().filter(|name| name.contains(['.', '\\'])).cloned().collect()
+    }
+
     /// Everything known must be seen again until then, or it is gone.
     pub(crate) fn doubt_all(&self, settling: Settling) {
         let mut inside = unpoisoned(&self.inside);

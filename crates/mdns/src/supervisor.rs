@@ -3,6 +3,7 @@
 
 mod announcing;
 mod browsing;
+mod hearing;
 mod lifecycle;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use self::lifecycle::PULSE_EVERY;
 use crate::adverts::Adverts;
 use crate::board::Board;
 use crate::clock::{self, Instant};
+use crate::ear::Ear;
 use crate::engine::{Engine, Note, Notes, Withdrawn};
 use crate::farewells::{Farewells, Goodbye, REPEAT_AFTER};
 use crate::interface::{Local, Options, in_use};
@@ -29,6 +31,7 @@ use crate::service::Service;
 use crate::shelf::Shelves;
 use crate::sighting::Wanted;
 use crate::timers::{Timer, Timers};
+use crate::wire::Message;
 
 /// What is asked of the supervisor.
 pub(crate) enum Command {
@@ -46,6 +49,9 @@ pub(crate) enum Command {
     /// Does something to the engine behind the supervisor's back.
     #[cfg(test)]
     Disturb(fn(&Engine)),
+    /// Does at once what is done every now and then.
+    #[cfg(test)]
+    Ask,
 }
 
 /// What the supervisor's own tasks tell it. Those of an earlier engine are not heard.
@@ -83,6 +89,7 @@ pub(crate) struct Supervisor {
     browses: HashMap<Wanted, Browsed>,
     browses_ever: u64,
     locals: Vec<Local>,
+    ear: Option<Ear>,
     timers: Timers,
     pace: Pace,
 }
@@ -97,7 +104,7 @@ impl Supervisor {
     ) -> Result<(), StartError> {
         let (engine, notes) = Engine::start(&options).map_err(StartError::Engine)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
+            .enable_all()
             .build()
             .map_err(StartError::Thread)?;
         let (report, reports) = mpsc::unbounded_channel();
@@ -121,6 +128,7 @@ impl Supervisor {
             browses: HashMap::new(),
             browses_ever: 0,
             locals: Vec::new(),
+            ear: None,
             timers: Timers::default(),
             pace: Pace::new(),
             options,
@@ -133,6 +141,7 @@ impl Supervisor {
     async fn run(mut self) {
         self.look_at_interfaces();
         self.timers.arm(clock::now() + PULSE_EVERY, Timer::Pulse);
+        self.ask_for_escaped();
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut handles_gone = false;
@@ -152,6 +161,8 @@ impl Supervisor {
                 },
                 () = sleep_until(due.unwrap_or_else(clock::now)), if due.is_some() => self.look_at_timers(),
                 _ = ticks.tick(), if !self.pace.is_full() => self.pace.tick(),
+                // Last, because the network never falls silent for certain.
+                message = next_message(self.ear.as_mut()) => self.overhear(&message),
             }
         }
         self.end().await;
@@ -188,6 +199,8 @@ impl Supervisor {
             Command::Close(reply) => self.close(reply),
             #[cfg(test)]
             Command::Disturb(disturb) => self.engine.iter().for_each(disturb),
+            #[cfg(test)]
+            Command::Ask => self.ask_for_escaped(),
         }
     }
 
@@ -266,6 +279,7 @@ impl Supervisor {
                 Timer::ProbeOver(id) => self.farewells.stop_waiting(id),
                 Timer::Restart => self.restart(),
                 Timer::Pulse => self.feel_pulse(),
+                Timer::Ask => self.ask_for_escaped(),
                 Timer::Browse(wanted) => self.browse_again(&wanted),
                 Timer::Replay(wanted, id) => self.replay(&wanted, id),
             }
@@ -276,6 +290,7 @@ impl Supervisor {
         let locals = in_use(&self.options.interfaces);
         if locals != self.locals {
             self.locals = locals;
+            self.open_ear();
             let interfaces = self.locals.iter().map(ToString::to_string).collect();
             self.board.note(|health| health.interfaces = interfaces);
         }
@@ -291,6 +306,13 @@ impl Supervisor {
 async fn next_note(notes: Option<&mut Notes>) -> Option<Note> {
     match notes {
         Some(notes) => notes.next().await,
+        None => core::future::pending().await,
+    }
+}
+
+async fn next_message(ear: Option<&mut Ear>) -> Message {
+    match ear {
+        Some(ear) => ear.next().await,
         None => core::future::pending().await,
     }
 }

@@ -22,6 +22,8 @@ pub(crate) enum Timer {
     Restart,
     /// The next sign of life.
     Pulse,
+    /// Questions that the engine cannot ask.
+    Ask,
     /// A browse that the engine closed or did not begin.
     Browse(Wanted),
     /// What the engine's cache has, for the browse of this number.

@@ -18,6 +18,9 @@ pub struct Facts {
     /// Eight hexadecimal digits.
     pub(crate) id: String,
     pub(crate) described: Described,
+    /// How the name is spelled on the network, where that is not as it was asked for: who takes a registration over
+    /// may write it with other capitals, and the network would take that for another service.
+    pub(crate) spelled: Option<String>,
     /// Made from the operation id it was asked for with; a retry is known by it.
     pub(crate) operation: Option<u64>,
 }
@@ -31,6 +34,7 @@ struct Stored {
     port: u16,
     ip: Option<IpAddr>,
     txt: Vec<(String, Option<String>)>,
+    spelled: Option<String>,
     operation: Option<u64>,
 }
 
@@ -44,6 +48,7 @@ impl Facts {
             port: *port,
             ip: *ip,
             txt: txt.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
+            spelled: self.spelled.clone(),
             operation: self.operation,
         };
         let mut bytes = self.id.clone().into_bytes();
@@ -72,6 +77,7 @@ impl Facts {
                 ip: stored.ip,
                 txt: stored.txt.into_iter().collect(),
             },
+            spelled: stored.spelled,
             operation: stored.operation,
         })
     }
@@ -88,11 +94,20 @@ impl Facts {
         &self.described.name
     }
 
+    /// The same registration described anew, under the name that the network knows.
+    pub(crate) fn described_anew(&self, described: Described, members: &[Text]) -> Self {
+        let advertised = self.advertised_name(members);
+        let anew = Self { described, spelled: None, ..self.clone() };
+        let spelled = (anew.advertised_name(members) != advertised).then_some(advertised);
+        Self { spelled, ..anew }
+    }
+
     /// The name it got: the one whose resource the lease covers.
     pub(crate) fn advertised_name(&self, members: &[Text]) -> String {
         let described = &self.described;
-        described
-            .variants()
+        let spelled = self.spelled.iter().cloned();
+        spelled
+            .chain(described.variants())
             .find(|name| members.iter().any(|member| *member == resource(&described.service_type, name)))
             .unwrap_or_else(|| described.name.clone())
     }
@@ -113,7 +128,7 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        Facts { id: "0a1b2c3d".to_owned(), described, operation: Some(7) }
+        Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, operation: Some(7) }
     }
 
     #[test]
@@ -126,7 +141,19 @@ mod tests {
     #[test]
     fn the_bytes_of_version_1_stay_what_they_are() {
         let shown: String = facts().encode().iter().map(|byte| format!("{byte:02x}")).collect();
-        expect_test::expect!["30613162326333640106c38470702e310a5f687474702e5f74637001025f70903f01007f0000010204666c616700047061746801012f0107"].assert_eq(&shown);
+        expect_test::expect!["30613162326333640106c38470702e310a5f687474702e5f74637001025f70903f01007f0000010204666c616700047061746801012f000107"].assert_eq(&shown);
+    }
+
+    #[test]
+    fn other_capitals_keep_the_name_that_the_network_knows() {
+        let members: [Text; 1] = [resource(&facts().described.service_type, "Äpp.1 (2)").into()];
+        assert_eq!(facts().advertised_name(&members), "Äpp.1 (2)");
+        let shouted = Described { name: "ÄPP.1".to_owned(), port: 1, ..facts().described };
+        let anew = facts().described_anew(shouted.clone(), &members);
+        assert_eq!((anew.advertised_name(&members).as_str(), anew.name()), ("Äpp.1 (2)", "ÄPP.1"));
+        assert_eq!(Facts::decode(&anew.encode()), Some(anew.clone()));
+        let back = anew.described_anew(facts().described, &members);
+        assert_eq!((back.advertised_name(&members).as_str(), back.spelled), ("Äpp.1 (2)", None));
     }
 
     #[test]
@@ -148,7 +175,7 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        let facts = Facts { id: "0a1b2c3d".to_owned(), described, operation: Some(u64::MAX) };
+        let facts = Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, operation: Some(u64::MAX) };
         assert!(facts.encode().len() <= tenure_engine::kernel::limits::ATTACHMENT_BYTES_MAX);
     }
 }

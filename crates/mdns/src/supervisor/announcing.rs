@@ -3,19 +3,17 @@
 use core::time::Duration;
 use std::net::IpAddr;
 
-use super::withdrawing::ANSWER_WITHIN;
 use super::{Supervisor, is_carried};
 use crate::adverts::Stage;
 use crate::board::Standing;
 use crate::clock;
 use crate::engine::{Addresses, Refused};
-use crate::farewells::How;
 use crate::service::Service;
 use crate::timers::Timer;
 
 /// RFC 6762 §8.3 wants two announcements at least a second apart; the engine lets none pass within one.
 /// Interfaces begin to probe up to 250 ms apart.
-const SECOND_AFTER: Duration = Duration::from_millis(1_300);
+pub(super) const SECOND_AFTER: Duration = Duration::from_millis(1_300);
 /// Addresses and SRV records live 120 s and are asked for after 96; the engine does not answer for names with
 /// dots, so that these are announced anew before.
 const REFRESH_AFTER: Duration = Duration::from_secs(60);
@@ -121,9 +119,7 @@ impl Supervisor {
                 .filter(|local| local.interface != interface)
                 .map(|local| local.addr.ip())
                 .collect();
-            let how = How::Forget { addresses, is_narrowed: false };
-            let id = self.farewells.begin(service, how, false, None);
-            self.timers.arm(clock::now() + ANSWER_WITHIN, Timer::AnswerDue(id));
+            self.forget(service, addresses);
         }
         self.publish(key);
     }

@@ -121,3 +121,22 @@ async fn closing_says_goodbye_even_if_the_thread_has_just_died() {
     assert_eq!(ours.close().await, [(1, Goodbye::Sent)]);
     wait_for(&mut other, "the end of the last", is_removed("last")).await;
 }
+
+#[tokio::test]
+async fn services_with_dots_are_asked_for_by_their_labels() {
+    let port = free_port();
+    let (ours, theirs) = (start(port), start(port));
+    let mut browse = theirs.browse(http());
+    ours.advertise(1, on_its_host("Dot.ted"));
+    wait_for(&mut browse, "Dot.ted", is_resolved("Dot.ted")).await;
+    let locals = crate::interface::in_use(&[Interface::Loopback]);
+    let mut ear = crate::ear::Ear::open(&locals, port).expect("an ear");
+    theirs.ask_now();
+    let asked = async {
+        let is_meant = |(name, kind): &(crate::wire::Name, u16)| {
+            *kind == crate::wire::SRV && name.key() == "dot\\.ted._http._tcp.local."
+        };
+        while !ear.next().await.questions.iter().any(is_meant) {}
+    };
+    assert!(tokio::time::timeout(LIMIT, asked).await.is_ok());
+}

@@ -2,6 +2,7 @@
 //! again by the next engine if this one dies meanwhile.
 
 use core::time::Duration;
+use std::net::IpAddr;
 
 use tokio::sync::oneshot;
 
@@ -18,7 +19,7 @@ use crate::timers::Timer;
 /// Probing takes at most a second unless it is contested.
 const PROBED_WITHIN: Duration = Duration::from_millis(2_500);
 /// The engine's gate waits ten seconds; the answer why it was in vain comes before.
-pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(8);
+const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 
 impl Supervisor {
     pub(super) fn withdraw(&mut self, key: u128, service: Service, reply: oneshot::Sender<Goodbye>) {
@@ -41,6 +42,13 @@ impl Supervisor {
         if leaving.is_probed {
             self.timers.arm(now + PROBED_WITHIN, Timer::ProbeOver(id));
         }
+    }
+
+    /// Has the engine forget a service whose name is another host's; goodbyes go to these addresses' networks only.
+    pub(super) fn forget(&mut self, service: Service, addresses: Vec<IpAddr>) {
+        let how = How::Forget { addresses, is_narrowed: false };
+        let id = self.farewells.begin(service, how, false, None);
+        self.timers.arm(clock::now() + ANSWER_WITHIN, Timer::AnswerDue(id));
     }
 
     pub(super) fn close(&mut self, reply: oneshot::Sender<Vec<(u128, Goodbye)>>) {

@@ -211,3 +211,38 @@ async fn a_name_of_another_key_waits_until_it_is_free() {
     while wait_resolved(&mut browse, "ONE").await.port != Some(2) {}
     assert_eq!(ours.standing(2).last_error, None);
 }
+
+#[tokio::test]
+async fn questions_for_any_name_are_answered() {
+    let port = free_port();
+    let (observer, ours) = (Observer::new(port), start(port));
+    for (key, name) in (1..).zip(["plain", "CAPITALS Ü", "Dot.ted. Name", "back\\slash"]) {
+        ours.advertise(key, service(name, u16::try_from(key).unwrap()));
+        wait_until("both announcements", || observer.announcements(name) >= 2).await;
+        let servers = || {
+            let is_server = |heard: &&crate::observer::Heard| {
+                heard.label == name && heard.section == Section::Answer && matches!(heard.kind, Kind::Srv { .. })
+            };
+            observer.heard().iter().filter(is_server).count()
+        };
+        let before = servers();
+        // Within a second of the announcement nobody may answer, so it is asked until one does.
+        wait_until("an answer", || {
+            observer.ask(&[name, "_http", "_tcp", "local"], 33);
+            servers() > before
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_another_host_withdraws_is_announced_again() {
+    let port = free_port();
+    let (observer, ours, theirs) = (Observer::new(port), start(port), start(port));
+    ours.advertise(1, service("Ours", 1));
+    wait_until("both announcements", || observer.announcements("Ours") >= 2).await;
+    let before = observer.announcements("Ours");
+    observer.withdraw("Ours");
+    wait_until("another announcement", || observer.announcements("Ours") > before).await;
+    wait_resolved(&mut theirs.browse(http()), "Ours").await;
+}

@@ -45,6 +45,11 @@ async fn a_taken_name_with_capitals_gets_a_number_too() {
 }
 
 #[tokio::test]
+async fn a_taken_name_with_dots_gets_a_number_too() {
+    the_second_one_gets("Dot.ted", "Dot.ted (2)").await;
+}
+
+#[tokio::test]
 async fn a_taken_name_of_sixty_three_bytes_is_cut_at_a_character_for_its_number() {
     let name = format!("{}ü", "x".repeat(61));
     the_second_one_gets(&name, &format!("{} (2)", "x".repeat(59))).await;

@@ -127,6 +127,15 @@ impl Observer {
         self.socket.send_to(&packet, (GROUP, self.port)).unwrap();
     }
 
+    /// Says that a service is gone, as a host might whose it is not.
+    pub(crate) fn withdraw(&self, label: &str) {
+        let mut target = Vec::new();
+        write_name(&mut target, &[label, "_http", "_tcp", "local"]);
+        let mut packet = vec![0, 0, 0x84, 0, 0, 0, 0, 1, 0, 0, 0, 0];
+        write_record(&mut packet, &["_http", "_tcp", "local"], (12, 1), 0, &target);
+        self.socket.send_to(&packet, (GROUP, self.port)).unwrap();
+    }
+
     /// Announces a service as a host would that is not there any more when it is asked.
     pub(crate) fn announce(&self, label: &str, host: &str, port: u16) {
         let instance = [label, "_http", "_tcp", "local"];

@@ -55,13 +55,13 @@ impl Why {
 
     /// The first reading that something is known of; if there is none, what is said to the likely one.
     async fn ask(&self, daemon: &Daemon) -> Result<(&'static str, Value), Failure> {
-        let mut likely = None;
+        let mut likely: Option<Failure> = None;
         for (kind, query) in self.readings() {
             let answer = daemon.get(route(&["why"]).query(&query)).await;
-            if !is_unknown(&answer) {
-                return answer.map(|answer| (kind, answer));
+            match answer {
+                Err(failure) if is_unknown(&failure) => _ = likely.get_or_insert(failure),
+                answer => return answer.map(|answer| (kind, answer)),
             }
-            likely.get_or_insert(answer);
         }
         if self.may_begin_a_registration()
             && let Some(id) = self.registration_that_begins_so(daemon).await?
@@ -69,10 +69,7 @@ impl Why {
             let (kind, query) = registration(id);
             return daemon.get(route(&["why"]).query(&query)).await.map(|answer| (kind, answer));
         }
-        match likely {
-            Some(Err(failure)) => Err(failure),
-            Some(Ok(_)) | None => unreachable!("invariant: there is a reading, and what is known was told"),
-        }
+        Err(likely.expect("invariant: there is a reading, and what is known was told"))
     }
 
     /// What it can mean, the likely reading first.
@@ -128,7 +125,7 @@ fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-fn is_unknown<T>(answer: &Result<T, Failure>) -> bool {
+fn is_unknown(failure: &Failure) -> bool {
     let unknown = [ErrorCode::NotFound, ErrorCode::SessionNotFound, ErrorCode::LeaseRetired];
-    matches!(answer, Err(Failure::Answered { error, .. }) if unknown.contains(&error.code))
+    matches!(failure, Failure::Answered { error, .. } if unknown.contains(&error.code))
 }
