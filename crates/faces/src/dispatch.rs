@@ -54,7 +54,7 @@ impl Faces {
         options: RegistrationOptions,
     ) -> Self {
         let identity = *history.identity();
-        let registrations = Registrations { book: switchboard.book(), network, options };
+        let registrations = Registrations::new(switchboard.book(), network, options);
         let history = Mutex::new(history);
         let vitals = OnceLock::new();
         let registrations_alone = AtomicBool::new(false);

@@ -30,6 +30,7 @@ use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, out_of_range};
 use crate::refusal::Asked;
 use crate::show;
 use book::{AskedFor, Kept, Place};
+use discovery::SIGHTSEERS_MAX;
 use facts::ID_BYTES;
 use service::{Described, host_label, resource};
 use sha2::{Digest, Sha256};
@@ -42,6 +43,7 @@ use tenure_engine::kernel::{
 };
 use tenure_engine::liveness::Standing as LivenessStanding;
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver};
+use tokio::sync::Semaphore;
 
 /// How long a registration waits for a name that is coming free.
 const NAME_WAIT_MS: u64 = 2_000;
@@ -85,6 +87,8 @@ pub(crate) struct Registrations {
     pub(crate) book: Arc<Book>,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) options: RegistrationOptions,
+    /// Room to look at the network.
+    sightseers: Arc<Semaphore>,
 }
 
 /// What is asked for, checked.
@@ -125,6 +129,10 @@ impl Live {
 }
 
 impl Registrations {
+    pub(crate) fn new(book: Arc<Book>, network: Arc<dyn Network>, options: RegistrationOptions) -> Self {
+        Self { book, network, options, sightseers: Arc::new(Semaphore::new(SIGHTSEERS_MAX)) }
+    }
+
     /// What the network is to be told of a registration.
     fn service(&self, facts: &Facts, members: &[Text]) -> Service {
         let described = &facts.described;
@@ -267,7 +275,7 @@ impl Faces {
     async fn rivals(&self, wish: &Wish) -> Vec<Live> {
         let asked_for = AskedFor::new(wish.described.service_type.as_str(), &wish.described.name);
         let leases = self.registrations().book.asked_for(&asked_for);
-        self.read_live(leases.into_iter().map(|(lease, _)| lease).collect()).await
+        self.read_live(leases).await
     }
 
     /// Those of these leases that are live registrations.

@@ -1,6 +1,7 @@
 //! What is to be on the network: one advert per key, and what the engine knows of it. Decides what the engine
 //! is told next; talks to nobody.
 
+use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use crate::board::Standing;
@@ -34,8 +35,8 @@ pub(crate) struct Advert {
     is_second: bool,
     /// On what the engine was last told a further announcement must follow.
     pub(crate) wants_second: bool,
-    /// When it was last announced because somebody asked.
-    pub(crate) answered_at: Option<Instant>,
+    /// When a question for it was last answered by us.
+    answered_at: Option<Instant>,
     last_error: Option<String>,
 }
 
@@ -151,11 +152,15 @@ impl Adverts {
         self.names.get(full_name_key).copied()
     }
 
-    /// It is announced because somebody asked.
-    pub(crate) fn answered(&mut self, key: u128, now: Instant) {
-        if let Some(advert) = self.by_key.get_mut(&key) {
-            advert.answered_at = Some(now);
+    /// What is to be answered to a question for this one, unless the engine answers or it was just answered.
+    pub(crate) fn answer_for(&mut self, key: u128, now: Instant, again_after: Duration) -> Option<Service> {
+        let advert = self.by_key.get_mut(&key)?;
+        let is_recent = advert.answered_at.is_some_and(|at| now.duration_since(at) < again_after);
+        if advert.stage != Stage::Announced || !advert.wanted.is_escaped() || is_recent {
+            return None;
         }
+        advert.answered_at = Some(now);
+        advert.told.clone()
     }
 
     /// All keys.

@@ -10,7 +10,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::UdpSocket;
 
 use crate::interface::Local;
-use crate::wire::{Message, Name, query};
+use crate::service::Service;
+use crate::wire::{Message, Name, query, response};
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 251);
 /// RFC 6762 §17.
@@ -71,12 +72,20 @@ impl Ear {
     /// Asks on all interfaces. What does not leave is asked again another time.
     pub(crate) fn ask(&self, questions: &[(Name, u16)]) {
         for some in questions.chunks(QUESTIONS_MAX) {
-            let packet = query(some);
-            for address in &self.addresses {
-                let is_set = SockRef::from(&self.socket).set_multicast_if_v4(address).is_ok();
-                if is_set {
-                    let _ = self.socket.try_send_to(&packet, (GROUP, self.port).into());
-                }
+            self.say(&query(some));
+        }
+    }
+
+    /// Answers on all interfaces for a service the engine does not answer for.
+    pub(crate) fn answer(&self, service: &Service) {
+        self.say(&response(service));
+    }
+
+    fn say(&self, packet: &[u8]) {
+        for address in &self.addresses {
+            let is_set = SockRef::from(&self.socket).set_multicast_if_v4(address).is_ok();
+            if is_set {
+                let _ = self.socket.try_send_to(packet, (GROUP, self.port).into());
             }
         }
     }

@@ -1,5 +1,7 @@
-//! The little of DNS messages that we read and write ourselves: questions, pointers and servers. Every byte may
+//! The little of DNS messages that we read and write ourselves: questions, pointers, servers and texts. Every byte may
 //! be hostile; what does not decode is `None`. Pure.
+
+use crate::service::Service;
 
 /// One message, without what we do not look at.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -39,6 +41,12 @@ pub(crate) const SRV: u16 = 33;
 pub(crate) const ANY: u16 = 255;
 const PTR: u16 = 12;
 const CLASS_IN: u16 = 1;
+/// RFC 6762 §10.2: what was known of the name before is no longer so.
+const CACHE_FLUSH: u16 = 0x8000;
+const AUTHORITATIVE_RESPONSE: u16 = 0x8400;
+/// Seconds, as the engine has them (RFC 6762 §10).
+const HOST_TTL: u32 = 120;
+const OTHER_TTL: u32 = 4_500;
 const HEADER_BYTES: usize = 12;
 /// A name has at most 255 bytes, and each label at least two.
 const LABELS_MAX: usize = 128;
@@ -95,19 +103,52 @@ impl Message {
 /// A query with these questions.
 pub(crate) fn query(questions: &[(Name, u16)]) -> Vec<u8> {
     let mut packet = vec![0; HEADER_BYTES];
-    let mut count = 0u16;
     for (name, kind) in questions {
-        for label in &name.labels {
-            packet.push(u8::try_from(label.len()).unwrap_or(0));
-            packet.extend(label.as_bytes());
-        }
-        packet.push(0);
+        write_name(&mut packet, name);
         packet.extend(kind.to_be_bytes());
         packet.extend(CLASS_IN.to_be_bytes());
-        count += 1;
     }
+    let count = u16::try_from(questions.len()).unwrap_or(u16::MAX);
     packet[4..6].copy_from_slice(&count.to_be_bytes());
     packet
+}
+
+/// A response that says where a service is and what its TXT record holds.
+pub(crate) fn response(service: &Service) -> Vec<u8> {
+    let name = Name::new(&service.name, &service.type_domain());
+    let mut packet = vec![0; HEADER_BYTES];
+    packet[2..4].copy_from_slice(&AUTHORITATIVE_RESPONSE.to_be_bytes());
+    packet[7] = 2;
+    let mut server = vec![0; 4];
+    server.extend(service.port.to_be_bytes());
+    write_name(&mut server, &Name::new(&service.host, "local"));
+    let mut text = Vec::new();
+    for (key, value) in &service.txt {
+        let value = value.as_ref().map(|value| [b"=", value.as_slice()].concat()).unwrap_or_default();
+        text.push(u8::try_from(key.len() + value.len()).unwrap_or(u8::MAX));
+        text.extend(key.as_bytes());
+        text.extend(value);
+    }
+    if text.is_empty() {
+        text.push(0);
+    }
+    for (kind, ttl, rdata) in [(SRV, HOST_TTL, server), (TXT, OTHER_TTL, text)] {
+        write_name(&mut packet, &name);
+        packet.extend(kind.to_be_bytes());
+        packet.extend((CLASS_IN | CACHE_FLUSH).to_be_bytes());
+        packet.extend(ttl.to_be_bytes());
+        packet.extend(u16::try_from(rdata.len()).unwrap_or(0).to_be_bytes());
+        packet.extend(rdata);
+    }
+    packet
+}
+
+fn write_name(packet: &mut Vec<u8>, name: &Name) {
+    for label in &name.labels {
+        packet.push(u8::try_from(label.len()).unwrap_or(0));
+        packet.extend(label.as_bytes());
+    }
+    packet.push(0);
 }
 
 fn short(packet: &[u8], at: usize) -> Option<u16> {
@@ -153,6 +194,18 @@ mod tests {
         assert_eq!(message.questions, questions);
         assert_eq!(message.questions[0].0.key(), "a\\.b\\\\c._http._tcp.local.");
         assert_eq!(message.questions[1].0.key(), "b.local.");
+    }
+
+    #[test]
+    fn a_response_reads_back() {
+        let mut service = crate::service::tests::service("a.b");
+        service.txt = vec![("k".to_owned(), Some(b"v".to_vec())), ("flag".to_owned(), None)];
+        let packet = response(&service);
+        let message = Message::decode(&packet).expect("a message");
+        assert!(message.is_response);
+        assert_eq!(message.records[0].says, Says::Server(Name::new("stone-1a2b3c4d", "local")));
+        assert_eq!(message.records[1].name.key(), service.full_name_key());
+        assert!(packet.ends_with(b"\x00\x09\x03k=v\x04flag"));
     }
 
     #[test]

@@ -310,12 +310,6 @@ async fn serve(
             (stopping, None)
         }
     };
-    // Before anybody is served: ids are known, and what lives is advertised.
-    let restored = faces.restore_registrations().await;
-    if let Ok(registrations @ 1..) = restored {
-        tracing::info!(registrations, "registrations are advertised again");
-    }
-    tokio::spawn(faces.clone().keep_gates());
     let bound_server = Server::bind(faces.clone(), server, port, stopping.clone()).await;
     let server = match bound_server {
         Ok(server) => server,
@@ -353,6 +347,12 @@ async fn serve(
             return Err(error.into());
         }
     };
+    // Everything is bound and nobody is served yet: now ids become known, and what lives is advertised.
+    let restored = faces.restore_registrations().await;
+    if let Ok(registrations @ 1..) = restored {
+        tracing::info!(registrations, "registrations are advertised again");
+    }
+    tokio::spawn(faces.clone().keep_gates());
     let handle = host.handle();
     let mut engine_over = watch_engine(host, stopping.clone());
     tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
@@ -379,9 +379,7 @@ async fn serve(
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");
     }
-    if tokio::time::timeout(WITHDRAW_WITHIN, faces.withdraw_registrations()).await.is_err() {
-        tracing::warn!("not every service could be withdrawn in time");
-    }
+    let withdrawn = tokio::time::timeout(WITHDRAW_WITHIN, faces.withdraw_registrations()).await;
     handle.shut_down();
     let ended = tokio::time::timeout(STOP_WITHIN - WITHDRAW_WITHIN, &mut engine_over).await;
     remove_socket(bound.socket.as_deref());
@@ -389,6 +387,10 @@ async fn serve(
         published.close();
     }
     match ended {
+        Ok(Ok(Ok(()))) if withdrawn.is_err() => {
+            let what = "not every service was withdrawn from the network";
+            Err(DaemonError::StopTooLong { limit: WITHDRAW_WITHIN, what })
+        }
         Ok(Ok(Ok(()))) => Ok(()),
         Ok(Ok(Err(stop))) => Err(DaemonError::Stopped(describe(&stop))),
         Ok(Err(_)) => Err(DaemonError::Stopped("its thread is gone".to_owned())),

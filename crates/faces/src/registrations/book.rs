@@ -139,10 +139,8 @@ impl Book {
     }
 
     /// Live registrations that were asked for so, oldest first.
-    pub(crate) fn asked_for(&self, asked_for: &AskedFor) -> Vec<(LeaseId, String)> {
-        let pages = self.pages();
-        let leases = pages.by_asked.get(asked_for).into_iter().flatten();
-        leases.filter_map(|lease| Some((*lease, pages.ids.get(lease)?.clone()))).collect()
+    pub(crate) fn asked_for(&self, asked_for: &AskedFor) -> Vec<LeaseId> {
+        self.pages().by_asked.get(asked_for).into_iter().flatten().copied().collect()
     }
 
     /// Live registrations in order of their ids.
@@ -227,5 +225,94 @@ impl Kept<'_> {
 impl Drop for Kept<'_> {
     fn drop(&mut self) {
         self.book.pages().kept.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::service::Described;
+    use super::*;
+    use core::cell::Cell;
+    use tenure_api::Register;
+
+    fn facts(id: &str, name: &str) -> Facts {
+        let asked = Register {
+            name: name.to_owned(),
+            service_type: "_http._tcp".to_owned(),
+            port: 1,
+            ..Register::default()
+        };
+        let described = Described::check(&asked).expect("a service");
+        Facts { id: id.to_owned(), described, spelled: None, operation: None }
+    }
+
+    fn end() -> End {
+        End { reason: Reason::Explicit, wall_ms: 5 }
+    }
+
+    fn lease(number: u128) -> LeaseId {
+        LeaseId(number)
+    }
+
+    #[test]
+    fn what_is_struck_out_is_never_entered_again() {
+        let book = Book::default();
+        book.strike(lease(1), &facts("aa000000", "x"), end(), || ());
+        let announced = Cell::new(false);
+        book.enter(lease(1), &facts("aa000000", "x"), || announced.set(true));
+        assert!(!announced.get());
+        assert_eq!(book.find("aa000000"), Some(Place::Ended(lease(1), end())));
+        assert_eq!(book.live_count(), 0);
+    }
+
+    #[test]
+    fn prefixes_lead_to_live_ones_alone() {
+        let book = Book::default();
+        book.enter(lease(1), &facts("aa000000", "x"), || ());
+        book.enter(lease(2), &facts("aa100000", "x"), || ());
+        book.enter(lease(3), &facts("ab000000", "y"), || ());
+        assert!(matches!(book.find_by_prefix("aa"), ByPrefix::Many(ids) if ids == ["aa000000", "aa100000"]));
+        assert!(matches!(book.find_by_prefix("ab"), ByPrefix::One(id, _) if id == "ab000000"));
+        book.remember(lease(1), &facts("aa000000", "x"), end());
+        assert!(matches!(book.find_by_prefix("aa"), ByPrefix::One(id, _) if id == "aa100000"));
+        assert!(matches!(book.find_by_prefix("ff"), ByPrefix::None));
+        assert_eq!(book.live(), [lease(2), lease(3)]);
+    }
+
+    #[test]
+    fn rivals_are_told_oldest_first_whatever_their_capitals() {
+        let book = Book::default();
+        book.enter(lease(7), &facts("bb000000", "My App"), || ());
+        book.enter(lease(3), &facts("aa000000", "my app"), || ());
+        book.enter(lease(4), &facts("cc000000", "other"), || ());
+        let rivals = book.asked_for(&AskedFor::new("_http._tcp", "MY APP"));
+        assert_eq!(rivals, [lease(3), lease(7)]);
+        book.strike(lease(3), &facts("aa000000", "my app"), end(), || ());
+        assert_eq!(book.asked_for(&AskedFor::new("_http._tcp", "my app")), [lease(7)]);
+    }
+
+    #[test]
+    fn an_id_is_given_once() {
+        let book = Book::default();
+        let kept = book.keep("aa000000", None).expect("free");
+        assert!(book.keep("aa000000", None).is_none(), "a grant is under way");
+        book.enter(lease(1), &facts("aa000000", "x"), || ());
+        drop(kept);
+        assert!(book.keep("aa000000", None).is_none());
+        book.remember(lease(1), &facts("aa000000", "x"), end());
+        assert!(book.keep("aa000000", None).is_none(), "ended ones are remembered");
+        assert!(book.keep("aa000000", Some(9)).is_none(), "another operation's");
+    }
+
+    #[test]
+    fn a_retry_gets_the_id_of_the_first_try() {
+        let book = Book::default();
+        let first = book.keep("aa000000", Some(9)).expect("free");
+        assert!(book.keep("aa000000", Some(9)).is_some(), "both tries are under way");
+        let made = Facts { operation: Some(9), ..facts("aa000000", "x") };
+        book.enter(lease(1), &made, || ());
+        drop(first);
+        assert!(book.keep("aa000000", Some(9)).is_some());
+        assert!(book.keep("aa000000", Some(8)).is_none());
     }
 }

@@ -6,8 +6,12 @@ use crate::call::Reply;
 use crate::dispatch::Faces;
 use core::time::Duration;
 use std::net::IpAddr;
+use std::sync::Arc;
 use tenure_api::{Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, SightingKind};
+use tokio::sync::OwnedSemaphorePermit;
 
+/// Who may look at once.
+pub(super) const SIGHTSEERS_MAX: usize = 4_096;
 /// How long one service is looked for.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// The type whose instances are types.
@@ -16,6 +20,7 @@ const TYPES_TYPE: &str = "_services._dns-sd._udp";
 /// What is seen, in wire types. Looking ends when this is dropped.
 pub struct Sightseeing {
     sightings: Box<dyn Sightings>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Sightseeing {
@@ -53,16 +58,24 @@ impl Faces {
     /// # Errors
     /// When it is no type.
     pub fn browse(&self, service_type: Option<&str>) -> Result<Sightseeing, Error> {
-        let wanted = Wanted::parse(service_type)?;
-        Ok(Sightseeing { sightings: self.registrations().network.browse(&wanted) })
+        self.look_for(&Wanted::parse(service_type)?)
+    }
+
+    fn look_for(&self, wanted: &Wanted) -> Result<Sightseeing, Error> {
+        let registrations = self.registrations();
+        let permit = Arc::clone(&registrations.sightseers).try_acquire_owned().map_err(|_| {
+            let message = format!("at most {SIGHTSEERS_MAX} may look at the network at once");
+            Error::new(ErrorCode::Overloaded, message)
+        })?;
+        Ok(Sightseeing { sightings: registrations.network.browse(wanted), _permit: permit })
     }
 
     pub(crate) async fn resolve(&self, name: &str) -> Result<Reply, Error> {
         let (instance, service_type) = parse_instance(name)?;
         let wanted = Wanted::Services { service_type, subtype: None };
-        let mut sightings = self.registrations().network.browse(&wanted);
+        let mut sights = self.look_for(&wanted)?;
         let looking = async {
-            while let Some(seen) = sightings.next().await {
+            while let Some(seen) = sights.sightings.next().await {
                 match seen {
                     Seen::Resolved(record) if record.name.eq_ignore_ascii_case(&instance) => {
                         return Some(record);

@@ -13,8 +13,8 @@ use crate::wire::{ANY, Message, Name, SRV, Says, TXT};
 
 /// SRV records live 120 s and are to be asked for after 96.
 const ASK_EVERY: Duration = Duration::from_secs(40);
-/// RFC 6762 §6: no record more than once a second.
-const ANSWER_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// RFC 6762 §6: no record more than once a second, but in answer to probes, which come every 250 ms.
+const ANSWER_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 impl Supervisor {
     /// Opens the ear on the interfaces in use.
@@ -47,18 +47,13 @@ impl Supervisor {
         }
     }
 
-    /// Somebody asks for a service: it is announced, if the engine does not answer.
+    /// Somebody asks for a service that the engine does not answer for, perhaps because he wants its name.
     fn answer(&mut self, name: &Name) {
         let Some(key) = self.adverts.holder(&name.key()) else { return };
         let now = clock::now();
-        let is_ours = self.adverts.get(key).is_some_and(|advert| {
-            advert.stage == Stage::Announced
-                && advert.wanted.is_escaped()
-                && advert.answered_at.is_none_or(|at| now.duration_since(at) >= ANSWER_AGAIN_AFTER)
-        });
-        if is_ours {
-            self.adverts.answered(key, now);
-            self.adverts.repeat(key);
+        let Some(service) = self.adverts.answer_for(key, now, ANSWER_AGAIN_AFTER) else { return };
+        if let Some(ear) = &self.ear {
+            ear.answer(&service);
         }
     }
 

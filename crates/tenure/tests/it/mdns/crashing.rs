@@ -4,7 +4,8 @@ use serde_json::json;
 
 use super::peers::Change;
 use super::peers::feed::{LIMIT, monotonic_ns};
-use super::stage::{HTTP, SmallStage, Stage, announces, full, interfaces, post, register, wait_advertised};
+use super::peers::netns::INTERFACE;
+use super::stage::{HTTP, SmallStage, Stage, announces, full, is_on_lan, post, register, wait_advertised};
 use crate::run_support::wait_until;
 
 #[test]
@@ -34,13 +35,13 @@ fn what_lives_and_what_drains_is_announced_again_and_the_dead_one_is_withdrawn_a
 
 #[test]
 fn what_was_being_withdrawn_at_the_crash_is_withdrawn_by_the_next_daemon() {
-    let mut stage = SmallStage::begin_with(&[]);
+    let mut stage = SmallStage::begin_with(&["--mdns-interface", INTERFACE]);
     let ending = post(&stage.daemon, &json!({"name": "ending", "type": HTTP, "port": 1, "lease": 0}));
     let lease = wait_advertised(&stage.daemon, &ending)["lease_id"].as_str().unwrap().to_owned();
     stage.zeroconf.wait_for(|seen| seen.is(Change::Added, "ending"), LIMIT);
     // Where there is no network no goodbye leaves, and the registration stays revoking.
     stage.ours().link_down();
-    wait_until("the interface to be missed", LIMIT, || interfaces(&stage.daemon).is_empty());
+    wait_until("the interface to be missed", LIMIT, || !is_on_lan(&stage.daemon));
     let mut ender = stage.daemon.http_over_socket();
     let path = format!("/v1/mdns/services/{}", ending["id"].as_str().unwrap());
     ender.send("DELETE", &path, b"").unwrap();

@@ -148,5 +148,5 @@ fn the_daemon_outlives_garbage_and_still_answers() {
     let said = stage.daemon.said();
     assert!(!said.contains("panicked"), "{said}");
     let status = stage.daemon.http_over_socket().get("/v1/mdns/admin/status").json();
-    assert_eq!(status["mdns"], "up", "{status}");
+    assert!(status["mdns"].as_str().unwrap().starts_with("up"), "{status}");
 }

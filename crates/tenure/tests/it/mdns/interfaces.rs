@@ -21,8 +21,10 @@ fn ip(host: &Host, words: &str) {
 }
 
 fn with_second_network(host: &Host) {
-    ip(host, &format!("link add {SECOND} type dummy"));
-    ip(host, &format!("link set {SECOND} multicast on up"));
+    // A cable whose other end lies loose.
+    ip(host, &format!("link add {SECOND} type veth peer name loose0"));
+    ip(host, "link set loose0 up");
+    ip(host, &format!("link set {SECOND} up"));
     ip(host, &format!("addr add {SECOND_ADDRESS}/24 dev {SECOND}"));
 }
 
@@ -51,7 +53,9 @@ fn without_a_choice_each_network_is_told_the_address_it_can_reach() {
     zeroconf.browse(HTTP);
     let mut daemon = prepared(lan.host("stone"), &[]);
     daemon.start_again();
-    assert_eq!(interfaces(&daemon).len(), 2, "{:?}", interfaces(&daemon));
+    let used = interfaces(&daemon);
+    let is_used = |wanted: &str| used.iter().any(|one| one.starts_with(wanted));
+    assert!(is_used(INTERFACE) && is_used(SECOND), "{used:?}");
     post(&daemon, &json!({"name": "web", "type": HTTP, "port": 1}));
     let seen = zeroconf.wait_for(|seen| seen.is(Change::Added, "web"), LIMIT);
     assert_eq!(seen.addresses, [IpAddr::from(lan.host("stone").address())]);
@@ -70,7 +74,8 @@ fn a_chosen_interface_is_the_only_one_used_whether_by_name_or_by_address() {
         let mut daemon = prepared(stone, &["--mdns-interface", chosen]);
         daemon.start_again();
         let used = interfaces(&daemon);
-        assert!(used.len() == 1 && used[0].contains(chosen), "{used:?}");
+        let expected = if number < 2 { SECOND } else { INTERFACE };
+        assert!(!used.is_empty() && used.iter().all(|one| one.starts_with(expected)), "{used:?}");
         let name = format!("by choice {number}");
         let registered = post(&daemon, &json!({"name": name, "type": HTTP, "port": 1}));
         wait_advertised(&daemon, &registered);

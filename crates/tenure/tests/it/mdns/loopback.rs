@@ -46,7 +46,7 @@ fn two_daemons_on_loopback_see_each_others_services() {
     }
     for at in [0, 1] {
         let path = format!("/v1/mdns/services/{}", registered[at]["id"].as_str().unwrap());
-        assert_eq!(daemons[at].http().delete(&path).status, 200);
+        assert_eq!(daemons[at].http_over_socket().delete(&path).status, 200);
         for browse in &browses {
             browse.wait_removed(names[at]);
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::peers::avahi::Avahi;
 use super::peers::feed::LIMIT;
-use super::peers::netns::{Host, Lan};
+use super::peers::netns::{Host, INTERFACE, Lan};
 use super::peers::zeroconf::{Record, Sniffer, Zeroconf};
 use super::peers::{Change, Seen};
 use crate::daemon::Daemon;
@@ -113,7 +113,7 @@ impl SmallStage {
 
 /// A daemon on a host, not yet started. mDNS is on, whatever the environment says.
 pub(crate) fn prepared(host: &Host, flags: &[&str]) -> Daemon {
-    let mut all = vec!["--mdns=true"];
+    let mut all = vec!["--mdns=true", "--log-format", "text"];
     all.extend(flags);
     // What runs any program on the host, without a program.
     let launcher = host.command("");
@@ -175,6 +175,12 @@ pub(crate) fn interfaces(daemon: &Daemon) -> Vec<String> {
     let status = daemon.http_over_socket().get("/v1/mdns/admin/status").json();
     let names = status["interfaces"].as_array().unwrap_or_else(|| panic!("{status}"));
     names.iter().map(|name| name.as_str().unwrap().to_owned()).collect()
+}
+
+/// Whether the daemon speaks on the interface that the peers are on.
+#[track_caller]
+pub(crate) fn is_on_lan(daemon: &Daemon) -> bool {
+    interfaces(daemon).iter().any(|used| used.starts_with(INTERFACE))
 }
 
 /// Full name of an HTTP service.
