@@ -742,6 +742,9 @@ impl Engine {
 
     pub(crate) fn connection_closed(&mut self, ticket: Ticket, session: SessionId) {
         let mut effects = Vec::new();
+        if self.stopping {
+            return self.done_now(ticket);
+        }
         self.connections.remove(&session);
         self.liveness.connection_closed(&self.kernel, self.tick, session, &mut effects);
         for effect in effects {
@@ -775,7 +778,7 @@ impl Engine {
     }
 
     /// Answers what concerns memory alone.
-    fn done_now(&mut self, ticket: Ticket) {
+    pub(crate) fn done_now(&mut self, ticket: Ticket) {
         let lsn = self.journal.synced();
         self.answer(ticket, lsn, Answer::Done { lsn, replayed: false });
     }

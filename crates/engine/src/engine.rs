@@ -165,6 +165,8 @@ pub struct Engine {
     authority: Authority,
     pub(crate) restored_until: Option<Tick>,
     frozen: bool,
+    /// The daemon stops; see [`Request::Stopping`].
+    pub(crate) stopping: bool,
     stop: Option<Stop>,
     /// Slots of the leases looked at together; kept only for its memory.
     ahead: Vec<Option<LeaseSlot>>,
@@ -207,6 +209,7 @@ impl Engine {
             authority: Authority::Forever,
             restored_until: None,
             frozen: false,
+            stopping: false,
             stop: None,
             ahead: Vec::new(),
             leaving: Vec::new(),
@@ -409,6 +412,10 @@ impl Engine {
             Request::GateDone { lease, report } => self.gate_done(ticket, lease, report),
             Request::NoticeDone(lease) => self.notice_done(ticket, lease),
             Request::Cancel(waiting) => self.cancel(ticket, waiting),
+            Request::Stopping => {
+                self.stopping = true;
+                self.done_now(ticket);
+            }
             Request::ResetBreaker => self.reset_breaker(ticket),
             Request::Trim(below) => {
                 if let Some(event) =
@@ -448,7 +455,7 @@ impl Engine {
             left -= 1;
         }
         let mut effects = Vec::new();
-        loop {
+        while !self.stopping {
             let batch = (left / RECORDS_PER_END).min(self.journal.room_for_ends()).min(256);
             if batch == 0 {
                 break;
@@ -667,7 +674,7 @@ impl Engine {
     fn next_deadline(&self) -> Option<Tick> {
         [
             self.kernel.next_deadline(),
-            self.liveness.next_deadline(),
+            self.liveness.next_deadline().filter(|_| !self.stopping),
             self.waiters.next_deadline(),
             self.gates.next_deadline(),
             self.next_notice_deadline(),

@@ -64,6 +64,7 @@ impl Engine {
             | Request::GateDone { .. }
             | Request::NoticeDone(_)
             | Request::Cancel(_)
+            | Request::Stopping
             | Request::ResetBreaker
             | Request::Trim(_)
             | Request::WatchMore { .. }

@@ -66,6 +66,9 @@ pub enum Request {
     NoticeDone(LeaseId),
     /// The asker of a waiting request has gone.
     Cancel(Ticket),
+    /// The daemon stops: holders cannot reach it any more, so nobody ends for silence, and connections that close
+    /// close for that reason.
+    Stopping,
     /// Ends the breaker's hold.
     ResetBreaker,
     /// History below this position is about to be deleted.
@@ -245,6 +248,7 @@ impl Request {
             | Self::ConnectionOpened(_)
             | Self::ConnectionClosed(_)
             | Self::Cancel(_)
+            | Self::Stopping
             | Self::ResetBreaker
             | Self::Trim(_)
             | Self::List(_)
@@ -289,6 +293,7 @@ impl Request {
             | Self::Cancel(_)
             | Self::WatchMore { .. }
             | Self::WatchEnd(_)
+            | Self::Stopping
             | Self::ResetBreaker => Lane::Liveness,
             Self::GateDone { .. } | Self::NoticeDone(_) | Self::Trim(_) => Lane::Ending,
             Self::Submit(submit) => match &*submit.action {

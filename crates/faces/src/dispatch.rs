@@ -78,6 +78,11 @@ impl Faces {
         Err(Error::new(ErrorCode::InvalidRequest, message))
     }
 
+    /// The daemon is about to stop. Said before anybody is cut off: what was held then is held after the restart.
+    pub fn stopping(&self) {
+        drop(self.handle().start(Request::Stopping));
+    }
+
     /// Tells what the daemon knows of itself, once it does.
     pub fn set_vitals(&self, vitals: Vitals) {
         // A daemon starts once.

@@ -256,15 +256,20 @@ impl Faces {
     async fn register_wish(&self, caller: &Caller, wish: Wish) -> Result<Reply, Error> {
         for _ in 0..TRIES_MAX {
             let rivals = self.rivals(&wish).await;
-            let own = caller
-                .connection()
-                .and_then(|session| rivals.iter().find(|rival| rival.lease.policy.session == Some(session)));
+            let book = &self.registrations().book;
+            let own = caller.connection().and_then(|session| {
+                rivals.iter().find(|rival| match rival.lease.policy.session {
+                    Some(kept_by) => kept_by == session,
+                    None => book.is_asked_by(rival.lease.id, session),
+                })
+            });
             let outcome = match own {
                 Some(own) => self.update(caller, own, &wish).await?,
                 None => self.grant_registration(caller, &rivals, &wish).await?,
             };
             if let Some(live) = outcome {
                 self.registrations().announce(&live);
+                book.asked_by(live.lease.id, caller.connection());
                 return Ok(Reply::Registered(registered(&live, wish.warning)));
             }
         }

@@ -1,9 +1,10 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
 use crate::registrations::{Book, End, Facts};
+use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_engine::host::Listener;
 use tenure_engine::kernel::{Epoch, Face, LeaseId, Lsn, Reason, SessionId};
@@ -55,10 +56,12 @@ struct Lines {
 }
 
 impl Ends {
-    /// The next end; `None` once the engine is gone.
-    #[must_use]
-    pub fn next(&self) -> Option<Box<Ending>> {
-        self.ends.recv().ok()
+    /// The next end within some time.
+    ///
+    /// # Errors
+    /// When there was none, or the engine is gone and there will be none.
+    pub fn next_within(&self, time: Duration) -> Result<Box<Ending>, RecvTimeoutError> {
+        self.ends.recv_timeout(time)
     }
 
     /// Ends that were not heard since the last time this was asked.

@@ -227,15 +227,21 @@ impl Adverts {
         None
     }
 
-    /// Nothing was heard of this one for a while: the engine is told again. Returns how often it was by now.
-    pub(crate) fn nudge(&mut self, key: u128, why: String) -> u32 {
-        let Some(advert) = self.by_key.get_mut(&key) else { return 0 };
-        advert.is_nudged = true;
-        advert.nudges += 1;
-        advert.last_error = Some(why);
-        let nudges = advert.nudges;
-        self.enqueue(key);
-        nudges
+    /// Nothing was heard of this one for a while: the engine is told again.
+    pub(crate) fn nudge(&mut self, key: u128, why: String) {
+        if let Some(advert) = self.by_key.get_mut(&key) {
+            advert.nudges += 1;
+            advert.last_error = Some(why);
+            self.tell_again(key);
+        }
+    }
+
+    /// The engine is told again, even if probing has not ended.
+    pub(crate) fn tell_again(&mut self, key: u128) {
+        if let Some(advert) = self.by_key.get_mut(&key) {
+            advert.is_nudged = true;
+            self.enqueue(key);
+        }
     }
 
     /// Those that wait for their name.

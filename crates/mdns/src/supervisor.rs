@@ -103,10 +103,8 @@ impl Supervisor {
         shelves: Arc<Shelves>,
     ) -> Result<(), StartError> {
         let (engine, notes) = Engine::start(&options).map_err(StartError::Engine)?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(StartError::Thread)?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(StartError::Thread)?;
         let (report, reports) = mpsc::unbounded_channel();
         let supervisor = Self {
             commands,

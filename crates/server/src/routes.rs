@@ -116,7 +116,14 @@ impl Parts<'_> {
 
     /// No body at all says the same as an empty object.
     fn body<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let bytes = if self.body.iter().all(u8::is_ascii_whitespace) { b"{}" } else { self.body };
+        let bytes = match self.body.iter().find(|byte| !byte.is_ascii_whitespace()) {
+            None => b"{}",
+            // Fields without their names would be guessed from their order.
+            Some(b'[') => {
+                return Err(Error::new(ErrorCode::InvalidRequest, "the body must be a JSON object"));
+            }
+            Some(_) => self.body,
+        };
         serde_json::from_slice(bytes).map_err(|error| {
             let code = match error.classify() {
                 serde_json::error::Category::Data => ErrorCode::InvalidRequest,

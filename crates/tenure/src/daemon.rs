@@ -164,7 +164,9 @@ const INDEX_EVERY: Duration = Duration::from_secs(30);
 /// How long everything may take from the word to the end.
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Of that, how long goodbyes may take.
+/// How long nobody is served because ended registrations are looked up.
+const RECALL_WITHIN: Duration = Duration::from_secs(2);
+/// Of the time to stop, how long goodbyes may take.
 const WITHDRAW_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs a daemon until it is told to stop. `started` is called once it serves.
@@ -302,7 +304,7 @@ async fn serve(
         // Handlers stand before anybody can know that there is something to signal.
         StopOn::Signals => {
             let stopping = CancellationToken::new();
-            let signals = stop_on_signals(&stopping);
+            let signals = stop_on_signals(&faces, &stopping);
             (stopping, Some(signals))
         }
         StopOn::Word(stopping) => {
@@ -353,15 +355,17 @@ async fn serve(
         tracing::info!(registrations, "registrations are advertised again");
     }
     tokio::spawn(faces.clone().keep_gates());
+    let recalling = tokio::spawn({
+        let faces = faces.clone();
+        async move { faces.recall_registrations().await }
+    });
+    // Goes on beside the serving where there are very many.
+    let _ = tokio::time::timeout(RECALL_WITHIN, recalling).await;
     let handle = host.handle();
     let mut engine_over = watch_engine(host, stopping.clone());
     tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
     tokio::spawn(notify::tell_of_stop(stopping.clone()));
     tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
-    tokio::spawn({
-        let faces = faces.clone();
-        async move { faces.recall_registrations().await }
-    });
     started(Started {
         endpoint: bound.endpoint,
         socket: bound.socket.clone(),
@@ -419,9 +423,9 @@ fn describe(stop: &Stop) -> String {
     format!("{stop:?}")
 }
 
-fn stop_on_signals(stopping: &CancellationToken) -> tokio::task::JoinHandle<()> {
+fn stop_on_signals(faces: &Faces, stopping: &CancellationToken) -> tokio::task::JoinHandle<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let stopping = stopping.clone();
+    let (faces, stopping) = (faces.clone(), stopping.clone());
     let handlers = [
         ("SIGTERM", SignalKind::terminate()),
         ("SIGINT", SignalKind::interrupt()),
@@ -436,6 +440,7 @@ fn stop_on_signals(stopping: &CancellationToken) -> tokio::task::JoinHandle<()> 
             _ = hup.recv() => hup_name,
         };
         tracing::info!(signal = name, "told to stop");
+        faces.stopping();
         stopping.cancel();
     })
 }

@@ -94,6 +94,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 /// The longest pause between failures; a tenth of the lease if that is less.
 const RETRY_LONGEST: Duration = Duration::from_secs(5);
+/// How long a reason may take to be known.
+const DOUBT: Duration = Duration::from_millis(200);
 /// The shortest time that an answer is given.
 const LIMIT_MIN: Duration = Duration::from_millis(250);
 
@@ -105,12 +107,14 @@ pub(crate) struct Core {
     due: BootInstant,
     /// Tries since a heartbeat counted.
     failures: u32,
+    /// It is gone and nobody knew why; asked once more.
+    in_doubt: bool,
 }
 
 impl Core {
     pub(crate) fn new(scatter: Scatter, sent: BootInstant, registration: Registration) -> Self {
         let state = RegistrationState { registration, standing: RegistrationStanding::Kept };
-        let mut core = Self { scatter, state, due: sent, failures: 0 };
+        let mut core = Self { scatter, state, due: sent, failures: 0, in_doubt: false };
         core.schedule(sent);
         core
     }
@@ -146,6 +150,7 @@ impl Core {
         if let RegistrationStanding::Ended(_) = self.state.standing {
             return;
         }
+        let was_in_doubt = core::mem::take(&mut self.in_doubt);
         match observation {
             Observation::Registered { sent, registration } => {
                 self.state = RegistrationState { registration, standing: RegistrationStanding::Kept };
@@ -162,6 +167,7 @@ impl Core {
             Observation::Failed { retry_after } => self.failed(now, retry_after),
             Observation::Gone { reason } => match reason {
                 Some(reason) if is_somebodys_will(&reason) => self.end(RegistrationEnd::Removed { reason }),
+                None if !was_in_doubt => self.doubt(now),
                 Some(_) | None => self.lapse(now),
             },
             Observation::Over(end) => self.end(end),
@@ -188,6 +194,13 @@ impl Core {
         // Advice is taken only as far as it leaves room for more tries.
         let advised = retry_after.unwrap_or_default().min(self.lease() / 6);
         self.due = now.after(self.pause().max(advised));
+    }
+
+    /// A daemon may know that a registration is gone a moment before it knows why, and what an operator ended must
+    /// not come back.
+    fn doubt(&mut self, now: BootInstant) {
+        self.in_doubt = true;
+        self.due = now.after(DOUBT);
     }
 
     /// At once the first time; where it does not last, ever later.

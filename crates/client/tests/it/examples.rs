@@ -15,6 +15,9 @@ mod mutex;
 #[path = "../../examples/pool_of_slots.rs"]
 #[expect(dead_code, reason = "an example has a main of its own")]
 mod pool_of_slots;
+#[path = "../../examples/register.rs"]
+#[expect(dead_code, reason = "an example has a main of its own")]
+mod register;
 
 use crate::daemon::{Daemon, soon, wait_until};
 use std::fs;
@@ -86,4 +89,17 @@ async fn a_pool_admits_no_more_than_its_size() {
     let daemon = Daemon::start().await;
     let most = pool_of_slots::work(&daemon.client(), 3, 12).await.expect("worked");
     assert!((1..=3).contains(&most), "{most}");
+}
+
+#[tokio::test]
+async fn a_service_is_found_while_it_serves() {
+    let daemon = Daemon::start().await;
+    let client = daemon.client();
+    let mut found = Vec::new();
+    let serving = async { found = register::others(&client).await.expect("a list") };
+    let end = register::advertise_while(&client, "App", 8080, serving).await.expect("advertised");
+    assert_eq!(end, None);
+    let names: Vec<&str> = found.iter().map(|service| service.name.as_str()).collect();
+    assert_eq!(names, ["App"]);
+    assert_eq!(client.registrations().await.expect("a list").len(), 0);
 }

@@ -6,6 +6,7 @@ mod daemon;
 mod examples;
 mod holding;
 mod lines;
+mod mdns;
 mod proxy;
 mod routes;
 mod sessions;

@@ -120,6 +120,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             grace_ms: grace(&words),
             principal: "local".into(),
         }),
+        "stopping" => Request::Stopping,
         "disconnect" => Request::ConnectionClosed(session(&words)),
         "acknowledge" => {
             let lease = lease(desk, &words);

@@ -6,7 +6,7 @@
 use super::facts::Facts;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
-use tenure_engine::kernel::{LeaseId, Reason};
+use tenure_engine::kernel::{LeaseId, Reason, SessionId};
 use tenure_history::rfc3339;
 
 /// Ended registrations that are remembered.
@@ -67,6 +67,8 @@ struct Entry {
     lease: LeaseId,
     asked_for: AskedFor,
     operation: Option<u64>,
+    /// The connection that asked for it last; a permanent one's lease does not say.
+    asked_by: Option<SessionId>,
     end: Option<End>,
 }
 
@@ -138,6 +140,22 @@ impl Book {
         }
     }
 
+    /// Remembers which connection asked for a registration.
+    pub(crate) fn asked_by(&self, lease: LeaseId, session: Option<SessionId>) {
+        let mut pages = self.pages();
+        let id = pages.ids.get(&lease).cloned();
+        if let Some(entry) = id.and_then(|id| pages.by_id.get_mut(&id)) {
+            entry.asked_by = session;
+        }
+    }
+
+    /// Whether this connection asked for a registration.
+    pub(crate) fn is_asked_by(&self, lease: LeaseId, session: SessionId) -> bool {
+        let pages = self.pages();
+        let entry = pages.ids.get(&lease).and_then(|id| pages.by_id.get(id));
+        entry.is_some_and(|entry| entry.asked_by == Some(session))
+    }
+
     /// Live registrations that were asked for so, oldest first.
     pub(crate) fn asked_for(&self, asked_for: &AskedFor) -> Vec<LeaseId> {
         self.pages().by_asked.get(asked_for).into_iter().flatten().copied().collect()
@@ -177,7 +195,13 @@ impl Pages {
         if !self.by_id.contains_key(&id) {
             self.by_asked.entry(asked_for.clone()).or_default().insert(lease);
         }
-        self.by_id.entry(id).or_insert(Entry { lease, asked_for, operation: facts.operation, end: None })
+        self.by_id.entry(id).or_insert(Entry {
+            lease,
+            asked_for,
+            operation: facts.operation,
+            asked_by: None,
+            end: None,
+        })
     }
 
     fn end(&mut self, lease: LeaseId, facts: &Facts, end: End) {

@@ -128,11 +128,13 @@ impl Supervisor {
     pub(super) fn address_came(&mut self, address: IpAddr) {
         self.look_at_interfaces();
         let now = clock::now();
+        let local = self.locals.iter().find(|local| local.addr.ip() == address).cloned();
+        let carries = |ip: IpAddr| local.as_ref().is_some_and(|local| local.carries(ip));
         for key in self.adverts.keys() {
             let Some(advert) = self.adverts.get(key) else { continue };
             let serial = advert.serial;
-            if advert.wanted.ip == Some(address) {
-                self.adverts.enqueue(key);
+            if advert.wanted.ip.is_some_and(|ip| carries(ip)) {
+                self.adverts.tell_again(key);
             }
             self.timers.arm(now + SECOND_AFTER, Timer::Second(key, serial));
         }

@@ -221,7 +221,9 @@ async fn questions_for_any_name_are_answered() {
         wait_until("both announcements", || observer.announcements(name) >= 2).await;
         let servers = || {
             let is_server = |heard: &&crate::observer::Heard| {
-                heard.label == name && heard.section == Section::Answer && matches!(heard.kind, Kind::Srv { .. })
+                heard.label == name
+                    && heard.section == Section::Answer
+                    && matches!(heard.kind, Kind::Srv { .. })
             };
             observer.heard().iter().filter(is_server).count()
         };

@@ -61,10 +61,15 @@ async fn withdrawing_while_probing_for_another_hosts_name_does_not_withdraw_the_
     let (observer, first, second) = (Observer::new(port), start(port), start(port));
     first.advertise(1, service("mine", 1));
     wait_advertised(&first, 1).await;
-    let before = observer.probes("mine");
+    // Before the first probe, and after it.
     second.advertise(2, service("mine", 2));
-    wait_until("a probe", || observer.probes("mine") > before).await;
     assert_eq!(second.withdraw(2, service("mine", 2)).await, Goodbye::Sent);
+    assert_eq!(observer.goodbyes("mine"), 0);
+    let third = start(port);
+    let before = observer.probes("mine");
+    third.advertise(3, service("mine", 3));
+    wait_until("a probe", || observer.probes("mine") > before).await;
+    assert_eq!(third.withdraw(3, service("mine", 3)).await, Goodbye::Sent);
     assert_eq!(observer.goodbyes("mine"), 0);
     assert!(first.standing(1).advertised);
 }

@@ -70,6 +70,7 @@ fn count(events: &[Seen], change: Change, name: &str) -> usize {
 #[test]
 fn a_survivor_does_not_flicker_when_another_service_goes() {
     let lan = lan();
+    let sniffer = Sniffer::start(lan.host("zeroconf"));
     let (avahi, zeroconf) = judges(&lan);
     let ours = start_on(lan.host("ours"));
     for (key, name) in [(1, "Survivor"), (2, "leaver")] {
@@ -89,6 +90,12 @@ fn a_survivor_does_not_flicker_when_another_service_goes() {
         assert_eq!(count(&events, Change::Added, "Survivor"), 1);
         assert_eq!(count(&events, Change::Updated, "Survivor"), 0);
     }
+    // Nor was its address withdrawn, which a peer shows only to those who ask at that moment.
+    let survivor = service("Survivor", 1);
+    let records = sniffer.records();
+    let is_its = |record: &&Record| record.is_response && record.name == format!("{}.local.", survivor.host);
+    let ttls: Vec<u32> = records.iter().filter(is_its).map(|record| record.ttl).collect();
+    assert!(!ttls.is_empty() && ttls.iter().all(|ttl| *ttl > 0), "{ttls:?}");
 }
 
 #[test]
@@ -143,7 +150,8 @@ fn a_name_that_avahi_has_gets_a_number_and_avahi_keeps_its_own() {
     let lan = lan();
     let (avahi, zeroconf) = judges(&lan);
     let ours = start_on(lan.host("ours"));
-    for (key, name, renamed) in [(1, "stone", "stone (2)"), (2, "Büro Süd", "Büro Süd (2)")] {
+    let names = [(1, "stone", "stone (2)"), (2, "Büro Süd", "Büro Süd (2)"), (3, "Dot.ted", "Dot.ted (2)")];
+    for (key, name, renamed) in names {
         let port = 9_000 + u16::try_from(key).unwrap();
         let publisher = avahi.publish(&Theirs { name, service_type: HTTP, port, txt: &[] });
         zeroconf.wait_for(|seen| seen.is(Change::Added, name), SOON);

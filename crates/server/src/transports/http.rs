@@ -222,6 +222,7 @@ async fn wanted_answer(
                 }),
             };
             tracing::info!(principal = %caller.principal, end_all = body.end_all, "told to stop");
+            shared.faces().stopping();
             shared.stopping().cancel();
             Ok(json(StatusCode::OK, &reply))
         }

@@ -1,6 +1,11 @@
 //! One line in the daemon's log for every lease that ends. When thousands end together the first ones get a
-//! line each and the rest are counted: a storm must not drown the log it is told in.
+//! line each and the rest are counted: a storm must not drown the log it is told in. Registrations are told one by
+//! one: whoever asks why a service disappeared looks here.
 
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use tenure_engine::Ending;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Face;
 use tenure_faces::{Ends, Facts, log_end};
@@ -8,45 +13,64 @@ use tenure_history::{Identity, WireLease};
 
 /// Lines in one second.
 const LINES_PER_SECOND_MAX: u64 = 200;
+/// How long those that were only counted wait to be told of.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Lines of one second.
+#[derive(Default)]
+struct Second {
+    number: u64,
+    lines: u64,
+    only_counted: u64,
+}
 
 /// Begins to log; ends with the engine.
 pub(crate) fn log(ends: Ends, identity: Identity) {
     std::thread::Builder::new()
         .name("tenure-ends".to_owned())
         .spawn(move || {
-            let (mut second, mut lines, mut uncounted) = (0, 0, 0);
-            while let Some(ending) = ends.next() {
+            let mut second = Second::default();
+            loop {
+                let next = ends.next_within(QUIET);
                 let now = read_clocks().boot_ms / 1_000;
-                if now != second {
-                    tell_uncounted(uncounted + ends.take_unheard());
-                    (second, lines, uncounted) = (now, 0, 0);
+                if now != second.number || next.is_err() {
+                    tell_only_counted(second.only_counted + ends.take_unheard());
+                    second = Second { number: now, ..Second::default() };
                 }
-                if lines >= LINES_PER_SECOND_MAX {
-                    uncounted += 1;
-                    continue;
+                match next {
+                    Ok(ending) => second.tell(&ending, &identity),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => return,
                 }
-                lines += 1;
-                if ending.policy.face == Face::Registrations
-                    && let Some(facts) = Facts::decode(&ending.face_data)
-                {
-                    log_end(&facts, ending.reason, ending.policy.session);
-                    continue;
-                }
-                let resources: Vec<&str> = ending.members.iter().map(|name| name.as_str()).collect();
-                tracing::info!(
-                    lease = %WireLease::new(&identity, ending.lease),
-                    holder = %ending.holder,
-                    resources = %resources.join(", "),
-                    reason = ending.reason.as_str(),
-                    "lease ended"
-                );
             }
-            tell_uncounted(uncounted + ends.take_unheard());
         })
         .expect("invariant: a thread can be started");
 }
 
-fn tell_uncounted(count: u64) {
+impl Second {
+    fn tell(&mut self, ending: &Ending, identity: &Identity) {
+        if ending.policy.face == Face::Registrations
+            && let Some(facts) = Facts::decode(&ending.face_data)
+        {
+            return log_end(&facts, ending.reason, ending.policy.session);
+        }
+        if self.lines >= LINES_PER_SECOND_MAX {
+            self.only_counted += 1;
+            return;
+        }
+        self.lines += 1;
+        let resources: Vec<&str> = ending.members.iter().map(|name| name.as_str()).collect();
+        tracing::info!(
+            lease = %WireLease::new(identity, ending.lease),
+            holder = %ending.holder,
+            resources = %resources.join(", "),
+            reason = ending.reason.as_str(),
+            "lease ended"
+        );
+    }
+}
+
+fn tell_only_counted(count: u64) {
     if count > 0 {
         tracing::info!(leases = count, "more leases ended; `tenure why` and the events tell of each");
     }

@@ -52,7 +52,7 @@ pub(crate) fn registration_lines(registration: &AdminRegistration, now: Now) -> 
     let AdminRegistration { advertised, advertised_name, service_type, .. } = registration;
     let advertised = match advertised {
         true => format!("{advertised_name}.{service_type}.local"),
-        false => format!("not yet, as {advertised_name}.{service_type}.local"),
+        false => format!("no ({advertised_name}.{service_type}.local)"),
     };
     let rows = [
         ("Name", registration.name.clone()),
@@ -195,7 +195,7 @@ mod tests {
               Grace:      30s
               Registered: 2026-02-07T22:15:00.000Z (2h 14m ago)
               Last seen:  2026-02-07T22:15:00.000Z (2h 14m ago)
-              Advertised: not yet, as stone-golden-summit._moss._tcp.local
+              Advertised: no (stone-golden-summit._moss._tcp.local)
               Lease id:   k3f9-4, epoch 1
               Last error: no interface
               TXT:

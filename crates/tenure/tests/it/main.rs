@@ -20,6 +20,7 @@ mod dumping;
 mod faults;
 mod fixture;
 mod limits;
+mod mdns;
 mod operations;
 mod ops_config;
 mod ops_install;

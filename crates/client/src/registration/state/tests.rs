@@ -115,9 +115,9 @@ fn advice_is_taken_as_far_as_the_lease_allows() {
 
 #[test]
 fn one_that_ended_by_silence_is_registered_again_at_once() {
-    for reason in [Some("heartbeat_expired".to_owned()), Some("shutdown".to_owned()), None] {
+    for reason in ["heartbeat_expired", "shutdown"] {
         let mut desk = Desk::new(LEASE_SECS);
-        desk.see(200_000, Observation::Gone { reason });
+        desk.see(200_000, gone(reason));
         assert_eq!(*desk.standing(), RegistrationStanding::Lapsed);
         assert_eq!(desk.due_ms(), 200_000);
         assert_eq!(desk.core.action(), Some(Action::Register));
@@ -130,6 +130,21 @@ fn one_that_ended_by_silence_is_registered_again_at_once() {
         assert_eq!(desk.core.state().registration.epoch, 7);
         assert_around(desk.due_ms() - 200_500, 30_000, 10);
     }
+}
+
+#[test]
+fn one_that_is_gone_for_no_known_reason_is_asked_for_once_more() {
+    let unknown = || Observation::Gone { reason: None };
+    let mut desk = Desk::new(LEASE_SECS);
+    desk.see(31_000, unknown());
+    assert_eq!((desk.standing(), desk.due_ms()), (&RegistrationStanding::Kept, 31_200));
+    assert!(matches!(desk.core.action(), Some(Action::Heartbeat { .. })));
+    desk.see(31_200, unknown());
+    assert_eq!((desk.standing(), desk.due_ms()), (&RegistrationStanding::Lapsed, 31_200));
+    let mut desk = Desk::new(LEASE_SECS);
+    desk.see(31_000, unknown());
+    desk.see(31_200, gone("admin_force"));
+    assert!(matches!(desk.standing(), RegistrationStanding::Ended(_)));
 }
 
 #[test]

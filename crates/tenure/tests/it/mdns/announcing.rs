@@ -43,7 +43,8 @@ fn a_registration_is_seen_whole_by_both_peers_and_so_is_its_end() {
 fn any_name_is_seen_resolved_and_withdrawn() {
     let stage = Stage::begin();
     let longest = format!("{}ß", "x".repeat(61));
-    let names = ["Dot.ted v1.2", "UPPER lower", "Küche Ö", "back\\slash\\", longest.as_str(), "a._http._tcp.local"];
+    let names =
+        ["Dot.ted v1.2", "UPPER lower", "Küche Ö", "back\\slash\\", longest.as_str(), "a._http._tcp.local"];
     let mut registrant = stage.daemon.lines();
     let registered: Vec<_> = (1_u16..)
         .zip(names)
@@ -51,7 +52,11 @@ fn any_name_is_seen_resolved_and_withdrawn() {
         .collect();
     for (port, name) in (1_u16..).zip(names) {
         for seen in stage.wait_added(name) {
-            assert_eq!((seen.port, seen.addresses.as_slice()), (Some(port), [stage.address()].as_slice()), "{seen:?}");
+            assert_eq!(
+                (seen.port, seen.addresses.as_slice()),
+                (Some(port), [stage.address()].as_slice()),
+                "{seen:?}"
+            );
         }
     }
     for registered in &registered {
@@ -122,7 +127,11 @@ fn two_sessions_with_one_name_are_two_services_and_ending_one_leaves_the_other()
     assert_eq!((&one["advertised_name"], &two["advertised_name"]), (&json!("twin"), &json!("twin (2)")));
     for (port, name) in [(1, "twin"), (2, "twin (2)")] {
         for seen in stage.wait_added(name) {
-            assert_eq!((seen.port, seen.addresses.as_slice()), (Some(port), [stage.address()].as_slice()), "{seen:?}");
+            assert_eq!(
+                (seen.port, seen.addresses.as_slice()),
+                (Some(port), [stage.address()].as_slice()),
+                "{seen:?}"
+            );
         }
     }
     unregister(&mut first, &one);

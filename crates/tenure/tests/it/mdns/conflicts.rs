@@ -1,10 +1,11 @@
 //! Somebody else on the network has the name already: what is ours takes another, says so, and ends alone.
 
-use serde_json::json;
+use std::collections::BTreeSet;
 
-use super::peers::avahi::Avahi;
+use serde_json::{Value, json};
+
 use super::peers::feed::LIMIT;
-use super::peers::{Change, Service};
+use super::peers::{Change, Seen, Service};
 use super::stage::{HTTP, Stage, full, inspect, register, unregister, wait_advertised, wait_goodbyes};
 use crate::run_support::wait_until;
 
@@ -16,10 +17,20 @@ fn meets_a_conflict(stage: &Stage, name: &str, port: u16) {
     let shown = wait_advertised(&stage.daemon, &ours);
     let advertised = shown["advertised_name"].as_str().unwrap();
     for seen in stage.wait_added(advertised) {
-        assert_eq!((seen.port, seen.addresses.as_slice()), (Some(port), [stage.address()].as_slice()), "{seen:?}");
+        assert_eq!(
+            (seen.port, seen.addresses.as_slice()),
+            (Some(port), [stage.address()].as_slice()),
+            "{seen:?}"
+        );
     }
     assert_eq!(shown["name"], name, "what was asked for is remembered: {shown}");
     assert_eq!(shown["last_error"], json!(null), "{shown}");
+
+    // A change goes where the service is.
+    register(&mut registrant, json!({"name": name, "type": HTTP, "port": port + 1}));
+    let is_changed = |seen: &Seen| seen.is(Change::Updated, advertised) && seen.port == Some(port + 1);
+    stage.zeroconf.wait_for(is_changed, LIMIT);
+    assert_eq!(stage.sniffer.goodbyes(), [""; 0]);
 
     unregister(&mut registrant, &ours);
     stage.wait_removed(advertised);
@@ -51,14 +62,52 @@ fn a_name_with_capitals_and_dots_that_avahi_has_is_left_to_it() {
 }
 
 #[test]
+fn a_name_of_sixty_three_bytes_that_avahi_has_still_fits_with_a_number() {
+    let stage = Stage::begin();
+    let name = format!("{}ß", "x".repeat(61));
+    let _theirs = stage.avahi.publish(&Service { name: &name, service_type: HTTP, port: 9, txt: &[] });
+    stage.zeroconf.wait_for(|seen| seen.is(Change::Added, &name), LIMIT);
+    meets_a_conflict(&stage, &name, 1);
+}
+
+#[test]
+fn numbers_given_here_and_numbers_taken_elsewhere_do_not_meet() {
+    let mut stage = Stage::begin();
+    stage.zeroconf.register(&Service { name: "web (2)", service_type: HTTP, port: 9, txt: &[] });
+    stage.avahi.wait_for(|seen| seen.is(Change::Added, "web (2)"), LIMIT);
+    let mut registrants = [(); 3].map(|()| stage.daemon.lines());
+    let ours: Vec<Value> = (1..)
+        .zip(&mut registrants)
+        .map(|(port, lines)| register(lines, json!({"name": "web", "type": HTTP, "port": port})))
+        .collect();
+    // Each is seen by its port, whatever it is called; and called what we say it is.
+    let mut names = BTreeSet::new();
+    for (port, ours) in (1..).zip(&ours) {
+        let seen = stage.zeroconf.wait_for(|seen| seen.port == Some(port), LIMIT);
+        wait_until("the name that is seen", LIMIT, || {
+            inspect(&stage.daemon, ours)["advertised_name"] == *seen.name
+        });
+        names.insert(seen.name);
+    }
+    assert!(names.len() == 3 && !names.contains("web (2)"), "{names:?}");
+    for (lines, ours) in registrants.iter_mut().zip(&ours) {
+        let name = inspect(&stage.daemon, ours)["advertised_name"].as_str().unwrap().to_owned();
+        unregister(lines, ours);
+        stage.wait_removed(&name);
+        names.remove(&name);
+        assert!(names.iter().all(|name| !stage.was_removed(name)), "{names:?}");
+    }
+    assert!(!stage.was_removed("web (2)"));
+}
+
+#[test]
 fn a_name_of_ours_stays_ours_when_others_come_for_it() {
     let stage = Stage::begin();
     let mut registrant = stage.daemon.lines();
     let ours = register(&mut registrant, json!({"name": "web", "type": HTTP, "port": 1}));
     stage.wait_added("web");
     wait_advertised(&stage.daemon, &ours);
-    let theirs: &Avahi = &stage.avahi;
-    let mut publisher = theirs.publish(&Service { name: "web", service_type: HTTP, port: 9, txt: &[] });
+    let mut publisher = stage.avahi.publish(&Service { name: "web", service_type: HTTP, port: 9, txt: &[] });
     assert_eq!(publisher.name(), "web #2");
     publisher.end();
     let shown = inspect(&stage.daemon, &ours);

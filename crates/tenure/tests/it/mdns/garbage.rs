@@ -68,7 +68,9 @@ fn announcement() -> Vec<u8> {
 /// What has a shape, and a mistake in it.
 fn shaped(random: &mut Random) -> Vec<u8> {
     let service_type = name(&["_http", "_tcp", "local"]);
-    let with = |is_response: bool, counts: [u16; 4], rest: &[u8]| [header(is_response, counts), rest.to_vec()].concat();
+    let with = |is_response: bool, counts: [u16; 4], rest: &[u8]| {
+        [header(is_response, counts), rest.to_vec()].concat()
+    };
     let instance = name(&["wrong", "_http", "_tcp", "local"]);
     match random.below(14) {
         // Counts that nothing follows.
@@ -92,7 +94,11 @@ fn shaped(random: &mut Random) -> Vec<u8> {
         _ => {
             let bytes = random.bytes(20);
             let target = [&[20_u8][..], &bytes, &service_type].concat();
-            with(true, [0, 2, 0, 0], &[record(&service_type, 12, None, &target), record(&service_type, 12, None, &[0])].concat())
+            with(
+                true,
+                [0, 2, 0, 0],
+                &[record(&service_type, 12, None, &target), record(&service_type, 12, None, &[0])].concat(),
+            )
         }
     }
 }

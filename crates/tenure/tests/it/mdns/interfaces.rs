@@ -41,7 +41,8 @@ fn a_given_address_of_the_host_is_the_only_one_told_and_a_strangers_is_warned_of
         let seen = stage.zeroconf.wait_for(|seen| seen.is(Change::Added, name), LIMIT);
         assert_eq!(seen.addresses, [address]);
     }
-    let registered = post(&stage.daemon, &json!({"name": "far", "type": HTTP, "port": 1, "ip": "203.0.113.9"}));
+    let registered =
+        post(&stage.daemon, &json!({"name": "far", "type": HTTP, "port": 1, "ip": "203.0.113.9"}));
     assert!(registered["warning"].is_string(), "{registered}");
 }
 
@@ -101,5 +102,6 @@ fn both_families_are_told_where_there_are_both() {
     post(&daemon, &json!({"name": "web", "type": HTTP, "port": 1}));
     let stone = lan.host("stone");
     let both = [IpAddr::from(stone.address()), IpAddr::from(stone.address6().unwrap())];
-    zeroconf.wait_for(|seen| seen.name == "web" && both.iter().all(|one| seen.addresses.contains(one)), LIMIT);
+    zeroconf
+        .wait_for(|seen| seen.name == "web" && both.iter().all(|one| seen.addresses.contains(one)), LIMIT);
 }

@@ -191,7 +191,12 @@ pub(crate) fn full(name: &str) -> String {
 /// Whether a record announces an instance of HTTP.
 pub(crate) fn announces<'a>(name: &'a str) -> impl Fn(&Record) -> bool + 'a {
     let target = full(name);
-    move |record| record.is_response && record.ttl > 0 && record.kind == "PTR" && record.target.as_ref() == Some(&target)
+    move |record| {
+        record.is_response
+            && record.ttl > 0
+            && record.kind == "PTR"
+            && record.target.as_ref() == Some(&target)
+    }
 }
 
 /// Waits until a goodbye for each of these was heard.

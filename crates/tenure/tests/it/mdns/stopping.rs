@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::peers::Change;
-use super::peers::feed::LIMIT;
+use super::peers::feed::{LIMIT, monotonic_ns};
 use super::stage::{HTTP, Stage, announces, full, post, register};
 use super::streams::Stream;
 
@@ -35,20 +35,26 @@ fn withdraws_everything_and_announces_it_again(signal: Signal) {
     assert_eq!(goodbyes, names.iter().map(|name| full(name)).collect());
     let said = stage.daemon.said();
     for name in names {
-        let is_of = |line: &&str| line.contains("Service unregistered") && line.contains(&format!("name=\"{name}\""));
+        let is_of =
+            |line: &&str| line.contains("Service unregistered") && line.contains(&format!("name=\"{name}\""));
         let lines: Vec<&str> = said.lines().filter(is_of).collect();
         assert!(lines.len() == 1 && lines[0].contains("reason=shutdown"), "{said}");
     }
     let told: Vec<_> = browse.all().into_iter().chain(subscribe.all()).collect();
-    assert!(told.iter().all(|told| told["event"] != "removed"), "the end of a stream is no removal: {told:?}");
+    assert!(
+        told.iter().all(|told| told["event"] != "removed"),
+        "the end of a stream is no removal: {told:?}"
+    );
 
     let (by_zeroconf, by_avahi) = (stage.zeroconf.mark(), stage.avahi.mark());
+    let restarted_ns = monotonic_ns();
     stage.daemon.start_again();
     // The registrant of the first is gone, but has its grace.
     for name in names {
         stage.zeroconf.wait_for_since(by_zeroconf, |seen| seen.is(Change::Added, name), LIMIT);
         stage.avahi.wait_for_since(by_avahi, |seen| seen.is(Change::Added, name), LIMIT);
-        stage.sniffer.wait_for(announces(name), LIMIT);
+        let is_announced = announces(name);
+        stage.sniffer.wait_for(|record| record.at_ns > restarted_ns && is_announced(record), LIMIT);
     }
 }
 

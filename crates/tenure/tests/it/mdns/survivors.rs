@@ -33,7 +33,9 @@ fn whoever_stays_never_flickers_when_another_of_the_host_goes() {
         .filter(|record| record.is_response && record.ttl == 0)
         .filter(|record| {
             let target = record.target.as_deref().unwrap_or_default();
-            [record.name.as_str(), target].iter().any(|name| name.starts_with("stays.") || name.starts_with(&host))
+            [record.name.as_str(), target]
+                .iter()
+                .any(|name| name.starts_with("stays.") || name.starts_with(&host))
         })
         .collect();
     assert_eq!(withdrawn, []);

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, SHORT, id, service, service_with};
+use super::ways::{Registrant, Registry, SHORT, id, service, service_with, started, started_with};
 use crate::run_support::holds_for;
-use crate::wire::daemon::Served;
 use crate::wire::http::{Answer, Ask};
 use std::time::Duration;
 
 #[test]
 fn a_heartbeat_over_http_renews_the_lease() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 40})));
     for body in [Value::Null, json!({}), json!({"epoch": 1})] {
         let answered = daemon.heartbeat(&registered, body);
@@ -18,17 +17,15 @@ fn a_heartbeat_over_http_renews_the_lease() {
         let renewed = answered.good();
         assert_eq!((&renewed["renewed"], &renewed["lease"]), (&registered["id"], &40.into()), "{renewed}");
     }
-    let renewed = daemon.http_over_socket().json(
-        "PUT",
-        &format!("/v1/mdns/heartbeat/{}", id(&daemon.register(service("other")))),
-        Value::Null,
-    );
+    let mut socket = daemon.http_over_socket();
+    let other = socket.json("POST", "/v1/mdns/services", service("other")).good()["registered"].clone();
+    let renewed = socket.json("PUT", &format!("/v1/mdns/heartbeat/{}", id(&other)), Value::Null);
     assert_eq!(renewed.good()["lease"], 90, "the other spelling of the path");
 }
 
 #[test]
 fn heartbeats_keep_a_registration_beyond_its_lease_and_grace() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let registered = daemon.register(service("app"));
     let silent = daemon.register(service("silent"));
     let mut http = daemon.http();
@@ -40,7 +37,7 @@ fn heartbeats_keep_a_registration_beyond_its_lease_and_grace() {
 
 #[test]
 fn a_heartbeat_moves_last_seen() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let before = daemon.seen(&registered);
     crate::run_support::wait_until("a later last_seen", crate::daemon::LIMIT, || {
@@ -54,7 +51,7 @@ fn a_heartbeat_moves_last_seen() {
 
 #[test]
 fn a_heartbeat_over_lines_is_the_id_alone() {
-    let daemon = Served::start();
+    let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         let registered = lines.register(service("app"));
         let renewed = lines.ask(json!({"heartbeat": id(&registered)}));
@@ -65,21 +62,22 @@ fn a_heartbeat_over_lines_is_the_id_alone() {
 }
 
 #[test]
-fn a_registration_over_http_may_be_kept_over_lines() {
-    let daemon = Served::start();
-    let registered = daemon.register(service_with("app", json!({"lease": 1})));
-    daemon.until(&registered, "draining");
-    // Root over the socket is another principal than loopback, and nobody shows a credential here.
-    let answer = daemon.lines().ask(json!({"heartbeat": id(&registered)}));
-    assert!(answer["renewed"] == registered["id"] || answer["error"] == "forbidden", "{answer}");
-    let http = daemon.heartbeat(&registered, Value::Null);
-    assert_eq!(http.good()["lease"], 1);
-    daemon.until(&registered, "alive");
+fn a_registration_over_http_is_kept_over_lines_by_the_same_principal() {
+    let daemon = started();
+    let of_loopback = daemon.register(service_with("loopback", json!({"lease": 1})));
+    let mut socket = daemon.http_over_socket();
+    let asked = service_with("socket", json!({"lease": 1}));
+    let of_socket = socket.json("POST", "/v1/mdns/services", asked).good()["registered"].clone();
+    daemon.until(&of_socket, "draining");
+    let mut lines = daemon.lines();
+    lines.refused(json!({"heartbeat": id(&of_loopback)}), "forbidden");
+    let renewed = lines.ask(json!({"heartbeat": id(&of_socket)}));
+    assert_eq!(json!([renewed["renewed"], renewed["lease"]]), json!([of_socket["id"], 1]), "{renewed}");
 }
 
 #[test]
 fn a_permanent_registration_may_beat_and_stays_permanent() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 0})));
     let renewed = daemon.heartbeat(&registered, json!({"epoch": 1})).good();
     assert_eq!((&renewed["renewed"], &renewed["lease"]), (&registered["id"], &0.into()));
@@ -88,7 +86,7 @@ fn a_permanent_registration_may_beat_and_stays_permanent() {
 
 #[test]
 fn a_stale_epoch_is_refused_and_renews_nothing() {
-    let daemon = Served::start_with(&["--mdns-http-grace", "60s"]);
+    let daemon = started_with(&["--mdns-http-grace", "60s"]);
     let registered = daemon.register(service_with("app", json!({"lease": 1})));
     for epoch in [0, 2, u64::MAX] {
         let refused = daemon.heartbeat(&registered, json!({ "epoch": epoch }));
@@ -103,7 +101,7 @@ fn a_stale_epoch_is_refused_and_renews_nothing() {
 
 #[test]
 fn an_unknown_id_is_not_found_on_every_transport() {
-    let daemon = Served::start();
+    let daemon = started();
     for unknown in ["00000000", "ffffffff", "x", "zzzzzzzz", "0123456789abcdef"] {
         let registration = json!({ "id": unknown });
         daemon.heartbeat(&registration, Value::Null).refused("not_found");
@@ -116,7 +114,7 @@ fn an_unknown_id_is_not_found_on_every_transport() {
 
 #[test]
 fn registrants_need_the_exact_id() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     for cut in [2, 4, 7] {
         let prefix = json!({"id": &id(&registered)[..cut]});
@@ -129,7 +127,7 @@ fn registrants_need_the_exact_id() {
 
 #[test]
 fn a_registration_of_a_connection_beats_on_that_connection_only() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     let registered = lines.register(service("app"));
     daemon.lines().refused(json!({"heartbeat": id(&registered)}), "no_liveness");
@@ -148,7 +146,7 @@ fn a_registration_of_a_connection_beats_on_that_connection_only() {
 
 #[test]
 fn a_heartbeat_brings_a_silent_registration_back() {
-    let daemon = Served::start_with(&["--mdns-http-lease", "1s"]);
+    let daemon = started_with(&["--mdns-http-lease", "1s"]);
     let registered = daemon.register(service("app"));
     let before = daemon.seen(&registered);
     daemon.until(&registered, "draining");
@@ -165,7 +163,7 @@ fn a_heartbeat_brings_a_silent_registration_back() {
 
 #[test]
 fn an_operators_drain_is_told_to_those_who_beat() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     assert_eq!(daemon.heartbeat(&registered, Value::Null).good()["draining"], false);
     daemon.steer(&registered, "drain").good();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
+use super::ways::{Registrant, Registry, id, service, service_with, started};
 use crate::security::{as_token, with_tokens};
 use crate::wire::daemon::Served;
 use crate::wire::events::Events;
@@ -18,7 +18,7 @@ fn left_behind(daemon: &Served, service: Value) -> Value {
 
 #[test]
 fn a_registrant_that_comes_back_gets_its_id_back() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service_with("app", json!({"txt": {"old": "1", "both": "1"}})));
     let lease_id = daemon.seen(&before)["lease_id"].clone();
     let mut lines = daemon.lines();
@@ -40,7 +40,7 @@ fn a_registrant_that_comes_back_gets_its_id_back() {
 
 #[test]
 fn nothing_is_withdrawn_when_a_registrant_comes_back() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     left_behind(&daemon, service("app"));
     assert_eq!(browse.next().data["found"]["port"], 8080);
@@ -59,7 +59,7 @@ fn nothing_is_withdrawn_when_a_registrant_comes_back() {
 
 #[test]
 fn a_registrant_that_comes_back_may_spell_name_and_type_otherwise() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, json!({"name": "My Printer", "type": "_http._tcp", "port": 80}));
     let mut lines = daemon.lines();
     let after = lines.register(json!({"name": "MY printer", "type": "HTTP.TCP.local.", "port": 80}));
@@ -70,7 +70,7 @@ fn a_registrant_that_comes_back_may_spell_name_and_type_otherwise() {
 
 #[test]
 fn another_name_or_type_is_another_registration() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service("äpp"));
     let mut lines = daemon.lines();
     for other in [
@@ -87,7 +87,7 @@ fn another_name_or_type_is_another_registration() {
 
 #[test]
 fn silence_over_http_is_come_back_from_by_registering_again() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = daemon.register(service_with("app", json!({"lease": 1})));
     daemon.until(&before, "draining");
     let after = daemon.register(service_with("app", json!({"lease": 50, "txt": {"a": "b"}})));
@@ -102,7 +102,7 @@ fn silence_over_http_is_come_back_from_by_registering_again() {
 
 #[test]
 fn a_registration_may_move_from_one_transport_to_another() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let over_http = daemon.register(service_with("app", json!({"lease": 1})));
     assert_eq!((&over_http["id"], &over_http["mode"]), (&before["id"], &"heartbeat".into()));
@@ -126,7 +126,7 @@ fn a_registration_may_move_from_one_transport_to_another() {
 
 #[test]
 fn the_oldest_of_several_is_come_back_to_first() {
-    let daemon = Served::start();
+    let daemon = started();
     let (mut one, mut two) = (daemon.lines(), daemon.lines());
     let first = one.register(service("app"));
     let second = two.register(service("app"));
@@ -146,7 +146,7 @@ fn the_oldest_of_several_is_come_back_to_first() {
 
 #[test]
 fn the_requested_name_counts_not_the_advertised_one() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut one = daemon.lines();
     one.register(service("app"));
     let second = left_behind(&daemon, service("app"));
@@ -161,7 +161,7 @@ fn the_requested_name_counts_not_the_advertised_one() {
 
 #[test]
 fn what_an_operator_drained_is_come_back_to_and_stays_draining() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut one = daemon.lines();
     let before = one.register(service("app"));
     daemon.steer(&before, "drain").good();
@@ -184,7 +184,7 @@ fn what_an_operator_drained_is_come_back_to_and_stays_draining() {
 
 #[test]
 fn only_one_of_many_comes_back_to_the_same_registration() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let mut all: Vec<_> = (0..6).map(|_| daemon.lines()).collect();
     for lines in &mut all {
@@ -226,7 +226,7 @@ fn with_credentials_only_the_same_principal_comes_back_to_it() {
 
 #[test]
 fn a_lease_of_a_registration_is_resumed_like_any_other() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let lease_id = daemon.seen(&before)["lease_id"].clone();
     let mut lines = daemon.lines();
@@ -243,7 +243,7 @@ fn a_lease_of_a_registration_is_resumed_like_any_other() {
 
 #[test]
 fn a_repeated_key_finds_what_was_taken_over() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = left_behind(&daemon, service("app"));
     let ask = || {
         let mut http = daemon.http().with("idempotency-key", "again");

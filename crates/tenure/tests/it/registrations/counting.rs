@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::ways::{Registrant, Registry, SHORT, service, service_with};
+use super::ways::{Registrant, Registry, SHORT, service, service_with, started, started_with};
 use crate::daemon::LIMIT;
 use crate::run_support::wait_until;
 use crate::wire::daemon::Served;
@@ -16,9 +16,16 @@ fn number(daemon: &Served, name: &str, labels: &[&str]) -> f64 {
     values.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
 }
 
+/// A port for mDNS that nobody else uses: loopback alone hears what is said on it.
+fn private_port() -> String {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
 #[test]
 fn registrations_and_goodbyes_are_counted() {
-    let daemon = Served::start_with(SHORT);
+    let port = private_port();
+    let loopback = ["--mdns=true", "--mdns-interface", "lo", "--mdns-port", &port];
+    let daemon = started_with(&[SHORT, &loopback].concat());
     let registrations = || number(&daemon, "tenure_mdns_registrations", &[]);
     let goodbyes = || number(&daemon, "tenure_mdns_goodbyes_total", &[]);
     assert_eq!((registrations(), goodbyes()), (0.0, 0.0));
@@ -27,8 +34,8 @@ fn registrations_and_goodbyes_are_counted() {
     for name in ["a", "b", "c"] {
         lines.register(service(name));
     }
-    wait_until("four advertised", LIMIT, || registrations() == 4.0);
-    assert_eq!(goodbyes(), 0.0);
+    wait_until("four advertised", LIMIT, || daemon.all().iter().all(|seen| seen["advertised"] == true));
+    assert_eq!((registrations(), goodbyes()), (4.0, 0.0));
     daemon.unregister(&permanent).good();
     wait_until("one goodbye", LIMIT, || (registrations(), goodbyes()) == (3.0, 1.0));
     drop(lines);
@@ -36,8 +43,18 @@ fn registrations_and_goodbyes_are_counted() {
 }
 
 #[test]
+fn registrations_are_counted_where_no_packet_is_sent() {
+    let daemon = started();
+    let registered = daemon.register(service("app"));
+    assert_eq!(number(&daemon, "tenure_mdns_registrations", &[]), 1.0);
+    daemon.unregister(&registered).good();
+    wait_until("none", LIMIT, || number(&daemon, "tenure_mdns_registrations", &[]) == 0.0);
+    assert!(!daemon.http().get("/metrics").text().contains("NaN"));
+}
+
+#[test]
 fn grants_and_ends_are_counted_by_face() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let face = {
         let registered = daemon.register(service("app"));
         let lease_id = daemon.seen(&registered)["lease_id"].as_str().unwrap().to_owned();
@@ -56,7 +73,7 @@ fn grants_and_ends_are_counted_by_face() {
 
 #[test]
 fn heartbeats_of_registrations_are_counted() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let beats =
         |outcome: &str| number(&daemon, "tenure_heartbeats_total", &[&format!("outcome=\"{outcome}\"")]);

@@ -4,15 +4,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
+use super::ways::{Registrant, Registry, id, service, service_with, started};
 use crate::run_support::{boot_ms, holds_for};
-use crate::wire::daemon::Served;
 use crate::wire::events::{Events, Said};
 use crate::wire::http::{Answer, Ask};
 
 #[test]
 fn a_browse_tells_what_is_found_changed_and_removed() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     let mut lines = daemon.lines();
     let registered = lines.register(service_with("app", json!({"txt": {"a": "1", "flag": null}})));
@@ -35,7 +34,7 @@ fn a_browse_tells_what_is_found_changed_and_removed() {
 
 #[test]
 fn who_comes_late_is_told_what_is_there() {
-    let daemon = Served::start();
+    let daemon = started();
     for name in ["a", "b", "c"] {
         daemon.register(service(name));
     }
@@ -49,7 +48,7 @@ fn who_comes_late_is_told_what_is_there() {
 
 #[test]
 fn a_browse_tells_of_its_own_type_only() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_ipp._tcp");
     daemon.register(service("app"));
     daemon.register(service_with("app", json!({"type": "_ipp._udp"})));
@@ -59,7 +58,7 @@ fn a_browse_tells_of_its_own_type_only() {
 
 #[test]
 fn a_subscription_tells_found_then_resolved_then_removed() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut events = Events::look(daemon.http(), "/v1/mdns/events?type=_http._tcp");
     let mut lines = daemon.lines();
     let registered = lines.register(service("app"));
@@ -78,7 +77,7 @@ fn a_subscription_tells_found_then_resolved_then_removed() {
 
 #[test]
 fn numbers_of_frames_grow() {
-    let daemon = Served::start();
+    let daemon = started();
     for path in ["/v1/mdns/browse?type=_http._tcp", "/v1/mdns/events?type=_http._tcp"] {
         let mut events = Events::look(daemon.http(), path);
         let mut last = 0;
@@ -95,7 +94,7 @@ fn numbers_of_frames_grow() {
 
 #[test]
 fn a_stream_ends_after_so_long_without_news() {
-    let daemon = Served::start();
+    let daemon = started();
     for path in ["/v1/mdns/browse?type=_http._tcp&idle_for=1", "/v1/mdns/events?type=_http._tcp&idle_for=1"] {
         let began = boot_ms();
         let mut events = Events::look(daemon.http(), path);
@@ -124,7 +123,7 @@ fn a_stream_ends_after_so_long_without_news() {
 
 #[test]
 fn a_stream_without_news_says_that_it_is_there() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     let mut events = Events::look(daemon.http(), "/v1/mdns/events?type=_http._tcp&idle_for=60");
     for stream in [&mut browse, &mut events] {
@@ -134,7 +133,7 @@ fn a_stream_without_news_says_that_it_is_there() {
 
 #[test]
 fn a_bad_type_is_refused_before_the_stream_begins() {
-    let daemon = Served::start();
+    let daemon = started();
     for route in ["browse", "events"] {
         let answered = daemon.http().get(&format!("/v1/mdns/{route}?type=_http._sctp&idle_for=1"));
         let error = answered.refused("invalid_type");
@@ -144,7 +143,7 @@ fn a_bad_type_is_refused_before_the_stream_begins() {
 
 #[test]
 fn without_a_type_the_types_are_listed() {
-    let daemon = Served::start();
+    let daemon = started();
     daemon.register(service("a"));
     daemon.register(service("b"));
     for path in [
@@ -160,8 +159,9 @@ fn without_a_type_the_types_are_listed() {
             "_ipp._tcp",
             "each type is told once, and new ones too"
         );
+        let lease = daemon.lease_of(&registered);
         daemon.unregister(&registered).good();
-        daemon.until(&registered, "gone");
+        daemon.until_reclaimed(&lease);
     }
     let mut events = Events::look(daemon.http(), "/v1/mdns/events");
     let data = events.next().data;
@@ -170,7 +170,7 @@ fn without_a_type_the_types_are_listed() {
 
 #[test]
 fn a_service_is_resolved_by_its_full_name() {
-    let daemon = Served::start();
+    let daemon = started();
     daemon.register(service_with(
         "My App",
         json!({"port": 8081, "txt": {"path": "/", "flag": null}, "ip": "127.0.0.1"}),
@@ -194,7 +194,7 @@ fn a_service_is_resolved_by_its_full_name() {
 
 #[test]
 fn a_service_that_is_not_there_is_not_resolved_after_five_seconds() {
-    let daemon = Served::start();
+    let daemon = started();
     let began = boot_ms();
     let mut waiting = daemon.lines();
     waiting.say(json!({"resolve": "nobody._http._tcp.local"}));
@@ -208,7 +208,7 @@ fn a_service_that_is_not_there_is_not_resolved_after_five_seconds() {
 
 #[test]
 fn a_service_that_appears_meanwhile_is_resolved() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut http = daemon.http();
     http.send("GET", "/v1/mdns/resolve?name=late._http._tcp.local", b"").unwrap();
     daemon.register(service("late"));
@@ -217,12 +217,13 @@ fn a_service_that_appears_meanwhile_is_resolved() {
 
 #[test]
 fn a_draining_service_is_still_found_and_one_that_ended_is_not() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.lines().register(service("app"));
     daemon.until(&registered, "draining");
     assert_eq!(daemon.get("/v1/mdns/resolve?name=app._http._tcp.local")["resolved"]["port"], 8080);
+    let lease = daemon.lease_of(&registered);
     daemon.end(&registered).good();
-    daemon.until(&registered, "gone");
+    daemon.until_reclaimed(&lease);
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     daemon.register(service("witness"));
     assert_eq!(browse.next().data["found"]["name"], "witness");
@@ -230,14 +231,15 @@ fn a_draining_service_is_still_found_and_one_that_ended_is_not() {
 
 #[test]
 fn many_streams_that_are_left_leave_nothing_behind() {
-    let daemon = Served::start();
+    let daemon = started();
     for round in 0..50 {
         let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
         let registered = daemon.register(service(&format!("app {round}")));
         assert_eq!(browse.next().data["found"]["name"], format!("app {round}"));
         drop(browse);
+        let lease = daemon.lease_of(&registered);
         daemon.unregister(&registered).good();
-        daemon.until(&registered, "gone");
+        daemon.until_reclaimed(&lease);
     }
     let answered: Value = daemon.http().json("GET", "/v1/mdns/admin/status", Value::Null).good();
     assert_eq!(answered["registrations"]["total"], 0);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ways::{NO_GRACE, Registrant, Registry, SHORT, id, service, service_with};
+use super::ways::{NO_GRACE, Registrant, Registry, SHORT, id, service, service_with, started, started_with};
 use crate::daemon::LIMIT;
 use crate::run_support::{holds_for, wait_until};
 use crate::wire::daemon::Served;
@@ -39,7 +39,7 @@ fn is_told_its_end(daemon: &Served, registration: &Value, reason: &str) {
 
 #[test]
 fn unregistering_over_http_ends_it_with_reason_explicit() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let answered = daemon.unregister(&registered);
     assert_eq!((answered.status, &answered.good()["unregistered"]), (200, &registered["id"]));
@@ -52,21 +52,21 @@ fn unregistering_over_http_ends_it_with_reason_explicit() {
 
 #[test]
 fn unregistering_over_lines_ends_it_with_reason_explicit() {
-    let daemon = Served::start();
+    let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
-        let session = lines.ask(json!({"hello": {}}))["hello"]["session"].as_str().map(str::to_owned);
         let registered = lines.register(service("app"));
+        let session = daemon.seen(&registered)["session_id"].as_str().unwrap().to_owned();
         let answer = lines.ask(json!({"unregister": id(&registered)}));
         assert_eq!(answer["unregistered"], registered["id"], "{answer}");
         daemon.until(&registered, "gone");
         let told = daemon.until_told(&registered, "explicit");
-        assert!(told.contains(&format!("session={}", session.unwrap())), "{told}");
+        assert!(told.contains(&format!("session={session}")), "{told}");
     }
 }
 
 #[test]
 fn a_registration_of_another_connection_of_the_same_principal_may_be_unregistered() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     let registered = lines.register(service("app"));
     let answer = daemon.lines().ask(json!({"unregister": id(&registered)}));
@@ -76,7 +76,7 @@ fn a_registration_of_another_connection_of_the_same_principal_may_be_unregistere
 
 #[test]
 fn a_dropped_connection_drains_at_once_and_ends_after_its_grace() {
-    let daemon = Served::start_with(&["--mdns-socket-grace", "2s"]);
+    let daemon = started_with(&["--mdns-socket-grace", "2s"]);
     let mut lines = daemon.lines();
     let session = lines.ask(json!({"hello": {}}))["hello"]["session"].as_str().unwrap().to_owned();
     let registered = lines.register(service("app"));
@@ -94,7 +94,7 @@ fn a_dropped_connection_drains_at_once_and_ends_after_its_grace() {
 
 #[test]
 fn a_standard_input_that_ends_drains_and_ends_what_it_registered() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let mut lines = daemon.stdin();
     let registered = lines.register(service("app"));
     lines.end_writing();
@@ -106,7 +106,7 @@ fn a_standard_input_that_ends_drains_and_ends_what_it_registered() {
 
 #[test]
 fn the_end_of_a_session_drains_all_it_registered_and_nothing_else() {
-    let daemon = Served::start();
+    let daemon = started();
     let (mut one, mut two) = (daemon.lines(), daemon.lines());
     let of_one: Vec<Value> = (0..5).map(|number| one.register(service(&format!("one {number}")))).collect();
     let of_two: Vec<Value> = (0..5).map(|number| two.register(service(&format!("two {number}")))).collect();
@@ -123,7 +123,7 @@ fn the_end_of_a_session_drains_all_it_registered_and_nothing_else() {
 
 #[test]
 fn silence_over_http_drains_then_ends_with_reason_heartbeat_expired() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let registered = daemon.register(service("app"));
     assert_eq!(daemon.state(&registered), "alive");
     daemon.until(&registered, "draining");
@@ -135,7 +135,7 @@ fn silence_over_http_drains_then_ends_with_reason_heartbeat_expired() {
 
 #[test]
 fn permanent_registrations_and_open_sessions_outlast_every_lease_and_grace() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let permanent = daemon.register(service_with("permanent", json!({"lease": 0})));
     let mut lines = daemon.lines();
     let session = lines.register(service("session"));
@@ -148,7 +148,7 @@ fn permanent_registrations_and_open_sessions_outlast_every_lease_and_grace() {
 
 #[test]
 fn an_operator_ends_any_registration_with_reason_admin_force() {
-    let daemon = Served::start_with(&["--mdns-http-lease", "1s"]);
+    let daemon = started_with(&["--mdns-http-lease", "1s"]);
     let mut lines = daemon.lines();
     let session = lines.register(service("session"));
     let permanent = daemon.register(service_with("permanent", json!({"lease": 0})));
@@ -167,7 +167,7 @@ fn an_operator_ends_any_registration_with_reason_admin_force() {
 
 #[test]
 fn what_an_operator_drained_ends_with_reason_admin_force() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let mut lines = daemon.lines();
     let session = lines.register(service("session"));
     daemon.steer(&session, "drain").good();
@@ -180,12 +180,14 @@ fn what_an_operator_drained_ends_with_reason_admin_force() {
 
 #[test]
 fn a_registrant_that_is_killed_during_a_browse_is_noticed() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let mut lines = daemon.stdin();
     lines.say(json!({"browse": "_http._tcp"}));
     lines.say(json!({"register": service("app")}));
-    let registered = lines.until(|line| line["registered"].is_object())["registered"].clone();
-    lines.until(|line| line["found"]["name"] == "app");
+    let said = [lines.next(), lines.next()];
+    assert!(said.iter().any(|line| line["found"]["name"] == "app"), "{said:?}");
+    let registered =
+        said.into_iter().find(|line| line["registered"].is_object()).unwrap()["registered"].clone();
     // The process is ended as `kill -9` does.
     drop(lines);
     daemon.until(&registered, "draining");
@@ -195,7 +197,7 @@ fn a_registrant_that_is_killed_during_a_browse_is_noticed() {
 
 #[test]
 fn a_connection_that_does_not_read_its_browse_is_noticed_when_it_goes() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let mut deaf = daemon.unix();
     let lines = [json!({"browse": "_http._tcp"}), json!({"subscribe": "_http._tcp", "tag": 1})];
     for line in lines.iter().chain([&json!({"register": service("deaf")})]) {
@@ -230,7 +232,7 @@ fn register_many(lines: &mut Lines, count: usize) -> Vec<Value> {
 
 #[test]
 fn a_thousand_registrations_of_a_connection_that_dies_end_together() {
-    let daemon = Served::start_with(SHORT);
+    let daemon = started_with(SHORT);
     let mut lines = daemon.lines();
     let registered = register_many(&mut lines, 1_000);
     let stays = daemon.register(service_with("stays", json!({"lease": 0})));
@@ -258,7 +260,7 @@ fn a_thousand_registrations_of_a_connection_that_dies_end_together() {
 
 #[test]
 fn without_grace_a_dropped_connection_ends_what_it_had_at_once() {
-    let daemon = Served::start_with(NO_GRACE);
+    let daemon = started_with(NO_GRACE);
     let registered = register_many(&mut daemon.lines(), 50);
     for registration in &registered {
         wait_until("its end", LIMIT, || daemon.state(registration) == "gone");
@@ -268,7 +270,7 @@ fn without_grace_a_dropped_connection_ends_what_it_had_at_once() {
 
 #[test]
 fn a_life_without_ends_writes_no_line() {
-    let daemon = Served::start_with(&["--mdns-http-lease", "1s"]);
+    let daemon = started_with(&["--mdns-http-lease", "1s"]);
     let mut lines = daemon.lines();
     lines.register(service("session"));
     let registered = daemon.register(service("app"));
@@ -287,7 +289,7 @@ fn a_life_without_ends_writes_no_line() {
 
 #[test]
 fn a_name_cannot_forge_a_line_of_the_log() {
-    let daemon = Served::start();
+    let daemon = started();
     let name = r#"a" id="00000000" reason=none \"#;
     let registered = daemon.register(service(name));
     assert_eq!(registered["name"], name);
@@ -299,4 +301,26 @@ fn a_name_cannot_forge_a_line_of_the_log() {
     let forged = "x\nService unregistered: name=\"y\" id=\"11111111\" reason=explicit session=-";
     daemon.try_register(service(forged)).refused("invalid_name");
     assert!(daemon.ends_told(&json!({"id": "11111111"})).is_empty());
+}
+
+#[test]
+fn where_programs_read_the_log_an_end_is_one_object() {
+    let daemon = started_with(&["--log-format", "json"]);
+    let mut lines = daemon.lines();
+    let session = lines.ask(json!({"hello": {}}))["hello"]["session"].clone();
+    let registered = lines.register(service("app"));
+    lines.ask(json!({"unregister": id(&registered)}));
+    let ends = || {
+        let parsed = |line: &str| serde_json::from_str::<Value>(line).ok();
+        let said = daemon.said();
+        said.lines().filter_map(parsed).filter(|line| line["id"] == registered["id"]).collect::<Vec<_>>()
+    };
+    wait_until("its end", LIMIT, || !ends().is_empty());
+    let end = &ends()[0];
+    assert_eq!(
+        json!([end["level"], end["name"], end["reason"], end["session"]]),
+        json!(["INFO", "app", "explicit", session]),
+        "{end}"
+    );
+    assert!(end["message"].as_str().unwrap().starts_with("Service unregistered"), "{end}");
 }

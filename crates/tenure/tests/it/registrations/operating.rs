@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
+use super::ways::{Registrant, Registry, id, service, service_with, started, started_with};
+use crate::daemon::LIMIT;
 use crate::raw_http::Answered;
+use crate::run_support::wait_until;
 use crate::wire::daemon::Served;
 use crate::wire::http::{Answer, Ask};
 
@@ -14,7 +16,7 @@ fn ask(daemon: &Served, method: &str, path: &str) -> Answered {
 
 #[test]
 fn the_list_is_a_bare_array_sorted_by_name() {
-    let daemon = Served::start();
+    let daemon = started();
     assert_eq!(ask(&daemon, "GET", "/v1/mdns/admin/registrations").good(), json!([]));
     let mut lines = daemon.lines();
     for name in ["pear", "apple", "über", "fig 2", "fig", "apple pie"] {
@@ -29,7 +31,7 @@ fn the_list_is_a_bare_array_sorted_by_name() {
 
 #[test]
 fn the_status_counts_by_state_and_says_where_the_daemon_is() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.register(service("a"));
     lines.register(service("b"));
@@ -48,7 +50,7 @@ fn the_status_counts_by_state_and_says_where_the_daemon_is() {
     daemon.end(&drained).good();
     daemon.until(&drained, "gone");
     drop(lines);
-    crate::run_support::wait_until("both drain", crate::daemon::LIMIT, || {
+    wait_until("both drain", LIMIT, || {
         daemon.counts() == json!({"alive": 1, "draining": 2, "permanent": 1, "total": 3})
     });
 }
@@ -78,7 +80,7 @@ fn alike(daemon: &Served) -> Alike {
 
 #[test]
 fn a_prefix_that_begins_one_id_only_stands_for_it() {
-    let daemon = Served::start();
+    let daemon = started();
     let Alike { single, .. } = alike(&daemon);
     for cut in 2..=8 {
         let seen = ask(&daemon, "GET", &format!("/v1/mdns/admin/registrations/{}", &single[..cut])).good();
@@ -97,7 +99,7 @@ fn a_prefix_that_begins_one_id_only_stands_for_it() {
 
 #[test]
 fn a_prefix_that_begins_several_ids_is_refused_with_all_of_them() {
-    let daemon = Served::start();
+    let daemon = started();
     let Alike { two, .. } = alike(&daemon);
     let prefix = &two[0][..2];
     let path = format!("/v1/mdns/admin/registrations/{prefix}");
@@ -121,7 +123,7 @@ fn a_prefix_that_begins_several_ids_is_refused_with_all_of_them() {
 
 #[test]
 fn a_prefix_of_one_character_is_refused() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let path = format!("/v1/mdns/admin/registrations/{}", &id(&registered)[..1]);
     for (method, path) in [
@@ -141,7 +143,7 @@ fn a_prefix_of_one_character_is_refused() {
 
 #[test]
 fn a_drain_waits_for_the_grace_and_a_revive_takes_it_back() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     for registered in [lines.register(service("session")), daemon.register(service("heartbeat"))] {
         assert_eq!(daemon.steer(&registered, "drain").good(), json!({"drained": registered["id"]}));
@@ -158,7 +160,7 @@ fn a_drain_waits_for_the_grace_and_a_revive_takes_it_back() {
 
 #[test]
 fn a_permanent_registration_is_not_drained() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 0})));
     daemon.steer(&registered, "drain").refused("permanent_lease");
     daemon.steer(&registered, "revive").refused("not_draining");
@@ -167,7 +169,7 @@ fn a_permanent_registration_is_not_drained() {
 
 #[test]
 fn a_registration_whose_connection_is_gone_is_not_revived() {
-    let daemon = Served::start_with(&["--mdns-socket-grace", "3s"]);
+    let daemon = started_with(&["--mdns-socket-grace", "3s"]);
     let mut lines = daemon.lines();
     let silent = lines.register(service("silent"));
     let drained = lines.register(service("drained"));
@@ -186,7 +188,7 @@ fn a_registration_whose_connection_is_gone_is_not_revived() {
 
 #[test]
 fn a_silent_heartbeat_registration_is_revived_for_one_more_lease() {
-    let daemon = Served::start_with(&["--mdns-http-grace", "2s"]);
+    let daemon = started_with(&["--mdns-http-grace", "2s"]);
     let registered = daemon.register(service_with("app", json!({"lease": 1})));
     daemon.until(&registered, "draining");
     daemon.steer(&registered, "revive").good();
@@ -198,7 +200,7 @@ fn a_silent_heartbeat_registration_is_revived_for_one_more_lease() {
 
 #[test]
 fn unknown_ids_are_not_found() {
-    let daemon = Served::start();
+    let daemon = started();
     let nobody = json!({"id": "00000000"});
     daemon.look(&nobody).refused("not_found");
     daemon.end(&nobody).refused("not_found");
@@ -208,26 +210,14 @@ fn unknown_ids_are_not_found() {
 
 #[test]
 fn every_other_spelling_of_a_path_does_the_same() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let id = id(&registered);
-    let steady = |mut value: Value| {
-        for seen in value.as_array_mut().into_iter().flatten() {
-            seen["remaining_secs"] = Value::Null;
-        }
-        value["remaining_secs"].take();
-        value["uptime_secs"].take();
-        value
-    };
     let same = |method: &str, paths: &[String]| {
-        let answers: Vec<Value> = paths
-            .iter()
-            .map(|path| {
-                let answer = ask(&daemon, method, path).good();
-                if answer.is_array() { answer } else { steady(answer) }
-            })
-            .collect();
-        assert!(answers.windows(2).all(|pair| shape(&pair[0]) == shape(&pair[1])), "{paths:?}: {answers:?}");
+        let answers = paths.iter().map(|path| lasting(ask(&daemon, method, path).good())).collect::<Vec<_>>();
+        for answer in &answers {
+            assert_eq!(answer, &answers[0], "{paths:?}");
+        }
     };
     same("GET", &["/v1/mdns/admin/status".into(), "/v1/admin/status".into()]);
     let lists = ["/v1/mdns/admin/registrations", "/v1/admin/registrations", "/v1/mdns/admin/ls"];
@@ -268,16 +258,19 @@ fn every_other_spelling_of_a_path_does_the_same() {
 }
 
 /// What stays the same from one moment to the next.
-fn shape(answer: &Value) -> Value {
-    match answer {
-        Value::Array(all) => all.iter().map(|one| one["id"].clone()).collect(),
-        one => one.clone(),
+fn lasting(mut answer: Value) -> Value {
+    let passing = ["remaining_secs", "uptime_secs", "last_seen"];
+    match &mut answer {
+        Value::Array(all) => return all.iter().cloned().map(lasting).collect(),
+        Value::Object(fields) => fields.retain(|name, _| !passing.contains(&name.as_str())),
+        other => panic!("neither an array nor an object: {other}"),
     }
+    answer
 }
 
 #[test]
 fn why_tells_the_story_of_a_registration_by_its_id() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let lease_id = daemon.seen(&registered)["lease_id"].clone();
     let path = format!("/v1/why?registration={}", id(&registered));
@@ -303,7 +296,7 @@ fn why_tells_the_story_of_a_registration_by_its_id() {
 
 #[test]
 fn why_goes_on_over_a_take_over() {
-    let daemon = Served::start();
+    let daemon = started();
     let before = daemon.lines().register(service("app"));
     daemon.until(&before, "draining");
     let mut lines = daemon.lines();

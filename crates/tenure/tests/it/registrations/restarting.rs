@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
+use super::ways::{Registrant, Registry, id, service, service_with, started, started_with};
 use crate::daemon::LIMIT;
 use crate::run_support::wait_until;
 use crate::wire::daemon::Served;
@@ -15,7 +15,7 @@ const ENDS: [fn(&mut Served); 2] = [|daemon| daemon.kill(), |daemon| daemon.stop
 #[test]
 fn permanent_registrations_are_there_again_and_announced_again() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let registered =
             daemon.register(service_with("app", json!({"lease": 0, "txt": {"a": "b", "c": null}})));
         let before = daemon.seen(&registered);
@@ -39,7 +39,7 @@ fn permanent_registrations_are_there_again_and_announced_again() {
 #[test]
 fn heartbeat_registrations_have_a_full_lease_after_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let registered = daemon.register(service_with("app", json!({"lease": 60})));
         wait_until("some of the lease has passed", LIMIT, || {
             daemon.seen(&registered)["remaining_secs"].as_u64().unwrap() < 59
@@ -60,7 +60,7 @@ fn heartbeat_registrations_have_a_full_lease_after_a_restart() {
 #[test]
 fn session_registrations_drain_after_a_restart_and_are_come_back_to() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let mut lines = daemon.lines();
         let (gone, back) = (lines.register(service("gone")), lines.register(service("back")));
         end(&mut daemon);
@@ -87,7 +87,7 @@ fn session_registrations_drain_after_a_restart_and_are_come_back_to() {
 #[test]
 fn without_grace_there_are_five_seconds_to_come_back_after_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start_with(&["--mdns-socket-grace", "0s"]);
+        let mut daemon = started_with(&["--mdns-socket-grace", "0s"]);
         let mut lines = daemon.lines();
         let (gone, back) = (lines.register(service("gone")), lines.register(service("back")));
         end(&mut daemon);
@@ -106,7 +106,7 @@ fn without_grace_there_are_five_seconds_to_come_back_after_a_restart() {
 #[test]
 fn ids_that_ended_are_told_their_end_after_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let explicit = daemon.register(service("a"));
         let forced = daemon.register(service("b"));
         daemon.unregister(&explicit).good();
@@ -131,7 +131,7 @@ fn ids_that_ended_are_told_their_end_after_a_restart() {
 #[test]
 fn a_repeated_key_finds_its_registration_after_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let ask = |daemon: &Served| {
             let mut http = daemon.http().with("idempotency-key", "once");
             http.json("POST", "/v1/mdns/services", service("app")).good()["registered"].clone()
@@ -148,7 +148,7 @@ fn a_repeated_key_finds_its_registration_after_a_restart() {
 #[test]
 fn an_operators_drain_and_second_names_outlive_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let first = daemon.register(service_with("app", json!({"lease": 0})));
         let second = daemon.register(service("app"));
         daemon.steer(&second, "drain").good();
@@ -159,16 +159,16 @@ fn an_operators_drain_and_second_names_outlive_a_restart() {
         assert_eq!(daemon.seen(&first)["advertised_name"], "app");
         let back = daemon.register(service("app"));
         assert_eq!(json!([back["id"], back["draining"]]), json!([second["id"], true]), "{back}");
-        assert_eq!(daemon.register(service("app"))["advertised_name"], "app (3)");
         daemon.steer(&second, "revive").good();
         assert_eq!(daemon.state(&second), "alive");
+        assert_eq!(daemon.register(service("app"))["advertised_name"], "app (3)");
     }
 }
 
 #[test]
 fn changes_in_place_outlive_a_restart() {
     for end in ENDS {
-        let mut daemon = Served::start();
+        let mut daemon = started();
         let mut lines = daemon.lines();
         let first = lines.register(service_with("app", json!({"txt": {"a": "1"}})));
         lines.register(service_with("App", json!({"port": 9090, "txt": {"b": null}})));
@@ -185,7 +185,7 @@ fn changes_in_place_outlive_a_restart() {
 
 #[test]
 fn ids_stay_unique_over_restarts() {
-    let mut daemon = Served::start();
+    let mut daemon = started();
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..3 {
         let mut lines = daemon.lines();

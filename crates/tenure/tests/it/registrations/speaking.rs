@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
-use crate::wire::daemon::Served;
+use super::ways::{Registrant, Registry, id, service, service_with, started};
 
 #[test]
 fn every_verb_is_answered_under_its_own_name() {
-    let daemon = Served::start();
+    let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         let answer = lines.ask(json!({"register": service("app")}));
         let keys: Vec<&String> = answer.as_object().unwrap().keys().collect();
@@ -26,7 +25,7 @@ fn every_verb_is_answered_under_its_own_name() {
 
 #[test]
 fn tags_come_back_with_every_answer() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     for tag in [json!("a"), json!(7)] {
         let answer = lines.ask(json!({"register": service("app"), "tag": tag}));
@@ -45,7 +44,7 @@ fn tags_come_back_with_every_answer() {
 
 #[test]
 fn a_browse_over_lines_tells_what_is_found_and_removed() {
-    let daemon = Served::start();
+    let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         lines.say(json!({"browse": "_http._tcp", "tag": "b"}));
         let registered = daemon.register(service("app"));
@@ -74,7 +73,7 @@ impl GoodOrPanic for crate::raw_http::Answered {
 
 #[test]
 fn a_subscription_over_lines_tells_found_resolved_and_removed() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.say(json!({"subscribe": "http"}));
     let registered = daemon.register(service("app"));
@@ -89,7 +88,7 @@ fn a_subscription_over_lines_tells_found_resolved_and_removed() {
 
 #[test]
 fn a_stream_never_stops_the_reading() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.say(json!({"browse": "_http._tcp"}));
     lines.say(json!({"register": service("app")}));
@@ -115,7 +114,7 @@ fn a_stream_never_stops_the_reading() {
 
 #[test]
 fn two_streams_are_told_apart_by_their_tags_and_stopped_alone() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.say(json!({"browse": "_http._tcp", "tag": "web"}));
     lines.say(json!({"browse": "_ipp._tcp", "tag": 2}));
@@ -144,7 +143,7 @@ fn two_streams_are_told_apart_by_their_tags_and_stopped_alone() {
 
 #[test]
 fn a_second_stream_needs_a_tag() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.say(json!({"browse": "_http._tcp"}));
     for verb in ["browse", "subscribe"] {
@@ -168,7 +167,7 @@ fn a_second_stream_needs_a_tag() {
 
 #[test]
 fn one_tag_is_one_stream() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     lines.say(json!({"browse": "_http._tcp", "tag": 1}));
     let answer = lines.ask(json!({"browse": "_ipp._tcp", "tag": 1}));
@@ -177,7 +176,7 @@ fn one_tag_is_one_stream() {
 
 #[test]
 fn what_is_not_understood_is_a_parse_error_and_the_connection_lives_on() {
-    let daemon = Served::start();
+    let daemon = started();
     for mut lines in [daemon.lines(), daemon.stdin()] {
         let registered = lines.register(service("app"));
         for bad in [
@@ -209,7 +208,7 @@ fn what_is_not_understood_is_a_parse_error_and_the_connection_lives_on() {
 
 #[test]
 fn bad_types_are_refused_to_streams() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     for verb in ["browse", "subscribe"] {
         lines.refused(json!({ verb: "_http._sctp" }), "invalid_type");
@@ -224,7 +223,7 @@ fn bad_types_are_refused_to_streams() {
 
 #[test]
 fn types_are_listed_over_lines() {
-    let daemon = Served::start();
+    let daemon = started();
     daemon.register(service("app"));
     let mut lines = daemon.lines();
     lines.say(json!({"browse": "_services._dns-sd._udp"}));
@@ -233,7 +232,7 @@ fn types_are_listed_over_lines() {
 
 #[test]
 fn many_lines_at_once_are_answered_in_order() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     let mut text = String::new();
     for number in 0..200 {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, is_id, service, service_with};
+use super::ways::{Registrant, Registry, is_id, service, service_with, started, started_with};
 use crate::wire::daemon::Served;
 use crate::wire::http::{Answer, Ask};
 
@@ -15,7 +15,7 @@ fn terms(daemon: &Served, registered: &Value) -> Value {
 
 #[test]
 fn over_http_a_heartbeat_within_90_seconds_keeps_it() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     assert_eq!(terms(&daemon, &registered), json!(["heartbeat", 90, 90, 30]));
     let seen = daemon.seen(&registered);
@@ -33,7 +33,7 @@ fn over_http_a_heartbeat_within_90_seconds_keeps_it() {
 
 #[test]
 fn over_the_socket_the_connection_keeps_it() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     let session = lines.ask(json!({"hello": {}}))["hello"]["session"].clone();
     let registered = lines.register(service("app"));
@@ -45,7 +45,7 @@ fn over_the_socket_the_connection_keeps_it() {
 
 #[test]
 fn over_standard_input_the_connection_keeps_it_with_less_grace() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.stdin();
     let registered = lines.register(service("app"));
     assert_eq!(terms(&daemon, &registered), json!(["session", 0, null, 5]));
@@ -59,7 +59,7 @@ fn over_standard_input_the_connection_keeps_it_with_less_grace() {
 
 #[test]
 fn a_lease_of_0_is_permanent_from_every_transport() {
-    let daemon = Served::start();
+    let daemon = started();
     let permanent = |name: &str| service_with(name, json!({"lease": 0}));
     let mut over_socket = daemon.lines();
     let mut over_stdin = daemon.stdin();
@@ -84,7 +84,7 @@ fn a_lease_of_0_is_permanent_from_every_transport() {
 
 #[test]
 fn a_lease_over_http_is_how_long_a_heartbeat_lasts() {
-    let daemon = Served::start();
+    let daemon = started();
     for secs in [1, 120, 86_400] {
         let registered = daemon.register(service_with(&format!("app {secs}"), json!({"lease": secs})));
         assert_eq!(terms(&daemon, &registered), json!(["heartbeat", secs, secs, 30]));
@@ -93,7 +93,7 @@ fn a_lease_over_http_is_how_long_a_heartbeat_lasts() {
 
 #[test]
 fn a_lease_over_lines_stays_with_the_session_and_the_answer_says_so() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut over_socket = daemon.lines();
     let registered = over_socket.register(service_with("a", json!({"lease": 120})));
     assert_eq!(terms(&daemon, &registered), json!(["session", 0, null, 30]));
@@ -104,7 +104,7 @@ fn a_lease_over_lines_stays_with_the_session_and_the_answer_says_so() {
 
 #[test]
 fn lease_secs_is_another_word_for_lease() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service_with("a", json!({"lease_secs": 7})));
     assert_eq!(terms(&daemon, &registered), json!(["heartbeat", 7, 7, 30]));
     let registered = daemon.register(service_with("b", json!({"lease_secs": 7, "lease": 7})));
@@ -123,7 +123,7 @@ fn lease_secs_is_another_word_for_lease() {
 
 #[test]
 fn a_huge_lease_is_refused_and_harms_nothing() {
-    let daemon = Served::start();
+    let daemon = started();
     for lease in
         [86_401, u64::from(u32::MAX), u64::MAX / 1_000, u64::MAX / 1_000 + 1, i64::MAX as u64, u64::MAX]
     {
@@ -155,7 +155,7 @@ fn a_huge_lease_is_refused_and_harms_nothing() {
 
 #[test]
 fn graces_and_the_lease_over_http_are_configured() {
-    let daemon = Served::start_with(&[
+    let daemon = started_with(&[
         "--mdns-socket-grace",
         "4s",
         "--mdns-stdin-grace",
@@ -179,7 +179,7 @@ fn graces_and_the_lease_over_http_are_configured() {
 
 #[test]
 fn an_answer_has_what_the_contract_lists() {
-    let daemon = Served::start();
+    let daemon = started();
     let service =
         json!({"name": "My App", "type": "_http._tcp", "port": 8080, "txt": {"path": "/", "flag": null}});
     for registered in [daemon.register(service.clone()), daemon.lines().register(service)] {
@@ -198,7 +198,7 @@ fn an_answer_has_what_the_contract_lists() {
 
 #[test]
 fn an_operator_sees_all_that_the_contract_lists() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered =
         daemon.register(service_with("app", json!({"txt": {"path": "/", "flag": null, "empty": ""}})));
     let seen = daemon.seen(&registered);
@@ -239,7 +239,7 @@ fn an_operator_sees_all_that_the_contract_lists() {
 
 #[test]
 fn ids_are_never_given_twice() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut lines = daemon.lines();
     let mut ids = std::collections::BTreeSet::new();
     for round in 0..3 {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with};
+use super::ways::{Registrant, Registry, id, service, service_with, started};
 use crate::wire::daemon::Served;
 use crate::wire::events::Events;
 use crate::wire::http::{Answer, Ask};
@@ -20,7 +20,7 @@ fn is_refused(daemon: &Served, service: Value, codes: &[&str]) {
 
 #[test]
 fn types_are_read_generously_and_shown_in_one_way() {
-    let daemon = Served::start();
+    let daemon = started();
     for (number, (given, shown)) in [
         ("_http._tcp", "_http._tcp"),
         ("http", "_http._tcp"),
@@ -50,7 +50,7 @@ fn types_are_read_generously_and_shown_in_one_way() {
 
 #[test]
 fn capitals_in_a_type_name_the_same_type() {
-    let daemon = Served::start();
+    let daemon = started();
     daemon.register(service("app"));
     let second = daemon.register(service_with("app", json!({"type": "_HTTP._TCP"})));
     assert_eq!(second["advertised_name"], "app (2)", "{second}");
@@ -58,7 +58,7 @@ fn capitals_in_a_type_name_the_same_type() {
 
 #[test]
 fn bad_types_are_refused() {
-    let daemon = Served::start();
+    let daemon = started();
     for bad in [
         "",
         " ",
@@ -103,7 +103,7 @@ fn bad_types_are_refused() {
 
 #[test]
 fn subtypes_are_accepted() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service_with("app", json!({"type": "_printer._sub._http._tcp"})));
     assert!(registered["type"].as_str().unwrap().contains("_http._tcp"), "{registered}");
     let mut by_type = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
@@ -131,7 +131,7 @@ const ODD_NAMES: [&str; 12] = [
 
 #[test]
 fn odd_names_are_registered_found_resolved_and_withdrawn() {
-    let daemon = Served::start();
+    let daemon = started();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     let longest = "x".repeat(63);
     let longest_of_two = format!("{}x", "ü".repeat(31));
@@ -156,7 +156,7 @@ fn odd_names_are_registered_found_resolved_and_withdrawn() {
 
 #[test]
 fn bad_names_are_refused() {
-    let daemon = Served::start();
+    let daemon = started();
     for bad in [String::new(), "x".repeat(64), "ü".repeat(32), "x".repeat(10_000)] {
         is_refused(&daemon, service(&bad), &["invalid_name"]);
     }
@@ -170,7 +170,7 @@ fn bad_names_are_refused() {
 
 #[test]
 fn ports_have_their_range() {
-    let daemon = Served::start();
+    let daemon = started();
     for port in [1, 65_535] {
         let registered = daemon.register(service_with(&format!("app {port}"), json!({ "port": port })));
         assert_eq!(registered["port"], port);
@@ -182,7 +182,7 @@ fn ports_have_their_range() {
 
 #[test]
 fn missing_and_unknown_fields_are_named() {
-    let daemon = Served::start();
+    let daemon = started();
     for field in ["name", "type", "port"] {
         let mut service = service("app");
         service.as_object_mut().unwrap().remove(field);
@@ -200,7 +200,7 @@ fn missing_and_unknown_fields_are_named() {
 
 #[test]
 fn text_is_kept_as_it_was_given() {
-    let daemon = Served::start();
+    let daemon = started();
     let txt = json!({
         "path": "/a b", "flag": null, "empty": "", "eq": "a=b=c", "ümlaut-free": "größe"
     });
@@ -214,7 +214,7 @@ fn text_is_kept_as_it_was_given() {
 
 #[test]
 fn text_has_its_rules() {
-    let daemon = Served::start();
+    let daemon = started();
     let codes = &["invalid_request", "invalid_name", "too_large"];
     for key in ["", "a=b", "=", "ü", "a\nb", "a\0", "\u{7f}"] {
         is_refused(&daemon, service_with("app", json!({"txt": {key: "x"}})), codes);
@@ -236,7 +236,7 @@ fn text_has_its_rules() {
 
 #[test]
 fn an_address_of_another_host_is_taken_with_a_warning() {
-    let daemon = Served::start();
+    let daemon = started();
     for address in ["192.0.2.7", "2001:db8::7"] {
         let registered = daemon.register(service_with(address, json!({ "ip": address })));
         let warning = registered["warning"].as_str().unwrap_or_else(|| panic!("no warning: {registered}"));
@@ -258,7 +258,7 @@ fn an_address_of_another_host_is_taken_with_a_warning() {
 
 #[test]
 fn bad_json_is_answered_in_json() {
-    let daemon = Served::start();
+    let daemon = started();
     let registered = daemon.register(service("app"));
     let heartbeat = format!("/v1/mdns/services/{}/heartbeat", id(&registered));
     for body in [
@@ -302,7 +302,7 @@ fn bad_json_is_answered_in_json() {
 
 #[test]
 fn queries_have_their_rules() {
-    let daemon = Served::start();
+    let daemon = started();
     for path in [
         "/v1/mdns/browse?type=_http._tcp&idle_for=x",
         "/v1/mdns/browse?type=_http._tcp&idle_for=-1",

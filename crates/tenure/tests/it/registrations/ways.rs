@@ -25,6 +25,19 @@ pub(crate) const SHORT: &[&str] = &[
 pub(crate) const NO_GRACE: &[&str] =
     &["--mdns-socket-grace", "0s", "--mdns-stdin-grace", "0s", "--mdns-http-grace", "0s"];
 
+/// A daemon whose log is written for people, as it is on a terminal.
+#[track_caller]
+pub(crate) fn started() -> Served {
+    started_with(&[])
+}
+
+/// The same with more flags.
+#[track_caller]
+pub(crate) fn started_with(flags: &[&str]) -> Served {
+    let own: &[&str] = if flags.contains(&"--log-format") { &[] } else { &["--log-format", "text"] };
+    Served::start_with(&[own, flags].concat())
+}
+
 /// What asks for a service of this name.
 pub(crate) fn service(name: &str) -> Value {
     json!({"name": name, "type": "_http._tcp", "port": 8080})
@@ -87,6 +100,12 @@ pub(crate) trait Registry {
     /// As an operator sees it.
     #[track_caller]
     fn seen(&self, registration: &Value) -> Value;
+    /// Its lease, as the native calls show it.
+    #[track_caller]
+    fn lease_of(&self, registration: &Value) -> Value;
+    /// Waits until the lease with this view is over: the goodbye was said, the name is free.
+    #[track_caller]
+    fn until_reclaimed(&self, lease: &Value);
     /// `alive`, `draining` or `gone`.
     #[track_caller]
     fn state(&self, registration: &Value) -> String;
@@ -142,6 +161,14 @@ impl Registry for Served {
         self.look(registration).good()
     }
 
+    fn lease_of(&self, registration: &Value) -> Value {
+        self.get(&format!("/v1/leases/{}", self.seen(registration)["lease_id"].as_str().unwrap()))
+    }
+
+    fn until_reclaimed(&self, lease: &Value) {
+        wait_until(&format!("the reclaim of {lease}"), LIMIT, || self.inspect(lease)["state"] == "revoked");
+    }
+
     fn state(&self, registration: &Value) -> String {
         let answered = self.look(registration);
         if answered.status == 404 {
@@ -180,10 +207,10 @@ impl Registry for Served {
         let told = self.ends_told(registration);
         assert_eq!(told.len(), 1, "{told:?}");
         let name = registration["name"].as_str().unwrap();
-        let words = format!(
-            "Service unregistered: name=\"{name}\" id=\"{}\" reason={reason} session=",
-            id(registration)
-        );
+        let words =
+            format!("Service unregistered: name=\"{name}\" id=\"{}\" reason={reason}", id(registration));
+        let kept = registration["mode"] == "session";
+        let words = if kept { format!("{words} session=") } else { words };
         assert!(told[0].contains(&words), "{told:?} does not say {words}");
         told[0].clone()
     }

@@ -58,8 +58,9 @@ fn every_error_and_event_is_in_the_document() {
     }
 }
 
-#[test]
-fn the_daemon_does_what_the_document_says() {
+/// Asks a daemon of its own as the document says one may ask, and holds the answers against the document.
+#[track_caller]
+fn conforms(selection: &[&str], examples: &str) {
     let daemon = Served::start();
     let directory = TempDir::new().unwrap();
     let checks =
@@ -68,12 +69,24 @@ fn the_daemon_does_what_the_document_says() {
         .arg("run")
         .arg(format!("http://{}/openapi.json", daemon.address()))
         .args(["--checks", checks])
-        .args(["--phases", "coverage,fuzzing", "--max-examples", "20", "--seed", "1"])
-        // One ends the daemon, the other never ends.
-        .args(["--exclude-path", "/v1/shutdown", "--exclude-path", "/v1/events"])
+        .args(["--phases", "coverage,fuzzing", "--max-examples", examples, "--seed", "1"])
+        .args(selection)
         .args(["--request-timeout", "20", "--max-redirects", "0", "--workers", "2", "--no-color"])
         .env("SCHEMATHESIS_HOOKS", "schemathesis_hooks")
         .env("PYTHONPATH", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/wire"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .current_dir(directory.path()));
+}
+
+#[test]
+fn the_daemon_does_what_the_document_says() {
+    // One ends the daemon, the others do not end.
+    let without = ["/v1/shutdown", "/v1/events", "/v1/mdns/browse", "/v1/mdns/events"];
+    conforms(&without.map(|path| ["--exclude-path", path]).concat(), "20");
+}
+
+#[test]
+fn streams_of_services_are_what_the_document_says() {
+    let streams = ["/v1/mdns/browse", "/v1/mdns/events"];
+    conforms(&streams.map(|path| ["--include-path", path]).concat(), "3");
 }

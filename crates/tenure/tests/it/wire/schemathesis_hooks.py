@@ -1,4 +1,5 @@
-"""What schemathesis cannot know by itself: leases and sessions that exist, and that nobody should wait for an hour."""
+"""What schemathesis cannot know by itself: leases, sessions and registrations that exist, and that nobody should
+wait for an hour or read a stream without end."""
 
 import itertools
 import json
@@ -27,11 +28,25 @@ def lease(case, number):
     return made
 
 
+def registration(case, number):
+    service = {"name": f"hooks {number}", "type": "_http._tcp", "port": 8080}
+    made = make(case.operation.base_url, "/v1/mdns/services", service)["registered"]
+    if case.path.endswith("/revive"):
+        make(case.operation.base_url, f"/v1/mdns/admin/registrations/{made['id']}/drain", {})
+    return made
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     body = case.body if isinstance(case.body, dict) else None
     if body is not None and isinstance(body.get("wait_ms"), int) and body["wait_ms"] > 5:
         body["wait_ms"] = 5
+    if case.path in ("/v1/mdns/browse", "/v1/mdns/events"):
+        query = dict(case.query or {})
+        # What is no number stays as it is: it has to be refused.
+        if str(query.get("idle_for", "0")).isdigit():
+            query["idle_for"] = 1
+        case.query = query
     number = next(COUNTER)
     # Every other case keeps what was generated.
     if number % 2 == 0:
@@ -51,3 +66,11 @@ def before_call(context, case, kwargs):
     if case.path == "/v1/why":
         case.query = {"resource": f"hooks/{number}"}
         make(case.operation.base_url, "/v1/leases", {"resources": [f"hooks/{number}"], "holder": "hooks"})
+    if "id" in parameters and "/mdns/" in case.path:
+        made = registration(case, number)
+        case.path_parameters["id"] = made["id"]
+        if body is not None and "epoch" in body:
+            body["epoch"] = made["epoch"]
+    if case.path == "/v1/mdns/resolve":
+        registration(case, number)
+        case.query = {"name": f"hooks {number}._http._tcp.local"}

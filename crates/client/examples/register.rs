@@ -1,0 +1,63 @@
+//! A service that others find by mDNS for as long as it serves: registered, kept by heartbeats, unregistered.
+
+use std::error::Error;
+use std::time::Duration;
+use tenure_client::api::{Browsed, Register, ServiceRecord};
+use tenure_client::{Client, Endpoint, RegistrationEnd};
+
+/// Advertises a service while `serving` goes on. If the registration ends before, says why.
+pub(crate) async fn advertise_while(
+    client: &Client,
+    name: &str,
+    port: u16,
+    serving: impl Future<Output = ()>,
+) -> Result<Option<RegistrationEnd>, Box<dyn Error + Send + Sync>> {
+    let register = Register {
+        name: name.to_owned(),
+        service_type: "_http._tcp".to_owned(),
+        port,
+        txt: [("path".to_owned(), Some("/".to_owned()))].into(),
+        ..Register::default()
+    };
+    let keeper = client.keep_registration(&register).await?;
+    let end = tokio::select! {
+        () = serving => None,
+        // Nothing passing comes here, a restart of the daemon least of all.
+        end = keeper.ended() => Some(end),
+    };
+    keeper.unregister().await?;
+    Ok(end)
+}
+
+/// Everybody who serves the same.
+pub(crate) async fn others(client: &Client) -> Result<Vec<ServiceRecord>, Box<dyn Error + Send + Sync>> {
+    let mut sightings = client.browse_stream(Some("_http._tcp"), Duration::from_secs(1)).await?;
+    let mut services: Vec<ServiceRecord> = Vec::new();
+    while let Some(seen) = sightings.next().await? {
+        let service = match &seen {
+            Browsed::Found { found } => found,
+            Browsed::Seen(sighting) => &sighting.service,
+        };
+        services.retain(|known| known.name != service.name);
+        if let Browsed::Found { found } = seen {
+            services.push(found);
+        }
+    }
+    Ok(services)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    let endpoint: Endpoint = std::env::var("TENURE_ENDPOINT")?.parse()?;
+    let client = Client::builder(endpoint).build()?;
+    let serving = async {
+        // A server would accept connections here.
+        if let Ok(services) = others(&client).await {
+            println!("{} of us", services.len());
+        }
+    };
+    if let Some(end) = advertise_while(&client, "An Example", 8080, serving).await? {
+        println!("{end}");
+    }
+    Ok(())
+}
