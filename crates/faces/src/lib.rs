@@ -30,7 +30,8 @@ pub use limits::{
     TTL_MS_MIN, WAIT_MS_MAX,
 };
 pub use registrations::{
-    Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Seen, Service, ServiceType,
-    Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance, understand_registration,
+    Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Renamed, Seen, Service,
+    ServiceType, Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance,
+    understand_registration,
 };
 pub use switchboard::{Ends, Switchboard};

@@ -16,7 +16,7 @@ mod service;
 pub use discovery::Sightseeing;
 pub use facts::Facts;
 pub use gates::log_end;
-pub use network::{Goodbye, Health, Later, Network, Record, Seen, Service, Sightings, Standing};
+pub use network::{Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing};
 pub use quiet::Quiet;
 pub use service::{ServiceType, Wanted};
 
@@ -139,7 +139,7 @@ impl Registrations {
         Service {
             service_type: described.service_type.clone(),
             subtypes: described.subtypes.clone(),
-            name: facts.advertised_name(members),
+            name: facts.network_name(members),
             host: host_label(&self.options.host, &facts.id),
             port: described.port,
             ip: described.ip,
@@ -329,8 +329,13 @@ impl Faces {
     ) -> Result<Option<Live>, Error> {
         let registrations = self.registrations();
         let (kept, operation) = registrations.keep_id(wish.operation.as_ref())?;
-        let fresh =
-            Facts { id: kept.id().to_owned(), described: wish.described.clone(), spelled: None, operation };
+        let fresh = Facts {
+            id: kept.id().to_owned(),
+            described: wish.described.clone(),
+            spelled: None,
+            renamed: None,
+            operation,
+        };
         let taken_over = |rival: &Live| {
             let anew = rival.facts.described_anew(wish.described.clone(), &rival.lease.members);
             Facts { operation, ..anew }.encode()
@@ -475,7 +480,7 @@ fn registered(live: &Live, warning: Option<String>) -> api::Registration {
         port: described.port,
         lease: live.lease_secs(),
         mode: show::mode(live.lease.policy.mode),
-        advertised_name: live.facts.advertised_name(&live.lease.members),
+        advertised_name: live.facts.network_name(&live.lease.members),
         epoch: live.lease.epoch.0,
         draining: live.is_draining(),
         warning,
@@ -489,7 +494,7 @@ fn registered(live: &Live, warning: Option<String>) -> api::Registration {
 /// What is wrong with it.
 pub fn understand_registration(asked: &api::Register) -> Result<Vec<(String, String)>, Error> {
     let described = Described::check(asked)?;
-    let facts = Facts { id: "0".repeat(ID_BYTES), described, spelled: None, operation: None };
+    let facts = Facts { id: "0".repeat(ID_BYTES), described, spelled: None, renamed: None, operation: None };
     debug_assert_eq!(Facts::decode(&facts.encode()).as_ref(), Some(&facts), "what is written is read again");
     let of = |name: String| {
         let resource = resource(&facts.described.service_type, &name);

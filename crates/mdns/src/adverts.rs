@@ -128,13 +128,28 @@ impl Adverts {
     /// Takes one out. Returns how to withdraw it and whether this process ever announced it.
     pub(crate) fn remove(&mut self, key: u128) -> Option<(Leaving, bool)> {
         let advert = self.by_key.remove(&key)?;
-        self.names.retain(|_, holder| *holder != key);
-        self.queue.retain(|queued| *queued != key);
-        self.blocked.retain(|blocked| *blocked != key);
+        self.free_names(key, &advert);
+        if advert.is_queued {
+            self.queue.retain(|queued| *queued != key);
+            self.blocked.retain(|blocked| *blocked != key);
+        }
         let (is_known, is_probed) = (advert.told.is_some(), advert.is_probed());
         let service = advert.told.unwrap_or(Service { name: advert.name, ..advert.wanted });
         let is_probed = is_known && is_probed;
         Some((Leaving { service, is_known, is_probed }, advert.was_told))
+    }
+
+    /// What the engine has for this advert is no longer taken.
+    fn free_names(&mut self, key: u128, advert: &Advert) {
+        let given =
+            [Some(&advert.name), advert.renamed.as_ref(), advert.told.as_ref().map(|told| &told.name)];
+        for name in given.into_iter().flatten() {
+            let service = Service { name: name.clone(), ..advert.wanted.clone() };
+            let name_key = service.full_name_key();
+            if self.names.get(&name_key) == Some(&key) {
+                self.names.remove(&name_key);
+            }
+        }
     }
 
     /// The advert of a key.
@@ -356,6 +371,18 @@ impl Adverts {
         }
         keys.sort_unstable();
         keys.into_iter().for_each(|(_, key)| self.enqueue(key));
+    }
+
+    /// All that this engine was told.
+    pub(crate) fn told_services(&self) -> Vec<Service> {
+        self.by_key.values().filter_map(|advert| advert.told.clone()).collect()
+    }
+
+    /// Whether the engine has been told everything and nothing is being probed for. What was nudged has nowhere to
+    /// be announced.
+    pub(crate) fn is_settled(&self) -> bool {
+        let is_under_way = |advert: &Advert| advert.is_probed() && advert.nudges == 0;
+        self.queue.is_empty() && !self.by_key.values().any(is_under_way)
     }
 
     /// Names may have been taken by others meanwhile.

@@ -69,6 +69,8 @@ enum Stage {
 #[derive(Debug, Default)]
 pub(crate) struct Farewells {
     by_id: BTreeMap<u64, Farewell>,
+    /// Those that are a service's end, by full name.
+    by_name: HashMap<String, u64>,
     ever: u64,
     queue: VecDeque<u64>,
     held: HashMap<String, u32>,
@@ -84,18 +86,22 @@ impl Farewells {
         is_probed: bool,
         reply: Option<oneshot::Sender<Goodbye>>,
     ) -> u64 {
-        let is_forget = |how: &How| matches!(how, How::Forget { .. });
-        if let Some((id, same)) = self.by_id.iter_mut().find(|(_, other)| {
-            is_forget(&other.how) == is_forget(&how)
-                && other.service.full_name_key() == service.full_name_key()
-        }) {
+        let is_forget = matches!(how, How::Forget { .. });
+        let name_key = service.full_name_key();
+        if !is_forget
+            && let Some(id) = self.by_name.get(&name_key)
+            && let Some(same) = self.by_id.get_mut(id)
+        {
             same.replies.extend(reply);
             return *id;
         }
-        for held in [service.full_name_key(), host_key(&service)] {
+        for held in [name_key.clone(), host_key(&service)] {
             *self.held.entry(held).or_default() += 1;
         }
         self.ever += 1;
+        if !is_forget {
+            self.by_name.insert(name_key, self.ever);
+        }
         let stage = if is_probed { Stage::Probed } else { Stage::Queued };
         let replies = reply.into_iter().collect();
         self.by_id.insert(
@@ -157,11 +163,8 @@ impl Farewells {
 
     /// Probing has ended for this full name.
     pub(crate) fn announced(&mut self, full_name_key: &str) {
-        let probed = self.by_id.iter().find(|(_, farewell)| {
-            farewell.stage == Stage::Probed && farewell.service.full_name_key() == full_name_key
-        });
-        if let Some(id) = probed.map(|(id, _)| *id) {
-            self.stop_waiting(id);
+        if let Some(id) = self.by_name.get(full_name_key) {
+            self.stop_waiting(*id);
         }
     }
 
@@ -197,7 +200,11 @@ impl Farewells {
     /// One is over.
     pub(crate) fn end(&mut self, id: u64, goodbye: &Goodbye) {
         let Some(farewell) = self.by_id.remove(&id) else { return };
-        for held in [farewell.service.full_name_key(), host_key(&farewell.service)] {
+        let name_key = farewell.service.full_name_key();
+        if self.by_name.get(&name_key) == Some(&id) {
+            self.by_name.remove(&name_key);
+        }
+        for held in [name_key, host_key(&farewell.service)] {
             if let Some(count) = self.held.get_mut(&held) {
                 *count -= 1;
                 if *count == 0 {
@@ -236,6 +243,11 @@ impl Farewells {
     /// Whether nothing is under way that can still be waited for.
     pub(crate) fn is_over(&self) -> bool {
         self.by_id.values().all(|farewell| farewell.is_overdue)
+    }
+
+    /// Whether nothing is under way.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
     }
 
     /// Whether one can be said now.

@@ -131,4 +131,10 @@ impl Mdns {
     pub(crate) fn ask_now(&self) {
         self.shared.tell(Command::Ask);
     }
+
+    /// Puts a fresh engine in the place of the present one.
+    #[cfg(test)]
+    pub(crate) fn replace_engine(&self) {
+        self.shared.tell(Command::Replace);
+    }
 }

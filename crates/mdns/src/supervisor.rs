@@ -52,15 +52,32 @@ pub(crate) enum Command {
     /// Does at once what is done every now and then.
     #[cfg(test)]
     Ask,
+    #[cfg(test)]
+    Replace,
 }
 
 /// What the supervisor's own tasks tell it. Those of an earlier engine are not heard.
 enum Report {
-    Withdrawn { engine: u64, id: u64, withdrawn: Withdrawn },
-    Confirmed { engine: u64, ids: Vec<u64>, is_alive: bool },
-    Alive { engine: u64 },
-    BrowseEnded { browse: u64, wanted: Wanted },
+    Withdrawn {
+        engine: u64,
+        id: u64,
+        withdrawn: Withdrawn,
+    },
+    Confirmed {
+        engine: u64,
+        ids: Vec<u64>,
+        is_alive: bool,
+    },
+    Alive {
+        engine: u64,
+    },
+    BrowseEnded {
+        browse: u64,
+        wanted: Wanted,
+    },
     Collected(Vec<(u128, Goodbye)>),
+    /// The engine that was to be replaced has ended.
+    Retired,
 }
 
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
@@ -83,6 +100,8 @@ pub(crate) struct Supervisor {
     started_at: Instant,
     starts_failed: u32,
     pulses_missed: u32,
+    /// By this engine.
+    names_probed: u64,
     adverts: Adverts,
     farewells: Farewells,
     /// What this engine browses for, by domain.
@@ -121,6 +140,7 @@ impl Supervisor {
             started_at: clock::now(),
             starts_failed: 0,
             pulses_missed: 0,
+            names_probed: 0,
             adverts: Adverts::default(),
             farewells: Farewells::default(),
             browses: HashMap::new(),
@@ -199,6 +219,8 @@ impl Supervisor {
             Command::Disturb(disturb) => self.engine.iter().for_each(disturb),
             #[cfg(test)]
             Command::Ask => self.ask_for_escaped(),
+            #[cfg(test)]
+            Command::Replace => self.replace_engine(),
         }
     }
 
@@ -259,6 +281,7 @@ impl Supervisor {
             Report::Alive { engine } if engine == self.incarnation => self.alive(),
             Report::BrowseEnded { browse, wanted } => self.browse_ended(browse, wanted),
             Report::Collected(collected) => self.collected = Some(collected),
+            Report::Retired => self.restart(),
             Report::Withdrawn { .. } | Report::Confirmed { .. } | Report::Alive { .. } => {}
         }
     }

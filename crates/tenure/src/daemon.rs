@@ -355,6 +355,7 @@ async fn serve(
         tracing::info!(registrations, "registrations are advertised again");
     }
     tokio::spawn(faces.clone().keep_gates());
+    tokio::spawn(faces.clone().keep_names());
     let recalling = tokio::spawn({
         let faces = faces.clone();
         async move { faces.recall_registrations().await }

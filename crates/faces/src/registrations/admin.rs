@@ -128,7 +128,7 @@ impl Faces {
             lease_id: lens.lease_id(lease.id),
             epoch: lease.epoch.0,
             advertised: network.advertised,
-            advertised_name: network.name.unwrap_or_else(|| facts.advertised_name(&lease.members)),
+            advertised_name: network.name.unwrap_or_else(|| facts.network_name(&lease.members)),
             last_error: network.last_error,
         }
     }

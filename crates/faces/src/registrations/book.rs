@@ -267,7 +267,7 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        Facts { id: id.to_owned(), described, spelled: None, operation: None }
+        Facts { id: id.to_owned(), described, spelled: None, renamed: None, operation: None }
     }
 
     fn end() -> End {

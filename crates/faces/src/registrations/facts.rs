@@ -21,6 +21,8 @@ pub struct Facts {
     /// How the name is spelled on the network, where that is not as it was asked for: who takes a registration over
     /// may write it with other capitals, and the network would take that for another service.
     pub(crate) spelled: Option<String>,
+    /// The name it has on the network, where another host has the one it was given here.
+    pub(crate) renamed: Option<String>,
     /// Made from the operation id it was asked for with; a retry is known by it.
     pub(crate) operation: Option<u64>,
 }
@@ -35,6 +37,7 @@ struct Stored {
     ip: Option<IpAddr>,
     txt: Vec<(String, Option<String>)>,
     spelled: Option<String>,
+    renamed: Option<String>,
     operation: Option<u64>,
 }
 
@@ -49,6 +52,7 @@ impl Facts {
             ip: *ip,
             txt: txt.iter().map(|(key, value)| (key.clone(), value.clone())).collect(),
             spelled: self.spelled.clone(),
+            renamed: self.renamed.clone(),
             operation: self.operation,
         };
         let mut bytes = self.id.clone().into_bytes();
@@ -78,6 +82,7 @@ impl Facts {
                 txt: stored.txt.into_iter().collect(),
             },
             spelled: stored.spelled,
+            renamed: stored.renamed,
             operation: stored.operation,
         })
     }
@@ -102,7 +107,12 @@ impl Facts {
         Self { spelled, ..anew }
     }
 
-    /// The name it got: the one whose resource the lease covers.
+    /// The name that is asked of the network: what it settled on last, else what was given here.
+    pub(crate) fn network_name(&self, members: &[Text]) -> String {
+        self.renamed.clone().unwrap_or_else(|| self.advertised_name(members))
+    }
+
+    /// The name it got here: the one whose resource the lease covers.
     pub(crate) fn advertised_name(&self, members: &[Text]) -> String {
         let described = &self.described;
         let spelled = self.spelled.iter().cloned();
@@ -128,7 +138,7 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, operation: Some(7) }
+        Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, renamed: None, operation: Some(7) }
     }
 
     #[test]
@@ -141,7 +151,7 @@ mod tests {
     #[test]
     fn the_bytes_of_version_1_stay_what_they_are() {
         let shown: String = facts().encode().iter().map(|byte| format!("{byte:02x}")).collect();
-        expect_test::expect!["30613162326333640106c38470702e310a5f687474702e5f74637001025f70903f01007f0000010204666c616700047061746801012f000107"].assert_eq(&shown);
+        expect_test::expect!["30613162326333640106c38470702e310a5f687474702e5f74637001025f70903f01007f0000010204666c616700047061746801012f00000107"].assert_eq(&shown);
     }
 
     #[test]
@@ -175,7 +185,13 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        let facts = Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, operation: Some(u64::MAX) };
+        let facts = Facts {
+            id: "0a1b2c3d".to_owned(),
+            described,
+            spelled: None,
+            renamed: None,
+            operation: Some(u64::MAX),
+        };
         assert!(facts.encode().len() <= tenure_engine::kernel::limits::ATTACHMENT_BYTES_MAX);
     }
 }

@@ -3,14 +3,14 @@
 
 use super::book::End;
 use super::facts::Facts;
-use super::network::Goodbye;
-use super::{Live, key};
+use super::network::{Goodbye, Renamed};
+use super::{Live, TRIES_MAX, key};
 use crate::dispatch::Faces;
 use tenure_api::Error;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
-use tenure_engine::kernel::{Face, GateReport, LeaseId, LeaseState, Lsn, Reason};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request};
+use tenure_engine::kernel::{Action, Amend, Face, GateReport, LeaseId, LeaseState, Lsn, Reason, Token};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, Submit};
 use tenure_history::wire_session;
 
 /// Leases read at once.
@@ -106,6 +106,42 @@ impl Faces {
                 }
             }
         });
+    }
+
+    /// Keeps the names that the network has settled on, so that a later daemon neither takes another host's nor says
+    /// goodbye for it.
+    pub async fn keep_names(self) {
+        let Some(mut renames) = self.registrations().network.take_renames() else { return };
+        while let Some(renamed) = renames.recv().await {
+            self.keep_name(&renamed).await;
+        }
+    }
+
+    async fn keep_name(&self, renamed: &Renamed) {
+        for _ in 0..TRIES_MAX {
+            let Some(live) = self.read_live(vec![LeaseId(renamed.key)]).await.pop() else { return };
+            let given = live.facts.advertised_name(&live.lease.members);
+            let name = (given != renamed.name).then(|| renamed.name.clone());
+            if name == live.facts.renamed {
+                return;
+            }
+            tracing::info!(
+                name = live.facts.name(),
+                id = live.facts.id(),
+                network = %renamed.name,
+                "another host has the name; the service has another one on the network"
+            );
+            let facts = Facts { renamed: name, ..live.facts };
+            let amend = Amend {
+                token: Token::new(live.lease.id, live.lease.epoch),
+                attachment: None,
+                face_data: Some(facts.encode()),
+            };
+            match self.ask(Request::Submit(Submit::now(Action::Amend(amend)))).await {
+                Answer::Refused(refused) if refused.code() == "stale_epoch" => {}
+                _ => return,
+            }
+        }
     }
 
     /// Withdraws everything because the daemon stops. Leases stay: what lives is advertised again after the restart.

@@ -5,6 +5,7 @@ use super::service::{ServiceType, Wanted};
 use core::future::Future;
 use core::pin::Pin;
 use std::net::IpAddr;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// A future of a trait object.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -46,6 +47,15 @@ pub struct Standing {
     pub name: Option<String>,
     /// What went wrong last.
     pub last_error: Option<String>,
+}
+
+/// A service has another name on the network than it was advertised under.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Renamed {
+    /// Which.
+    pub key: u128,
+    /// Its name from now on.
+    pub name: String,
 }
 
 /// How the network is.
@@ -110,6 +120,8 @@ pub trait Network: Send + Sync {
     fn withdraw(&self, key: u128, service: Service) -> Later<'static, Goodbye>;
     /// How an advertised service stands.
     fn standing(&self, key: u128) -> Standing;
+    /// Services that another host's have pushed to another name, as that is noticed; given to the first who asks.
+    fn take_renames(&self) -> Option<UnboundedReceiver<Renamed>>;
     /// Looks for services.
     fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings>;
     /// How it is.

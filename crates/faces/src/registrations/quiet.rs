@@ -1,11 +1,12 @@
 //! A network of this daemon alone: what `--no-mdns` asks for. Nothing leaves the process; who browses here sees what is
 //! registered here.
 
-use super::network::{Goodbye, Health, Later, Network, Record, Seen, Service, Sightings, Standing};
+use super::network::{Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing};
 use super::service::Wanted;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tokio::sync::Notify;
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// A network of this daemon alone.
 #[derive(Clone, Default)]
@@ -65,6 +66,10 @@ impl Network for Quiet {
 
     fn standing(&self, _: u128) -> Standing {
         Standing::default()
+    }
+
+    fn take_renames(&self) -> Option<UnboundedReceiver<Renamed>> {
+        None
     }
 
     fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings> {

@@ -54,6 +54,7 @@ impl Supervisor {
         let key = announcement.key;
         match engine.announce(&announcement.service, Addresses::AsWanted, announcement.probe) {
             Ok(()) => {
+                self.names_probed += u64::from(announcement.probe);
                 self.adverts.told(key, announcement.service);
                 self.follow_up(key);
             }
@@ -133,7 +134,7 @@ impl Supervisor {
         for key in self.adverts.keys() {
             let Some(advert) = self.adverts.get(key) else { continue };
             let serial = advert.serial;
-            if advert.wanted.ip.is_some_and(|ip| carries(ip)) {
+            if advert.wanted.ip.is_some_and(&carries) {
                 self.adverts.tell_again(key);
             }
             self.timers.arm(now + SECOND_AFTER, Timer::Second(key, serial));

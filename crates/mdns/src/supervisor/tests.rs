@@ -140,3 +140,27 @@ async fn services_with_dots_are_asked_for_by_their_labels() {
     };
     assert!(tokio::time::timeout(LIMIT, asked).await.is_ok());
 }
+
+#[tokio::test]
+async fn an_engine_is_replaced_without_anyone_noticing() {
+    let port = free_port();
+    let (ours, theirs) = (start(port), start(port));
+    let (mut own, mut other) = (ours.browse(http()), theirs.browse(http()));
+    for (key, name) in [(1, "plain"), (2, "Dot.ted"), (3, "Goes")] {
+        ours.advertise(key, on_its_host(name));
+        wait_for(&mut own, name, is_resolved(name)).await;
+        wait_for(&mut other, name, is_resolved(name)).await;
+    }
+    ours.replace_engine();
+    assert_eq!(ours.withdraw(3, on_its_host("Goes")).await, Goodbye::Sent);
+    wait_for(&mut other, "the end of Goes", is_removed("Goes")).await;
+    assert_eq!(ours.health().restarts, 0);
+    ours.advertise(4, on_its_host("later"));
+    let is_later = is_resolved("later");
+    wait_for(&mut other, "later", |sighting| {
+        assert!(!matches!(sighting, Sighting::Removed { .. }), "{sighting:?}");
+        is_later(sighting)
+    })
+    .await;
+    assert!(ours.standing(1).advertised && ours.standing(2).advertised);
+}

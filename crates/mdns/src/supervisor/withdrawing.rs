@@ -93,6 +93,7 @@ impl Supervisor {
         };
         match introduced.and_then(|()| engine.withdraw(&farewell.service)) {
             Ok(withdrawal) => {
+                self.names_probed += u64::from(farewell.how != How::Known);
                 self.farewells.asked(id);
                 let (report, engine) = (self.report.clone(), self.incarnation);
                 tokio::spawn(async move {

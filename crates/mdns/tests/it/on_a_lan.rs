@@ -1,6 +1,7 @@
 //! Among peers that are not ours, in networks of the tests' own: Avahi and zeroconf are the judges.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -106,7 +107,7 @@ fn an_update_reaches_peers_without_a_removal() {
     ours.advertise(1, service("Stone", 8080));
     avahi.wait_for(|seen| seen.is(Change::Added, "Stone"), SOON);
     let added = zeroconf.wait_for(|seen| seen.is(Change::Added, "Stone"), SOON);
-    assert_eq!(added.addresses, [std::net::IpAddr::V4(lan.host("ours").address())]);
+    assert_eq!(added.addresses, [IpAddr::V4(lan.host("ours").address())]);
     assert_eq!(added.txt_text(), ["path=/"]);
     wait_advertised(&ours, 1);
     let txt = vec![("path".to_owned(), Some(b"/new".to_vec())), ("flag".to_owned(), None)];
@@ -199,6 +200,32 @@ fn an_interface_that_was_away_is_announced_on_when_it_is_back() {
 }
 
 #[test]
+fn addresses_of_both_kinds_are_announced_and_found() {
+    let lan = Lan::with_ipv6(&["ours", "zeroconf"]);
+    let (host, other) = (lan.host("ours"), lan.host("zeroconf"));
+    let mut zeroconf = Zeroconf::start(other);
+    zeroconf.browse(HTTP);
+    let ours = start_on(host);
+    let has_both = |addresses: &[IpAddr], host: &Host| {
+        addresses.contains(&host.address().into())
+            && host.address6().is_some_and(|ip| addresses.contains(&ip.into()))
+    };
+    ours.advertise(1, service("both", 1));
+    zeroconf.wait_for(|seen| seen.name == "both" && has_both(&seen.addresses, host), SOON);
+    let mut browse = ours.browse(Wanted::Type(HTTP.to_owned()));
+    zeroconf.register(&Theirs { name: "theirs", service_type: HTTP, port: 7, txt: &[] });
+    let record = loop {
+        let record = resolved(&mut browse, "theirs");
+        if has_both(&record.addresses, other) {
+            break record;
+        }
+    };
+    assert!(record.addresses[0].is_ipv4());
+    withdraw(&ours, 1, service("both", 1));
+    zeroconf.wait_for(|seen| seen.is(Change::Removed, "both"), SOON);
+}
+
+#[test]
 fn a_thousand_goodbyes_are_all_seen() {
     let lan = lan();
     let (_avahi, zeroconf) = judges(&lan);
@@ -233,7 +260,7 @@ fn what_others_publish_is_found_resolved_and_seen_to_go() {
     let record = resolved(&mut browse, name);
     assert_eq!(record.port, Some(81));
     assert_eq!(record.host.as_deref(), Some("avahi.local"));
-    assert_eq!(record.addresses, [std::net::IpAddr::V4(lan.host("avahi").address())]);
+    assert_eq!(record.addresses, [IpAddr::V4(lan.host("avahi").address())]);
     assert!(
         record.txt.contains(&("a".to_owned(), Some(b"1".to_vec())))
             && record.txt.contains(&("flag".to_owned(), None))

@@ -12,14 +12,14 @@ use crate::cli_daemon::{Daemon, scrubbed};
 use crate::run_support::LONG;
 
 /// A program whose lines are read as they come, ended with the test.
-struct Running {
-    child: Child,
+pub(crate) struct Running {
+    pub(crate) child: Child,
     lines: Receiver<String>,
     talk: Receiver<String>,
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(child.stdout.take().unwrap());
         let talk = lines_of(child.stderr.take().unwrap());
@@ -27,13 +27,13 @@ impl Running {
     }
 
     #[track_caller]
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         self.lines.recv_timeout(LONG).expect("a line within the limit")
     }
 
     /// Reads what is said until a line has this in it.
     #[track_caller]
-    fn said(&self, part: &str) -> String {
+    pub(crate) fn said(&self, part: &str) -> String {
         for _ in 0..100 {
             let line = self.talk.recv_timeout(LONG).expect("talk within the limit");
             if line.contains(part) {
@@ -44,7 +44,7 @@ impl Running {
     }
 
     #[track_caller]
-    fn object(&self) -> Value {
+    pub(crate) fn object(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }
 

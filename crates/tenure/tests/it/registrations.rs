@@ -7,6 +7,7 @@ mod coming_back;
 mod counting;
 mod discovering;
 mod ending;
+mod mixing;
 mod native;
 mod operating;
 mod restarting;

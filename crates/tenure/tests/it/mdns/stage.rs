@@ -33,7 +33,7 @@ pub(crate) struct Stage {
     pub(crate) lan: Lan,
 }
 
-/// The daemon and a sniffer, where Avahi and a resolving peer would only cost time.
+/// The same without Avahi, where it would only cost time.
 pub(crate) struct SmallStage {
     pub(crate) daemon: Daemon,
     pub(crate) zeroconf: Zeroconf,

@@ -114,6 +114,21 @@ fn live(daemon: &Daemon) {
     });
 }
 
+/// Two services are advertised and one of them is withdrawn.
+fn advertise(daemon: &Daemon) {
+    let mut boss = as_token(daemon, "boss");
+    let mut register = |name: &str| {
+        let service = json!({"name": name, "type": "_http._tcp", "port": 80, "lease": 0});
+        let answered = boss.post("/v1/mdns/services", &service);
+        assert_eq!(answered.status, 201, "{answered:?}");
+        answered.json()["registered"]["id"].as_str().unwrap().to_owned()
+    };
+    register("stays");
+    let goes = register("goes");
+    assert_eq!(boss.delete(&format!("/v1/mdns/services/{goes}")).status, 200);
+    wait_until("a goodbye", LIMIT, || sum(&scrape(daemon), "tenure_mdns_goodbyes_total", &[]) > 0.0);
+}
+
 /// So much at once that requests stand in line, and so many bytes that a snapshot is taken.
 fn crowd(daemon: &Daemon) {
     let mut lines = daemon.lines();
@@ -161,11 +176,15 @@ fn silence(daemon: &Daemon) {
 #[test]
 fn every_documented_number_moves_in_a_scripted_life() {
     let tokens = [("boss", "admin"), ("one", "hold"), ("two", "hold"), ("three", "hold")];
+    // Loopback and a port that nobody else uses: what is announced stays on this machine.
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
     let flags = ["--log-snapshot-bytes", "64KiB", "--log-segment-bytes", "1MiB", "--breaker-window", "2s"];
-    let daemon = with_tokens(&tokens, &flags);
+    let mdns = ["--mdns=true", "--mdns-interface", "lo", "--mdns-port", &port];
+    let daemon = with_tokens(&tokens, &[&flags[..], &mdns].concat());
     let before = scrape(&daemon);
     let mut blocked = begin_blocking(&daemon);
     live(&daemon);
+    advertise(&daemon);
     crowd(&daemon);
     daemon.freeze();
     holds_for(Duration::from_millis(2_500), || true);
@@ -199,6 +218,9 @@ fn every_documented_number_moves_in_a_scripted_life() {
     }
     moved("http_requests_total", &["route=\"/v1/leases\"", "method=\"POST\"", "status=\"201\""]);
     moved("breaker_open", &[]);
+    moved("mdns_registrations", &[]);
+    moved("mdns_goodbyes_total", &[]);
+    moved("ends_total", &["face=\"registrations\"", "reason=\"explicit\""]);
     assert!(sum(&after, "tenure_recovery_seconds", &[]) > 0.0);
     assert!(after.contains_key("tenure_snapshot_age_seconds"));
     // Room for a note is looked for before what it tells of happens: this one stays at nothing.

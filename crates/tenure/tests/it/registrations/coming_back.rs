@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ways::{Registrant, Registry, id, service, service_with, started};
+use super::ways::{Registrant, Registry, id, service, service_with, started, started_with};
 use crate::security::{as_token, with_tokens};
 use crate::wire::daemon::Served;
 use crate::wire::events::Events;
@@ -253,4 +253,41 @@ fn a_repeated_key_finds_what_was_taken_over() {
     assert_eq!((&first["id"], &second["id"]), (&before["id"], &before["id"]));
     assert_eq!(first["epoch"], second["epoch"], "taken over once");
     assert_eq!(daemon.counts()["total"], 1);
+}
+
+#[test]
+fn a_registrant_that_comes_back_may_have_another_address() {
+    let daemon = started();
+    let before = left_behind(&daemon, service_with("app", json!({"ip": "127.0.0.1"})));
+    let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
+    assert_eq!(browse.next().data["found"]["ip"], "127.0.0.1");
+    let mut lines = daemon.lines();
+    let after = lines.register(service_with("app", json!({"ip": "127.0.0.2"})));
+    assert_eq!(after["id"], before["id"]);
+    let changed = browse.next().data;
+    assert_eq!(changed["found"]["ip"], "127.0.0.2", "{changed}");
+    assert_eq!(daemon.seen(&after)["ip"], "127.0.0.2");
+}
+
+#[test]
+fn asking_for_permanence_does_not_undo_an_operators_drain() {
+    let daemon = started_with(&["--mdns-http-grace", "2s"]);
+    let before = daemon.register(service("app"));
+    daemon.steer(&before, "drain").good();
+    let after = daemon.register(service_with("app", json!({"lease": 0})));
+    assert_eq!(
+        json!([after["id"], after["mode"], after["draining"]]),
+        json!([before["id"], "permanent", true])
+    );
+    daemon.until(&after, "gone");
+    daemon.until_told(&after, "admin_force");
+    let before = daemon.register(service("revived"));
+    daemon.steer(&before, "drain").good();
+    let after = daemon.register(service_with("revived", json!({"lease": 0})));
+    daemon.steer(&after, "revive").good();
+    let seen = daemon.seen(&after);
+    assert_eq!(
+        json!([seen["state"], seen["mode"], seen["remaining_secs"]]),
+        json!(["alive", "permanent", null])
+    );
 }

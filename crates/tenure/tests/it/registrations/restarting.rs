@@ -166,6 +166,23 @@ fn an_operators_drain_and_second_names_outlive_a_restart() {
 }
 
 #[test]
+fn an_operators_drain_of_what_became_permanent_outlives_a_restart() {
+    for end in ENDS {
+        let mut daemon = started();
+        let registered = daemon.register(service("app"));
+        daemon.steer(&registered, "drain").good();
+        let permanent = daemon.register(service_with("app", json!({"lease": 0})));
+        assert_eq!(json!([permanent["id"], permanent["draining"]]), json!([registered["id"], true]));
+        end(&mut daemon);
+        daemon.start_again();
+        // waits: it is ended at the start, as if its grace were 0.
+        assert_eq!(daemon.state(&registered), "draining", "a restart shortens no drain");
+        daemon.steer(&registered, "revive").good();
+        assert_eq!(daemon.state(&registered), "alive");
+    }
+}
+
+#[test]
 fn changes_in_place_outlive_a_restart() {
     for end in ENDS {
         let mut daemon = started();
@@ -200,4 +217,33 @@ fn ids_stay_unique_over_restarts() {
             daemon.all().iter().map(|seen| id(seen).to_owned()).collect();
         assert_eq!(now, ids);
     }
+}
+
+#[test]
+fn registrations_of_a_restored_backup_end_and_their_names_are_free_again() {
+    let mut daemon = started_with(&["--limits-revoke-timeout", "1s"]);
+    let registered = daemon.register(service_with("app", json!({"lease": 1})));
+    let permanent = daemon.register(service_with("permanent", json!({"lease": 0})));
+    let taken = daemon.tenure(&["backup", "DIR/backup.tar"]);
+    assert_eq!(taken.code, 0, "{}", taken.err);
+    daemon.stop();
+    std::fs::remove_dir_all(daemon.data_dir()).unwrap();
+    let restored = daemon.tenure(&["restore", "DIR/backup.tar", "DIR/data"]);
+    assert_eq!(restored.code, 0, "{}", restored.err);
+    daemon.start_again();
+    for registered in [&registered, &permanent] {
+        daemon.until(registered, "gone");
+        assert_eq!(daemon.look(registered).refused("not_found")["reason"], "restored");
+    }
+    let mut answered = daemon.try_register(service("app"));
+    wait_until("the name is free", LIMIT, || {
+        let free = answered.status == 201;
+        if !free {
+            answered = daemon.try_register(service("app"));
+        }
+        free
+    });
+    let fresh = answered.json()["registered"].clone();
+    assert_eq!(fresh["advertised_name"], "app");
+    assert_ne!(fresh["id"], registered["id"]);
 }
