@@ -51,13 +51,11 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let endpoint: Endpoint = std::env::var("TENURE_ENDPOINT")?.parse()?;
     let client = Client::builder(endpoint).build()?;
     let serving = async {
-        // A server would accept connections here.
-        if let Ok(services) = others(&client).await {
-            println!("{} of us", services.len());
-        }
+        // A server would accept connections here; this one looks around once.
+        let _ = others(&client).await;
     };
-    if let Some(end) = advertise_while(&client, "An Example", 8080, serving).await? {
-        println!("{end}");
+    match advertise_while(&client, "An Example", 8080, serving).await? {
+        None => Ok(()),
+        Some(end) => Err(end.to_string().into()),
     }
-    Ok(())
 }

@@ -89,6 +89,11 @@ impl Adverts {
             self.insert(key, service);
             return None;
         };
+        // Asked for under the name that it has on the network: that is no other name.
+        let service = match advert.network_name() {
+            Some(name) if *name == service.name => Service { name: advert.wanted.name.clone(), ..service },
+            _ => service,
+        };
         if !advert.wanted.is_another_name(&service) {
             if advert.wanted != service {
                 advert.wanted = service;
@@ -315,8 +320,10 @@ impl Adverts {
         }
         let suffix = format!(".{}", told.type_domain());
         let plain = new_name.strip_suffix(&suffix).filter(|name| {
+            let taken = Service { name: (*name).to_owned(), ..told.clone() }.full_name_key();
+            let is_free = self.names.get(&taken).is_none_or(|holder| *holder == key);
             // Under capitals the engine does not find it by the new name when asked for it.
-            name.len() <= 63 && !told.has_capitals() && !told.is_escaped()
+            is_free && name.len() <= 63 && !told.has_capitals() && !told.is_escaped()
         });
         if let Some(name) = plain {
             advert.renamed = Some(name.to_owned());
@@ -408,12 +415,15 @@ impl Advert {
     }
 
     /// What is said of it.
+    /// Its name on the network, once it has one.
+    pub(crate) fn network_name(&self) -> Option<&String> {
+        (self.stage == Stage::Announced).then(|| self.renamed.as_ref().unwrap_or(&self.name))
+    }
+
     pub(crate) fn standing(&self) -> Standing {
-        let is_advertised = self.stage == Stage::Announced;
-        let name = self.renamed.as_ref().unwrap_or(&self.name).clone();
         Standing {
-            advertised: is_advertised,
-            name: is_advertised.then_some(name),
+            advertised: self.stage == Stage::Announced,
+            name: self.network_name().cloned(),
             last_error: self.last_error.clone(),
         }
     }

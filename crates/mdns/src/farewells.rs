@@ -114,6 +114,12 @@ impl Farewells {
         self.ever
     }
 
+    /// The service of one that is a service's end.
+    pub(crate) fn last_words(&self, id: u64) -> Option<Service> {
+        let farewell = self.by_id.get(&id)?;
+        (!matches!(farewell.how, How::Forget { .. })).then(|| farewell.service.clone())
+    }
+
     /// Whether something under this service's name or host is being withdrawn.
     pub(crate) fn holds(&self, service: &Service) -> bool {
         self.held.contains_key(&service.full_name_key()) || self.held.contains_key(&host_key(service))

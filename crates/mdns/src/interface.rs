@@ -10,7 +10,8 @@ use if_addrs::IfAddr;
 /// What to listen on.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Empty: every interface that is up, loopback included.
+    /// Empty: every interface that is up, but not loopback: who is on this machine hears the others too, and what is
+    /// said there alone would count as said.
     pub interfaces: Vec<Interface>,
     /// 5353 ([`crate::PORT`]) on every real network.
     pub port: u16,
@@ -90,7 +91,7 @@ impl fmt::Display for Local {
 pub(crate) fn is_chosen(chosen: &[Interface], interface: &if_addrs::Interface) -> bool {
     let is_v6_loopback = interface.is_loopback() && interface.ip().is_ipv6();
     if chosen.is_empty() {
-        return !is_v6_loopback;
+        return !interface.is_loopback();
     }
     chosen.iter().any(|choice| match choice {
         Interface::Name(name) => *name == interface.name && !is_v6_loopback,

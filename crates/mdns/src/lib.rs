@@ -21,7 +21,7 @@ mod wire;
 pub use board::{Condition, Health, Standing};
 pub use farewells::Goodbye;
 pub use interface::{Interface, Options};
-pub use mdns::{Mdns, StartError};
+pub use mdns::{Mdns, Renamed, StartError};
 pub use service::{Service, Unfit};
 pub use shelf::Browse;
 pub use sighting::{Record, Sighting, Wanted};

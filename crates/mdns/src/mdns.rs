@@ -1,11 +1,11 @@
 //! The handle others hold: calls become commands for the supervisor, which runs on a thread of its own and
 //! needs no runtime of the caller's.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::board::{Board, Health, Standing};
+use crate::board::{Board, Health, Standing, unpoisoned};
 use crate::farewells::Goodbye;
 use crate::interface::Options;
 use crate::service::Service;
@@ -37,6 +37,16 @@ pub(crate) struct Shared {
     commands: mpsc::UnboundedSender<Command>,
     pub(crate) board: Arc<Board>,
     pub(crate) shelves: Arc<Shelves>,
+    renames: Mutex<Option<mpsc::UnboundedReceiver<Renamed>>>,
+}
+
+/// A service has another name on the network than it was advertised under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    /// Of which key.
+    pub key: u128,
+    /// Its name from now on.
+    pub name: String,
 }
 
 impl Shared {
@@ -64,8 +74,9 @@ impl Mdns {
         let (commands, receiver) = mpsc::unbounded_channel();
         let board = Arc::new(Board::new());
         let shelves = Arc::new(Shelves::default());
-        Supervisor::start(options, receiver, board.clone(), shelves.clone())?;
-        let shared = Shared { commands, board, shelves };
+        let (renamed, renames) = mpsc::unbounded_channel();
+        Supervisor::start(options, receiver, board.clone(), shelves.clone(), renamed)?;
+        let shared = Shared { commands, board, shelves, renames: Mutex::new(Some(renames)) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -95,6 +106,18 @@ impl Mdns {
     #[must_use]
     pub fn standing(&self, key: u128) -> Standing {
         self.shared.board.standing(key)
+    }
+
+    /// Names that services got on the network because another host had theirs, as that is noticed; for the first who
+    /// asks. Told again when a name changes again, also back to the one asked for.
+    #[must_use]
+    pub fn take_renames(&self) -> Option<mpsc::UnboundedReceiver<Renamed>> {
+        unpoisoned(&self.shared.renames).take()
+    }
+
+    /// Asks the network at once, where others have browsed for so long that it is asked rarely.
+    pub fn ask(&self, wanted: &Wanted) {
+        self.shared.tell(Command::AskFor(wanted.clone()));
     }
 
     /// Looks for services. All who look for the same share one query on the network; who comes late is told what

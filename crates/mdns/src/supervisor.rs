@@ -25,7 +25,7 @@ use crate::ear::Ear;
 use crate::engine::{Engine, Note, Notes, Withdrawn};
 use crate::farewells::{Farewells, Goodbye, REPEAT_AFTER};
 use crate::interface::{Local, Options, in_use};
-use crate::mdns::StartError;
+use crate::mdns::{Renamed, StartError};
 use crate::pace::{Pace, TICK};
 use crate::service::Service;
 use crate::shelf::Shelves;
@@ -45,6 +45,7 @@ pub(crate) enum Command {
         reply: oneshot::Sender<Goodbye>,
     },
     Listeners(Wanted),
+    AskFor(Wanted),
     Close(oneshot::Sender<Vec<(u128, Goodbye)>>),
     /// Does something to the engine behind the supervisor's back.
     #[cfg(test)]
@@ -80,6 +81,8 @@ enum Report {
     Retired,
 }
 
+/// How long the network believes what it was told last.
+const REMEMBERED_FOR: Duration = Duration::from_secs(4_500);
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) struct Supervisor {
@@ -91,6 +94,11 @@ pub(crate) struct Supervisor {
     collected: Option<Vec<(u128, Goodbye)>>,
     board: Arc<Board>,
     shelves: Arc<Shelves>,
+    /// Who is told of names that conflicts changed, and what was told.
+    renamed: mpsc::UnboundedSender<Renamed>,
+    names_told: HashMap<u128, String>,
+    /// Said goodbye for while an interface was away: whoever is behind it has not heard.
+    owed: Vec<(Instant, Service)>,
     reports: mpsc::UnboundedReceiver<Report>,
     report: mpsc::UnboundedSender<Report>,
     engine: Option<Engine>,
@@ -108,6 +116,8 @@ pub(crate) struct Supervisor {
     browses: HashMap<Wanted, Browsed>,
     browses_ever: u64,
     locals: Vec<Local>,
+    /// Those that were in use and may come back, with when they went.
+    away: Vec<(Instant, Local)>,
     ear: Option<Ear>,
     timers: Timers,
     pace: Pace,
@@ -120,6 +130,7 @@ impl Supervisor {
         commands: mpsc::UnboundedReceiver<Command>,
         board: Arc<Board>,
         shelves: Arc<Shelves>,
+        renamed: mpsc::UnboundedSender<Renamed>,
     ) -> Result<(), StartError> {
         let (engine, notes) = Engine::start(&options).map_err(StartError::Engine)?;
         let runtime =
@@ -132,6 +143,9 @@ impl Supervisor {
             collected: None,
             board,
             shelves,
+            renamed,
+            names_told: HashMap::new(),
+            owed: Vec::new(),
             reports,
             report,
             engine: Some(engine),
@@ -146,6 +160,7 @@ impl Supervisor {
             browses: HashMap::new(),
             browses_ever: 0,
             locals: Vec::new(),
+            away: Vec::new(),
             ear: None,
             timers: Timers::default(),
             pace: Pace::new(),
@@ -214,6 +229,7 @@ impl Supervisor {
             Command::Advertise { key, service } => self.advertise(key, service),
             Command::Withdraw { key, service, reply } => self.withdraw(key, service, reply),
             Command::Listeners(wanted) => self.follow_listeners(&wanted),
+            Command::AskFor(wanted) => self.ask_for(&wanted),
             Command::Close(reply) => self.close(reply),
             #[cfg(test)]
             Command::Disturb(disturb) => self.engine.iter().for_each(disturb),
@@ -310,16 +326,30 @@ impl Supervisor {
     fn look_at_interfaces(&mut self) {
         let locals = in_use(&self.options.interfaces);
         if locals != self.locals {
+            let now = clock::now();
+            let went = self.locals.iter().filter(|local| !locals.contains(local));
+            self.away.extend(went.map(|local| (now, local.clone())));
+            let is_back = self.away.iter().any(|(_, local)| locals.contains(local));
+            self.away.retain(|(since, local)| !locals.contains(local) && *since + REMEMBERED_FOR > now);
             self.locals = locals;
+            if is_back {
+                self.say_what_is_owed();
+            }
             self.open_ear();
             let interfaces = self.locals.iter().map(ToString::to_string).collect();
             self.board.note(|health| health.interfaces = interfaces);
         }
     }
 
-    fn publish(&self, key: u128) {
+    fn publish(&mut self, key: u128) {
         if let Some(advert) = self.adverts.get(key) {
             self.board.set_standing(key, advert.standing());
+            let Some(name) = advert.network_name() else { return };
+            let told = self.names_told.get(&key).unwrap_or(&advert.wanted.name);
+            if told != name {
+                self.names_told.insert(key, name.clone());
+                let _ = self.renamed.send(Renamed { key, name: name.clone() });
+            }
         }
     }
 }

@@ -74,6 +74,7 @@ impl Faces {
         let (instance, service_type) = parse_instance(name)?;
         let wanted = Wanted::Services { service_type, subtype: None };
         let mut sights = self.look_for(&wanted)?;
+        self.registrations().network.ask(&wanted);
         let looking = async {
             while let Some(seen) = sights.sightings.next().await {
                 match seen {

@@ -122,6 +122,8 @@ pub trait Network: Send + Sync {
     fn standing(&self, key: u128) -> Standing;
     /// Services that another host's have pushed to another name, as that is noticed; given to the first who asks.
     fn take_renames(&self) -> Option<UnboundedReceiver<Renamed>>;
+    /// Asks at once for what is looked for already, where that may be asked rarely by now.
+    fn ask(&self, wanted: &Wanted);
     /// Looks for services.
     fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings>;
     /// How it is.

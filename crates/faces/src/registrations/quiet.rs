@@ -72,6 +72,8 @@ impl Network for Quiet {
         None
     }
 
+    fn ask(&self, _: &Wanted) {}
+
     fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings> {
         let listener =
             Arc::new(Listener { wanted: wanted.clone(), changed: Notify::new(), over: Mutex::new(false) });

@@ -20,8 +20,12 @@ pub(super) struct Browsed {
     rounds: u32,
     /// When it is asked next.
     round_at: Instant,
+    /// When it was asked last.
+    asked_at: Instant,
 }
 
+/// The network is not asked again within this because somebody asks.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// A browse that the engine closed is begun again after this.
 const BROWSE_AGAIN_AFTER: Duration = Duration::from_millis(250);
 /// The network is asked three times in the first so many seconds of a round.
@@ -89,7 +93,7 @@ impl Supervisor {
         if self.browses.get(wanted).is_some_and(|browsed| Arc::ptr_eq(&browsed.shelf, &shelf)) {
             return;
         }
-        let browsed = Browsed { id: 0, domain, shelf, rounds: 0, round_at: clock::now() };
+        let browsed = Browsed { id: 0, domain, shelf, rounds: 0, round_at: clock::now(), asked_at: clock::now() };
         self.look(wanted, browsed, Source::Network, settling);
     }
 
@@ -108,6 +112,19 @@ impl Supervisor {
         }
     }
 
+    /// Asks the network now, and as eagerly as at first from then on, unless it was asked a moment ago.
+    pub(super) fn ask_for(&mut self, wanted: &Wanted) {
+        let now = clock::now();
+        let is_recent = |browsed: &Browsed| browsed.asked_at + ASK_AGAIN_AFTER > now;
+        if self.browses.get(wanted).is_none_or(is_recent) {
+            return;
+        }
+        if let Some(mut browsed) = self.browses.remove(wanted) {
+            browsed.rounds = 0;
+            self.look(wanted, browsed, Source::Network, Settling::AfterAsks(ASKS_AFTER_CLOSE));
+        }
+    }
+
     /// Has the engine tell what it has; what it finds from now on follows. An earlier look for the same ends.
     pub(super) fn look(&mut self, wanted: &Wanted, mut browsed: Browsed, source: Source, settling: Settling) {
         let Some(engine) = &self.engine else { return };
@@ -120,6 +137,7 @@ impl Supervisor {
                 let mut next =
                     if browsed.shelf.len() > REPLAY_INSTANCES_MAX { REPLAY_MANY_EVERY } else { REPLAY_EVERY };
                 if source == Source::Network {
+                    browsed.asked_at = now;
                     let round = usize::try_from(browsed.rounds).unwrap_or(usize::MAX);
                     browsed.round_at = now + ROUNDS_AFTER[round.min(ROUNDS_AFTER.len() - 1)];
                     browsed.rounds = browsed.rounds.saturating_add(1);

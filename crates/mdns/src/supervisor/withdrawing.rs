@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use tokio::sync::oneshot;
 
-use super::{Report, Supervisor, is_carried};
+use super::{REMEMBERED_FOR, Report, Supervisor, is_carried};
 use crate::adverts::Leaving;
 use crate::board::Condition;
 use crate::clock;
@@ -18,12 +18,15 @@ use crate::timers::Timer;
 
 /// Probing takes at most a second unless it is contested.
 const PROBED_WITHIN: Duration = Duration::from_millis(2_500);
+/// Goodbyes kept for an interface that is away.
+const OWED_MAX: usize = 10_000;
 /// The engine's gate waits ten seconds; the answer why it was in vain comes before.
 const ANSWER_WITHIN: Duration = Duration::from_secs(8);
 
 impl Supervisor {
     pub(super) fn withdraw(&mut self, key: u128, service: Service, reply: oneshot::Sender<Goodbye>) {
         self.board.forget(key);
+        self.names_told.remove(&key);
         if let Some((leaving, _)) = self.adverts.remove(key) {
             self.adverts.unblock();
             self.say_farewell(leaving, Some(reply));
@@ -133,7 +136,25 @@ impl Supervisor {
         self.farewells.answer_early(id, &why);
     }
 
+    /// Says again what was said while an interface was away.
+    pub(super) fn say_what_is_owed(&mut self) {
+        let now = clock::now();
+        for (since, service) in core::mem::take(&mut self.owed) {
+            // Wanted again, here: the announcement tells of it.
+            let is_wanted = self.adverts.holder(&service.full_name_key()).is_some();
+            if !is_wanted && since + REMEMBERED_FOR > now {
+                self.say_farewell(Leaving { service, is_known: false, is_probed: false }, None);
+            }
+        }
+    }
+
     pub(super) fn end_farewell(&mut self, id: u64, goodbye: Goodbye) {
+        if !self.away.is_empty()
+            && self.owed.len() < OWED_MAX
+            && let Some(service) = self.farewells.last_words(id)
+        {
+            self.owed.push((clock::now(), service));
+        }
         // Counted before anyone is told, who may look at once.
         if goodbye == Goodbye::Sent && self.farewells.is_end(id) {
             self.board.note(|health| health.goodbyes_sent += 1);

@@ -194,7 +194,7 @@ settings! {
         ///
         /// Without it registrations are kept as ever, and browsing shows those of this daemon alone.
         enabled: bool = Text("true"), "mdns", like "false";
-        /// Interfaces to use, by name or address; none given: every one that is up
+        /// Interfaces to use, by name or address; none given: every one that is up but loopback
         interface: Vec<String> = Text(""), "mdns-interface", like "eth0,192.0.2.7";
         /// UDP port; any but 5353 reaches only those who use it too
         port: u16 = Text("5353"), "mdns-port", within "1" to "65535", like "15353";

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use tenure_faces::{
-    Goodbye, Health, Later, Network, Quiet, Record, Seen, Service, Sightings, Standing, Wanted,
+    Goodbye, Health, Later, Network, Quiet, Record, Renamed, Seen, Service, Sightings, Standing, Wanted,
 };
 use tenure_history::rfc3339;
 use tenure_mdns::{Condition, Mdns, Options, StartError};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// What services are advertised on.
 #[derive(Clone, Debug)]
@@ -50,18 +51,23 @@ impl Network for Multicast {
         Standing { advertised, name, last_error }
     }
 
-    fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings> {
-        let wanted = match wanted {
-            Wanted::Types => tenure_mdns::Wanted::Types,
-            Wanted::Services { service_type, subtype: None } => {
-                tenure_mdns::Wanted::Type(service_type.as_str().to_owned())
+    fn take_renames(&self) -> Option<UnboundedReceiver<Renamed>> {
+        let mut renames = self.mdns.take_renames()?;
+        let (sender, receiver) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(tenure_mdns::Renamed { key, name }) = renames.recv().await {
+                let _ = sender.send(Renamed { key, name });
             }
-            Wanted::Services { service_type, subtype: Some(subtype) } => tenure_mdns::Wanted::Subtype {
-                subtype: subtype.clone(),
-                service_type: service_type.as_str().to_owned(),
-            },
-        };
-        Box::new(Browsing { browse: self.mdns.browse(wanted) })
+        });
+        Some(receiver)
+    }
+
+    fn ask(&self, wanted: &Wanted) {
+        self.mdns.ask(&looked_for(wanted));
+    }
+
+    fn browse(&self, wanted: &Wanted) -> Box<dyn Sightings> {
+        Box::new(Browsing { browse: self.mdns.browse(looked_for(wanted)) })
     }
 
     fn health(&self) -> Health {
@@ -91,6 +97,19 @@ impl Network for Multicast {
 impl Sightings for Browsing {
     fn next(&mut self) -> Later<'_, Option<Seen>> {
         Box::pin(async { self.browse.next().await.map(seen) })
+    }
+}
+
+fn looked_for(wanted: &Wanted) -> tenure_mdns::Wanted {
+    match wanted {
+        Wanted::Types => tenure_mdns::Wanted::Types,
+        Wanted::Services { service_type, subtype: None } => {
+            tenure_mdns::Wanted::Type(service_type.as_str().to_owned())
+        }
+        Wanted::Services { service_type, subtype: Some(subtype) } => tenure_mdns::Wanted::Subtype {
+            subtype: subtype.clone(),
+            service_type: service_type.as_str().to_owned(),
+        },
     }
 }
 

@@ -10,10 +10,10 @@ use crate::cli_desk::Desk;
 use crate::cli_streams::Running;
 
 impl Daemon {
-    /// Registers a service that nobody keeps; gives its id.
+    /// Registers a service that nobody keeps, in our own name; gives its id.
     #[track_caller]
     pub(crate) fn register(&self, body: &Value) -> String {
-        let answered = self.post("/v1/mdns/services", body);
+        let answered = self.http_over_socket().post("/v1/mdns/services", body);
         assert_eq!(answered.status, 201, "{answered:?}");
         answered.json()["registered"]["id"].as_str().unwrap().to_owned()
     }
@@ -173,6 +173,22 @@ fn unregistering_needs_the_whole_id_and_tells_why_there_is_none() {
 }
 
 #[test]
+fn what_somebody_else_registered_is_for_operators_to_end() {
+    let daemon = Daemon::start();
+    let answered = daemon.post("/v1/mdns/services", &web("App"));
+    let id = answered.json()["registered"]["id"].as_str().unwrap().to_owned();
+    expect![[r#"
+        exit 1
+        --- out
+        --- err
+        error: it belongs to another principal (forbidden)
+        hint: tenure admin unregister ends any registration
+    "#]]
+    .assert_eq(&daemon.plain(&["unregister", &id, "--quiet"]));
+    assert_eq!(daemon.tenure(&["admin", "unregister", &id]).code, 0);
+}
+
+#[test]
 fn what_is_no_type_is_said_before_anything_is_seen() {
     let daemon = Daemon::start();
     for arguments in [
@@ -260,6 +276,23 @@ fn what_needs_a_daemon_fails_fast_without_one() {
 }
 
 #[test]
+fn without_a_daemon_the_network_is_asked_by_the_command_itself() {
+    let alone = "note: no daemon is asked; mDNS is spoken by this command alone, until it ends";
+    for arguments in
+        [&["browse", "--timeout", "1"][..], &["mdns", "subscribe", "http", "--timeout", "1", "--standalone"]]
+    {
+        let answer = Desk::new().tenure(arguments);
+        assert_eq!((answer.code, answer.out.as_str()), (0, ""), "{}", answer.err);
+        assert_eq!(answer.err, format!("{alone}\nnothing was seen\n"));
+    }
+    let answer = Desk::new().tenure(&["resolve", "Nobody._http._tcp.local", "--json"]);
+    assert_eq!(answer.code, 1, "{}", answer.err);
+    assert_eq!(serde_json::from_str::<Value>(&answer.out).unwrap()["error"], "resolve_timeout");
+    let answer = Desk::new().tenure(&["browse", "--standalone", "--endpoint", "http://127.0.0.1:1"]);
+    assert_eq!(answer.code, 2, "{}", answer.err);
+}
+
+#[test]
 fn a_daemon_that_was_named_and_is_not_there_is_not_stood_in_for() {
     for arguments in [&["browse"][..], &["register", "App", "http", "80"], &["resolve", "a._http._tcp"]] {
         let desk = Desk::new();
@@ -284,8 +317,8 @@ fn the_story_of_a_registration_is_told_by_its_id_or_its_beginning() {
         exit 0
         --- out
         registration ID
-          TIME now granted to App: mdns/_http._tcp/app; permanent; through registrations [TAG-1]
-        next: stays until its holder releases it or an operator revokes it
+          TIME now granted to App: mdns/_http._tcp/app; permanent, no proof of life asked; through registrations [TAG-1]
+        next: ends only when its holder releases it or an operator ends it
         --- err
     "#]]
     .assert_eq(&told);
@@ -296,7 +329,7 @@ fn the_story_of_a_registration_is_told_by_its_id_or_its_beginning() {
     ] {
         assert_eq!(daemon.registered_text(arguments, &id), told, "{arguments:?}");
     }
-    assert_eq!(daemon.tenure(&["why", &id, "--lease", "--quiet"]).code, 2);
+    assert_eq!(daemon.tenure(&["why", &id, "--lease", "--quiet"]).code, 1);
     // A resource of that name counts for more than the beginning of an id.
     daemon.take(&[&id[..4], "--holder", "alice"]);
     assert!(daemon.tenure(&["why", &id[..4], "--quiet"]).out.starts_with(&format!("resource {}", &id[..4])));

@@ -103,7 +103,7 @@ fn registrations_are_listed_by_name_in_any_script() {
 fn a_list_fits_its_terminal_and_is_never_cut_inside_a_character() {
     let daemon = Daemon::start();
     daemon.register(&service(&"ü台".repeat(12), Some(0)));
-    for columns in [60, 61, 62, 63, 64, 80] {
+    for columns in 61..=80 {
         let mut command = daemon.command(&["admin", "ls", "--quiet"]);
         let shown = at_terminal(&mut command, columns, "");
         assert_eq!(shown.code, 0);
@@ -213,7 +213,7 @@ fn a_registration_is_drained_revived_and_ended() {
         exit 1
         --- out
         --- err
-        error: lease TAG-1 drains already (already_draining)
+        error: the lease drains already (already_draining)
         hint: tenure admin revive takes the drain back
     "#]]
     .assert_eq(&plain(&["admin", "drain", &id]));
@@ -228,7 +228,7 @@ fn a_registration_is_drained_revived_and_ended() {
         exit 1
         --- out
         --- err
-        error: lease TAG-1 does not drain (not_draining)
+        error: the lease does not drain (not_draining)
         hint: tenure admin inspect tells its state
     "#]]
     .assert_eq(&plain(&["admin", "revive", &id]));

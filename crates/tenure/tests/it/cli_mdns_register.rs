@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::cli_daemon::Daemon;
+use crate::cli_desk::Desk;
 use crate::cli_streams::Running;
 use crate::run_support::{LONG, signal, wait_until};
 
@@ -96,6 +97,22 @@ fn the_short_spelling_is_the_same() {
     signal(pid(&running), Signal::TERM);
     assert_eq!(code(&mut running), Some(0));
     assert_eq!(daemon.registrations(), Vec::<Value>::new());
+}
+
+#[test]
+fn without_a_daemon_it_lives_as_long_as_the_command() {
+    let desk = Desk::new();
+    let arguments = ["register", "App", "http", "80", "--lease", "5", "--json"];
+    let mut running = Running::start(&mut desk.command(&arguments));
+    let registered = running.object()["registered"].clone();
+    assert_eq!((&registered["mode"], &registered["lease"]), (&json!("permanent"), &json!(0)));
+    running.said("no daemon is asked");
+    running.said("--lease is not used without a daemon");
+    signal(pid(&running), Signal::TERM);
+    assert_eq!(running.object(), json!({"unregistered": registered["id"]}));
+    assert_eq!(code(&mut running), Some(0));
+    let left: Vec<_> = fs::read_dir(desk.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(left.iter().all(|path| path.ends_with("user")), "{left:?}");
 }
 
 #[test]

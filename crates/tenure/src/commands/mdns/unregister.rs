@@ -1,7 +1,7 @@
 //! `tenure mdns unregister`: ends one's own registration by its id.
 
 use clap::Args;
-use tenure_api::Unregistered;
+use tenure_api::{ErrorCode, Unregistered};
 use tenure_client::Method;
 
 use super::advised;
@@ -25,7 +25,14 @@ impl Unregister {
 
     async fn ask(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let route = route(&["mdns", "services", &self.id]);
-        let answer = daemon.call(Method::DELETE, route, None::<&()>).await.map_err(advised)?;
+        let answer =
+            daemon.call(Method::DELETE, route, None::<&()>).await.map_err(|failure| match failure {
+                Failure::Answered { error, words } if error.code == ErrorCode::Forbidden => {
+                    let words = words.hint("tenure admin unregister ends any registration");
+                    Failure::Answered { error, words }
+                }
+                other => advised(other),
+            })?;
         if printer.json() {
             return printer.object(&answer);
         }

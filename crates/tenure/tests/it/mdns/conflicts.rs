@@ -26,6 +26,12 @@ fn meets_a_conflict(stage: &Stage, name: &str, port: u16) {
     assert_eq!(shown["name"], name, "what was asked for is remembered: {shown}");
     assert_eq!(shown["last_error"], json!(null), "{shown}");
 
+    // A change goes where the service is.
+    register(&mut registrant, json!({"name": name, "type": HTTP, "port": port + 1}));
+    let is_changed = |seen: &Seen| seen.is(Change::Updated, advertised) && seen.port == Some(port + 1);
+    stage.zeroconf.wait_for(is_changed, LIMIT);
+    assert_eq!(stage.sniffer.goodbyes(), [""; 0]);
+
     unregister(&mut registrant, &ours);
     stage.wait_removed(advertised);
     // Whatever else is said is said by the time of the repeat.
@@ -81,7 +87,8 @@ fn numbers_given_here_and_numbers_taken_elsewhere_do_not_meet() {
     let mut names = BTreeSet::new();
     for (port, ours) in (1..).zip(&ours) {
         let seen = stage.zeroconf.wait_for(|seen| seen.port == Some(port), LIMIT);
-        wait_until("the name that is seen", LIMIT, || {
+        crate::run_support::holds_for(std::time::Duration::from_secs(3), || true); eprintln!("{}", inspect(&stage.daemon, ours)); for e in stage.zeroconf.events() { eprintln!("{} {:?} {} {:?}", e.at_ns/1000000, e.change, e.name, e.port); }
+        wait_until("the name that is seen", LIMIT/10, || {
             inspect(&stage.daemon, ours)["advertised_name"] == *seen.name
         });
         names.insert(seen.name);

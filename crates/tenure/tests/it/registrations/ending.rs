@@ -8,7 +8,7 @@ use super::ways::{NO_GRACE, Registrant, Registry, SHORT, id, service, service_wi
 use crate::daemon::LIMIT;
 use crate::run_support::{holds_for, wait_until};
 use crate::wire::daemon::Served;
-use crate::wire::http::Answer;
+use crate::wire::http::{Answer, Ask};
 use crate::wire::lines::Lines;
 
 /// A 404 for a registration that is retained says how it ended.
@@ -163,6 +163,40 @@ fn an_operator_ends_any_registration_with_reason_admin_force() {
     }
     let lost = lines.until(|line| line["lost"].is_object());
     assert_eq!(lost["lost"]["reason"], "admin_force", "its connection is told: {lost}");
+}
+
+#[test]
+fn from_the_first_moment_on_a_registrant_is_told_why_it_ended() {
+    // A registrant that is not told that an operator removed it registers again.
+    let daemon = started_with(NO_GRACE);
+    for round in 0..30 {
+        let registered = daemon.register(service(&format!("app {round}")));
+        let (mut beating, mut ending) = (daemon.http(), daemon.http());
+        let path = format!("/v1/mdns/admin/registrations/{}", id(&registered));
+        ending.send("DELETE", &path, b"").unwrap();
+        let path = format!("/v1/mdns/services/{}/heartbeat", id(&registered));
+        for _ in 0..1_000 {
+            let answered = beating.json("PUT", &path, Value::Null);
+            if answered.status != 200 {
+                assert_eq!(
+                    answered.refused("not_found")["reason"],
+                    "admin_force",
+                    "round {round}: {answered:?}"
+                );
+                break;
+            }
+        }
+        ending.answer().unwrap().good();
+        let mut lines = daemon.lines();
+        let registered = lines.register(service("session"));
+        drop(lines);
+        wait_until("its end", LIMIT, || daemon.look(&registered).status == 404);
+        assert_eq!(
+            daemon.look(&registered).refused("not_found")["reason"],
+            "session_expired",
+            "round {round}"
+        );
+    }
 }
 
 #[test]
