@@ -160,7 +160,8 @@ impl Registrations {
     fn policy(&self, caller: &Caller, lease_secs: Option<u64>) -> Result<Policy, Error> {
         let options = &self.options;
         let terms = match (lease_secs, caller.origin) {
-            (Some(0), _) => Policy::permanent(),
+            // What was drained when it was taken over drains on, after a restart with a full grace.
+            (Some(0), _) => Policy { grace_ms: options.http_grace_ms, ..Policy::permanent() },
             (_, Origin::Connection { session, kind }) => {
                 let grace_ms = match kind {
                     SessionKind::Stdin => options.stdin_grace_ms,

@@ -14,6 +14,8 @@ use crate::timers::Timer;
 /// RFC 6762 §8.3 wants two announcements at least a second apart; the engine lets none pass within one.
 /// Interfaces begin to probe up to 250 ms apart.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(1_300);
+/// A name that the engine gave to the wrong one of two is right again after this.
+const MENDED_AFTER: Duration = Duration::from_millis(400);
 /// Addresses and SRV records live 120 s and are asked for after 96; the engine does not answer for names with
 /// dots, so that these are announced anew before.
 const REFRESH_AFTER: Duration = Duration::from_secs(60);
@@ -109,6 +111,14 @@ impl Supervisor {
                 "another host has the label of one of our services"
             );
             return;
+        }
+        // It may have said a name of ours for another of ours: that one is said again once this is mended.
+        if let Some(holder) = self.adverts.holder(&new_name.to_lowercase())
+            && let Some(serial) = self.adverts.get(holder).map(|advert| advert.serial)
+        {
+            for after in [MENDED_AFTER, SECOND_AFTER] {
+                self.timers.arm(clock::now() + after, Timer::Second(holder, serial));
+            }
         }
         let Some((key, out)) = self.adverts.renamed(original, new_name) else { return };
         if let Some(service) = out {

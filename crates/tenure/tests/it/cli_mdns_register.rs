@@ -117,7 +117,7 @@ fn without_a_daemon_it_lives_as_long_as_the_command() {
 
 #[test]
 fn it_is_kept_beyond_its_lease() {
-    let daemon = Daemon::start_with(&["--mdns-http-grace", "0s"]);
+    let daemon = Daemon::start();
     let (_running, registered) = register(&daemon, &["App", "http", "80", "--lease", "2"]);
     let id = id_of(&registered);
     let last_seen = || daemon.object(&["admin", "inspect", &id])["last_seen"].clone();
@@ -129,7 +129,7 @@ fn it_is_kept_beyond_its_lease() {
 
 #[test]
 fn one_that_was_killed_drains_and_goes() {
-    let daemon = Daemon::start_with(&["--mdns-http-grace", "1s"]);
+    let daemon = Daemon::start_with(&["--mdns-http-grace", "3s"]);
     let (mut running, registered) = register(&daemon, &["App", "http", "80", "--lease", "1"]);
     running.child.kill().unwrap();
     running.child.wait().unwrap();
@@ -162,7 +162,7 @@ fn an_operator_who_ends_it_ends_the_command() {
 
 #[test]
 fn a_drain_is_told_and_its_end_too() {
-    let daemon = Daemon::start_with(&["--mdns-http-grace", "3s"]);
+    let daemon = Daemon::start_with(&["--mdns-http-grace", "6s"]);
     let (mut running, registered) = register(&daemon, &["App", "http", "80", "--lease", "1"]);
     let id = id_of(&registered);
     daemon.object(&["admin", "drain", &id]);

@@ -83,19 +83,17 @@ fn numbers_given_here_and_numbers_taken_elsewhere_do_not_meet() {
         .zip(&mut registrants)
         .map(|(port, lines)| register(lines, json!({"name": "web", "type": HTTP, "port": port})))
         .collect();
-    // Each is seen by its port, whatever it is called; and called what we say it is.
+    let name_of = |ours: &Value| inspect(&stage.daemon, ours)["advertised_name"].as_str().unwrap().to_owned();
+    let newest = |name: &str| stage.zeroconf.events().into_iter().rfind(|seen| seen.name == name);
     let mut names = BTreeSet::new();
-    for (port, ours) in (1..).zip(&ours) {
-        let seen = stage.zeroconf.wait_for(|seen| seen.port == Some(port), LIMIT);
-        crate::run_support::holds_for(std::time::Duration::from_secs(3), || true); eprintln!("{}", inspect(&stage.daemon, ours)); for e in stage.zeroconf.events() { eprintln!("{} {:?} {} {:?}", e.at_ns/1000000, e.change, e.name, e.port); }
-        wait_until("the name that is seen", LIMIT/10, || {
-            inspect(&stage.daemon, ours)["advertised_name"] == *seen.name
-        });
-        names.insert(seen.name);
-    }
-    assert!(names.len() == 3 && !names.contains("web (2)"), "{names:?}");
+    wait_until("each to be seen at its port under a name of its own", LIMIT, || {
+        names = ours.iter().map(name_of).collect();
+        let is_seen = |(port, ours)| newest(&name_of(ours)).is_some_and(|seen| seen.port == Some(port));
+        names.len() == ours.len() && (1..).zip(&ours).all(is_seen)
+    });
+    assert!(!names.contains("web (2)"), "{names:?}");
     for (lines, ours) in registrants.iter_mut().zip(&ours) {
-        let name = inspect(&stage.daemon, ours)["advertised_name"].as_str().unwrap().to_owned();
+        let name = name_of(ours);
         unregister(lines, ours);
         stage.wait_removed(&name);
         names.remove(&name);
