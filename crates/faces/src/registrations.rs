@@ -391,7 +391,7 @@ impl Faces {
         let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(Action::Revoke(revoke)) };
         match self.ask(Request::Submit(submit)).await {
             Answer::Lease(_) => Ok(Reply::Unregistered(api::Unregistered { unregistered: id.to_owned() })),
-            other => Err(self.unless_gone(other, id)),
+            other => Err(self.unless_gone(other, id, lease).await),
         }
     }
 
@@ -403,7 +403,7 @@ impl Faces {
     ) -> Result<Reply, Error> {
         let lease = self.registered(id)?;
         for _ in 0..TRIES_MAX {
-            let Some(live) = self.read_live(vec![lease]).await.pop() else { return Err(self.gone(id)) };
+            let live = self.live_registration(id, lease).await?;
             let epoch = body.epoch.map_or(live.lease.epoch, tenure_engine::kernel::Epoch);
             let (via, asker) = (caller.connection(), Some(caller.principal.clone()));
             match self.ask(Request::Heartbeat { lease, epoch, via, asker }).await {
@@ -417,7 +417,7 @@ impl Faces {
                 }
                 // Another registrant came in between; without an epoch its proof is as good.
                 Answer::Refused(refused) if refused.code() == "stale_epoch" && body.epoch.is_none() => {}
-                other => return Err(self.unless_gone(other, id)),
+                other => return Err(self.unless_gone(other, id, lease).await),
             }
         }
         Err(Error::new(ErrorCode::Overloaded, "the registration changes hands too fast"))
@@ -447,13 +447,31 @@ impl Faces {
         }
     }
 
-    /// A lease whose end has begun is no registration any more.
-    pub(crate) fn unless_gone(&self, answer: Answer, id: &str) -> Error {
+    /// A registration as it is. One whose end has begun is none any more, and is said to have ended for that reason.
+    pub(crate) async fn live_registration(&self, id: &str, lease: LeaseId) -> Result<Live, Error> {
+        if let Answer::Read(read) = self.ask(Request::Read(lease)).await
+            && let LeaseFound::Live(found) = read.lease
+        {
+            if let Some((facts, end)) = gates::ending(&found) {
+                self.registrations().book.remember(lease, &facts, end);
+            }
+            if let Some(live) = Live::of(found) {
+                return Ok(live);
+            }
+        }
+        Err(self.gone(id))
+    }
+
+    /// Why a command about a registration was refused; most likely it is none any more.
+    pub(crate) async fn unless_gone(&self, answer: Answer, id: &str, lease: LeaseId) -> Error {
         match &answer {
             Answer::Refused(refused)
                 if matches!(refused.code(), "invalid_state" | "lease_not_found" | "lease_retired") =>
             {
-                self.gone(id)
+                match self.live_registration(id, lease).await {
+                    Ok(_) => self.not_that(answer, Asked::AsHolder),
+                    Err(gone) => gone,
+                }
             }
             _ => self.not_that(answer, Asked::AsHolder),
         }

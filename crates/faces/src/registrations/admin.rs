@@ -54,7 +54,7 @@ impl Faces {
 
     pub(crate) async fn inspect_registration(&self, prefix: &str) -> Result<Reply, Error> {
         let (id, lease) = self.registration(prefix)?;
-        let live = self.read_live(vec![lease]).await.pop().ok_or_else(|| self.gone(&id))?;
+        let live = self.live_registration(&id, lease).await?;
         Ok(Reply::Registration(Box::new(self.shown(&live))))
     }
 
@@ -73,7 +73,7 @@ impl Faces {
                 Order::Revive => Reply::RegistrationRevived(api::RegistrationRevived { revived: id }),
                 Order::Revoke | Order::Reclaim => Reply::Unregistered(api::Unregistered { unregistered: id }),
             }),
-            other => Err(self.unless_gone(other, &id)),
+            other => Err(self.unless_gone(other, &id, lease).await),
         }
     }
 

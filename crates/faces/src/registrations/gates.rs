@@ -32,8 +32,10 @@ impl Faces {
                 other => return Err(self.not_that(other, crate::refusal::Asked::AsAnyone)),
             };
             for lease in leases {
-                // The engine opens the gates of those that were ending.
-                if let Some(live) = Live::of(lease) {
+                // The engine opens their gates again.
+                if let Some((facts, end)) = ending(&lease) {
+                    self.registrations().book.remember(lease.id, &facts, end);
+                } else if let Some(live) = Live::of(lease) {
                     self.registrations().announce(&live);
                     announced += 1;
                 }
@@ -84,15 +86,14 @@ impl Faces {
 
     /// Withdraws one registration and tells the engine when that is done.
     fn pass_gate(&self, lease: &LeaseSnapshot) {
-        let LeaseState::Revoking(revocation) = &lease.state else { return };
+        let LeaseState::Revoking(_) = &lease.state else { return };
         let (id, handle, registrations) = (lease.id, self.handle().clone(), self.registrations());
-        let Some(facts) = Facts::decode(&lease.face_data) else {
+        let Some((facts, end)) = ending(lease) else {
             // Its time will run out.
             tracing::warn!(lease = %self.lens().lease_id(id), "a lease has a gate that nobody can pass");
             return;
         };
         let service = registrations.service(&facts, &lease.members);
-        let end = End { reason: revocation.reason, wall_ms: read_clocks().wall_ms };
         let goodbye =
             registrations.book.strike(id, &facts, end, || registrations.network.withdraw(key(id), service));
         tokio::spawn(async move {
@@ -161,6 +162,13 @@ impl Faces {
             }
         }
     }
+}
+
+/// What a lease is that is being revoked, and why; `None` where it is not, or is no registration.
+pub(super) fn ending(lease: &LeaseSnapshot) -> Option<(Facts, End)> {
+    let LeaseState::Revoking(revocation) = &lease.state else { return None };
+    let end = End { reason: revocation.reason, wall_ms: read_clocks().wall_ms };
+    Some((Facts::decode(&lease.face_data)?, end))
 }
 
 /// One line for a registration that is not advertised any more.

@@ -90,7 +90,8 @@ fn is_withdrawn_when_the_interface_is_back(flags: &[&str]) {
     stage.ours().link_down();
     wait_until("the interface to be missed", LIMIT, || !is_on_lan(&stage.daemon));
     let path = format!("/v1/mdns/services/{}", registered["id"].as_str().unwrap());
-    stage.daemon.http_over_socket().send("DELETE", &path, b"").unwrap();
+    let mut ender = stage.daemon.http_over_socket();
+    ender.send("DELETE", &path, b"").unwrap();
     wait_until("its end", LIMIT, || {
         stage.daemon.http_over_socket().get("/v1/mdns/admin/registrations").json() == json!([])
     });

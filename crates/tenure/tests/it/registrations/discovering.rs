@@ -102,7 +102,7 @@ fn a_stream_ends_after_so_long_without_news() {
             assert!(!matches!(said, Said::Event(_)), "{said:?}");
         }
         let took = boot_ms() - began;
-        assert!((950..5_000).contains(&took), "{took} ms");
+        assert!((950..15_000).contains(&took), "{took} ms");
     }
     // News begin the time anew.
     let mut http = daemon.http();
@@ -202,7 +202,7 @@ fn a_service_that_is_not_there_is_not_resolved_after_five_seconds() {
     let took = boot_ms() - began;
     assert_eq!(answered.status, 504);
     answered.refused("resolve_timeout");
-    assert!((4_500..9_000).contains(&took), "{took} ms");
+    assert!((4_500..15_000).contains(&took), "{took} ms");
     assert_eq!(waiting.next()["error"], "resolve_timeout");
 }
 

@@ -76,7 +76,7 @@ fn a_registration_of_another_connection_of_the_same_principal_may_be_unregistere
 
 #[test]
 fn a_dropped_connection_drains_at_once_and_ends_after_its_grace() {
-    let daemon = started_with(&["--mdns-socket-grace", "2s"]);
+    let daemon = started_with(&["--mdns-socket-grace", "3s"]);
     let mut lines = daemon.lines();
     let session = lines.ask(json!({"hello": {}}))["hello"]["session"].as_str().unwrap().to_owned();
     let registered = lines.register(service("app"));
@@ -84,7 +84,7 @@ fn a_dropped_connection_drains_at_once_and_ends_after_its_grace() {
     drop(lines);
     daemon.until(&registered, "draining");
     let remaining = daemon.seen(&registered)["remaining_secs"].as_u64().unwrap();
-    assert!((1..=2).contains(&remaining), "draining began when the connection ended, not later: {remaining}");
+    assert!((1..=3).contains(&remaining), "draining began when the connection ended, not later: {remaining}");
     assert!(daemon.ends_told(&registered).is_empty());
     daemon.until(&registered, "gone");
     let told = daemon.until_told(&registered, "session_expired");
@@ -168,6 +168,7 @@ fn an_operator_ends_any_registration_with_reason_admin_force() {
 #[test]
 fn from_the_first_moment_on_a_registrant_is_told_why_it_ended() {
     // A registrant that is not told that an operator removed it registers again.
+    // waits: while the goodbye is under way the refusal has no reason.
     let daemon = started_with(NO_GRACE);
     for round in 0..30 {
         let registered = daemon.register(service(&format!("app {round}")));

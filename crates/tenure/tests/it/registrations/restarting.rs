@@ -175,7 +175,6 @@ fn an_operators_drain_of_what_became_permanent_outlives_a_restart() {
         assert_eq!(json!([permanent["id"], permanent["draining"]]), json!([registered["id"], true]));
         end(&mut daemon);
         daemon.start_again();
-        // waits: it is ended at the start, as if its grace were 0.
         assert_eq!(daemon.state(&registered), "draining", "a restart shortens no drain");
         daemon.steer(&registered, "revive").good();
         assert_eq!(daemon.state(&registered), "alive");

@@ -405,7 +405,7 @@ fn the_story_of_a_lease_is_told() {
             why → (subject=r entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; heartbeat every 60 s, 10 s grace) (at=T kind=draining lease_id=a actor=operator:ME text=asked to end by ME, saying "maintenance": still honoured, until its grace is over or an operator revives it) (at=T kind=revoked lease_id=a actor=operator:ME text=revoked by ME, saying "now": an operator ended it (admin_force)) (at=T kind=reclaimed lease_id=a actor=daemon text=reclaimed: r free again; its holder acknowledged the loss)] next=r is free: the next grant takes it left_out=0 oldest_lsn=1)
             why → ! not_found oldest=1
             why → ! not_found oldest=1
-            why → ! not_found
+            why → ! not_found oldest=1
             why → ! not_found
             why → ! invalid_request
             why → ! invalid_request
