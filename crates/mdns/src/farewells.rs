@@ -63,6 +63,8 @@ enum Stage {
     Queued,
     Asked,
     Repeated,
+    /// It was said where nobody is; it waits for an interface.
+    Unheard,
 }
 
 /// All withdrawals under way.
@@ -196,6 +198,29 @@ impl Farewells {
     /// Whether a goodbye and its repeat had somebody to go to.
     pub(crate) fn is_unheard(&self, id: u64) -> bool {
         self.by_id.get(&id).is_some_and(|farewell| farewell.is_unheard)
+    }
+
+    /// Nobody has heard this one: it is said again when somebody can.
+    pub(crate) fn wait_to_be_heard(&mut self, id: u64) {
+        if let Some(farewell) = self.by_id.get_mut(&id) {
+            farewell.stage = Stage::Unheard;
+        }
+    }
+
+    /// Those that nobody has heard are said again; the engine knows none of them any more.
+    pub(crate) fn say_unheard(&mut self, is_carried: impl Fn(&Service) -> bool) {
+        for (id, farewell) in &mut self.by_id {
+            if farewell.stage == Stage::Unheard && is_carried(&farewell.service) {
+                farewell.how = How::Unknown { is_introduced: false };
+                farewell.stage = Stage::Queued;
+                self.queue.push_back(*id);
+            }
+        }
+    }
+
+    /// Withdrawals under way.
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
     }
 
     /// Whether it is a service's end rather than a change of its name after a conflict.

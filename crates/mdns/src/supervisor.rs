@@ -335,6 +335,7 @@ impl Supervisor {
             if is_back {
                 self.say_what_is_owed();
             }
+            self.farewells.say_unheard(|service| is_carried(&self.locals, service));
             self.open_ear();
             let interfaces = self.locals.iter().map(ToString::to_string).collect();
             self.board.note(|health| health.interfaces = interfaces);

@@ -118,13 +118,27 @@ impl Supervisor {
 
     pub(super) fn confirm(&mut self, ids: Vec<u64>) {
         for id in ids {
-            let goodbye = if self.farewells.is_unheard(id) {
-                Goodbye::Unsent("no interface in use carries it".to_owned())
+            if !self.farewells.is_unheard(id) {
+                self.end_farewell(id, Goodbye::Sent);
+            } else if self.may_be_heard_later(id) {
+                self.farewells.wait_to_be_heard(id);
             } else {
-                Goodbye::Sent
-            };
-            self.end_farewell(id, goodbye);
+                self.end_farewell(id, Goodbye::Unsent("no interface in use carries it".to_owned()));
+            }
         }
+        // An interface may have come back meanwhile.
+        self.farewells.say_unheard(|service| is_carried(&self.locals, service));
+    }
+
+    /// Whether somebody who was told of a service may come back and be told of its end.
+    fn may_be_heard_later(&self, id: u64) -> bool {
+        let is_known_there = |service: Service| {
+            let carries = |ip| self.away.iter().any(|(_, local)| local.carries(ip));
+            service.ip.is_none_or(carries)
+        };
+        !self.is_closing
+            && self.farewells.len() < OWED_MAX
+            && self.farewells.last_words(id).is_some_and(is_known_there)
     }
 
     /// Those who wait hear that it takes too long, before they give up by themselves.

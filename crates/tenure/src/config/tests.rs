@@ -129,7 +129,9 @@ fn defaults_are_those_of_the_parts() {
 fn told(settings: &Settings) -> String {
     let Settings { server, log, .. } = settings;
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        settings.network_plan(),
+        settings.registration_options(false),
         settings.engine_config(),
         settings.host_options(),
         settings.tls_files(),

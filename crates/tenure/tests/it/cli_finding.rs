@@ -67,9 +67,6 @@ fn every_command_that_needs_a_daemon_says_so_alike() {
         &["admin", "breaker", "reset"],
         &["admin", "shutdown"],
         &["backup", "DIR/x.tar"],
-        &["stdio"],
-        // Bare, with an input that is not a terminal: lines of JSON.
-        &[],
     ] {
         assert_eq!(desk.tenure(arguments).all(), expected, "{arguments:?}");
     }

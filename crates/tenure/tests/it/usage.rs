@@ -80,6 +80,9 @@ fn every_command_has_help() {
                       PEM file with the key of that certificate
 
                       [env: TENURE_KEY]
+
+                  --standalone
+                      Use no daemon: mDNS commands then do it themselves, for as long as they run
             --- err
         "#]],
     );
@@ -135,6 +138,9 @@ fn every_command_has_help() {
                       PEM file with the key of that certificate
 
                       [env: TENURE_KEY]
+
+                  --standalone
+                      Use no daemon: mDNS commands then do it themselves, for as long as they run
             --- err
         "#]],
     );
@@ -208,6 +214,9 @@ fn every_command_has_help() {
                       PEM file with the key of that certificate
 
                       [env: TENURE_KEY]
+
+                  --standalone
+                      Use no daemon: mDNS commands then do it themselves, for as long as they run
             --- err
         "#]],
     );
@@ -267,6 +276,9 @@ fn every_command_has_help() {
                       PEM file with the key of that certificate
 
                       [env: TENURE_KEY]
+
+                  --standalone
+                      Use no daemon: mDNS commands then do it themselves, for as long as they run
             --- err
         "#]],
     );
