@@ -229,7 +229,9 @@ impl Adverts {
                 }
                 advert.name.clone_from(&service.name);
             }
-            let service = advert.as_named();
+            let service = self.past_the_pushed(key);
+            let Some(advert) = self.by_key.get_mut(&key) else { continue };
+            advert.name.clone_from(&service.name);
             let name_key = service.full_name_key();
             let is_taken = self.names.get(&name_key).is_some_and(|holder| *holder != key);
             if is_taken || farewells.holds(&service) {
@@ -245,6 +247,18 @@ impl Adverts {
             return Some(Announcement { key, service, probe });
         }
         None
+    }
+
+    /// The service of a key under its name, or under the next one that no other of ours was pushed to by a conflict:
+    /// that one stays there, and this one would wait for ever.
+    fn past_the_pushed(&self, key: u128) -> Service {
+        let mut service = self.by_key[&key].as_named();
+        let is_pushed =
+            |holder: &u128| *holder != key && self.by_key.get(holder).is_some_and(Advert::is_pushed);
+        while self.names.get(&service.full_name_key()).is_some_and(is_pushed) {
+            service.name = next_name(&service.name);
+        }
+        service
     }
 
     /// Nothing was heard of this one for a while: the engine is told again.
@@ -415,6 +429,11 @@ impl Advert {
     }
 
     /// What is said of it.
+    /// Whether it has another name than it wants, because another host has that one.
+    fn is_pushed(&self) -> bool {
+        *self.renamed.as_ref().unwrap_or(&self.name) != self.wanted.name
+    }
+
     /// Its name on the network, once it has one.
     pub(crate) fn network_name(&self) -> Option<&String> {
         (self.stage == Stage::Announced).then(|| self.renamed.as_ref().unwrap_or(&self.name))

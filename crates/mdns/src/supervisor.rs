@@ -110,6 +110,8 @@ pub(crate) struct Supervisor {
     pulses_missed: u32,
     /// By this engine.
     names_probed: u64,
+    /// This engine mixes up two of our services.
+    is_muddled: bool,
     adverts: Adverts,
     farewells: Farewells,
     /// What this engine browses for, by domain.
@@ -155,6 +157,7 @@ impl Supervisor {
             starts_failed: 0,
             pulses_missed: 0,
             names_probed: 0,
+            is_muddled: false,
             adverts: Adverts::default(),
             farewells: Farewells::default(),
             browses: HashMap::new(),

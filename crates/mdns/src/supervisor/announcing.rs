@@ -14,8 +14,6 @@ use crate::timers::Timer;
 /// RFC 6762 §8.3 wants two announcements at least a second apart; the engine lets none pass within one.
 /// Interfaces begin to probe up to 250 ms apart.
 pub(super) const SECOND_AFTER: Duration = Duration::from_millis(1_300);
-/// A name that the engine gave to the wrong one of two is right again after this.
-const MENDED_AFTER: Duration = Duration::from_millis(400);
 /// Addresses and SRV records live 120 s and are asked for after 96; the engine does not answer for names with
 /// dots, so that these are announced anew before.
 const REFRESH_AFTER: Duration = Duration::from_secs(60);
@@ -112,15 +110,10 @@ impl Supervisor {
             );
             return;
         }
-        // It may have said a name of ours for another of ours: that one is said again once this is mended.
-        if let Some(holder) = self.adverts.holder(&new_name.to_lowercase())
-            && let Some(serial) = self.adverts.get(holder).map(|advert| advert.serial)
-        {
-            for after in [MENDED_AFTER, SECOND_AFTER] {
-                self.timers.arm(clock::now() + after, Timer::Second(holder, serial));
-            }
-        }
+        let holder = self.adverts.holder(&new_name.to_lowercase());
         let Some((key, out)) = self.adverts.renamed(original, new_name) else { return };
+        // It took a name of ours for another of ours, and has the records of both under it from now on.
+        self.is_muddled |= holder.is_some_and(|holder| holder != key);
         if let Some(service) = out {
             // Where the name was not taken it was announced already, and is withdrawn; where it was taken it is
             // another's.

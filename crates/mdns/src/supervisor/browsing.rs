@@ -93,7 +93,8 @@ impl Supervisor {
         if self.browses.get(wanted).is_some_and(|browsed| Arc::ptr_eq(&browsed.shelf, &shelf)) {
             return;
         }
-        let browsed = Browsed { id: 0, domain, shelf, rounds: 0, round_at: clock::now(), asked_at: clock::now() };
+        let browsed =
+            Browsed { id: 0, domain, shelf, rounds: 0, round_at: clock::now(), asked_at: clock::now() };
         self.look(wanted, browsed, Source::Network, settling);
     }
 

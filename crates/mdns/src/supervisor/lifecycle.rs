@@ -43,12 +43,12 @@ impl Supervisor {
         }
         if self.pulses_missed > PULSES_MISSED_MAX {
             self.set_down("its thread does not answer");
-        } else if self.names_probed > NAMES_PROBED_MAX {
+        } else if self.names_probed > NAMES_PROBED_MAX || self.is_muddled {
             self.replace_engine();
         }
     }
 
-    /// Puts a fresh engine in the place of one that has grown, when nothing is under way. The old one forgets its
+    /// Puts a fresh engine in the place of one that has grown or is muddled, when nothing is under way. The old one forgets its
     /// services without a word, so that nobody on the network notices, and the fresh one announces them.
     pub(super) fn replace_engine(&mut self) {
         if self.is_closing || !self.farewells.is_empty() || !self.adverts.is_settled() {
@@ -69,6 +69,7 @@ impl Supervisor {
         self.notes = None;
         self.incarnation += 1;
         self.names_probed = 0;
+        self.is_muddled = false;
         self.browses.clear();
         self.adverts.engine_ended();
         self.farewells.engine_ended();
