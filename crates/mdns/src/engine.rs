@@ -42,7 +42,7 @@ pub(crate) enum Note {
     /// An address or an interface came.
     AddressCame(IpAddr),
     /// An address or an interface went.
-    AddressWent,
+    AddressWent(IpAddr),
     /// Something failed.
     Failed(String),
 }
@@ -297,7 +297,7 @@ fn note(event: DaemonEvent) -> Option<Note> {
             interface: change.intf_name,
         }),
         DaemonEvent::IpAdd(address) => Some(Note::AddressCame(address)),
-        DaemonEvent::IpDel(_) => Some(Note::AddressWent),
+        DaemonEvent::IpDel(address) => Some(Note::AddressWent(address)),
         DaemonEvent::Error(error) => Some(Note::Failed(error.to_string())),
         _ => None,
     }

@@ -10,7 +10,8 @@ mod tests;
 mod withdrawing;
 
 use core::time::Duration;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot};
@@ -118,6 +119,8 @@ pub(crate) struct Supervisor {
     browses: HashMap<Wanted, Browsed>,
     browses_ever: u64,
     locals: Vec<Local>,
+    /// Addresses that the engine uses; it notices later than we do that one comes or goes.
+    reachable: HashSet<IpAddr>,
     /// Those that were in use and may come back, with when they went.
     away: Vec<(Instant, Local)>,
     ear: Option<Ear>,
@@ -164,6 +167,7 @@ impl Supervisor {
             browses_ever: 0,
             locals: Vec::new(),
             away: Vec::new(),
+            reachable: HashSet::new(),
             ear: None,
             timers: Timers::default(),
             pace: Pace::new(),
@@ -175,7 +179,7 @@ impl Supervisor {
     }
 
     async fn run(mut self) {
-        self.look_at_interfaces();
+        self.reach_all();
         self.timers.arm(clock::now() + PULSE_EVERY, Timer::Pulse);
         self.ask_for_escaped();
         let mut ticks = interval(TICK);
@@ -275,7 +279,10 @@ impl Supervisor {
                 self.renamed(&original, &new_name, &interface, is_host);
             }
             Note::AddressCame(address) => self.address_came(address),
-            Note::AddressWent => self.look_at_interfaces(),
+            Note::AddressWent(address) => {
+                self.reachable.remove(&address);
+                self.look_at_interfaces();
+            }
             Note::Failed(error) => tracing::warn!(%error, "the mdns engine reports an error"),
         }
     }
@@ -332,17 +339,33 @@ impl Supervisor {
             let now = clock::now();
             let went = self.locals.iter().filter(|local| !locals.contains(local));
             self.away.extend(went.map(|local| (now, local.clone())));
-            let is_back = self.away.iter().any(|(_, local)| locals.contains(local));
-            self.away.retain(|(since, local)| !locals.contains(local) && *since + REMEMBERED_FOR > now);
             self.locals = locals;
-            if is_back {
-                self.say_what_is_owed();
-            }
-            self.farewells.say_unheard(|service| is_carried(&self.locals, service));
+            self.greet_who_is_back();
             self.open_ear();
             let interfaces = self.locals.iter().map(ToString::to_string).collect();
             self.board.note(|health| health.interfaces = interfaces);
         }
+    }
+
+    /// A fresh engine begins with every interface there is, before it does anything else.
+    fn reach_all(&mut self) {
+        self.look_at_interfaces();
+        self.reachable = self.locals.iter().map(|local| local.addr.ip()).collect();
+        self.greet_who_is_back();
+    }
+
+    /// Says what those did not hear who were out of reach.
+    fn greet_who_is_back(&mut self) {
+        let (now, before) = (clock::now(), self.away.len());
+        self.away.retain(|(since, _)| *since + REMEMBERED_FOR > now);
+        let gone_for_good = before - self.away.len();
+        let (locals, reachable) = (&self.locals, &self.reachable);
+        self.away.retain(|(_, local)| !(locals.contains(local) && reachable.contains(&local.addr.ip())));
+        if self.away.len() + gone_for_good < before {
+            self.say_what_is_owed();
+        }
+        let (locals, reachable) = (&self.locals, &self.reachable);
+        self.farewells.say_unheard(|service| is_carried(locals, reachable, service));
     }
 
     fn publish(&mut self, key: u128) {
@@ -373,6 +396,9 @@ async fn next_message(ear: Option<&mut Ear>) -> Message {
 }
 
 /// Whether the engine says it anywhere.
-fn is_carried(locals: &[Local], service: &Service) -> bool {
-    locals.iter().any(|local| service.ip.is_none_or(|ip| local.carries(ip)))
+fn is_carried(locals: &[Local], reachable: &HashSet<IpAddr>, service: &Service) -> bool {
+    locals
+        .iter()
+        .filter(|local| reachable.contains(&local.addr.ip()))
+        .any(|local| service.ip.is_none_or(|ip| local.carries(ip)))
 }

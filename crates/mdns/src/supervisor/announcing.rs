@@ -130,7 +130,9 @@ impl Supervisor {
 
     /// The engine announces on a new address what follows the interfaces, once; the rest is ours.
     pub(super) fn address_came(&mut self, address: IpAddr) {
+        self.reachable.insert(address);
         self.look_at_interfaces();
+        self.greet_who_is_back();
         let now = clock::now();
         let local = self.locals.iter().find(|local| local.addr.ip() == address).cloned();
         let carries = |ip: IpAddr| local.as_ref().is_some_and(|local| local.carries(ip));
@@ -158,7 +160,7 @@ impl Supervisor {
     pub(super) fn nudge(&mut self, key: u128, serial: u64) {
         let Some(advert) = self.adverts.same(key, serial) else { return };
         if advert.stage == Stage::Told {
-            let is_carried = is_carried(&self.locals, &advert.wanted);
+            let is_carried = is_carried(&self.locals, &self.reachable, &advert.wanted);
             let why = if is_carried { "not announced yet" } else { "no interface in use carries it" };
             self.adverts.nudge(key, why.to_owned());
             self.publish(key);

@@ -70,6 +70,7 @@ impl Supervisor {
         self.incarnation += 1;
         self.names_probed = 0;
         self.is_muddled = false;
+        self.reachable.clear();
         self.browses.clear();
         self.adverts.engine_ended();
         self.farewells.engine_ended();
@@ -123,7 +124,7 @@ impl Supervisor {
                     health.restarts += u64::from(health.condition != Condition::Up);
                     health.condition = Condition::Up;
                 });
-                self.look_at_interfaces();
+                self.reach_all();
                 self.begin_all_browses();
             }
             Err(error) => {

@@ -83,7 +83,7 @@ impl Supervisor {
     pub(super) fn say_next_farewell(&mut self) {
         let Some(engine) = &self.engine else { return };
         let Some((id, farewell)) = self.farewells.next() else { return };
-        farewell.is_unheard = !is_carried(&self.locals, &farewell.service);
+        farewell.is_unheard = !is_carried(&self.locals, &self.reachable, &farewell.service);
         let introduced = match &mut farewell.how {
             How::Known => Ok(()),
             How::Unknown { is_introduced: true } | How::Forget { is_narrowed: true, .. } => Ok(()),
@@ -127,7 +127,7 @@ impl Supervisor {
             }
         }
         // An interface may have come back meanwhile.
-        self.farewells.say_unheard(|service| is_carried(&self.locals, service));
+        self.farewells.say_unheard(|service| is_carried(&self.locals, &self.reachable, service));
     }
 
     /// Whether somebody who was told of a service may come back and be told of its end.
