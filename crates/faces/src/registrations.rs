@@ -38,11 +38,13 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
-    Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Mode, Policy, Reason, Rebind,
-    ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
+    Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy, Reason,
+    Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
 };
 use tenure_engine::liveness::Standing as LivenessStanding;
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver};
+use tenure_engine::{
+    Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver,
+};
 use tokio::sync::Semaphore;
 
 /// How long a registration waits for a name that is coming free.
@@ -151,10 +153,12 @@ impl Registrations {
         }
     }
 
-    /// Enters a registration into the book and tells the network, unless its end has begun.
-    pub(crate) fn announce(&self, live: &Live) {
+    /// Enters a registration into the book as it was at a position and tells the network, unless its end has begun
+    /// or something newer was told.
+    pub(crate) fn announce(&self, live: &Live, lsn: Lsn) {
         let service = self.service(&live.facts, &live.lease.members);
-        self.book.enter(live.lease.id, &live.facts, || self.network.advertise(key(live.lease.id), service));
+        let key = key(live.lease.id);
+        self.book.enter(live.lease.id, &live.facts, lsn, || self.network.advertise(key, service));
     }
 
     fn policy(&self, caller: &Caller, lease_secs: Option<u64>) -> Result<Policy, Error> {
@@ -268,8 +272,8 @@ impl Faces {
                 Some(own) => self.update(caller, own, &wish).await?,
                 None => self.grant_registration(caller, &rivals, &wish).await?,
             };
-            if let Some(live) = outcome {
-                self.registrations().announce(&live);
+            if let Some((live, lsn)) = outcome {
+                self.registrations().announce(&live, lsn);
                 book.asked_by(live.lease.id, caller.connection());
                 return Ok(Reply::Registered(registered(&live, wish.warning)));
             }
@@ -301,7 +305,7 @@ impl Faces {
     }
 
     /// A registrant asks again for what it has: the same id, another payload perhaps. `None`: it has lost it meanwhile.
-    async fn update(&self, caller: &Caller, own: &Live, wish: &Wish) -> Result<Option<Live>, Error> {
+    async fn update(&self, caller: &Caller, own: &Live, wish: &Wish) -> Result<Option<(Live, Lsn)>, Error> {
         let facts = own.facts.described_anew(wish.described.clone(), &own.lease.members);
         let token = Token::new(own.lease.id, own.lease.epoch);
         let face_data = Some(facts.encode());
@@ -311,11 +315,12 @@ impl Faces {
         } else if facts != own.facts {
             Action::Amend(Amend { token, attachment: None, face_data })
         } else {
-            return Ok(Live::of(own.lease.clone()));
+            // The network knows.
+            return Ok(Live::of(own.lease.clone()).map(|live| (live, Lsn(0))));
         };
         let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(action) };
         match self.ask(Request::Submit(submit)).await {
-            Answer::Lease(given) => Ok(live(given.lease)),
+            Answer::Lease(given) => Ok(live(*given)),
             Answer::Refused(Refused::Rejected(rejection)) if is_moved(rejection.code()) => Ok(None),
             other => Err(self.not_that(other, Asked::AsHolder)),
         }
@@ -327,7 +332,7 @@ impl Faces {
         caller: &Caller,
         rivals: &[Live],
         wish: &Wish,
-    ) -> Result<Option<Live>, Error> {
+    ) -> Result<Option<(Live, Lsn)>, Error> {
         let registrations = self.registrations();
         let (kept, operation) = registrations.keep_id(wish.operation.as_ref())?;
         let fresh = Facts {
@@ -365,10 +370,10 @@ impl Faces {
             ..Submit::now(Action::Grant(grant))
         };
         match self.ask(Request::Submit(submit)).await {
-            Answer::Lease(given) if given.replayed => live(given.lease).map(Some).ok_or_else(|| {
+            Answer::Lease(given) if given.replayed => live(*given).map(Some).ok_or_else(|| {
                 Error::new(ErrorCode::NotFound, "the registration of this operation has ended")
             }),
-            Answer::Lease(given) => Ok(live(given.lease)),
+            Answer::Lease(given) => Ok(live(*given)),
             Answer::Refused(Refused::WaitTimeout) => {
                 let message = "the name is being withdrawn from the network; ask again in a moment";
                 Err(Error::new(ErrorCode::Overloaded, message).retry_after(NAME_WAIT_MS))
@@ -478,9 +483,10 @@ impl Faces {
     }
 }
 
-fn live(found: LeaseFound) -> Option<Live> {
-    match found {
-        LeaseFound::Live(lease) => Live::of(lease),
+/// The registration that a command left, and as of when.
+fn live(given: LeaseAnswer) -> Option<(Live, Lsn)> {
+    match given.lease {
+        LeaseFound::Live(lease) => Live::of(lease).map(|live| (live, given.lsn)),
         LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
     }
 }

@@ -6,7 +6,7 @@
 use super::facts::Facts;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
-use tenure_engine::kernel::{LeaseId, Reason, SessionId};
+use tenure_engine::kernel::{LeaseId, Lsn, Reason, SessionId};
 use tenure_history::rfc3339;
 
 /// Ended registrations that are remembered.
@@ -69,6 +69,8 @@ struct Entry {
     operation: Option<u64>,
     /// The connection that asked for it last; a permanent one's lease does not say.
     asked_by: Option<SessionId>,
+    /// The position of what the network was told last.
+    as_of: Lsn,
     end: Option<End>,
 }
 
@@ -89,11 +91,13 @@ impl Book {
         self.pages.lock().expect("invariant: nobody panics over the book")
     }
 
-    /// Enters a registration, and does `and_then` unless it has ended meanwhile; nobody can end it in between.
-    pub(crate) fn enter(&self, lease: LeaseId, facts: &Facts, and_then: impl FnOnce()) {
+    /// Enters a registration as it was at a position, and does `and_then` unless it has ended meanwhile or something
+    /// newer was entered; nobody can end it in between.
+    pub(crate) fn enter(&self, lease: LeaseId, facts: &Facts, lsn: Lsn, and_then: impl FnOnce()) {
         let mut pages = self.pages();
         let entry = pages.entry(lease, facts);
-        if entry.end.is_none() {
+        if entry.end.is_none() && lsn > entry.as_of {
+            entry.as_of = lsn;
             and_then();
         }
     }
@@ -189,7 +193,7 @@ impl Book {
 }
 
 impl Pages {
-    fn entry(&mut self, lease: LeaseId, facts: &Facts) -> &Entry {
+    fn entry(&mut self, lease: LeaseId, facts: &Facts) -> &mut Entry {
         let asked_for = AskedFor::new(facts.described.service_type.as_str(), &facts.described.name);
         let id = self.ids.entry(lease).or_insert_with(|| facts.id.clone()).clone();
         if !self.by_id.contains_key(&id) {
@@ -200,6 +204,7 @@ impl Pages {
             asked_for,
             operation: facts.operation,
             asked_by: None,
+            as_of: Lsn(0),
             end: None,
         })
     }
@@ -283,18 +288,28 @@ mod tests {
         let book = Book::default();
         book.strike(lease(1), &facts("aa000000", "x"), end(), || ());
         let announced = Cell::new(false);
-        book.enter(lease(1), &facts("aa000000", "x"), || announced.set(true));
+        book.enter(lease(1), &facts("aa000000", "x"), Lsn(1), || announced.set(true));
         assert!(!announced.get());
         assert_eq!(book.find("aa000000"), Some(Place::Ended(lease(1), end())));
         assert_eq!(book.live_count(), 0);
     }
 
     #[test]
+    fn the_network_is_told_of_the_newest_whatever_comes_last() {
+        let book = Book::default();
+        let told = Cell::new(0);
+        for (lsn, count) in [(5, 1), (3, 1), (5, 1), (9, 2)] {
+            book.enter(lease(1), &facts("aa000000", "x"), Lsn(lsn), || told.set(told.get() + 1));
+            assert_eq!(told.get(), count, "as of {lsn}");
+        }
+    }
+
+    #[test]
     fn prefixes_lead_to_live_ones_alone() {
         let book = Book::default();
-        book.enter(lease(1), &facts("aa000000", "x"), || ());
-        book.enter(lease(2), &facts("aa100000", "x"), || ());
-        book.enter(lease(3), &facts("ab000000", "y"), || ());
+        book.enter(lease(1), &facts("aa000000", "x"), Lsn(1), || ());
+        book.enter(lease(2), &facts("aa100000", "x"), Lsn(1), || ());
+        book.enter(lease(3), &facts("ab000000", "y"), Lsn(1), || ());
         assert!(matches!(book.find_by_prefix("aa"), ByPrefix::Many(ids) if ids == ["aa000000", "aa100000"]));
         assert!(matches!(book.find_by_prefix("ab"), ByPrefix::One(id, _) if id == "ab000000"));
         book.remember(lease(1), &facts("aa000000", "x"), end());
@@ -306,9 +321,9 @@ mod tests {
     #[test]
     fn rivals_are_told_oldest_first_whatever_their_capitals() {
         let book = Book::default();
-        book.enter(lease(7), &facts("bb000000", "My App"), || ());
-        book.enter(lease(3), &facts("aa000000", "my app"), || ());
-        book.enter(lease(4), &facts("cc000000", "other"), || ());
+        book.enter(lease(7), &facts("bb000000", "My App"), Lsn(1), || ());
+        book.enter(lease(3), &facts("aa000000", "my app"), Lsn(1), || ());
+        book.enter(lease(4), &facts("cc000000", "other"), Lsn(1), || ());
         let rivals = book.asked_for(&AskedFor::new("_http._tcp", "MY APP"));
         assert_eq!(rivals, [lease(3), lease(7)]);
         book.strike(lease(3), &facts("aa000000", "my app"), end(), || ());
@@ -320,7 +335,7 @@ mod tests {
         let book = Book::default();
         let kept = book.keep("aa000000", None).expect("free");
         assert!(book.keep("aa000000", None).is_none(), "a grant is under way");
-        book.enter(lease(1), &facts("aa000000", "x"), || ());
+        book.enter(lease(1), &facts("aa000000", "x"), Lsn(1), || ());
         drop(kept);
         assert!(book.keep("aa000000", None).is_none());
         book.remember(lease(1), &facts("aa000000", "x"), end());
@@ -334,7 +349,7 @@ mod tests {
         let first = book.keep("aa000000", Some(9)).expect("free");
         assert!(book.keep("aa000000", Some(9)).is_some(), "both tries are under way");
         let made = Facts { operation: Some(9), ..facts("aa000000", "x") };
-        book.enter(lease(1), &made, || ());
+        book.enter(lease(1), &made, Lsn(1), || ());
         drop(first);
         assert!(book.keep("aa000000", Some(9)).is_some());
         assert!(book.keep("aa000000", Some(8)).is_none());

@@ -27,8 +27,8 @@ impl Faces {
         loop {
             let resource_prefix = Some(REGISTRATIONS_PREFIX.into());
             let list = List { from, limit: PAGE, resource_prefix, holder: None };
-            let (leases, next) = match self.ask(Request::List(list)).await {
-                Answer::Leases { leases, next, .. } => (leases, next),
+            let (leases, (next, lsn)) = match self.ask(Request::List(list)).await {
+                Answer::Leases { leases, next, lsn } => (leases, (next, lsn)),
                 other => return Err(self.not_that(other, crate::refusal::Asked::AsAnyone)),
             };
             for lease in leases {
@@ -36,7 +36,7 @@ impl Faces {
                 if let Some((facts, end)) = ending(&lease) {
                     self.registrations().book.remember(lease.id, &facts, end);
                 } else if let Some(live) = Live::of(lease) {
-                    self.registrations().announce(&live);
+                    self.registrations().announce(&live, lsn);
                     announced += 1;
                 }
             }
