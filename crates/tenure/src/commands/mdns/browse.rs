@@ -1,11 +1,12 @@
 //! `tenure mdns browse` and `subscribe`: what is seen on the network, until nothing is seen for a while.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_api::{Browsed, Sighting};
+use tenure_api::{Browsed, ServiceRecord, Sighting};
 use tenure_client::{CallError, Sightings};
 
 use super::advised;
@@ -49,7 +50,7 @@ impl Browse {
         asking_or_alone(reach, printer, async |found, p| {
             let sightings =
                 found.daemon.client().browse_stream(self.service_type.as_deref(), self.patience.idle_for);
-            follow(sightings, found, p, |browsed: &Browsed| browsed_line(browsed)).await
+            follow(sightings, found, p, told_browsed).await
         })
     }
 }
@@ -59,21 +60,32 @@ impl Subscribe {
         asking_or_alone(reach, printer, async |found, p| {
             let sightings =
                 found.daemon.client().subscribe_stream(Some(&self.service_type), self.patience.idle_for);
-            follow(sightings, found, p, |sighting: &Sighting| sighting_line(sighting)).await
+            follow(sightings, found, p, told_sighting).await
         })
     }
+}
+
+fn told_browsed(browsed: &Browsed) -> (&ServiceRecord, String) {
+    let (Browsed::Found { found: service } | Browsed::Seen(Sighting { service, .. })) = browsed;
+    (service, browsed_line(browsed))
+}
+
+fn told_sighting(sighting: &Sighting) -> (&ServiceRecord, String) {
+    (&sighting.service, sighting_line(sighting))
 }
 
 async fn follow<T: DeserializeOwned + Serialize>(
     sightings: impl Future<Output = Result<Sightings<T>, CallError>>,
     found: &Found,
     printer: &mut Printer,
-    line: impl Fn(&T) -> String,
+    told: impl Fn(&T) -> (&ServiceRecord, String),
 ) -> Result<(), Failure> {
     let mut stopping = Stopping::catch()?;
     let printing = async {
         let mut sightings = sightings.await.map_err(call_failure).map_err(advised)?;
         let mut count: u64 = 0;
+        // What changed may be more than a line shows: the same one is not said twice.
+        let mut said: HashMap<String, String> = HashMap::new();
         while let Some(seen) = sightings.next().await.map_err(|error| gone(error, found))? {
             count += 1;
             if printer.json() {
@@ -81,7 +93,11 @@ async fn follow<T: DeserializeOwned + Serialize>(
                     serde_json::to_value(&seen).map_err(|error| Failure::Unexpected(Words::new(error)))?;
                 printer.object(&object)?;
             } else {
-                printer.line(line(&seen))?;
+                let (service, line) = told(&seen);
+                if said.get(&service.name) != Some(&line) {
+                    printer.line(&line)?;
+                    said.insert(service.name.clone(), line);
+                }
             }
             printer.flush()?;
         }
