@@ -24,6 +24,8 @@ pub(crate) struct Advert {
     needs_probe: bool,
     /// Any engine of this process was told.
     was_told: bool,
+    /// Any engine of this process announced it.
+    was_announced: bool,
     is_queued: bool,
     /// It is to be told again although probing has not ended.
     is_nudged: bool,
@@ -66,6 +68,15 @@ pub(crate) struct Leaving {
     pub(crate) is_known: bool,
     /// This engine may still be probing for its name.
     pub(crate) is_probed: bool,
+    /// It was announced; otherwise nobody knows of it.
+    pub(crate) was_announced: bool,
+}
+
+impl Leaving {
+    /// What an earlier process or engine may have announced.
+    pub(crate) fn unknown(service: Service) -> Self {
+        Self { service, is_known: false, is_probed: false, was_announced: true }
+    }
 }
 
 /// All adverts.
@@ -116,6 +127,7 @@ impl Adverts {
             stage: Stage::Waiting,
             needs_probe: true,
             was_told: false,
+            was_announced: false,
             is_queued: false,
             is_nudged: false,
             serial: self.ever,
@@ -141,7 +153,8 @@ impl Adverts {
         let (is_known, is_probed) = (advert.told.is_some(), advert.is_probed());
         let service = advert.told.unwrap_or(Service { name: advert.name, ..advert.wanted });
         let is_probed = is_known && is_probed;
-        Some((Leaving { service, is_known, is_probed }, advert.was_told))
+        let was_announced = advert.was_announced;
+        Some((Leaving { service, is_known, is_probed, was_announced }, advert.was_told))
     }
 
     /// What the engine has for this advert is no longer taken.
@@ -311,6 +324,7 @@ impl Adverts {
         advert.told.as_ref()?;
         let is_news = advert.stage != Stage::Announced;
         advert.stage = Stage::Announced;
+        advert.was_announced = true;
         advert.needs_probe = false;
         advert.last_error = match advert.wanted.subtypes.len() {
             0 | 1 => None,

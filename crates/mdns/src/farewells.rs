@@ -13,7 +13,7 @@ use crate::service::Service;
 /// How a withdrawal ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Goodbye {
-    /// The goodbye and its repeat have left.
+    /// The goodbye and its repeat have left, or nobody had been told of the service.
     Sent,
     /// They have not, or it is not known; why.
     Unsent(String),
@@ -32,6 +32,8 @@ pub(crate) struct Farewell {
     replies: Vec<oneshot::Sender<Goodbye>>,
     /// No interface could carry it when it was said.
     pub(crate) is_unheard: bool,
+    /// It was never announced.
+    is_unknown_to_all: bool,
     /// Those who waited were told that it takes too long.
     is_overdue: bool,
 }
@@ -108,7 +110,15 @@ impl Farewells {
         let replies = reply.into_iter().collect();
         self.by_id.insert(
             self.ever,
-            Farewell { service, how, stage, replies, is_unheard: false, is_overdue: false },
+            Farewell {
+                service,
+                how,
+                stage,
+                replies,
+                is_unheard: false,
+                is_unknown_to_all: false,
+                is_overdue: false,
+            },
         );
         if !is_probed {
             self.queue.push_back(self.ever);
@@ -193,6 +203,18 @@ impl Farewells {
     pub(crate) fn due(&mut self, now: Instant) -> Vec<u64> {
         let count = self.repeats.iter().take_while(|(due, _)| *due <= now).count();
         self.repeats.drain(..count).map(|(_, id)| id).collect()
+    }
+
+    /// Remembers whether it was never announced.
+    pub(crate) fn set_unknown_to_all(&mut self, id: u64, is_unknown_to_all: bool) {
+        if let Some(farewell) = self.by_id.get_mut(&id) {
+            farewell.is_unknown_to_all = is_unknown_to_all;
+        }
+    }
+
+    /// Whether nobody can have heard of it.
+    pub(crate) fn is_unknown_to_all(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|farewell| farewell.is_unknown_to_all)
     }
 
     /// Whether a goodbye and its repeat had somebody to go to.

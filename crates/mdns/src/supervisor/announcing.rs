@@ -133,6 +133,7 @@ impl Supervisor {
         self.reachable.insert(address);
         self.look_at_interfaces();
         self.greet_who_is_back();
+        self.say_what_is_owed();
         let now = clock::now();
         let local = self.locals.iter().find(|local| local.addr.ip() == address).cloned();
         let carries = |ip: IpAddr| local.as_ref().is_some_and(|local| local.carries(ip));

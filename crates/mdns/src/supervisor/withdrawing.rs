@@ -33,16 +33,19 @@ impl Supervisor {
         } else if let Err(unfit) = service.check() {
             let _ = reply.send(Goodbye::Unsent(unfit.to_string()));
         } else {
-            self.say_farewell(Leaving { service, is_known: false, is_probed: false }, Some(reply));
+            self.say_farewell(Leaving::unknown(service), Some(reply));
         }
     }
 
     pub(super) fn say_farewell(&mut self, leaving: Leaving, reply: Option<oneshot::Sender<Goodbye>>) {
         let how = if leaving.is_known { How::Known } else { How::Unknown { is_introduced: false } };
-        let id = self.farewells.begin(leaving.service, how, leaving.is_probed, reply);
+        // Where no interface carries it nobody is asked for the name.
+        let is_probed = leaving.is_probed && is_carried(&self.locals, &self.reachable, &leaving.service);
+        let id = self.farewells.begin(leaving.service, how, is_probed, reply);
+        self.farewells.set_unknown_to_all(id, !leaving.was_announced);
         let now = clock::now();
         self.timers.arm(now + ANSWER_WITHIN, Timer::AnswerDue(id));
-        if leaving.is_probed {
+        if is_probed {
             self.timers.arm(now + PROBED_WITHIN, Timer::ProbeOver(id));
         }
     }
@@ -118,7 +121,8 @@ impl Supervisor {
 
     pub(super) fn confirm(&mut self, ids: Vec<u64>) {
         for id in ids {
-            if !self.farewells.is_unheard(id) {
+            // Where nobody was told by us there is most likely nobody to tell; if there is, it is said later.
+            if !self.farewells.is_unheard(id) || self.farewells.is_unknown_to_all(id) {
                 self.end_farewell(id, Goodbye::Sent);
             } else if self.may_be_heard_later(id) {
                 self.farewells.wait_to_be_heard(id);
@@ -157,13 +161,14 @@ impl Supervisor {
             // Wanted again, here: the announcement tells of it.
             let is_wanted = self.adverts.holder(&service.full_name_key()).is_some();
             if !is_wanted && since + REMEMBERED_FOR > now {
-                self.say_farewell(Leaving { service, is_known: false, is_probed: false }, None);
+                self.say_farewell(Leaving::unknown(service), None);
             }
         }
     }
 
     pub(super) fn end_farewell(&mut self, id: u64, goodbye: Goodbye) {
-        if !self.away.is_empty()
+        // Also what only an earlier process may have announced.
+        if (!self.away.is_empty() || self.farewells.is_unheard(id))
             && self.owed.len() < OWED_MAX
             && let Some(service) = self.farewells.last_words(id)
         {

@@ -108,3 +108,14 @@ fn what_ends_while_an_interface_is_away_is_withdrawn_when_it_comes_back() {
 fn what_ends_while_there_is_no_network_is_withdrawn_once_there_is() {
     is_withdrawn_when_the_interface_is_back(&["--mdns-interface", INTERFACE]);
 }
+
+#[test]
+fn where_no_interface_is_in_use_a_name_is_free_again_at_once() {
+    let stage = SmallStage::begin_with(&["--mdns-interface", "none0"]);
+    for port in 1..4 {
+        let registered = post(&stage.daemon, &json!({"name": "web", "type": HTTP, "port": port}));
+        assert_eq!((&registered["advertised_name"], &registered["port"]), (&json!("web"), &json!(port)));
+        let path = format!("/v1/mdns/services/{}", registered["id"].as_str().unwrap());
+        assert_eq!(stage.daemon.http_over_socket().delete(&path).status, 200);
+    }
+}
