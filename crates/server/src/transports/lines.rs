@@ -322,6 +322,8 @@ impl Connection {
                 }
                 (Admitted::Watch(stream, query), None) => in_order.push(Ordered::Watch(stream, query)),
                 (Admitted::Watch(stream, query), _) => self.watch(stream, query),
+                // Nothing was asked before it, and nothing may be said before it.
+                (Admitted::Said(answer @ Answer::Hello(_)), tag) => self.out.say(&AnswerLine { answer, tag }),
                 (Admitted::Said(answer), None) => {
                     in_order.push(Ordered::Said(AnswerLine { answer, tag: None }));
                 }
