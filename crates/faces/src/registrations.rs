@@ -28,12 +28,12 @@ use crate::dispatch::Faces;
 use crate::leases::{self, contradiction};
 use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, out_of_range};
 use crate::refusal::Asked;
+use crate::sessions;
 use crate::show;
 use book::{AskedFor, Kept, Place};
 use discovery::SIGHTSEERS_MAX;
 use facts::ID_BYTES;
 use service::{Described, host_label, resource};
-use sha2::{Digest, Sha256};
 use std::net::{IpAddr, UdpSocket};
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode};
@@ -227,13 +227,7 @@ pub(crate) fn key(lease: LeaseId) -> u128 {
 }
 
 fn hash(operation: &OperationId, attempt: u64) -> u64 {
-    let mut hash = Sha256::new();
-    hash.update((operation.principal.len() as u64).to_le_bytes());
-    hash.update(operation.principal.as_bytes());
-    hash.update(operation.id.as_bytes());
-    hash.update(attempt.to_le_bytes());
-    let digest: [u8; 32] = hash.finalize().into();
-    u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"))
+    sessions::bits_of(&operation.principal, &operation.id, &attempt.to_le_bytes())
 }
 
 fn warning(described: &Described, lease_secs: Option<u64>, policy: &Policy) -> Option<String> {

@@ -14,13 +14,18 @@ pub(crate) fn draw(kind: SessionKind) -> SessionId {
 
 /// The id of a session opened under an operation id: a retry opens the same one.
 pub(crate) fn derived(principal: &str, operation_id: &str, kind: SessionKind) -> SessionId {
+    session_id(bits_of(principal, operation_id, &[]), kind)
+}
+
+/// Bits that stand for an operation, the same for every try; `salt` gives others.
+pub(crate) fn bits_of(principal: &str, operation_id: &str, salt: &[u8]) -> u64 {
     let mut hash = Sha256::new();
     hash.update((principal.len() as u64).to_le_bytes());
     hash.update(principal.as_bytes());
     hash.update(operation_id.as_bytes());
+    hash.update(salt);
     let digest: [u8; 32] = hash.finalize().into();
-    let bits = digest[..8].try_into().expect("invariant: a digest has 32 bytes");
-    session_id(u64::from_le_bytes(bits), kind)
+    u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"))
 }
 
 /// Reads a session id.

@@ -5,6 +5,7 @@
 //! - `waiting`: fairness, passing, cancelling, retries
 //! - `ends`: sessions, pools, gates, notices, restored logs
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
+//! - `stopping`: a daemon that was told to stop
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
 //! - `counting`: every counter moves
@@ -22,6 +23,7 @@ mod killed;
 mod outcomes;
 mod recovery;
 mod running;
+mod stopping;
 mod turns;
 mod waiting;
 mod watching;
