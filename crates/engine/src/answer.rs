@@ -29,6 +29,8 @@ pub enum Answer {
         remaining_ms: Option<u64>,
         /// An operator asked the lease to end.
         draining: bool,
+        /// When it counted, for people.
+        wall_ms: u64,
         /// As of.
         lsn: Lsn,
     },
@@ -102,6 +104,13 @@ pub enum Answer {
         /// First position that will come.
         from: Lsn,
     },
+    /// Where a request waits.
+    Waiting {
+        /// 1 for the next to be served; `None`: it does not wait, not yet or not any more.
+        place: Option<u64>,
+        /// As of.
+        lsn: Lsn,
+    },
     /// Numbers about everything.
     Status(Box<Status>),
     /// Refused.
@@ -147,6 +156,8 @@ pub enum LeaseFound {
         text: Text,
         /// Fence of its last holder.
         fence: Fence,
+        /// When, for people.
+        wall_ms: u64,
     },
     /// It ended earlier; the event at `ended_lsn` tells the rest.
     Ended {
@@ -190,6 +201,8 @@ pub struct LeaseSnapshot {
     pub liveness: LivenessView,
     /// When this was so.
     pub now: Tick,
+    /// When this was so, for people.
+    pub now_wall_ms: u64,
 }
 
 /// A pool, copied.
@@ -366,7 +379,7 @@ pub enum News {
 }
 
 impl LeaseSnapshot {
-    pub(crate) fn new(view: LeaseView<'_>, liveness: LivenessView, now: Tick) -> Self {
+    pub(crate) fn new(view: LeaseView<'_>, liveness: LivenessView, now: Tick, now_wall_ms: u64) -> Self {
         Self {
             id: view.id(),
             holder: view.holder().clone(),
@@ -381,7 +394,15 @@ impl LeaseSnapshot {
             face_data: view.face_data().to_vec(),
             liveness,
             now,
+            now_wall_ms,
         }
+    }
+
+    /// When a tick was or will be, for people.
+    #[must_use]
+    pub fn wall_of(&self, tick: Tick) -> u64 {
+        let later = self.now_wall_ms.saturating_add(tick.ms_since(self.now));
+        later.saturating_sub(self.now.ms_since(tick))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::endings::given_back;
-use crate::engine::{Engine, ending_reason};
+use crate::engine::{Engine, ending_reason, ending_text};
 use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
@@ -34,6 +34,7 @@ impl Engine {
             match self.retries.look_up(operation, ticket, self.tick) {
                 Known::New => {}
                 Known::Joined => return,
+                Known::Refused(..) if submit.operation.as_ref().is_some_and(|asked| asked.tries_again) => {}
                 Known::Refused(refused, depends_on) => {
                     let forgets = planted(Planted::RefusalForgetsGround);
                     return self.refuse(ticket, if forgets { Lsn(0) } else { depends_on }, refused);
@@ -677,6 +678,22 @@ impl Engine {
         }
     }
 
+    /// A heartbeat that counts only while the lease is not over, whether its end was recorded or not.
+    pub(crate) fn timely_heartbeat(&mut self, ticket: Ticket, lease: LeaseId, epoch: Option<Epoch>) {
+        if self.journal.room_for_ends() == 0 {
+            return self.refuse(ticket, Lsn(0), Refused::Overloaded);
+        }
+        if let Some(view) = self.kernel.live(lease).filter(|_| !self.stopping) {
+            let mut effects = Vec::new();
+            self.liveness.look_at_lease(view, self.tick, &mut effects);
+            for effect in effects {
+                self.carry_out(effect);
+            }
+        }
+        let current = self.kernel.live(lease).map_or(Epoch(0), LeaseView::epoch);
+        self.heartbeat(ticket, lease, epoch.unwrap_or(current), None);
+    }
+
     /// Answers a heartbeat that counted.
     pub(crate) fn renewed(
         &mut self,
@@ -688,7 +705,8 @@ impl Engine {
         self.count_renewal(renewal.margin_ms, renewal.valid_ms);
         let Renewal { valid_ms, draining, .. } = *renewal;
         let lsn = depends_on.max(self.journal.synced());
-        self.answer(ticket, depends_on, Answer::Renewed { valid_ms, remaining_ms, draining, lsn });
+        let wall_ms = self.now.wall_ms;
+        self.answer(ticket, depends_on, Answer::Renewed { valid_ms, remaining_ms, draining, wall_ms, lsn });
     }
 
     fn count_renewal(&mut self, margin_ms: Option<u64>, valid_ms: Option<u64>) {
@@ -791,18 +809,15 @@ impl Engine {
                 Change::Reclaimed(_) => StateName::Revoked,
                 _ => StateName::Released,
             };
-            let text = match change {
-                Change::Released(released) => released.text.clone(),
-                Change::Reclaimed(reclaimed) => reclaimed.text.clone(),
-                _ => Text::default(),
-            };
+            let text = ending_text(change);
             let fence = match self.kernel.lease(id, self.tick) {
                 Found::Ended(ended) => self.kernel.fence_of(ended),
                 // Retention kept it for no time at all; its first fence is what is left to say.
                 Found::Live(_) | Found::Retired | Found::NotFound => self.kernel.fence(id.lsn()),
             };
             let (was, reason) = (was.clone(), ending_reason(change));
-            return LeaseFound::JustEnded { was, state, reason, text, fence };
+            let wall_ms = self.now.wall_ms;
+            return LeaseFound::JustEnded { was, state, reason, text, fence, wall_ms };
         }
         self.found(id).unwrap_or(LeaseFound::Retired)
     }
@@ -820,7 +835,7 @@ impl Engine {
     }
 
     pub(crate) fn snapshot(&self, view: LeaseView<'_>) -> LeaseSnapshot {
-        LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick)
+        LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick, self.now.wall_ms)
     }
 }
 

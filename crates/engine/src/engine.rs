@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use tenure_kernel::names::split_pool_member;
 use tenure_kernel::{
     Change, Event, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
-    SessionId, Stamp, Tick,
+    SessionId, Stamp, Text, Tick,
 };
 use tenure_liveness::{Effect, Liveness, LivenessConfig};
 use tenure_log::{Authority, Batch, Resolution, Space};
@@ -33,6 +33,8 @@ pub struct EngineConfig {
     pub waiters_max: usize,
     /// How long a gate may take.
     pub gate_timeout_ms: u64,
+    /// The same for streams, whose gate is a word to somebody outside.
+    pub hook_timeout_ms: u64,
     /// After this long a notice is given up.
     pub notice_give_up_ms: u64,
     /// Capacities of the kernel.
@@ -51,6 +53,7 @@ impl Default for EngineConfig {
             inbox_max: 64 << 10,
             waiters_max: 100_000,
             gate_timeout_ms: 10_000,
+            hook_timeout_ms: 60_000,
             notice_give_up_ms: 24 * 60 * 60 * 1000,
             limits: Limits::default(),
             retention: Retention::default(),
@@ -397,6 +400,11 @@ impl Engine {
                     self.heartbeat(ticket, lease, epoch, via);
                 }
             }
+            Request::TimelyHeartbeat { lease, epoch, asker } => {
+                if self.allowed(ticket, asker.as_ref(), lease) {
+                    self.timely_heartbeat(ticket, lease, epoch);
+                }
+            }
             Request::SessionHeartbeat { session, seen, asker } => {
                 if self.allowed_session(ticket, asker.as_ref(), session) {
                     self.session_heartbeat(ticket, session, seen);
@@ -442,6 +450,7 @@ impl Engine {
             | Request::Sessions { .. }
             | Request::Check(_)
             | Request::Watch { .. }
+            | Request::Waiting(_)
             | Request::Status => return self.read(ticket, request),
         }
         1
@@ -518,6 +527,7 @@ impl Engine {
                 policy: was.policy.clone(),
                 face_data: was.face_data.clone(),
                 reason,
+                text: ending_text(&event.change),
                 wall_ms: self.now.wall_ms,
                 lsn: stamp.lsn,
             };
@@ -558,7 +568,7 @@ impl Engine {
     }
 
     /// Remembers what came free, for those who wait for it.
-    fn free(&mut self, members: &[tenure_kernel::Text]) {
+    fn free(&mut self, members: &[Text]) {
         if self.waiters.len() == 0 {
             return;
         }
@@ -705,6 +715,15 @@ impl Engine {
 }
 
 /// Why an ending event ended its lease.
+/// What was said to an end.
+pub(crate) fn ending_text(change: &Change) -> Text {
+    match change {
+        Change::Released(released) => released.text.clone(),
+        Change::Reclaimed(reclaimed) => reclaimed.text.clone(),
+        _ => Text::default(),
+    }
+}
+
 pub(crate) fn ending_reason(change: &Change) -> tenure_kernel::Reason {
     match change {
         Change::Reclaimed(reclaimed) => reclaimed.reason,

@@ -6,8 +6,8 @@ use crate::journal::Out;
 use crate::request::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_kernel::{
-    Action, Actor, Command, Decision, GateReport, Internal, LeaseId, LeaseState, Reclaim, ReclaimBy, Revoked,
-    Stamp, Tick,
+    Action, Actor, Command, Decision, Face, GateReport, Internal, LeaseId, LeaseState, Reclaim, ReclaimBy,
+    Revoked, Stamp, Tick,
 };
 
 /// Notices given up in one turn.
@@ -104,7 +104,9 @@ impl Engine {
 
     /// Starts the gate of a revoking lease, once its revoke is durable.
     pub(crate) fn open_gate(&mut self, lease: LeaseId) {
-        self.gates.open(lease, self.tick.after_ms(self.config.gate_timeout_ms));
+        let of_stream = self.kernel.live(lease).is_some_and(|view| view.terms().face == Face::Streams);
+        let within_ms = if of_stream { self.config.hook_timeout_ms } else { self.config.gate_timeout_ms };
+        self.gates.open(lease, self.tick.after_ms(within_ms));
         self.note(&tenure_kernel::Note::GateOpened { lease });
         let depends_on = self.journal.newest();
         self.journal.emit(depends_on, Out::OpenGate(lease), &mut self.leaving);

@@ -18,6 +18,7 @@ use crate::snapshot::build_snapshot;
 use crate::ticker::Now;
 use handle::{Owed, Shared, Slot};
 use hashbrown::HashMap;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -92,21 +93,33 @@ const OWN_SYNC_RECORDS_MAX: u32 = 32;
 const MESSAGES_MAX: usize = 4_096;
 /// How often room on the disk is looked at.
 const SPACE_EVERY_MS: u64 = 1_000;
+/// How far the clocks may drift apart before that is shown.
+const DRIFT_MS_MAX: u64 = 2;
 /// Pause after work away from the hot path failed.
 const RETRY_AFTER_MS: u64 = 5_000;
 
 type SharedLog = Arc<Mutex<Box<dyn OrderedLog>>>;
 
 /// The host's clocks. Boot time counts suspend; wall time is for people.
+///
+/// The two keep their distance until they have really drifted apart: an instant told twice is told the same, to the
+/// millisecond.
 #[must_use]
 pub fn read_clocks() -> Now {
+    static DISTANCE_MS: AtomicI64 = AtomicI64::new(i64::MIN);
     let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    Now {
-        boot_ms: boot.tv_sec as u64 * 1_000 + boot.tv_nsec as u64 / 1_000_000,
-        wall_ms: wall.as_millis() as u64,
-    }
+    let boot_ms = boot.tv_sec as u64 * 1_000 + boot.tv_nsec as u64 / 1_000_000;
+    let measured = wall.as_millis() as i64 - boot_ms as i64;
+    let kept = DISTANCE_MS.load(Ordering::Relaxed);
+    let distance = if kept == i64::MIN || kept.abs_diff(measured) > DRIFT_MS_MAX {
+        DISTANCE_MS.store(measured, Ordering::Relaxed);
+        measured
+    } else {
+        kept
+    };
+    Now { boot_ms, wall_ms: boot_ms.saturating_add_signed(distance) }
 }
 
 /// Boot time in microseconds, for measuring how long things take.

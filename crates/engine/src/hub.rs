@@ -167,7 +167,8 @@ fn take(frames: &mut VecDeque<Kept>, watch: &mut Watch) -> Vec<Arc<Published>> {
 
 /// Turns the records of one frame into what watchers see. Records they cannot see are left out.
 pub fn publish<'a>(records: impl Iterator<Item = Record<'a>>, at: Moment) -> Vec<Arc<Published>> {
-    let mut tick = Tick(at.tick);
+    let begun = Tick(at.tick);
+    let mut tick = begun;
     let mut published = Vec::new();
     for record in records {
         let news = match record.kind {
@@ -180,7 +181,8 @@ pub fn publish<'a>(records: impl Iterator<Item = Record<'a>>, at: Moment) -> Vec
             RecordKind::Close => None,
         };
         if let Some(news) = news {
-            published.push(Arc::new(Published { lsn: Lsn(record.lsn.0), tick, wall_ms: at.wall_ms, news }));
+            let wall_ms = at.wall_ms.saturating_add(tick.ms_since(begun));
+            published.push(Arc::new(Published { lsn: Lsn(record.lsn.0), tick, wall_ms, news }));
         }
     }
     published

@@ -46,6 +46,8 @@ pub struct Ending {
     pub face_data: Vec<u8>,
     /// Why it ended.
     pub reason: Reason,
+    /// Why, in words.
+    pub text: Text,
     /// When, for people.
     pub wall_ms: u64,
     /// Position of the event.

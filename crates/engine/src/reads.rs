@@ -51,12 +51,17 @@ impl Engine {
                 self.hub.begin(ticket, from);
                 self.answer(ticket, Lsn(0), Answer::Watching { from });
             }
+            Request::Waiting(waiting) => {
+                let place = self.waiters.standing(waiting).map(|place| place as u64);
+                self.answer(ticket, Lsn(0), Answer::Waiting { place, lsn: newest });
+            }
             Request::Status => {
                 let status = self.status();
                 self.answer(ticket, newest, Answer::Status(Box::new(status)));
             }
             Request::Submit(_)
             | Request::Heartbeat { .. }
+            | Request::TimelyHeartbeat { .. }
             | Request::SessionHeartbeat { .. }
             | Request::ConnectionOpened(_)
             | Request::ConnectionClosed(_)

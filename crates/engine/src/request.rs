@@ -33,6 +33,15 @@ pub enum Request {
         /// Whose lease it must be; `None` asks nobody.
         asker: Option<Text>,
     },
+    /// The same, where a proof that comes too late is none: what is over by now ends first.
+    TimelyHeartbeat {
+        /// The lease.
+        lease: LeaseId,
+        /// Its epoch as the holder knows it; `None`: whichever it is.
+        epoch: Option<Epoch>,
+        /// Whose lease it must be; `None` asks nobody.
+        asker: Option<Text>,
+    },
     /// A session by hand says that it lives.
     SessionHeartbeat {
         /// Which.
@@ -113,6 +122,8 @@ pub enum Request {
     },
     /// A watcher has gone.
     WatchEnd(Ticket),
+    /// The place of a request that waits for its bundle.
+    Waiting(Ticket),
     /// Numbers about everything.
     Status,
 }
@@ -154,6 +165,10 @@ pub struct OperationId {
     pub id: Text,
     /// How long the outcome is to be remembered.
     pub keep_ms: u64,
+    /// Stands for what was asked, where every try of the same request makes another command of it.
+    pub asked: Option<u64>,
+    /// Whether a retry of what was refused is decided anew.
+    pub tries_again: bool,
 }
 
 /// Which leases to list.
@@ -217,6 +232,14 @@ impl Lane {
     }
 }
 
+impl OperationId {
+    /// One whose tries are the same command each, and whose refusals are remembered for a while.
+    #[must_use]
+    pub fn new(principal: Text, id: Text, keep_ms: u64) -> Self {
+        Self { principal, id, keep_ms, asked: None, tries_again: false }
+    }
+}
+
 impl Submit {
     /// A command answered at once.
     #[must_use]
@@ -239,6 +262,7 @@ impl Request {
         match self {
             Self::Submit(submit) => submit.action.lease(),
             Self::Heartbeat { lease, .. }
+            | Self::TimelyHeartbeat { lease, .. }
             | Self::Acknowledge { lease, .. }
             | Self::GateDone { lease, .. }
             | Self::NoticeDone(lease)
@@ -261,6 +285,7 @@ impl Request {
             | Self::Watch { .. }
             | Self::WatchMore { .. }
             | Self::WatchEnd(_)
+            | Self::Waiting(_)
             | Self::Status => None,
         }
     }
@@ -286,6 +311,7 @@ impl Request {
     pub fn lane(&self) -> Lane {
         match self {
             Self::Heartbeat { .. }
+            | Self::TimelyHeartbeat { .. }
             | Self::SessionHeartbeat { .. }
             | Self::ConnectionOpened(_)
             | Self::ConnectionClosed(_)
@@ -320,6 +346,7 @@ impl Request {
             | Self::Sessions { .. }
             | Self::Check(_)
             | Self::Watch { .. }
+            | Self::Waiting(_)
             | Self::Status => Lane::Reading,
         }
     }

@@ -136,11 +136,14 @@ pub(crate) fn identify(operation: &OperationId, action: &Action) -> Operation {
     key.update(operation.principal.as_bytes());
     key.update(operation.id.as_bytes());
     let key: [u8; 32] = key.finalize().into();
-    let mut fingerprint = Fingerprint(Sha256::new());
-    action.hash(&mut fingerprint);
+    let fingerprint = operation.asked.unwrap_or_else(|| {
+        let mut fingerprint = Fingerprint(Sha256::new());
+        action.hash(&mut fingerprint);
+        fingerprint.finish()
+    });
     Operation {
         key: u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes")),
-        fingerprint: fingerprint.finish(),
+        fingerprint,
         keep_ms: operation.keep_ms,
         principal: operation.principal.clone(),
     }

@@ -138,6 +138,13 @@ impl Waiters {
         self.by_ticket.get(&ticket).copied()
     }
 
+    /// How many are served before this one, itself included: in the queue in which it has to wait longest.
+    pub(crate) fn standing(&self, ticket: Ticket) -> Option<usize> {
+        let place = self.find(ticket)?;
+        let queues = self.by_place[&place].wanted.iter().filter_map(|key| self.queues.get(key));
+        queues.map(|queue| queue.range(..=place).count()).max()
+    }
+
     /// A waiter whose time is over.
     pub(crate) fn overdue(&self, now: Tick) -> Option<Place> {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, place)| *place)

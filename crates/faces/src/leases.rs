@@ -188,7 +188,7 @@ pub(crate) fn operation(caller: &Caller, id: Option<String>) -> Result<Option<Op
         return Err(contradiction(&format!("an operation id has 1 to {OPERATION_ID_BYTES_MAX} bytes")));
     }
     let principal = caller.principal.clone();
-    Ok(Some(OperationId { principal, id: id.into(), keep_ms: OPERATION_KEEP_MS_DEFAULT }))
+    Ok(Some(OperationId::new(principal, id.into(), OPERATION_KEEP_MS_DEFAULT)))
 }
 
 /// The token a holder presents.

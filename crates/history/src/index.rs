@@ -23,8 +23,8 @@ pub enum Key<'a> {
     Resource(&'a str),
     /// A session.
     Session(SessionId),
-    /// A registration, by its id.
-    Registration(&'a str),
+    /// What a face calls a lease: the id of a registration, or of a stream.
+    FaceId(&'a str),
     /// What concerns everybody: the breaker and stalls.
     Daemon,
 }
@@ -76,7 +76,7 @@ impl Key<'_> {
             Self::Lease(lsn) => fnv_on(fnv1a64(b"l"), &lsn.0.to_le_bytes()),
             Self::Resource(name) => fnv_on(fnv1a64(b"r"), name.as_bytes()),
             Self::Session(session) => fnv_on(fnv1a64(b"s"), &session.0.to_le_bytes()),
-            Self::Registration(id) => fnv_on(fnv1a64(b"g"), id.as_bytes()),
+            Self::FaceId(id) => fnv_on(fnv1a64(b"g"), id.as_bytes()),
             Self::Daemon => fnv1a64(b"d"),
         };
         (hash >> 32) as u32 ^ hash as u32
@@ -94,13 +94,13 @@ pub(crate) fn each_key<'a>(record: &'a LoggedRecord, mut each: impl FnMut(Key<'a
             if let Some(was) = event.change.epitaph() {
                 was.members.iter().for_each(|name| each(Key::Resource(name)));
                 was.policy.session.into_iter().for_each(|session| each(Key::Session(session)));
-                registration(&was.policy, &was.face_data).into_iter().for_each(&mut each);
+                face_id(&was.policy, &was.face_data).into_iter().for_each(&mut each);
             }
             match &event.change {
                 Change::Granted(granted) => {
                     granted.members.iter().for_each(|name| each(Key::Resource(name)));
                     granted.policy.session.into_iter().for_each(|session| each(Key::Session(session)));
-                    registration(&granted.policy, &granted.face_data).into_iter().for_each(&mut each);
+                    face_id(&granted.policy, &granted.face_data).into_iter().for_each(&mut each);
                 }
                 Change::Rebound(rebound) => {
                     let session = rebound.policy.as_ref().and_then(|policy| policy.session);
@@ -134,12 +134,14 @@ pub(crate) fn each_key<'a>(record: &'a LoggedRecord, mut each: impl FnMut(Key<'a
     }
 }
 
-/// Bytes of a registration's id, with which its face data begins.
-const REGISTRATION_ID_BYTES: usize = 8;
-
-fn registration<'a>(policy: &Policy, face_data: &'a [u8]) -> Option<Key<'a>> {
-    let id = face_data.get(..REGISTRATION_ID_BYTES).filter(|_| policy.face == Face::Registrations)?;
-    core::str::from_utf8(id).ok().map(Key::Registration)
+/// The id of a registration or stream, with which its face data begins.
+fn face_id<'a>(policy: &Policy, face_data: &'a [u8]) -> Option<Key<'a>> {
+    let bytes = match policy.face {
+        Face::Registrations => 8,
+        Face::Streams => 36,
+        Face::Leases | Face::Polling => return None,
+    };
+    core::str::from_utf8(face_data.get(..bytes)?).ok().map(Key::FaceId)
 }
 
 /// Why an index was not made.

@@ -14,7 +14,7 @@ pub struct LoggedRecord {
     pub lsn: Lsn,
     /// The tick of its turn.
     pub tick: Tick,
-    /// Unix milliseconds of its frame, for people.
+    /// The same in unix milliseconds, for people.
     pub wall_ms: u64,
     /// Where its frame stands.
     pub frame: Position,
@@ -66,7 +66,8 @@ impl LoggedRecord {
 
 /// Gives every record of a frame to `each`, in order.
 pub(crate) fn each_record(position: Position, frame: &Frame<'_>, mut each: impl FnMut(LoggedRecord)) {
-    let mut tick = Tick(frame.header.at.tick);
+    let begun = Tick(frame.header.at.tick);
+    let mut tick = begun;
     for record in frame.records() {
         let content = match read(&record) {
             Ok(Read::Content(content)) => content,
@@ -79,7 +80,7 @@ pub(crate) fn each_record(position: Position, frame: &Frame<'_>, mut each: impl 
         each(LoggedRecord {
             lsn: Lsn(record.lsn.0),
             tick,
-            wall_ms: frame.header.at.wall_ms,
+            wall_ms: frame.header.at.wall_ms.saturating_add(tick.ms_since(begun)),
             frame: position,
             kind: record.kind,
             content,

@@ -30,8 +30,8 @@ pub enum Subject {
     Resource(Text),
     /// A session and the leases while it kept them.
     Session(SessionId),
-    /// A registration, by its id.
-    Registration(Text),
+    /// A registration or a stream, by the id its face gave it.
+    FaceId(Text),
 }
 
 /// What is known of a subject.
@@ -132,7 +132,7 @@ impl History {
             Subject::Lease(lease) => self.lease_records(*lease, limits)?,
             Subject::Resource(name) => self.resource_records(name, limits)?,
             Subject::Session(session) => self.session_records(*session, limits)?,
-            Subject::Registration(id) => self.registration_records(id, limits)?,
+            Subject::FaceId(id) => self.records_of_face_id(id, limits)?,
         };
         drop_what_does_not_matter(&mut told.records);
         while told.records.len() > limits.entries_max {
@@ -190,8 +190,8 @@ impl History {
     }
 
     /// An id that was given again long after is the newer one's.
-    fn registration_records(&mut self, id: &str, limits: WhyLimits) -> Result<Gathered, ReadError> {
-        let mut told = self.gather(&[Key::Registration(id), Key::Daemon], limits.entries_max)?;
+    fn records_of_face_id(&mut self, id: &str, limits: WhyLimits) -> Result<Gathered, ReadError> {
+        let mut told = self.gather(&[Key::FaceId(id), Key::Daemon], limits.entries_max)?;
         let leases = told.newest_leases(1);
         self.add_leases(&mut told, &leases, limits)?;
         self.add_sessions(&mut told, &leases, limits)?;

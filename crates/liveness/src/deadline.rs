@@ -39,7 +39,9 @@ impl Liveness {
         }
     }
 
-    fn look_at_lease(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) {
+    /// Looks at one lease as if its deadline had come. Effects that end or reclaim it must be carried out before the
+    /// next call.
+    pub fn look_at_lease(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) {
         if let Phase::Alive = self.entries.get(view.slot()).phase {
             self.look_at_silence(view, now, effects);
         }

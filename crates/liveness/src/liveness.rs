@@ -10,8 +10,8 @@ use crate::tables::{Entries, Sessions};
 use crate::wheel::Wheel;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy, ReclaimBy,
-    ReclaimRule, SessionId, SessionKind, Stamp, Tick,
+    Actor, Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
+    ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Tick,
 };
 
 /// Timers of sessions have this bit set; those of leases do not.
@@ -281,6 +281,10 @@ impl Liveness {
         match terms.reclaim_rule {
             ReclaimRule::AtOnce => return (now, Wait::AtOnce),
             ReclaimRule::AfterPromise => {}
+        }
+        // Who gives it back does not act on it any more.
+        if revocation.actor == Actor::Holder {
+            return (now, Wait::Acknowledged);
         }
         // A lease that was never active made no promise.
         if revocation.active_since.is_none() {

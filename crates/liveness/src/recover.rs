@@ -7,7 +7,7 @@ use crate::liveness::Liveness;
 use crate::session::{SessionEntry, SessionPhase};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Kernel, LeaseId, LeaseState, LeaseView, Mode, ReclaimRule, SessionId, SessionView, Tick,
+    Actor, Kernel, LeaseId, LeaseState, LeaseView, Mode, ReclaimRule, SessionId, SessionView, Tick,
 };
 
 impl Liveness {
@@ -93,8 +93,11 @@ impl Liveness {
     fn recovered_wait(&self, view: LeaseView<'_>, now: Tick, promised_until: Tick) -> Phase {
         let terms = view.terms();
         let delayed = now.after_ms(terms.reclaim_delay_ms.into());
+        let given_back =
+            matches!(view.state(), LeaseState::Revoking(revocation) if revocation.actor == Actor::Holder);
         let (after, wait) = match (terms.reclaim_rule, terms.mode) {
             (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
+            (ReclaimRule::AfterPromise, _) if given_back => (now, Wait::Acknowledged),
             (ReclaimRule::AfterPromise, Mode::Permanent) => {
                 (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
             }

@@ -171,6 +171,7 @@ impl Profile {
             hash_seed: random.next_u64(),
             ..EngineConfig::default()
         };
+        engine.hook_timeout_ms = engine.gate_timeout_ms;
         engine.liveness.revoke_timeout_ms = random.within(1_000..=10_000);
         engine.liveness.breaker.holders_min = random.within(2..=20) as u32;
         engine.liveness.breaker.principals_min = random.within(1..=3) as u32;

@@ -366,10 +366,9 @@ impl World {
     ) {
         let number = self.next_operation;
         self.next_operation += 1;
-        let operation = self.random.chance(600).then(|| OperationId {
-            principal: self.clients[client].principal.clone(),
-            id: format!("op{number}").into(),
-            keep_ms: 10 * 60 * 1000,
+        let operation = self.random.chance(600).then(|| {
+            let principal = self.clients[client].principal.clone();
+            OperationId::new(principal, format!("op{number}").into(), 10 * 60 * 1000)
         });
         let submit = Submit { operation, ..submit };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);

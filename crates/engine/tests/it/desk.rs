@@ -514,6 +514,9 @@ impl Desk {
                 let ids: Vec<String> = leases.iter().map(|(id, _)| id.lsn().to_string()).collect();
                 format!("ended [{}]", ids.join(", "))
             }
+            Answer::Waiting { place, .. } => {
+                place.map_or("does not wait".to_owned(), |place| format!("waits at place {place}"))
+            }
             Answer::Refused(refused) => refusal_words(refused),
         }
     }

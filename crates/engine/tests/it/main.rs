@@ -24,6 +24,7 @@ mod outcomes;
 mod recovery;
 mod running;
 mod stopping;
+mod timely;
 mod turns;
 mod waiting;
 mod watching;

@@ -107,6 +107,11 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             let via = words.number("via").map(SessionId);
             Request::Heartbeat { lease, epoch: epoch(desk, &words, lease), via, asker: asker(&words) }
         }
+        "timely" => {
+            let (lease, asker) = (lease(desk, &words), asker(&words));
+            Request::TimelyHeartbeat { lease, epoch: words.number("epoch").map(Epoch), asker }
+        }
+        "place" => Request::Waiting(desk.ticket(words.first())),
         "beat" => Request::SessionHeartbeat {
             session: session(&words),
             seen: Lsn(words.number("seen").unwrap_or(0)),
@@ -167,11 +172,15 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
 }
 
 fn command(words: &Words<'_>, action: Action) -> Submit {
-    let operation = words.options.get("op").map(|id| OperationId {
-        principal: "local".into(),
-        id: (*id).into(),
-        keep_ms: words.number("keep").unwrap_or(600_000),
-    });
+    let operation = words
+        .options
+        .get("op")
+        .map(|id| OperationId::new("local".into(), (*id).into(), words.number("keep").unwrap_or(600_000)))
+        .map(|operation| OperationId {
+            asked: words.number("asked"),
+            tries_again: words.has("tries_again"),
+            ..operation
+        });
     Submit {
         operation,
         wait_ms: words.number("wait").unwrap_or(0),

@@ -47,7 +47,7 @@ pub(super) fn next<'a>(
             })
         }
         Subject::Session(session) => session_next(*session, records),
-        Subject::Registration(_) => {
+        Subject::FaceId(_) => {
             let newest = records.clone().filter_map(LoggedRecord::lease_lsn).max();
             Track::of(newest?, records)?.next()
         }
