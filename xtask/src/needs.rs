@@ -93,6 +93,17 @@ pub(crate) const FOR_TESTS: &[Need] = &[
             &["target/venv/bin/pip", "install", "--quiet", "openapi-spec-validator==0.9.0"],
         ],
     },
+    // The dashboard, as people see it.
+    Need {
+        name: "chromium",
+        check: &["chromium", "--version"],
+        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]],
+    },
+    Need {
+        name: "chromium-driver",
+        check: &["chromedriver", "--version"],
+        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "chromium-driver"]],
+    },
     // mDNS as others speak it, each in a network namespace of a test.
     Need {
         name: "dbus",

@@ -3,6 +3,7 @@
 //!
 //! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
 
+mod caller;
 mod error;
 mod error_code;
 mod event;
@@ -14,7 +15,9 @@ mod resource;
 mod session;
 mod status;
 mod story;
+mod stream;
 
+pub use caller::{Caller, Scope, SignIn, SignInQuery, SignedOut};
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};
 pub use event::{Event, EventKind, EventLease, EventsQuery, Lagged};
@@ -39,6 +42,10 @@ pub use status::{
     Breadcrumb, BreakerReset, BreakerStatus, Counts, Latency, ShutDown, ShuttingDown, SnapshotStatus, Status,
 };
 pub use story::{Story, StoryEntry, WhyQuery};
+pub use stream::{
+    Intent, IntentStatus, Problem, Stream, StreamActivate, StreamFail, StreamHeartbeat, StreamList,
+    StreamNews, StreamQuery, StreamRenewed, StreamStart, StreamState, StreamStop,
+};
 
 /// An instant for people: RFC 3339, UTC, with milliseconds.
 pub type Time = String;

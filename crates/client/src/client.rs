@@ -1,8 +1,9 @@
 //! One daemon, spoken to over HTTP: how a client is built, how one call is made and its answer understood.
-//! The typed calls, one per route, stand in `client/calls.rs` and `client/registrations.rs`.
+//! The typed calls, one per route, stand in `client/calls.rs`, `client/registrations.rs` and `client/streams.rs`.
 
 mod calls;
 mod registrations;
+mod streams;
 
 use crate::bytes_stream::ByteStream;
 use crate::endpoint::Endpoint;
@@ -18,6 +19,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
+use tenure_api::{Error, ErrorCode, Problem};
 
 /// How long opening a connection may take, unless told.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -301,8 +303,28 @@ fn accepted(reply: Reply) -> Result<Bytes, CallError> {
     }
     match serde_json::from_slice(&reply.body) {
         Ok(error) => Err(CallError::Refused(error)),
-        Err(error) => Err(unexpected(reply.status, &error.to_string(), &reply.body, false)),
+        Err(error) => match serde_json::from_slice(&reply.body) {
+            Ok(problem) => Err(CallError::Refused(of_problem(problem, reply.retry_after))),
+            Err(_) => Err(unexpected(reply.status, &error.to_string(), &reply.body, false)),
+        },
     }
+}
+
+/// What `/api/v3` says in its own form means the same as everywhere else.
+fn of_problem(problem: Problem, retry_after: Option<u64>) -> Error {
+    let Problem { code, detail, session_id, mut details, .. } = problem;
+    let told = |key: &str| details.get(key).and_then(Value::as_bool);
+    let definite = told("definite").unwrap_or(code.is_definite());
+    let is_end =
+        matches!(code, ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired);
+    let lost = told("lost").unwrap_or(is_end);
+    let retry_after_ms = details.remove("retry_after_ms").and_then(|ms| ms.as_u64());
+    let retry_after_ms = retry_after_ms.or(retry_after.map(|secs| secs.saturating_mul(1_000)));
+    details.retain(|key, _| key != "definite" && key != "lost");
+    if let Some(session_id) = session_id {
+        details.insert("session_id".to_owned(), session_id.into());
+    }
+    Error { code, message: detail, definite, lost, retry_after_ms, details }
 }
 
 /// A code of a newer daemon is not in our table, but what it means for the caller can still be read.
@@ -334,10 +356,10 @@ fn this_process() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure_api::{ErrorCode, LeaseQuery, State};
+    use tenure_api::{LeaseQuery, State};
 
     fn reply(status: u16, body: &str) -> Reply {
-        Reply { status, body: Bytes::from(body.to_owned()) }
+        Reply { status, retry_after: None, body: Bytes::from(body.to_owned()) }
     }
 
     #[test]
@@ -368,6 +390,22 @@ mod tests {
         let error = accepted(reply(409, body)).expect_err("a refusal");
         assert_eq!(error.code(), Some(ErrorCode::StaleEpoch));
         assert!(error.lost());
+    }
+
+    #[test]
+    fn a_problem_is_a_refusal_with_the_code_of_the_table() {
+        let body = r#"{"type":"urn:tenure:error:no_capacity","title":"t","status":503,"code":"no_capacity",
+            "detail":"all slots are taken","request_id":"r","session_id":null,"pool":"tuner","size":4}"#;
+        let reply = Reply { retry_after: Some(7), ..reply(503, body) };
+        let CallError::Refused(error) = accepted(reply).expect_err("a refusal") else { panic!("a refusal") };
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::NoCapacity, "all slots are taken"));
+        assert_eq!((error.retry_after_ms, error.lost), (Some(7_000), false));
+        assert_eq!(error.details["pool"], "tuner");
+        assert!(!error.details.contains_key("request_id"), "{:?}", error.details);
+        let body = r#"{"type":"x","title":"t","status":410,"code":"session_expired","detail":"d","request_id":"r",
+            "session_id":"5d0c","state":"stopped"}"#;
+        let error = accepted(self::reply(410, body)).expect_err("a refusal");
+        assert!(error.lost() && error.is_definite());
     }
 
     #[test]

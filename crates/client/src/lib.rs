@@ -22,6 +22,7 @@ mod session;
 mod sightings;
 pub mod socket;
 mod sse;
+mod stream_events;
 mod transport;
 
 pub use bytes_stream::ByteStream;
@@ -37,5 +38,6 @@ pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStanding
 pub use session::SessionKeeper;
 pub use sightings::Sightings;
 pub use socket::Connection;
+pub use stream_events::StreamEvents;
 /// The wire types that calls take and give.
 pub use tenure_api as api;

@@ -11,7 +11,7 @@ use crate::endpoint::Endpoint;
 use crate::error::CallError;
 use bytes::Bytes;
 use core::time::Duration;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER};
 use http::{HeaderName, HeaderValue, Method, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -57,12 +57,16 @@ pub(crate) enum Patience {
 /// A whole answer.
 pub(crate) struct Reply {
     pub(crate) status: u16,
+    /// Header `Retry-After`, in seconds.
+    pub(crate) retry_after: Option<u64>,
     pub(crate) body: Bytes,
 }
 
 /// An answer whose body is still coming.
 pub(crate) struct Opened {
     pub(crate) status: u16,
+    /// Header `Retry-After`, in seconds.
+    pub(crate) retry_after: Option<u64>,
     pub(crate) body: Incoming,
     /// The connection lives as long as its sender.
     pub(crate) sender: Sender,
@@ -89,7 +93,7 @@ impl Transport {
             let opened = self.send(request).await?;
             let body = self.read_whole(opened.body).await?;
             self.keep(opened.sender);
-            Ok(Reply { status: opened.status, body })
+            Ok(Reply { status: opened.status, retry_after: opened.retry_after, body })
         };
         within(limit, whole).await
     }
@@ -102,7 +106,7 @@ impl Transport {
     /// Reads what is left of a body, for answers that are not the stream that was asked for.
     pub(crate) async fn finish(&self, opened: Opened) -> Result<Reply, CallError> {
         let body = within(self.answer_limit, self.read_whole(opened.body)).await?;
-        Ok(Reply { status: opened.status, body })
+        Ok(Reply { status: opened.status, retry_after: opened.retry_after, body })
     }
 
     pub(crate) fn broken(&self, source: impl Into<crate::error::Cause>) -> CallError {
@@ -183,7 +187,8 @@ impl Transport {
 }
 
 fn opened(answer: http::Response<Incoming>, sender: Sender) -> Opened {
-    Opened { status: answer.status().as_u16(), body: answer.into_body(), sender }
+    let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+    Opened { status: answer.status().as_u16(), retry_after, body: answer.into_body(), sender }
 }
 
 async fn within<T>(

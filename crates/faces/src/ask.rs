@@ -191,7 +191,15 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::InspectRegistration(_)
         | Call::EndRegistration(_)
         | Call::DrainRegistration(_)
-        | Call::ReviveRegistration(_) => Ok(Plan::Steps(call)),
+        | Call::ReviveRegistration(_)
+        | Call::StartStream { .. }
+        | Call::Stream(_)
+        | Call::Streams(_)
+        | Call::HeartbeatStream(..)
+        | Call::ActivateStream(..)
+        | Call::FailStream(..)
+        | Call::StopStream(_)
+        | Call::IntendStop { .. } => Ok(Plan::Steps(call)),
     }
 }
 

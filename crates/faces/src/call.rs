@@ -94,6 +94,32 @@ pub enum Call {
     DrainRegistration(String),
     /// Take a drain back.
     ReviveRegistration(String),
+    /// Start a stream.
+    StartStream {
+        /// What is asked for.
+        start: api::StreamStart,
+        /// Makes a retry harmless.
+        operation_id: Option<String>,
+    },
+    /// Show one stream.
+    Stream(String),
+    /// Show many.
+    Streams(api::StreamQuery),
+    /// Prove the life of a stream's client.
+    HeartbeatStream(String, api::StreamHeartbeat),
+    /// Take a stream that has its slots into use.
+    ActivateStream(String, api::StreamActivate),
+    /// End a stream that cannot go on.
+    FailStream(String, api::StreamFail),
+    /// End a stream.
+    StopStream(String),
+    /// The same, as an intent.
+    IntendStop {
+        /// Which.
+        stop: api::StreamStop,
+        /// Makes a retry harmless.
+        operation_id: Option<String>,
+    },
 }
 
 /// What can be answered.
@@ -149,6 +175,12 @@ pub enum Reply {
     RegistrationDrained(api::RegistrationDrained),
     /// A drain was taken back.
     RegistrationRevived(api::RegistrationRevived),
+    /// A stream.
+    Stream(Box<api::Stream>),
+    /// A page of streams.
+    Streams(api::StreamList),
+    /// A stream's heartbeat counted.
+    StreamRenewed(api::StreamRenewed),
 }
 
 impl Call {
@@ -182,7 +214,14 @@ impl Call {
             | Self::CloseSession(_)
             | Self::Register(_)
             | Self::Unregister(_)
-            | Self::HeartbeatRegistration(..) => Scope::Hold,
+            | Self::HeartbeatRegistration(..)
+            | Self::StartStream { .. }
+            | Self::Stream(_)
+            | Self::HeartbeatStream(..)
+            | Self::ActivateStream(..)
+            | Self::FailStream(..)
+            | Self::StopStream(_)
+            | Self::IntendStop { .. } => Scope::Hold,
             Self::Revoke(..)
             | Self::Reclaim(..)
             | Self::Drain(..)
@@ -196,7 +235,8 @@ impl Call {
             | Self::InspectRegistration(_)
             | Self::EndRegistration(_)
             | Self::DrainRegistration(_)
-            | Self::ReviveRegistration(_) => Scope::Admin,
+            | Self::ReviveRegistration(_)
+            | Self::Streams(_) => Scope::Admin,
         }
     }
 
@@ -209,6 +249,7 @@ impl Call {
                 | Self::SessionHeartbeat(..)
                 | Self::Acknowledge(..)
                 | Self::HeartbeatRegistration(..)
+                | Self::HeartbeatStream(..)
         )
     }
 
@@ -255,7 +296,15 @@ impl Call {
             | Self::RemovePool(..)
             | Self::Check(_)
             | Self::Why(_)
-            | Self::ResetBreaker => false,
+            | Self::ResetBreaker
+            | Self::StartStream { .. }
+            | Self::Stream(_)
+            | Self::Streams(_)
+            | Self::HeartbeatStream(..)
+            | Self::ActivateStream(..)
+            | Self::FailStream(..)
+            | Self::StopStream(_)
+            | Self::IntendStop { .. } => false,
         }
     }
 
@@ -285,6 +334,7 @@ impl Call {
             }
             Self::OpenSession(body) => &mut body.operation_id,
             Self::Register(body) => &mut body.operation_id,
+            Self::StartStream { operation_id, .. } | Self::IntendStop { operation_id, .. } => operation_id,
             Self::Inspect(_)
             | Self::List(_)
             | Self::Session(_)
@@ -310,7 +360,13 @@ impl Call {
             | Self::InspectRegistration(_)
             | Self::EndRegistration(_)
             | Self::DrainRegistration(_)
-            | Self::ReviveRegistration(_) => return,
+            | Self::ReviveRegistration(_)
+            | Self::Stream(_)
+            | Self::Streams(_)
+            | Self::HeartbeatStream(..)
+            | Self::ActivateStream(..)
+            | Self::FailStream(..)
+            | Self::StopStream(_) => return,
         };
         if place.is_none() {
             *place = Some(id.to_owned());
@@ -346,6 +402,9 @@ impl serde::Serialize for Reply {
             Self::Registration(body) => body.serialize(serializer),
             Self::RegistrationDrained(body) => body.serialize(serializer),
             Self::RegistrationRevived(body) => body.serialize(serializer),
+            Self::Stream(body) => body.serialize(serializer),
+            Self::Streams(body) => body.serialize(serializer),
+            Self::StreamRenewed(body) => body.serialize(serializer),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
 use crate::show::Lens;
 pub use crate::status::Vitals;
+use crate::streams::{StreamOptions, Streams};
 use crate::switchboard::Switchboard;
 use core::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text};
-use tenure_engine::{Answer, Handle, LeaseFound, Pending, Refused, Request, Status, Submit, Ticket};
+use tenure_engine::{
+    Answer, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Status, Submit, Ticket,
+};
 use tenure_history::{History, Identity};
 
 /// Everything a daemon can be asked. Cheap to clone.
@@ -31,6 +34,7 @@ struct Shared {
     history: Mutex<History>,
     vitals: OnceLock<Vitals>,
     registrations: Registrations,
+    streams: Streams,
     registrations_alone: AtomicBool,
 }
 
@@ -52,14 +56,24 @@ impl Faces {
         history: History,
         network: Arc<dyn Network>,
         options: RegistrationOptions,
+        streams: StreamOptions,
     ) -> Self {
         let identity = *history.identity();
         let registrations = Registrations::new(switchboard.book(), network, options);
+        let streams = Streams::new(switchboard.streams(), streams);
         let history = Mutex::new(history);
         let vitals = OnceLock::new();
         let registrations_alone = AtomicBool::new(false);
-        let shared =
-            Shared { handle, identity, switchboard, history, vitals, registrations, registrations_alone };
+        let shared = Shared {
+            handle,
+            identity,
+            switchboard,
+            history,
+            vitals,
+            registrations,
+            streams,
+            registrations_alone,
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -98,6 +112,10 @@ impl Faces {
     /// What the daemon knows of itself.
     pub(crate) fn vitals(&self) -> Vitals {
         self.shared.vitals.get().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn streams(&self) -> &Streams {
+        &self.shared.streams
     }
 
     pub(crate) fn registrations(&self) -> &Registrations {
@@ -226,6 +244,17 @@ impl Faces {
     pub async fn engine_status(&self) -> Result<Box<Status>, Error> {
         match self.ask(Request::Status).await {
             Answer::Status(status) => Ok(status),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
+    }
+
+    /// Every pool.
+    ///
+    /// # Errors
+    /// When the engine takes nothing more.
+    pub async fn pools(&self) -> Result<Vec<PoolSnapshot>, Error> {
+        match self.ask(Request::Pools).await {
+            Answer::Pools { pools, .. } => Ok(pools),
             other => Err(self.not_that(other, Asked::AsAnyone)),
         }
     }

@@ -8,6 +8,7 @@ mod caller;
 mod connection;
 mod dispatch;
 mod events;
+mod gates;
 mod leases;
 mod limits;
 mod refusal;
@@ -18,6 +19,7 @@ mod show;
 mod status;
 mod steps;
 mod story;
+mod streams;
 mod switchboard;
 
 pub use call::{Call, Reply};
@@ -34,4 +36,5 @@ pub use registrations::{
     ServiceType, Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance,
     understand_registration,
 };
+pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};

@@ -31,17 +31,18 @@ impl Faces {
                 lease.waiters = Some(read.waiters.iter().map(Text::to_string).collect());
                 Reply::Lease(Box::new(lease))
             }
-            (Shape::Renewed { lease, epoch }, Answer::Renewed { valid_ms, remaining_ms, draining, lsn }) => {
-                Reply::Renewed(api::Renewed {
-                    lease_id: lens.lease_id(lease),
-                    epoch,
-                    valid_ms,
-                    remaining_ms,
-                    draining,
-                    server_time: lens.now(),
-                    lsn: lsn.0,
-                })
-            }
+            (
+                Shape::Renewed { lease, epoch },
+                Answer::Renewed { valid_ms, remaining_ms, draining, lsn, .. },
+            ) => Reply::Renewed(api::Renewed {
+                lease_id: lens.lease_id(lease),
+                epoch,
+                valid_ms,
+                remaining_ms,
+                draining,
+                server_time: lens.now(),
+                lsn: lsn.0,
+            }),
             (Shape::Leases(query), Answer::Leases { leases, next, lsn }) => {
                 let shown = leases.iter().map(|lease| lens.lease(lease, lsn));
                 Reply::Leases(api::LeaseList {
@@ -134,8 +135,7 @@ impl Faces {
         let retired = || Error::new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown");
         match found {
             LeaseFound::Live(lease) => Ok(self.lens().lease(&lease, lsn)),
-            LeaseFound::JustEnded { was, state, reason, text, fence } => {
-                let ended_wall_ms = read_clocks().wall_ms;
+            LeaseFound::JustEnded { was, state, reason, text, fence, wall_ms: ended_wall_ms } => {
                 let ended = Ended { was: &was, state, reason, text: &text, fence, ended_wall_ms };
                 Ok(self.lens().ended(&ended, lsn))
             }

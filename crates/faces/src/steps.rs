@@ -65,6 +65,14 @@ impl Faces {
             Call::EndRegistration(id) => self.order_registration(caller, Order::Revoke, &id).await,
             Call::DrainRegistration(id) => self.order_registration(caller, Order::Drain, &id).await,
             Call::ReviveRegistration(id) => self.order_registration(caller, Order::Revive, &id).await,
+            Call::StartStream { start, operation_id } => self.start_stream(caller, start, operation_id).await,
+            Call::Stream(id) => Ok(Reply::Stream(Box::new(self.stream(&id).await?.stream))),
+            Call::Streams(query) => self.list_streams(query).await,
+            Call::HeartbeatStream(id, body) => self.heartbeat_stream(caller, &id, body).await,
+            Call::ActivateStream(id, body) => self.activate_stream(caller, &id, body).await,
+            Call::FailStream(id, body) => self.fail_stream(caller, &id, body).await,
+            Call::StopStream(id) => self.stop_stream(caller, &id).await,
+            Call::IntendStop { stop, operation_id } => self.intend_stop(caller, stop, operation_id).await,
             other => unreachable!("invariant: {other:?} is one request"),
         }
     }

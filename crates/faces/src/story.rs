@@ -25,10 +25,14 @@ pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, 
         return Ok((Subject::Resource(name.as_str().into()), name));
     }
     if let Some(id) = session {
+        // Streams are sessions to those who use them.
+        if let Some(stream) = crate::streams::read_id(&id) {
+            return Ok((Subject::FaceId(stream.as_str().into()), id));
+        }
         return Ok((Subject::Session(sessions::parse(&id)?), id));
     }
     let id = registration.unwrap_or_default();
-    Ok((Subject::Registration(id.to_ascii_lowercase().into()), id))
+    Ok((Subject::FaceId(id.to_ascii_lowercase().into()), id))
 }
 
 /// Tells the story. Blocks on the disk.

@@ -1,6 +1,7 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
 use crate::registrations::{Book, End, Facts};
+use crate::streams::{LEASE_EXPIRED, StreamBook, StreamFacts, end_words};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,6 +37,9 @@ pub struct Switchboard {
     ends: SyncSender<Box<Ending>>,
     unheard: Arc<AtomicU64>,
     book: Arc<Book>,
+    streams: Arc<StreamBook>,
+    notices: UnboundedSender<(LeaseId, Lsn)>,
+    notices_due: Mutex<Option<UnboundedReceiver<(LeaseId, Lsn)>>>,
     gates: UnboundedSender<LeaseId>,
     gates_opened: Mutex<Option<UnboundedReceiver<LeaseId>>>,
 }
@@ -78,11 +82,15 @@ impl Switchboard {
         let (sender, receiver) = sync_channel(ENDS_MAX);
         let unheard = Arc::new(AtomicU64::new(0));
         let (gates, gates_opened) = unbounded_channel();
+        let (notices, notices_due) = unbounded_channel();
         let board = Self {
             lines: Mutex::default(),
             ends: sender,
             unheard: Arc::clone(&unheard),
             book: Arc::default(),
+            streams: Arc::default(),
+            notices,
+            notices_due: Mutex::new(Some(notices_due)),
             gates,
             gates_opened: Mutex::new(Some(gates_opened)),
         };
@@ -109,23 +117,47 @@ impl Switchboard {
             Out::Push(Push::WatchTrimmed { watch, oldest }) => self.tell(watch, WatchNews::Trimmed(oldest)),
             // Bounded by the leases there are; without anybody to pass them gates time out.
             Out::OpenGate(lease) => _ = self.gates.send(lease),
-            Out::SendNotice { lease, .. } => {
-                tracing::warn!(%lease, "a lease asks for a notice that this version has not; it stays pending");
-            }
+            // Bounded by the kernel's limit on notices.
+            Out::SendNotice { lease, ended_lsn } => _ = self.notices.send((lease, ended_lsn)),
             // The engine never waits for its log to be written.
             Out::Ended(ending) => {
-                if ending.policy.face == Face::Registrations
-                    && let Some(facts) = Facts::decode(&ending.face_data)
-                {
-                    let end = End { reason: ending.reason, wall_ms: ending.wall_ms };
-                    self.book.remember(ending.lease, &facts, end);
-                }
+                self.remember(&ending);
                 if self.ends.try_send(ending).is_err() {
                     self.unheard.fetch_add(1, Ordering::Relaxed);
                 }
             }
             Out::Answer(..) => {}
         }
+    }
+
+    /// Has the faces remember what ended.
+    fn remember(&self, ending: &Ending) {
+        match ending.policy.face {
+            Face::Registrations => {
+                if let Some(facts) = Facts::decode(&ending.face_data) {
+                    let end = End { reason: ending.reason, wall_ms: ending.wall_ms };
+                    self.book.remember(ending.lease, &facts, end);
+                }
+            }
+            Face::Streams => {
+                if let Some(facts) = StreamFacts::decode(&ending.face_data) {
+                    self.streams.end(ending.lease, &facts, &ending.policy);
+                    if end_words(ending.reason, &ending.text).1 == LEASE_EXPIRED {
+                        self.streams.counters.lease_expired();
+                    }
+                }
+            }
+            Face::Leases | Face::Polling => {}
+        }
+    }
+
+    pub(crate) fn streams(&self) -> Arc<StreamBook> {
+        Arc::clone(&self.streams)
+    }
+
+    /// Notices that are due, for the one who delivers them.
+    pub(crate) fn take_notices(&self) -> Option<UnboundedReceiver<(LeaseId, Lsn)>> {
+        self.notices_due.lock().expect("invariant: nobody panics at the board").take()
     }
 
     pub(crate) fn book(&self) -> Arc<Book> {

@@ -6,15 +6,18 @@
 mod browser;
 mod peer;
 mod rate;
+mod sign_in;
 mod tokens;
 
 pub(crate) use peer::SocketPeer;
+pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS};
 pub use tokens::{
     TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash,
 };
 
 use browser::Names;
 use rate::RateLimits;
+use sign_in::{Bearer, SignIns};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -104,6 +107,8 @@ pub(crate) struct Admitted {
     pub(crate) principal: Text,
     /// What it may do.
     pub(crate) scope: Scope,
+    /// It is known by a cookie.
+    pub(crate) by_cookie: bool,
 }
 
 /// What was seen of a request over TCP.
@@ -115,12 +120,16 @@ pub(crate) struct TcpAsk<'a> {
     pub(crate) certificate: Option<&'a str>,
     /// Header `Authorization`.
     pub(crate) authorization: Option<&'a str>,
+    /// The daemon's cookie.
+    pub(crate) cookie: Option<&'a str>,
     /// Header `Host`, or the authority of the target.
     pub(crate) host: Option<&'a str>,
     /// Header `Origin`.
     pub(crate) origin: Option<&'a str>,
     /// The route is not for everybody.
     pub(crate) needs_credential: bool,
+    /// It asks for more than to look.
+    pub(crate) writes: bool,
 }
 
 /// Decides who may do what.
@@ -132,6 +141,7 @@ pub struct Auth {
     /// Origins of the settings, in the form that browsers send.
     origins: Vec<String>,
     rate: Option<RateLimits>,
+    sign_ins: SignIns,
 }
 
 const LOCAL: &str = "local";
@@ -152,7 +162,8 @@ impl Auth {
             })
             .collect::<Result<_, _>>()?;
         let rate = (settings.requests_per_second > 0).then(|| RateLimits::new(settings.requests_per_second));
-        Ok(Self { settings, tokens, names: OnceLock::new(), origins, rate })
+        let sign_ins = SignIns::new();
+        Ok(Self { settings, tokens, names: OnceLock::new(), origins, rate, sign_ins })
     }
 
     /// Tells where the daemon listens, once it does: requests must be addressed to it.
@@ -160,6 +171,7 @@ impl Auth {
         let names = Names::new(address, self.settings.tls, &self.settings.server_names, &self.origins);
         // A second listener would bring its own names; there is one.
         let _ = self.names.set(names);
+        self.sign_ins.listens_on(address.port());
     }
 
     /// Whether pages of this origin may ask: those of the settings, not the daemon's own.
@@ -181,6 +193,16 @@ impl Auth {
     }
 
     fn identify(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Admitted, Error> {
+        if let Some(admitted) = self.signed_in(ask, boot_ms) {
+            let is_own_page = |names: &Names| names.is_own_page(ask.host, ask.origin);
+            // The browser sends a cookie for whatever page it shows; where that is from only the origin tells.
+            if ask.writes && !self.names.get().is_some_and(is_own_page) {
+                let message =
+                    "a cookie is for the daemon's own pages: the request has no Origin of this daemon";
+                return Err(Error::new(ErrorCode::Forbidden, message));
+            }
+            return Ok(admitted);
+        }
         if let Some(tokens) = &self.tokens {
             let token = ask.authorization.map(bearer).transpose()?.ok_or_else(|| {
                 unauthorized("a token is needed: send it in the header `Authorization: Bearer TOKEN`")
@@ -188,8 +210,7 @@ impl Auth {
             return tokens.find(token, boot_ms).ok_or_else(|| unauthorized("the token is not known"));
         }
         if let Some(subject) = ask.certificate {
-            let principal = Text::from(format!("cert:{subject}"));
-            return Ok(Admitted { principal, scope: self.settings.certificate_scope });
+            return Ok(Admitted::new(format!("cert:{subject}"), self.settings.certificate_scope));
         }
         if self.settings.client_certificates {
             return Err(unauthorized(
@@ -203,7 +224,7 @@ impl Auth {
             ));
         }
         match self.settings.local {
-            Some(scope) => Ok(Admitted { principal: Text::from(LOCAL), scope }),
+            Some(scope) => Ok(Admitted::new(LOCAL, scope)),
             None => {
                 Err(unauthorized("nobody may ask over TCP without a credential; the socket knows its peers"))
             }
@@ -220,7 +241,56 @@ impl Auth {
             let message = format!("uid {} is neither the daemon's nor in its group", peer.uid);
             return Err(Error::new(ErrorCode::Forbidden, message));
         };
-        Ok(Admitted { principal: Text::from(format!("uid:{}", peer.uid)), scope })
+        Ok(Admitted::new(format!("uid:{}", peer.uid), scope))
+    }
+
+    /// Whose cookie was shown. One that is not good is none; a token, or a certificate that must name somebody,
+    /// counts for more.
+    fn signed_in(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Option<Admitted> {
+        let names_nobody = self.settings.client_certificates && ask.certificate.is_none();
+        let cookie = ask.cookie.filter(|_| ask.authorization.is_none() && !names_nobody)?;
+        self.sign_ins.find(cookie, self.tokens.as_ref(), boot_ms)
+    }
+
+    /// Makes a code that signs a browser in as whoever asks.
+    pub(crate) fn make_code(&self, asker: &Admitted) -> Result<String, Error> {
+        self.make_code_at(asker, read_clocks().boot_ms)
+    }
+
+    fn make_code_at(&self, asker: &Admitted, boot_ms: u64) -> Result<String, Error> {
+        if asker.by_cookie {
+            let message = "a cookie makes no codes: whoever is signed in would stay so for ever";
+            return Err(Error::new(ErrorCode::Forbidden, message));
+        }
+        let bearer = Bearer::new(asker, self.tokens.as_ref(), boot_ms);
+        Ok(self.sign_ins.make_code(bearer, boot_ms))
+    }
+
+    /// Takes a code. Gives who is signed in by it and the cookie to set; `None`: the code is not good.
+    pub(crate) fn redeem(&self, code: &str) -> Option<(Admitted, String)> {
+        self.redeem_at(code, read_clocks().boot_ms)
+    }
+
+    fn redeem_at(&self, code: &str, boot_ms: u64) -> Option<(Admitted, String)> {
+        let (admitted, cookie) = self.sign_ins.redeem(code, self.tokens.as_ref(), boot_ms)?;
+        Some((admitted, self.set_cookie(&cookie, COOKIE_SECS)))
+    }
+
+    /// Ends a cookie; says whether it was good.
+    pub(crate) fn sign_out(&self, cookie: &str) -> bool {
+        self.sign_ins.end(cookie, read_clocks().boot_ms)
+    }
+
+    /// The name of the daemon's cookie; `None`: it has none.
+    pub(crate) fn cookie_name(&self) -> Option<&str> {
+        self.sign_ins.cookie_name()
+    }
+
+    /// A header `Set-Cookie`; a cookie that is good for no time is forgotten by the browser.
+    pub(crate) fn set_cookie(&self, cookie: &str, secs: u64) -> String {
+        let name = self.cookie_name().unwrap_or("tenure");
+        let secure = if self.settings.tls { "; Secure" } else { "" };
+        format!("{name}={cookie}; HttpOnly; SameSite=Strict; Path=/; Max-Age={secs}{secure}")
     }
 
     /// Refuses a principal that asks too often.
@@ -229,6 +299,12 @@ impl Auth {
             Some(rate) => rate.check(principal, boot_ms),
             None => Ok(()),
         }
+    }
+}
+
+impl Admitted {
+    fn new(principal: impl AsRef<str>, scope: Scope) -> Self {
+        Self { principal: Text::from(principal.as_ref()), scope, by_cookie: false }
     }
 }
 

@@ -4,6 +4,7 @@
 //! `server.rs`, then `transports/`.
 
 mod auth;
+mod dashboard;
 mod docs;
 mod metrics;
 mod openapi;

@@ -1,7 +1,8 @@
 //! The daemon in numbers, as the text that Prometheus reads (format 0.0.4). Names and help are here; who counts
 //! does not know them.
 //!
-//! Invariant: labels come from closed sets. No id, name or principal is ever one.
+//! Invariant: labels come from closed sets. No id or principal is ever one, and of names only those of pools, which
+//! operators give.
 
 mod http;
 mod page;
@@ -10,8 +11,10 @@ pub(crate) use self::http::HttpCounters;
 
 use page::{Kind, Page, Unit};
 use std::ops::RangeInclusive;
+use tenure_api::ErrorCode;
 use tenure_engine::kernel::{CountKey, Face, Mode, Reason, StateName};
-use tenure_engine::{Counters, GrantOutcome, Histogram, Status};
+use tenure_engine::{Counters, GrantOutcome, Histogram, PoolSnapshot, Status};
+use tenure_faces::StreamNumbers;
 
 /// States of leases that are not over.
 const LIVE: [StateName; 3] = [StateName::Reserved, StateName::Active, StateName::Revoking];
@@ -23,6 +26,9 @@ const SYNC_US: RangeInclusive<u32> = 5..=24;
 const RECORDS: RangeInclusive<u32> = 1..=13;
 const WAIT_MS: RangeInclusive<u32> = 0..=22;
 
+/// Pools that are shown one by one.
+const POOLS_MAX: usize = 1_000;
+
 /// What is counted, wherever.
 pub(crate) struct Numbers<'a> {
     pub(crate) status: &'a Status,
@@ -30,6 +36,8 @@ pub(crate) struct Numbers<'a> {
     pub(crate) snapshot_age_ms: Option<u64>,
     pub(crate) recovery_secs: f64,
     pub(crate) registrations: usize,
+    pub(crate) streams: StreamNumbers,
+    pub(crate) pools: Vec<PoolSnapshot>,
     pub(crate) goodbyes: u64,
 }
 
@@ -45,6 +53,7 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     log(&mut page, &status.counters, snapshot_age_ms, recovery_secs);
     trouble(&mut page, status);
     registrations(&mut page, numbers);
+    streams(&mut page, numbers);
     http.write(&mut page);
     page.finish()
 }
@@ -54,6 +63,53 @@ fn registrations(page: &mut Page, numbers: &Numbers<'_>) {
     page.sample(&[], numbers.registrations);
     page.family("mdns_goodbyes_total", Kind::Counter, "Goodbyes sent for services that ended.");
     page.sample(&[], numbers.goodbyes);
+}
+
+fn streams(page: &mut Page, numbers: &Numbers<'_>) {
+    let Numbers { status, streams, pools, .. } = numbers;
+    let of = |state: StateName| -> u64 {
+        let of_streams =
+            status.leases.iter().filter(|(key, _)| key.face == Face::Streams && key.state == state);
+        of_streams.map(|(_, count)| count).sum()
+    };
+    page.family("sessions", Kind::Gauge, "Sessions with slots that are not over, by state.");
+    let active = of(StateName::Active);
+    let silent = streams.draining.min(active);
+    // Those that are withdrawn are honoured for as long as they were promised.
+    let draining = silent + of(StateName::Revoking);
+    for (state, count) in [
+        ("new", streams.queued),
+        ("starting", of(StateName::Reserved)),
+        ("running", active - silent),
+        ("draining", draining),
+    ] {
+        page.sample(&[("state", state)], count);
+    }
+    page.family("sessions_lease_expired_total", Kind::Counter, "Sessions that ended for silence.");
+    page.sample(&[], streams.lease_expired);
+    page.family("sessions_heartbeat_total", Kind::Counter, "Heartbeats of sessions that counted.");
+    page.sample(&[], streams.heartbeats);
+    page.family(
+        "sessions_heartbeat_late_total",
+        Kind::Counter,
+        "Heartbeats of sessions that came after the session had ended for silence.",
+    );
+    page.sample(&[], streams.heartbeats_late);
+    page.family("session_start_rejected_total", Kind::Counter, "Sessions that were refused, by error code.");
+    for (code, count) in &streams.rejected {
+        // Of the many codes, those that say something about slots are always shown.
+        if *count > 0 || matches!(code, ErrorCode::NoCapacity | ErrorCode::CapacityExceeded) {
+            page.sample(&[("reason", code.as_str())], count);
+        }
+    }
+    page.family("pool_size", Kind::Gauge, "Members of each pool.");
+    for pool in pools.iter().take(POOLS_MAX) {
+        page.sample(&[("pool", pool.name.as_str())], pool.size);
+    }
+    page.family("pool_in_use", Kind::Gauge, "Members of each pool that are held.");
+    for pool in pools.iter().take(POOLS_MAX) {
+        page.sample(&[("pool", pool.name.as_str())], pool.size.saturating_sub(pool.free));
+    }
 }
 
 fn leases(page: &mut Page, status: &Status) {

@@ -1,10 +1,10 @@
 //! The OpenAPI 3.1 document, from the table of routes and the wire types themselves.
 
-use crate::routes::{Gives, Route, routes};
+use crate::routes::{Gives, Route, STREAMS_BASE, routes};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
-use tenure_api::{Error, ErrorCode, Event};
+use tenure_api::{Error, ErrorCode, Event, Problem};
 
 /// The document.
 #[must_use]
@@ -170,24 +170,40 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             });
             responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
         }
+        Gives::StreamNews(schema) => {
+            let session = schema(generator);
+            let described = "Server-sent events: `event:` is `snapshot`, `lease.renewed`, `lease.expiring`, \
+                             `lease.expired` or `state`, `data:` the session";
+            let content = json!({
+                "text/event-stream": { "schema": { "type": "string" }, "x-event-schema": session }
+            });
+            responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
+        }
+        Gives::SignedIn => {
+            let cookie = json!({ "Set-Cookie": { "schema": { "type": "string" } } });
+            let signed_in = json!({ "description": "Signed in; go there", "headers": cookie });
+            responses.insert("303".to_owned(), signed_in);
+            let content = json!({ "text/plain": { "schema": { "type": "string" } } });
+            let refused = json!({ "description": "The code is not good", "content": content });
+            responses.insert("401".to_owned(), refused);
+        }
         Gives::Media(media) => {
             let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
             let content = json!({ media: { "schema": schema } });
-            let status = if route.path == "/" { "307" } else { "200" };
-            let answer = match status {
-                "307" => json!({ "description": "Go there" }),
-                _ => json!({ "description": "Here it is", "content": content }),
-            };
-            responses.insert(status.to_owned(), answer);
+            responses.insert("200".to_owned(), json!({ "description": "Here it is", "content": content }));
         }
     }
-    let refusal = generator.subschema_for::<Error>();
+    let is_problem = route.path.starts_with(STREAMS_BASE);
+    let (refusal, form) = match is_problem {
+        true => (generator.subschema_for::<Problem>(), "application/problem+json"),
+        false => (generator.subschema_for::<Error>(), "application/json"),
+    };
     for status in statuses(route) {
         let codes = ErrorCode::ALL.iter().filter(|code| code.http_status() == status);
         let words: Vec<String> = codes.map(|code| format!("`{code}`")).collect();
         responses.insert(
             status.to_string(),
-            json!({ "description": words.join(", "), "content": json(refusal.clone()) }),
+            json!({ "description": words.join(", "), "content": { form: { "schema": refusal.clone() } } }),
         );
     }
     Value::Object(responses)
@@ -200,7 +216,9 @@ fn statuses(route: &Route) -> Vec<u16> {
     statuses.dedup();
     if route.scope.is_none() {
         // Pages: a wrong Host, a request that cannot be read, an engine that does not answer.
-        statuses.retain(|status| [400, 403, 413, 503].contains(status));
+        let names_something = route.path.contains('{');
+        statuses
+            .retain(|status| [400, 403, 413, 503].contains(status) || (*status == 404 && names_something));
     } else {
         // No route answers 405: another method on its path does.
         statuses.retain(|status| *status != 405);

@@ -2,9 +2,12 @@
 //! document, the pages at `/docs` and the metrics all read this table.
 
 mod registrations;
+mod streams;
 
 pub(crate) use registrations::aliases;
+pub(crate) use streams::BASE as STREAMS_BASE;
 
+use crate::dashboard::{self, Asset};
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
@@ -21,10 +24,20 @@ pub(crate) enum Wanted {
     Events(api::EventsQuery),
     /// What is seen on the network: whole services, or everything.
     Browse { query: api::BrowseQuery, whole: bool },
+    /// What happens to one stream.
+    FollowStream(String),
     /// A copy of the data.
     Backup,
     /// The daemon's end.
     ShutDown(api::ShutDown),
+    /// Who asks.
+    Caller,
+    /// A code that signs a browser in.
+    SignIn,
+    /// A cookie for such a code.
+    Redeem(api::SignInQuery),
+    /// The end of that cookie.
+    SignOut,
     /// Something that is not JSON.
     Page(Page),
 }
@@ -38,7 +51,10 @@ pub(crate) enum Page {
     OpenApi,
     Docs,
     DocsStyle,
+    /// The dashboard.
     Home,
+    /// A file of the dashboard.
+    Asset(&'static Asset),
 }
 
 /// Parts of a request that the table reads.
@@ -78,6 +94,10 @@ pub(crate) enum Gives {
     Events,
     /// What is seen on the network, as a stream.
     Sightings(SchemaOf),
+    /// What happens to one session, as a stream.
+    StreamNews(SchemaOf),
+    /// The way to the dashboard, with a cookie.
+    SignedIn,
     /// Anything else.
     Media(&'static str),
 }
@@ -210,6 +230,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(sessions());
     routes.extend(resources());
     routes.extend(registrations::routes());
+    routes.extend(streams::routes());
     routes.extend(story());
     routes.extend(daemon());
     routes
@@ -483,6 +504,38 @@ fn story() -> Vec<Route> {
 fn daemon() -> Vec<Route> {
     vec![
         look!("/v1/status", "status", DAEMON, api::Status, "The daemon at a glance", |_| call(Call::Status)),
+        look!(
+            "/v1/caller",
+            "caller",
+            DAEMON,
+            api::Caller,
+            "Who asks, as the daemon sees it, and what it may do",
+            |_| Ok(Wanted::Caller)
+        ),
+        Route {
+            method: Method::POST,
+            path: "/v1/sign_in",
+            name: "sign_in",
+            summary: "A code that signs one browser in, once, as whoever asks; a cookie makes none",
+            group: DAEMON,
+            scope: READ,
+            query: None,
+            body: None,
+            gives: Gives::Json(200, schema::<api::SignIn>),
+            read: |_| Ok(Wanted::SignIn),
+        },
+        Route {
+            method: Method::POST,
+            path: "/v1/sign_out",
+            name: "sign_out",
+            summary: "End the cookie that a browser was signed in by",
+            group: DAEMON,
+            scope: READ,
+            query: None,
+            body: None,
+            gives: Gives::Json(200, schema::<api::SignedOut>),
+            read: |_| Ok(Wanted::SignOut),
+        },
         Route {
             method: Method::POST,
             path: "/v1/shutdown",
@@ -520,6 +573,17 @@ fn daemon() -> Vec<Route> {
             read: |_| Ok(Wanted::Backup),
         },
         Route {
+            query: Some(fields::<api::SignInQuery>),
+            gives: Gives::SignedIn,
+            read: |parts| Ok(Wanted::Redeem(parts.query()?)),
+            ..page(
+                "/sign-in",
+                "redeem",
+                "Where a browser shows its code, which `tenure open` asks for",
+                "text/plain",
+            )
+        },
+        Route {
             read: |_| Ok(Wanted::Page(Page::Health)),
             ..page("/healthz", "health", "`OK` while the process runs", "text/plain")
         },
@@ -544,9 +608,13 @@ fn daemon() -> Vec<Route> {
             read: |_| Ok(Wanted::Page(Page::DocsStyle)),
             ..page("/assets/docs.css", "docs_style", "How the pages look", "text/css")
         },
+        Route { read: |_| Ok(Wanted::Page(Page::Home)), ..page("/", "home", "The dashboard", "text/html") },
         Route {
-            read: |_| Ok(Wanted::Page(Page::Home)),
-            ..page("/", "home", "Where a browser arrives", "text/html")
+            read: |parts| match dashboard::asset(&parts.param("name")) {
+                Some(asset) => Ok(Wanted::Page(Page::Asset(asset))),
+                None => Err(Error::new(ErrorCode::NotFound, "the dashboard has no such file")),
+            },
+            ..page("/assets/{*name}", "asset", "A file of the dashboard", "*/*")
         },
     ]
 }

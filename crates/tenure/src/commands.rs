@@ -20,6 +20,7 @@ mod resource;
 mod restore;
 mod run;
 mod serve;
+mod session;
 mod status;
 mod stdio;
 mod token;
@@ -47,6 +48,7 @@ pub(crate) enum Command {
     Pool(pool::Pool),
     Resource(resource::Resource),
     Check(check::Check),
+    Session(session::Session),
     Mdns(mdns::Mdns),
     Admin(admin::Admin),
     Log(log::Log),
@@ -101,6 +103,10 @@ impl Command {
                 asking(reach, printer, async |daemon, p| resource.run(daemon, p).await)
             }
             Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
+            Self::Session(session) => {
+                session.check()?;
+                asking(reach, printer, async |daemon, p| session.run(reach, daemon, p).await)
+            }
             Self::Mdns(mdns) => mdns.run(reach, printer),
             Self::Register(register) => register.run(reach, printer),
             Self::Unregister(unregister) => unregister.run(reach, printer),

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use file::FileSettings;
 use keys::KEYS;
 use places::Places;
-use value::Value;
+use value::{SlotReuse, Value};
 
 /// One setting, as the table declares it.
 pub(crate) struct Key {
@@ -70,6 +70,8 @@ pub(crate) enum Shape {
     List,
     /// Given alone it means `true`.
     Switch,
+    /// Any number of names, each with a number.
+    Table,
 }
 
 /// Where a value came from.
@@ -119,8 +121,34 @@ impl Settings {
         ];
         match given.into_iter().find(|(_, given, _, other_given)| *given && !other_given) {
             Some((key, _, other, _)) => Err(ConfigError::Incomplete { key, other }),
-            None => Ok(()),
+            None => self.check_sessions(),
         }
+    }
+
+    fn check_sessions(&self) -> Result<(), ConfigError> {
+        let sessions = &self.sessions;
+        let refused = |words| Err(ConfigError::Together { words });
+        let two_beats_ms = sessions.heartbeat_interval.saturating_mul(2_000);
+        if two_beats_ms > sessions.lease_ttl.ms() {
+            return refused(format!(
+                "sessions.heartbeat_interval is {} s and sessions.lease_ttl is {}: two heartbeats must fit into the \
+                 ttl, or one lost packet ends a session",
+                sessions.heartbeat_interval, sessions.lease_ttl
+            ));
+        }
+        if sessions.reuse == SlotReuse::AfterHook && sessions.on_end.0.is_empty() {
+            return refused(
+                "sessions.reuse is after_hook, and sessions.on_end names nobody to wait for".to_owned(),
+            );
+        }
+        if sessions.pools.0.len() as u64 > self.limits.pools {
+            return refused(format!(
+                "sessions.pools names {} pools, and limits.pools allows {}",
+                sessions.pools.0.len(),
+                self.limits.pools
+            ));
+        }
+        Ok(())
     }
 }
 
@@ -153,7 +181,12 @@ impl<'a> Given<'a> {
         if let Some(text) = self.flags.get(key.path) {
             return Some((text.to_owned(), Origin::Flag));
         }
-        if let Some(text) = self.environment.get(&key.variable()) {
+        let variable = self.environment.get(&key.variable()).or_else(|| {
+            // Otherwise nobody could say in the environment that there are to be none.
+            let is_empty = key.shape == Shape::Table && self.environment.has(&key.variable());
+            is_empty.then_some("")
+        });
+        if let Some(text) = variable {
             return Some((text.to_owned(), Origin::Environment));
         }
         self.file.get(key.path).map(|(text, line)| (text.to_owned(), Origin::File { line }))

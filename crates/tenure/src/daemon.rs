@@ -5,10 +5,12 @@
 mod backup;
 mod ends;
 mod files;
+mod hook;
 mod logging;
 mod network;
 mod notify;
 
+pub(crate) use hook::HookPlan;
 pub(crate) use logging::start as start_logging;
 pub(crate) use network::NetworkPlan;
 
@@ -19,7 +21,7 @@ use std::time::Duration;
 use tenure_api::Breadcrumb;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
-use tenure_faces::{Faces, RegistrationOptions, Switchboard, Vitals};
+use tenure_faces::{EndHook, Faces, RegistrationOptions, StreamOptions, Switchboard, Vitals};
 use tenure_history::{History, rfc3339};
 use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
 use tenure_mdns::StartError;
@@ -29,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::breadcrumb::{self, PublishError};
 use crate::writer::Writer;
+use hook::Hook;
 
 /// Everything a daemon is started with.
 pub(crate) struct Plan {
@@ -39,6 +42,9 @@ pub(crate) struct Plan {
     pub(crate) server: ServerOptions,
     pub(crate) network: NetworkPlan,
     pub(crate) registrations: RegistrationOptions,
+    pub(crate) streams: StreamOptions,
+    /// Who is told of sessions' ends.
+    pub(crate) hook: HookPlan,
     /// What tells it to stop.
     pub(crate) stop: StopOn,
     /// Where the breadcrumb goes; `None`: nowhere anybody would look.
@@ -187,7 +193,10 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let host =
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
-    let faces = Faces::new(host.handle(), switchboard, history, network, plan.registrations);
+    let hook = plan.hook.start();
+    let on_end = hook.clone().map(|hook| -> Arc<dyn EndHook> { hook });
+    let streams = StreamOptions { on_end, ..plan.streams };
+    let faces = Faces::new(host.handle(), switchboard, history, network, plan.registrations, streams);
     let recovery_secs = recovered_in.as_secs_f64();
     let connections_max = within_files(plan.server.connections_max);
     let server = ServerOptions { recovery_secs, connections_max, ..plan.server };
@@ -201,6 +210,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
             data_dir: plan.data_dir,
             host,
             faces,
+            hook,
             server,
             port,
             breadcrumb_dir: plan.breadcrumb_dir,
@@ -280,10 +290,17 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
+/// Before anybody is served: pools are there, and ids of sessions are known.
+async fn prepare_streams(faces: &Faces) -> Result<(), tenure_api::Error> {
+    faces.restore_streams().await?;
+    faces.make_pools().await
+}
+
 struct Serving {
     data_dir: PathBuf,
     host: Host,
     faces: Faces,
+    hook: Option<Arc<Hook>>,
     server: ServerOptions,
     port: Option<ReservedPort>,
     breadcrumb_dir: Option<PathBuf>,
@@ -298,8 +315,19 @@ async fn serve(
     started_boot_ms: u64,
     started: impl FnOnce(Started),
 ) -> Result<(), DaemonError> {
-    let Serving { data_dir, host, faces, server, port, breadcrumb_dir, stop, leases, recovered_in, warnings } =
-        serving;
+    let Serving {
+        data_dir,
+        host,
+        faces,
+        hook,
+        server,
+        port,
+        breadcrumb_dir,
+        stop,
+        leases,
+        recovered_in,
+        warnings,
+    } = serving;
     let (stopping, signals) = match stop {
         // Handlers stand before anybody can know that there is something to signal.
         StopOn::Signals => {
@@ -354,11 +382,19 @@ async fn serve(
     if let Ok(registrations @ 1..) = restored {
         tracing::info!(registrations, "registrations are advertised again");
     }
+    if let Err(error) = prepare_streams(&faces).await {
+        tracing::error!(%error, "sessions cannot be served as the settings say");
+    }
     tokio::spawn(faces.clone().keep_gates());
+    tokio::spawn(faces.clone().keep_notices());
+    tokio::spawn(faces.clone().watch_streams());
     tokio::spawn(faces.clone().keep_names());
     let recalling = tokio::spawn({
         let faces = faces.clone();
-        async move { faces.recall_registrations().await }
+        async move {
+            faces.recall_registrations().await;
+            faces.recall_streams().await;
+        }
     });
     // Goes on beside the serving where there are very many.
     let _ = tokio::time::timeout(RECALL_WITHIN, recalling).await;
@@ -383,6 +419,9 @@ async fn serve(
     }
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");
+    }
+    if let Some(hook) = hook {
+        hook.close().await;
     }
     let withdrawn = tokio::time::timeout(WITHDRAW_WITHIN, faces.withdraw_registrations()).await;
     handle.shut_down();

@@ -10,6 +10,7 @@ mod session;
 mod sighting;
 mod status;
 mod story;
+mod stream;
 
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
@@ -20,6 +21,7 @@ pub(crate) use session::{session_page, session_renewed_page, session_table};
 pub(crate) use sighting::{browsed_line, service_page, sighting_line};
 pub(crate) use status::status_page;
 pub(crate) use story::story_lines;
+pub(crate) use stream::{stream_line, stream_page, stream_renewed_page, stream_table, stream_words};
 
 use serde::Serialize;
 use serde_json::Value;

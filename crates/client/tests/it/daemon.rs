@@ -116,6 +116,7 @@ fn spawn(directory: &Path) -> Process {
         .env("XDG_RUNTIME_DIR", directory.join("user"))
         .env("TENURE_RUN_DIR", directory.join("machine"))
         .env("TENURE_MDNS_ENABLED", "false")
+        .env("TENURE_SESSIONS_POOLS", "")
         .stdin(Stdio::null())
         .stdout(said.try_clone().expect("a file"))
         .stderr(said)

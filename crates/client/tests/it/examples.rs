@@ -18,6 +18,9 @@ mod pool_of_slots;
 #[path = "../../examples/register.rs"]
 #[expect(dead_code, reason = "an example has a main of its own")]
 mod register;
+#[path = "../../examples/stream_session.rs"]
+#[expect(dead_code, reason = "an example has a main of its own")]
+mod stream_session;
 
 use crate::daemon::{Daemon, soon, wait_until};
 use std::fs;
@@ -102,4 +105,16 @@ async fn a_service_is_found_while_it_serves() {
     let names: Vec<&str> = found.iter().map(|service| service.name.as_str()).collect();
     assert_eq!(names, ["App"]);
     assert_eq!(client.registrations().await.expect("a list").len(), 0);
+}
+
+#[tokio::test]
+async fn a_slot_is_held_while_somebody_watches() {
+    let daemon = Daemon::start().await;
+    let client = daemon.client();
+    client.define_pool("tuner", 1).await.expect("a pool");
+    let free = async || client.pools().await.expect("a list").pools[0].free;
+    let watching = async { assert_eq!(free().await, 0) };
+    let lost = stream_session::hold_slot_while(&client, "tuner", watching).await.expect("held");
+    assert!(lost.is_none());
+    assert_eq!(free().await, 1);
 }

@@ -10,6 +10,7 @@ mod mdns;
 mod proxy;
 mod routes;
 mod sessions;
+mod slots;
 mod streams;
 mod tiny;
 mod tls;

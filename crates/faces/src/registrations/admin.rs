@@ -122,7 +122,7 @@ impl Faces {
             grace_secs: terms.grace_ms.unwrap_or(0) / 1_000,
             session_id: lease.policy.session.map(wire_session),
             registered_at: rfc3339(lease.granted_wall_ms),
-            last_seen: lens.time(lease.liveness.last_seen, lease.now),
+            last_seen: rfc3339(lease.wall_of(lease.liveness.last_seen)),
             txt: described.txt.clone(),
             ip: described.ip,
             lease_id: lens.lease_id(lease.id),

@@ -10,7 +10,7 @@ use tenure_api::Error;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
 use tenure_engine::kernel::{Action, Amend, Face, GateReport, LeaseId, LeaseState, Lsn, Reason, Token};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, Submit};
+use tenure_engine::{Answer, LeaseSnapshot, List, Request, Submit};
 use tenure_history::wire_session;
 
 /// Leases read at once.
@@ -68,24 +68,8 @@ impl Faces {
         }
     }
 
-    /// Says goodbye for every registration that is revoked, until the daemon stops.
-    pub async fn keep_gates(self) {
-        let Some(mut gates) = self.switchboard().take_gates() else { return };
-        let mut opened = Vec::new();
-        while gates.recv_many(&mut opened, PAGE).await > 0 {
-            let reads = opened.drain(..).map(Request::Read).collect();
-            for answer in self.handle().call_all(reads).await {
-                if let Answer::Read(read) = answer
-                    && let LeaseFound::Live(lease) = read.lease
-                {
-                    self.pass_gate(&lease);
-                }
-            }
-        }
-    }
-
     /// Withdraws one registration and tells the engine when that is done.
-    fn pass_gate(&self, lease: &LeaseSnapshot) {
+    pub(crate) fn pass_registration_gate(&self, lease: &LeaseSnapshot) {
         let LeaseState::Revoking(_) = &lease.state else { return };
         let (id, handle, registrations) = (lease.id, self.handle().clone(), self.registrations());
         let Some((facts, end)) = ending(lease) else {

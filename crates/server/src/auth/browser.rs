@@ -61,6 +61,19 @@ impl Names {
         }
     }
 
+    /// Whether the page that asks is the daemon's own: of one of its names, or of the name that it is asked by.
+    pub(super) fn is_own_page(&self, host: Option<&str>, origin: Option<&str>) -> bool {
+        let Some((scheme, page)) = origin.and_then(split_origin) else {
+            return false;
+        };
+        let is_asked_so = || {
+            let asked = host.and_then(Authority::parse);
+            asked.is_some_and(|asked| shown(scheme, &asked) == shown(scheme, &page))
+        };
+        (scheme == self.scheme && self.is_own(&page))
+            || (self.origins.contains(&shown(scheme, &page)) && is_asked_so())
+    }
+
     fn admits_page(&self, origin: &str) -> bool {
         let Some((scheme, authority)) = split_origin(origin) else {
             // Among others `null`: a page that hides where it is from.
@@ -202,6 +215,21 @@ mod tests {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let origins: Vec<String> = origins.iter().map(|origin| normal_origin(origin).unwrap()).collect();
         Names::new(address.parse().unwrap(), tls, &owned(certified), &origins)
+    }
+
+    #[test]
+    fn a_page_is_the_daemons_own_by_its_name_or_by_the_name_it_asks() {
+        let names = names("127.0.0.1:5641", false, &[], &["https://board.example", "https://other.example"]);
+        let own = |host, origin| names.is_own_page(Some(host), origin);
+        assert!(own("127.0.0.1:5641", Some("http://127.0.0.1:5641")));
+        assert!(own("127.0.0.1:5641", Some("http://localhost:5641")));
+        assert!(own("board.example", Some("https://board.example")), "a proxy in front");
+        for foreign in [None, Some("null"), Some("https://127.0.0.1:5641"), Some("http://127.0.0.1:5642")] {
+            assert!(!own("127.0.0.1:5641", foreign), "{foreign:?}");
+        }
+        assert!(!own("127.0.0.1:5641", Some("https://board.example")), "allowed, and not its own");
+        assert!(!own("board.example", Some("https://other.example")));
+        assert!(!own("evil.example", Some("https://evil.example")));
     }
 
     fn admits(names: &Names, host: &str, origin: Option<&str>) -> bool {

@@ -33,9 +33,11 @@ fn near() -> TcpAsk<'static> {
         address: "127.0.0.1:40000".parse().unwrap(),
         certificate: None,
         authorization: None,
+        cookie: None,
         host: Some("127.0.0.1:5641"),
         origin: None,
         needs_credential: true,
+        writes: false,
     }
 }
 
@@ -45,7 +47,7 @@ fn far() -> TcpAsk<'static> {
 
 fn said(outcome: Result<Option<Admitted>, Error>) -> String {
     match outcome {
-        Ok(Some(Admitted { principal, scope })) => format!("{principal} {}", scope.as_str()),
+        Ok(Some(Admitted { principal, scope, .. })) => format!("{principal} {}", scope.as_str()),
         Ok(None) => "nobody".to_owned(),
         Err(error) => error.code.to_string(),
     }
@@ -200,4 +202,129 @@ fn the_rate_is_off_unless_set() {
     assert!((0..10_000).all(|_| free.check_rate("local", 0).is_ok()));
     let limited = auth(AuthSettings { requests_per_second: 5, ..settings() });
     assert_eq!((0..10).filter(|_| limited.check_rate("local", 0).is_ok()).count(), 5);
+}
+
+/// The cookie's value in a header.
+fn value(set_cookie: &str) -> String {
+    let (_, rest) = set_cookie.split_once('=').unwrap();
+    rest.split(';').next().unwrap().to_owned()
+}
+
+/// Signs somebody in; gives the value of the cookie.
+fn signed_in(auth: &Auth, who: &Admitted, boot_ms: u64) -> String {
+    let code = auth.make_code_at(who, boot_ms).unwrap();
+    value(&auth.redeem_at(&code, boot_ms).unwrap().1)
+}
+
+#[test]
+fn a_cookie_is_whoever_asked_for_it() {
+    for local in [Some(Scope::Admin), Some(Scope::Read), None] {
+        let auth = auth(AuthSettings { local, ..settings() });
+        let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Hold), 0);
+        let ask = TcpAsk { cookie: Some(&cookie), ..near() };
+        assert_eq!(said(auth.tcp_at(&ask, 0)), "uid:7 hold");
+        let last_ms = COOKIE_SECS * 1_000 - 1;
+        assert_eq!(said(auth.tcp_at(&ask, last_ms)), "uid:7 hold");
+        let without = said(auth.tcp_at(&near(), 0));
+        assert_eq!(said(auth.tcp_at(&ask, last_ms + 1)), without, "an old cookie is none");
+        let wrong = TcpAsk { cookie: Some("0123"), ..near() };
+        assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too");
+    }
+}
+
+#[test]
+fn a_cookie_writes_from_the_daemons_own_pages_alone() {
+    let allow_origin = vec!["https://board.example".to_owned()];
+    let auth = auth(AuthSettings { local: None, allow_origin, ..settings() });
+    let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
+    let write = |origin| TcpAsk { cookie: Some(&cookie), origin, writes: true, ..near() };
+    assert_eq!(said(auth.tcp_at(&write(Some("http://127.0.0.1:5641")), 0)), "uid:7 admin");
+    assert_eq!(said(auth.tcp_at(&write(None), 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&write(Some("https://board.example")), 0)), "forbidden");
+    let proxied = TcpAsk { host: Some("board.example"), ..write(Some("https://board.example")) };
+    assert_eq!(said(auth.tcp_at(&proxied, 0)), "uid:7 admin");
+    let look = TcpAsk { cookie: Some(&cookie), ..near() };
+    assert_eq!(said(auth.tcp_at(&look, 0)), "uid:7 admin");
+}
+
+#[test]
+fn a_cookie_makes_no_codes() {
+    let auth = auth(settings());
+    let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
+    let by_cookie = auth.tcp_at(&TcpAsk { cookie: Some(&cookie), ..near() }, 0).unwrap().unwrap();
+    assert_eq!(auth.make_code_at(&by_cookie, 0).unwrap_err().code, ErrorCode::Forbidden);
+}
+
+#[test]
+fn a_token_counts_for_more_than_a_cookie() {
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
+    let with_tokens = auth(AuthSettings { token_file: Some(path), ..settings() });
+    let cookie = signed_in(&with_tokens, &Admitted::new("uid:7", Scope::Admin), 0);
+    let ask = |authorization| TcpAsk { authorization, cookie: Some(&cookie), ..near() };
+    assert_eq!(said(with_tokens.tcp_at(&ask(None), 0)), "uid:7 admin");
+    assert_eq!(said(with_tokens.tcp_at(&ask(Some("Bearer sesame")), 0)), "token:ci hold");
+    for wrong in ["Bearer wrong", "Basic x", ""] {
+        assert_eq!(said(with_tokens.tcp_at(&ask(Some(wrong)), 0)), "unauthorized", "{wrong:?}");
+    }
+    let without = auth(settings());
+    let cookie = signed_in(&without, &Admitted::new("uid:7", Scope::Hold), 0);
+    let ask = TcpAsk { authorization: Some("Bearer of-another-daemon"), cookie: Some(&cookie), ..near() };
+    assert_eq!(said(without.tcp_at(&ask, 0)), "local admin");
+}
+
+#[test]
+fn a_cookie_ends_with_the_token_it_rests_on() {
+    let (_directory, path) = token_file(&[("ci", Scope::Admin, "sesame"), ("boss", Scope::Admin, "open")]);
+    let write = |entries: &[(&str, Scope, &str)]| {
+        let (_other, draft) = token_file(entries);
+        let text = fs::read_to_string(draft).unwrap();
+        fs::write(path.with_extension("draft"), text).unwrap();
+        fs::rename(path.with_extension("draft"), &path).unwrap();
+    };
+    let auth = auth(AuthSettings { token_file: Some(path.clone()), ..settings() });
+    let asker = |authorization, at| {
+        auth.tcp_at(&TcpAsk { authorization: Some(authorization), ..near() }, at).unwrap().unwrap()
+    };
+    let cookie = signed_in(&auth, &asker("Bearer sesame", 0), 0);
+    let of_boss = signed_in(&auth, &asker("Bearer open", 0), 0);
+    let code = auth.make_code_at(&asker("Bearer sesame", 0), 0).unwrap();
+    let who = |cookie: &str, at| said(auth.tcp_at(&TcpAsk { cookie: Some(cookie), ..near() }, at));
+    assert_eq!(who(&cookie, 0), "token:ci admin");
+
+    write(&[("ci", Scope::Read, "sesame"), ("boss", Scope::Admin, "open")]);
+    assert_eq!(who(&cookie, 10_000), "token:ci read", "what the token may do now");
+    write(&[("ci", Scope::Admin, "another"), ("boss", Scope::Admin, "open")]);
+    assert_eq!(who(&cookie, 20_000), "unauthorized", "another token of that name");
+    assert!(auth.redeem_at(&code, 20_000).is_none());
+    write(&[("ci", Scope::Admin, "sesame"), ("boss", Scope::Admin, "open")]);
+    assert_eq!(who(&cookie, 30_000), "unauthorized", "what has ended does not come back");
+    assert_eq!(who(&of_boss, 30_000), "token:boss admin");
+    write(&[("ci", Scope::Admin, "sesame")]);
+    assert_eq!(who(&of_boss, 40_000), "unauthorized");
+}
+
+#[test]
+fn a_cookie_does_not_stand_for_a_certificate() {
+    let auth = auth(AuthSettings { tls: true, client_certificates: true, ..settings() });
+    let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
+    let ask = |certificate| said(auth.tcp_at(&TcpAsk { cookie: Some(&cookie), certificate, ..near() }, 0));
+    assert_eq!(ask(None), "unauthorized");
+    assert_eq!(ask(Some("CN=ci")), "uid:7 admin");
+}
+
+#[test]
+fn the_cookie_is_for_this_daemon_and_no_script() {
+    let plain = auth(settings());
+    let code = plain.make_code_at(&Admitted::new("local", Scope::Admin), 0).unwrap();
+    let header = plain.redeem_at(&code, 0).unwrap().1;
+    let kept = value(&header);
+    assert_eq!(
+        header.replace(&kept, "VALUE"),
+        "tenure_5641=VALUE; HttpOnly; SameSite=Strict; Path=/; Max-Age=43200"
+    );
+    let encrypted = auth(AuthSettings { tls: true, ..settings() });
+    assert_eq!(
+        encrypted.set_cookie("", 0),
+        "tenure_5641=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0; Secure"
+    );
 }

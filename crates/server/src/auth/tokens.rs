@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
-use tenure_engine::kernel::Text;
 use tenure_faces::Scope;
 
 /// Longest name of a token.
@@ -150,6 +149,13 @@ impl TokenTable {
         })
     }
 
+    /// The token of this name.
+    pub(super) fn entry(&self, name: &str, boot_ms: u64) -> Option<TokenEntry> {
+        self.follow(boot_ms);
+        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        entries.iter().find(|entry| entry.name == name).cloned()
+    }
+
     /// Whose token this is.
     pub(super) fn find(&self, token: &str, boot_ms: u64) -> Option<Admitted> {
         self.follow(boot_ms);
@@ -162,7 +168,7 @@ impl TokenTable {
             }
         }
         let found = found?;
-        Some(Admitted { principal: Text::from(format!("token:{}", found.name)), scope: found.scope })
+        Some(Admitted::new(format!("token:{}", found.name), found.scope))
     }
 
     /// Reads the file again if it changed. A file that is not understood changes nothing.

@@ -2,10 +2,14 @@
 
 mod body;
 mod events;
+mod problem;
 mod sightings;
+mod signing_in;
+mod streams;
 
 use crate::auth::{Admitted, TcpAsk};
-use crate::routes::{Page, Parts, Route, Wanted, aliases, routes};
+use crate::dashboard::{self, Asset};
+use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared};
 use crate::{docs, metrics};
 use body::{AnswerBody, full, stream};
@@ -133,14 +137,15 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
     let found = find(&method, request.uri().path());
     let route = found.as_ref().ok().map_or("unknown", |(route, _)| route.path);
     let origin = request.headers().get(header::ORIGIN).cloned();
+    let request_id = is_problem(request.uri().path()).then(|| problem::request_id(request.headers()));
     let answered = match found {
         Err(error) => match preflight(shared, peer, &request) {
             Some(answered) => answered,
-            None => refused(&error),
+            None => refused_as(&error, request_id, &[]),
         },
         Ok((route, params)) => match carry_out(shared, peer, route, &params, request).await {
             Ok(answered) => answered,
-            Err(error) => refused(&error),
+            Err(error) => refused_as(&error, request_id, &params),
         },
     };
     let took_us = boot_us().saturating_sub(began);
@@ -161,25 +166,26 @@ async fn carry_out(
     let query = head.uri.query().unwrap_or("");
     let wanted = (route.read)(&Parts { params, query, body: &body })?;
     match wanted {
-        Wanted::Page(page) => page_answer(shared, page).await,
+        Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
+        Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
         wanted => {
             let Some(admitted) = admitted else {
                 return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
             };
-            let caller =
-                Caller { principal: admitted.principal, scope: admitted.scope, origin: Origin::Http };
-            wanted_answer(shared, &caller, route, wanted, &head.headers).await
+            wanted_answer(shared, &admitted, route, wanted, &head.headers).await
         }
     }
 }
 
 async fn wanted_answer(
     shared: &Arc<Shared>,
-    caller: &Caller,
+    admitted: &Admitted,
     route: &Route,
     wanted: Wanted,
     headers: &HeaderMap,
 ) -> Result<Answered, Error> {
+    let caller =
+        &Caller { principal: admitted.principal.clone(), scope: admitted.scope, origin: Origin::Http };
     if let Some(needed) = route.scope
         && needed > caller.scope
     {
@@ -206,12 +212,14 @@ async fn wanted_answer(
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
                 Reply::Session(_) if opens => StatusCode::CREATED,
                 Reply::Registered(_) => StatusCode::CREATED,
+                Reply::Stream(_) if matches!(route.gives, Gives::Json(202, _)) => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
             Ok(json(status, &reply))
         }
         Wanted::Events(query) => events::begin(shared, query, headers).await,
         Wanted::Browse { query, whole } => sightings::begin(shared, &query, whole),
+        Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {
             let reply = match body.end_all {
                 true => shared.faces().dispatch(caller, Call::EndAll).await?,
@@ -227,7 +235,10 @@ async fn wanted_answer(
             Ok(json(StatusCode::OK, &reply))
         }
         Wanted::Backup => Ok(backup(shared, shared.admit_backup()?)),
-        Wanted::Page(_) => unreachable!("invariant: pages are answered before"),
+        Wanted::Caller => signing_in::caller(shared, admitted).await,
+        Wanted::SignIn => signing_in::sign_in(shared, admitted).await,
+        Wanted::SignOut => signing_in::sign_out(shared, headers).await,
+        Wanted::Page(_) | Wanted::Redeem(_) => unreachable!("invariant: pages are answered before"),
     }
 }
 
@@ -267,10 +278,13 @@ fn admit(
     let ask = TcpAsk {
         address,
         certificate,
-        authorization: text(header::AUTHORIZATION),
+        // One that cannot be read was shown all the same.
+        authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or("")),
+        cookie: shared.auth().cookie_name().and_then(|name| signing_in::cookie(&head.headers, name)),
         host,
         origin: text(header::ORIGIN),
         needs_credential: route.scope.is_some(),
+        writes: !head.method.is_safe(),
     };
     shared.auth().tcp(&ask)
 }
@@ -294,7 +308,7 @@ async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Bytes, Error> 
     }
 }
 
-async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error> {
+async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Result<Answered, Error> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
@@ -313,6 +327,8 @@ async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error
                 snapshot_age_ms,
                 recovery_secs: shared.options().recovery_secs,
                 registrations,
+                streams: shared.faces().stream_numbers(),
+                pools: shared.faces().pools().await?,
                 goodbyes: network.goodbyes,
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
@@ -330,13 +346,20 @@ async fn page_answer(shared: &Arc<Shared>, page: Page) -> Result<Answered, Error
             answered
         }
         Page::DocsStyle => media(HeaderValue::from_static("text/css; charset=utf-8"), full(docs::STYLE)),
-        Page::Home => {
-            let mut answered = Response::new(full(""));
-            *answered.status_mut() = StatusCode::TEMPORARY_REDIRECT;
-            answered.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/docs"));
-            answered
-        }
+        Page::Home => file(dashboard::home(), asked),
+        Page::Asset(asset) => file(asset, asked),
     })
+}
+
+/// A file of the dashboard, unless whoever asks has it already.
+fn file(asset: &'static Asset, asked: &HeaderMap) -> Answered {
+    let is_known = asset.is_known_to(asked);
+    let mut answered = Response::new(if is_known { full("") } else { full(asset.bytes) });
+    if is_known {
+        *answered.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    asset.describe(answered.headers_mut());
+    answered
 }
 
 /// The data as a tar archive, made while it is sent. A copy that fails breaks the transfer off: half an
@@ -371,10 +394,31 @@ fn json(status: StatusCode, value: &impl serde::Serialize) -> Answered {
     answered
 }
 
+/// Whether errors of a path are told as problems.
+fn is_problem(path: &str) -> bool {
+    path.strip_prefix(STREAMS_BASE).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// A refusal, as a problem where the request has an id.
+fn refused_as(error: &Error, request_id: Option<String>, params: &[(String, String)]) -> Answered {
+    let Some(request_id) = request_id else { return refused(error) };
+    let named = HeaderValue::from_str(&request_id).expect("invariant: an id of a request is plain text");
+    let problem = problem::problem(error, request_id, params);
+    let mut answered = refused_with(error, &problem);
+    let headers = answered.headers_mut();
+    headers.insert(header::CONTENT_TYPE, problem::MEDIA);
+    headers.insert(problem::REQUEST_ID, named);
+    answered
+}
+
 fn refused(error: &Error) -> Answered {
+    refused_with(error, error)
+}
+
+fn refused_with(error: &Error, body: &impl serde::Serialize) -> Answered {
     let status =
         StatusCode::from_u16(error.code.http_status()).expect("invariant: the table holds statuses of HTTP");
-    let mut answered = json(status, error);
+    let mut answered = json(status, body);
     let headers = answered.headers_mut();
     if let Some(ms) = error.retry_after_ms {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000)));

@@ -556,6 +556,7 @@ fn class(call: &Call) -> Class {
         | Call::SessionHeartbeat(..)
         | Call::Acknowledge(..)
         | Call::HeartbeatRegistration(..)
+        | Call::HeartbeatStream(..)
         | Call::ResetBreaker => Class::Liveness,
         Call::Release(..)
         | Call::Revoke(..)
@@ -568,6 +569,9 @@ fn class(call: &Call) -> Class {
         | Call::EndRegistration(_)
         | Call::DrainRegistration(_)
         | Call::ReviveRegistration(_)
+        | Call::FailStream(..)
+        | Call::StopStream(_)
+        | Call::IntendStop { .. }
         | Call::EndAll => Class::Ending,
         Call::Acquire(_)
         | Call::Activate(..)
@@ -577,7 +581,9 @@ fn class(call: &Call) -> Class {
         | Call::Resume(..)
         | Call::OpenSession(_)
         | Call::DefinePool(..)
-        | Call::Register(_) => Class::Granting,
+        | Call::Register(_)
+        | Call::StartStream { .. }
+        | Call::ActivateStream(..) => Class::Granting,
         Call::Inspect(_)
         | Call::List(_)
         | Call::Session(_)
@@ -592,7 +598,9 @@ fn class(call: &Call) -> Class {
         | Call::Resolve(_)
         | Call::RegistrationStatus
         | Call::Registrations
-        | Call::InspectRegistration(_) => Class::Reading,
+        | Call::InspectRegistration(_)
+        | Call::Stream(_)
+        | Call::Streams(_) => Class::Reading,
     }
 }
 
@@ -694,6 +702,9 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Registration(_)
             | Reply::RegistrationDrained(_)
             | Reply::RegistrationRevived(_)
+            | Reply::Stream(_)
+            | Reply::Streams(_)
+            | Reply::StreamRenewed(_)
             | Reply::Ended(_)),
         ) => unreachable!("invariant: no verb asks for {other:?}"),
         Err(error) => Answer::Error(error),

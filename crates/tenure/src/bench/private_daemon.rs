@@ -112,7 +112,8 @@ fn command(directory: &Path) -> io::Result<Child> {
     }
     command
         .arg("serve")
-        .args(["--config", "/dev/null", "--no-mdns", "--run-dir", "", "--bind", "127.0.0.1", "--port", "0"])
+        .args(["--config", "/dev/null", "--no-mdns", "--sessions-pools", "", "--run-dir", ""])
+        .args(["--bind", "127.0.0.1", "--port", "0"])
         .arg("--socket")
         .arg(directory.join("socket"))
         .arg("--data-dir")

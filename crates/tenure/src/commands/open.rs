@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use tenure_api::Status;
+use tenure_api::{SignIn, Status};
+use tenure_client::Endpoint;
 use tokio::process::Command;
 
 use crate::connect::{Daemon, read, route};
@@ -17,23 +18,24 @@ const OPENER: &str = "xdg-open";
 /// How long it may take.
 const OPENER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Open the dashboard in a browser
+/// Open the dashboard in a browser, signed in
+///
+/// The browser is signed in as whoever runs this command, for twelve hours. The address that is printed works once,
+/// within a minute: a second browser needs another.
 #[derive(Args)]
 pub(crate) struct Open {}
 
 impl Open {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let status: Status = read(daemon.get(route(&["status"])).await?)?;
-        let Some(http) = status.http else {
-            let words = Words::new("this daemon does not listen for HTTP, so it has no dashboard to open");
-            return Err(Failure::Refused(words.hint("tenure status shows where it listens")));
-        };
-        let address = format!("{}/", http.trim_end_matches('/'));
+        let base = base(daemon).await?;
+        let sign_in: SignIn = read(daemon.post(route(&["sign_in"]), &json!({})).await?)?;
+        let address = format!("{base}{}", sign_in.path);
         match printer.json() {
-            true => printer.object(&json!({"url": address}))?,
+            true => printer.object(&json!({"url": address, "expires_in_secs": sign_in.expires_in_secs}))?,
             false => printer.line(&address)?,
         }
         printer.flush()?;
+        printer.talk(format_args!("note: the address works once, within {} s", sign_in.expires_in_secs));
         let opener = Command::new(OPENER)
             .arg(&address)
             .stdin(Stdio::null())
@@ -52,4 +54,20 @@ impl Open {
         }
         Ok(())
     }
+}
+
+/// Where a browser reaches the daemon: as this command did, or where it says that it listens.
+async fn base(daemon: &Daemon) -> Result<String, Failure> {
+    match daemon.endpoint() {
+        endpoint @ (Endpoint::Http(_) | Endpoint::Https(_)) => return Ok(endpoint.to_string()),
+        Endpoint::Unix(_) => {}
+    }
+    let status: Status = read(daemon.get(route(&["status"])).await?)?;
+    let Some(http) = status.http else {
+        let words = Words::new("this daemon does not listen for HTTP, so it has no dashboard to open");
+        return Err(Failure::Refused(words.hint("tenure status shows where it listens")));
+    };
+    // Bound to every address it is reached by this one; browsers do not go to 0.0.0.0.
+    let http = http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");
+    Ok(http.trim_end_matches('/').to_owned())
 }

@@ -34,6 +34,12 @@ impl Serve {
             return settings.print(printer);
         }
         daemon::start_logging(&settings.log.level.0, settings.json_log());
+        if let Some(every) = settings.sessions.expiry_check_interval {
+            tracing::warn!(
+                %every,
+                "sessions.expiry_check_interval is not used: a session ends at its deadline, nobody has to look"
+            );
+        }
         let plan = plan(&settings)?;
         let data_dir = plan.data_dir.display().to_string();
         daemon::run(plan, |started| say(printer, &started, &data_dir)).map_err(|error| failed(&error))
@@ -68,6 +74,8 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
         network: settings.network_plan(),
         registrations: settings
             .registration_options(settings.auth.token_file.is_some() || settings.server.client_ca.is_some()),
+        streams: settings.stream_options(),
+        hook: settings.hook_plan(),
         stop: StopOn::Signals,
         breadcrumb_dir: settings.server.run_dir.clone(),
         data_dir,

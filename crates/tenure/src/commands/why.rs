@@ -90,7 +90,7 @@ impl Why {
             vec![lease(), resource()]
         } else if self.subject.len() == REGISTRATION_ID && is_hexadecimal(&self.subject) {
             vec![registration(self.subject.clone()), resource()]
-        } else if parse_session(&self.subject).is_ok() {
+        } else if parse_session(&self.subject).is_ok() || is_uuid(&self.subject) {
             vec![session(), resource()]
         } else {
             vec![resource()]
@@ -123,6 +123,13 @@ fn registration(id: String) -> Reading {
 
 fn is_hexadecimal(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The id of a session of `/api/v3`.
+fn is_uuid(text: &str) -> bool {
+    let groups: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+    lengths == [8, 4, 4, 4, 12] && groups.into_iter().all(is_hexadecimal)
 }
 
 fn is_unknown(failure: &Failure) -> bool {

@@ -61,6 +61,12 @@ pub(crate) enum ConfigError {
         /// The other.
         other: &'static str,
     },
+    /// Settings that do not go together.
+    #[error("{words}")]
+    Together {
+        /// Which, and why not.
+        words: String,
+    },
     /// A path is not given, and the environment does not say where it could be.
     #[error("{} is not known: neither HOME nor an XDG directory is set", key.path)]
     NoPlace {
@@ -86,7 +92,8 @@ impl From<ConfigError> for Failure {
             | ConfigError::UnknownKey { .. }
             | ConfigError::UnknownVariable { .. }
             | ConfigError::Invalid { .. }
-            | ConfigError::Incomplete { .. } => Self::Usage(words),
+            | ConfigError::Incomplete { .. }
+            | ConfigError::Together { .. } => Self::Usage(words),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{KEYS, SECTIONS};
-use super::{ConfigError, nearest};
+use super::{ConfigError, Shape, nearest};
 
 /// What a file says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -65,9 +65,9 @@ impl FileSettings {
                 let Some(known) = KEYS.iter().find(|known| known.path == full) else {
                     return Err(unknown(place(key.span()), &full));
                 };
-                let text = as_text(value.get_ref()).ok_or_else(|| ConfigError::Malformed {
+                let text = as_text(value.get_ref(), known.shape).ok_or_else(|| ConfigError::Malformed {
                     place: place(value.span()),
-                    problem: format!("{full} cannot be {}", kind(value.get_ref())),
+                    problem: format!("{full} cannot be {}", kind(value.get_ref(), known.shape)),
                 })?;
                 values.insert(known.path, (text, line(value.span())));
             }
@@ -97,7 +97,7 @@ fn unknown(place: String, key: &str) -> ConfigError {
 }
 
 /// A value as it would be given in a flag.
-fn as_text(value: &DeValue<'_>) -> Option<String> {
+fn as_text(value: &DeValue<'_>, shape: Shape) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.clone().into_owned()),
         DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().to_owned()),
@@ -107,12 +107,25 @@ fn as_text(value: &DeValue<'_>) -> Option<String> {
             let words: Option<Vec<&str>> = values.iter().map(|value| value.get_ref().as_str()).collect();
             Some(words?.join(","))
         }
+        DeValue::Table(rows) if shape == Shape::Table => {
+            let words: Option<Vec<String>> =
+                rows.iter().map(|(name, value)| row(name.get_ref(), value.get_ref())).collect();
+            Some(words?.join(","))
+        }
         DeValue::Integer(_) | DeValue::Datetime(_) | DeValue::Table(_) => None,
     }
 }
 
-fn kind(value: &DeValue<'_>) -> String {
+fn row(name: &str, value: &DeValue<'_>) -> Option<String> {
     match value {
+        DeValue::Integer(number) if number.radix() == 10 => Some(format!("{name}={}", number.as_str())),
+        _ => None,
+    }
+}
+
+fn kind(value: &DeValue<'_>, shape: Shape) -> String {
+    match value {
+        DeValue::Table(_) if shape == Shape::Table => "a table of other things than numbers".to_owned(),
         DeValue::Array(_) => "a list of other things than text".to_owned(),
         DeValue::Integer(_) => "a number in another base".to_owned(),
         other => format!("a {}", other.type_str()),

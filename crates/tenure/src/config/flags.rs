@@ -46,7 +46,7 @@ impl Flags {
             let Some(text) = self.get(key.path) else { continue };
             match key.shape {
                 Shape::Word | Shape::Switch => arguments.push(format!("--{}={text}", key.flag)),
-                Shape::List => {
+                Shape::List | Shape::Table => {
                     arguments.extend(text.split(',').map(|word| format!("--{}={word}", key.flag)));
                 }
             }
@@ -134,7 +134,7 @@ fn argument(key: &'static Key) -> Arg {
         .hide_short_help(!matches!(key.section, "server" | "auth"));
     match key.shape {
         Shape::Word => argument,
-        Shape::List => argument.action(ArgAction::Append),
+        Shape::List | Shape::Table => argument.action(ArgAction::Append),
         Shape::Switch => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
     }
 }
@@ -154,6 +154,7 @@ fn heading(section: &'static str) -> &'static str {
         "breaker" => "Breaker",
         "history" => "History",
         "log" => "Log",
+        "sessions" => "Sessions",
         other => other,
     }
 }

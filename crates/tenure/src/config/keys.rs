@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use tenure_faces::Scope;
 
 use super::Preset::{Place, Text};
-use super::value::{Bytes, Filter, LocalScope, LogFormat, Value};
+use super::value::{Bytes, Filter, LocalScope, LogFormat, OnEnd, PoolName, Pools, SlotReuse, Value};
 use super::{ConfigError, Given, Key, Origin};
 use crate::duration::Span;
 
@@ -206,6 +206,39 @@ settings! {
         http_grace: Span = Text("30s"), "mdns-http-grace", within "0s" to "1h", like "3s";
         /// How long a registration over HTTP lasts without a heartbeat, unless it says otherwise
         http_lease: Span = Text("90s"), "mdns-http-lease", within "1s" to "1d", like "20s";
+    }
+
+    /// Sessions of `/api/v3`: streams that hold slots of a pool for as long as their clients live.
+    sessions: SessionSettings {
+        /// How long one heartbeat lasts
+        lease_ttl: Span = Text("60s"), "sessions-lease-ttl", within "1s" to "24h", like "90s";
+        /// Seconds between heartbeats, as clients are told; two must fit into the ttl
+        heartbeat_interval: u64 = Text("5"), "sessions-heartbeat-interval", within "1" to "43200", like "7";
+        /// How long silence is forgiven after the ttl; meanwhile the session is draining
+        grace: Span = Text("0s"), "sessions-grace", within "0s" to "1h", like "4s";
+        /// Longest life of a session; 0s: as long as it is heartbeat
+        max_lifetime: Span = Text("0s"), "sessions-max-lifetime", within "0s" to "365d", like "8h";
+        /// Pool of sessions that name neither pool nor resource
+        default_pool: PoolName = Text("tuner"), "sessions-default-pool", like "gpu";
+        /// Pools that are made at the start if they are missing; one that is there keeps its size
+        ///
+        /// In the file `pools = { tuner = 4, gpu = 2 }`, elsewhere `tuner=4,gpu=2`. Empty: none is made.
+        pools: Pools = Text("tuner=4"), "sessions-pools", like "tuner=2,gpu=1";
+        /// Sessions at once, queued ones included
+        max_sessions: u64 = Text("100000"), "sessions-max-sessions", within "1" to "100000000", like "500";
+        /// Who is told of each end: a URL that it is posted to, or a command that is run with it
+        ///
+        /// A URL begins with `http://`; anything else is a command line, split as a shell does and run without one.
+        /// Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
+        on_end: OnEnd = Text(""), "sessions-on-end", like "http://127.0.0.1:3000/ended";
+        /// When slots of an ended session may be used again
+        ///
+        /// `after_hook` keeps them until `on_end` has acknowledged, or `hook_timeout` is over.
+        reuse: SlotReuse = Text("at_once"), "sessions-reuse", like "after_hook";
+        /// How long slots are kept for `on_end` at most, with `reuse` `after_hook`
+        hook_timeout: Span = Text("60s"), "sessions-hook-timeout", within "1s" to "24h", like "20s";
+        /// Not used: sessions end at their deadline and nobody has to look; accepted for old files
+        expiry_check_interval: Option<Span> = Text(""), "sessions-expiry-check-interval", like "10s";
     }
 
     /// The log on disk, and log lines for people.

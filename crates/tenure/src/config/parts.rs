@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
-use tenure_faces::RegistrationOptions;
+use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
 use tenure_kernel::{Limits, Retention};
 use tenure_liveness::{BreakerConfig, LivenessConfig};
 use tenure_server::{AuthSettings, Tls, TlsFiles};
 
 use super::Settings;
-use super::value::LogFormat;
-use crate::daemon::NetworkPlan;
+use super::value::{LogFormat, SlotReuse};
+use crate::daemon::{HookPlan, NetworkPlan};
 use crate::duration::Span;
 
 impl Settings {
@@ -21,6 +21,7 @@ impl Settings {
         EngineConfig {
             inbox_max: self.limits.inbox as usize,
             waiters_max: self.limits.waiters as usize,
+            hook_timeout_ms: self.sessions.hook_timeout.ms(),
             limits: Limits {
                 leases_max: self.limits.leases,
                 leases_per_principal_max: self.limits.leases_per_principal,
@@ -75,7 +76,6 @@ impl Settings {
 
     /// What keeps registrations. `principals_matter`: callers have credentials.
     pub(crate) fn registration_options(&self, principals_matter: bool) -> RegistrationOptions {
-        let ms = |span: Span| u32::try_from(span.ms()).unwrap_or(u32::MAX);
         RegistrationOptions {
             socket_grace_ms: ms(self.mdns.socket_grace),
             stdin_grace_ms: ms(self.mdns.stdin_grace),
@@ -84,6 +84,30 @@ impl Settings {
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
             principals_matter,
         }
+    }
+
+    /// What keeps sessions. Who is told of their ends is not among it: that is [`Settings::hook_plan`].
+    pub(crate) fn stream_options(&self) -> StreamOptions {
+        let sessions = &self.sessions;
+        StreamOptions {
+            lease_ttl_ms: ms(sessions.lease_ttl),
+            heartbeat_interval_secs: sessions.heartbeat_interval,
+            grace_ms: ms(sessions.grace),
+            max_lifetime_ms: sessions.max_lifetime.ms(),
+            default_pool: sessions.default_pool.0.clone(),
+            pools: sessions.pools.0.clone(),
+            max_sessions: sessions.max_sessions,
+            reuse: match sessions.reuse {
+                SlotReuse::AtOnce => Reuse::AtOnce,
+                SlotReuse::AfterHook => Reuse::AfterHook,
+            },
+            on_end: None,
+        }
+    }
+
+    /// Who is told of sessions' ends.
+    pub(crate) fn hook_plan(&self) -> HookPlan {
+        HookPlan::of(&self.sessions.on_end.0).expect("invariant: it was checked when it was read")
     }
 
     /// The files of TLS; `None`: HTTP is spoken in the clear.
@@ -121,4 +145,8 @@ impl Settings {
             LogFormat::Json => Some(true),
         }
     }
+}
+
+fn ms(span: Span) -> u32 {
+    u32::try_from(span.ms()).unwrap_or(u32::MAX)
 }

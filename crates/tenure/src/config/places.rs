@@ -77,6 +77,11 @@ impl Environment {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
+    /// Whether there is such a variable, empty or not.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.variables.contains_key(name)
+    }
+
     fn path(&self, name: &str) -> Option<PathBuf> {
         self.get(name).map(PathBuf::from)
     }

@@ -70,7 +70,7 @@ pub(crate) fn reference_page(generated: &str) -> String {
          The file is TOML: `--config FILE`, else `{FILE_VARIABLE}`, else `/etc/tenure/tenure.toml` as root and\n\
          `$XDG_CONFIG_HOME/tenure/tenure.toml` for others, if it is there. In the environment a setting is called\n\
          `TENURE_SECTION_KEY`: `limits.leases` is `TENURE_LIMITS_LEASES`; a list has commas, and an empty variable \
-         counts as none.\n\n\
+         counts as not set\n(of `sessions.pools` it says that there are none).\n\n\
          Durations are written `500ms`, `30s`, `1m30s`, `2h`, `7d`; sizes `64KiB`, `1MiB`, `1GiB`. An empty path \
          means none.\nUnder systemd the directories that the unit was given (`StateDirectory=` and so on) take the \
          place of these defaults.\n`$XDG_STATE_HOME` stands for `~/.local/state` and `$XDG_CONFIG_HOME` for `~/.config` where \

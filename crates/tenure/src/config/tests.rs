@@ -11,6 +11,8 @@ use tenure_log::{FileLogOptions, Genesis};
 
 /// Settings that do without each other only where none is set.
 const TLS: &[&str] = &["server.tls_cert", "server.tls_key", "server.client_ca"];
+/// One that makes no sense without the other.
+const REUSE: &[&str] = &["sessions.reuse", "sessions.on_end"];
 
 fn root() -> Environment {
     Environment::of(&[], true)
@@ -45,7 +47,11 @@ fn at(settings: &Settings, path: &str) -> (String, Origin) {
 
 /// The keys that this one cannot do without.
 fn companions(path: &str) -> impl Iterator<Item = &'static Key> {
-    let needed = if TLS.contains(&path) { &TLS[..2] } else { &[] };
+    let needed = match path {
+        path if TLS.contains(&path) => &TLS[..2],
+        "sessions.reuse" => REUSE,
+        _ => &[],
+    };
     KEYS.iter().filter(move |key| needed.contains(&key.path) && key.path != path)
 }
 
@@ -129,7 +135,10 @@ fn defaults_are_those_of_the_parts() {
 fn told(settings: &Settings) -> String {
     let Settings { server, log, .. } = settings;
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        settings.stream_options(),
+        settings.hook_plan(),
+        settings.sessions.expiry_check_interval,
         settings.network_plan(),
         settings.registration_options(false),
         settings.engine_config(),
@@ -232,6 +241,72 @@ fn settings_that_need_each_other_are_asked_for_together() {
 }
 
 #[test]
+fn sessions_that_one_lost_heartbeat_would_end_are_refused() {
+    let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
+    expect!["sessions.heartbeat_interval is 5 s and sessions.lease_ttl is 9s999ms: two heartbeats must fit into the ttl, or one lost packet ends a session"]
+        .assert_eq(&error(&["--sessions-lease-ttl=9999ms"]));
+    expect!["sessions.heartbeat_interval is 31 s and sessions.lease_ttl is 1m: two heartbeats must fit into the ttl, or one lost packet ends a session"]
+        .assert_eq(&error(&["--sessions-heartbeat-interval=31"]));
+    load(&["--sessions-heartbeat-interval=30"], &[], None).unwrap();
+    load(&["--sessions-lease-ttl=2s", "--sessions-heartbeat-interval=1"], &[], None).unwrap();
+    assert!(load(&["--sessions-lease-ttl=1s", "--sessions-heartbeat-interval=1"], &[], None).is_err());
+}
+
+#[test]
+fn settings_of_sessions_that_do_not_go_together_are_refused() {
+    let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
+    expect!["sessions.reuse is after_hook, and sessions.on_end names nobody to wait for"]
+        .assert_eq(&error(&["--sessions-reuse=after_hook"]));
+    expect!["sessions.pools names 2 pools, and limits.pools allows 1"]
+        .assert_eq(&error(&["--sessions-pools=a=1,b=2", "--limits-pools=1"]));
+    expect![[r#"DIR/tenure.toml:2: sessions.pools: "mdns=1" is not accepted: names under mdns/ belong to registrations"#]]
+        .assert_eq(&refusal("[sessions]\npools = { mdns = 1 }\n"));
+    expect![[r#"DIR/tenure.toml:2: sessions.on_end: "https://x.example/e" is not accepted: https is left to a command, such as: curl -fsS -H content-type:application/json --data-binary @- https://x.example/e"#]]
+        .assert_eq(&refusal("[sessions]\non_end = 'https://x.example/e'\n"));
+    expect![[r#"DIR/tenure.toml:2: sessions.expiry_check_interval: "soon" is not accepted: a duration is written like 500ms, 30s, 1m30s or 2h"#]]
+        .assert_eq(&refusal("[sessions]\nexpiry_check_interval = 'soon'\n"));
+    expect![[
+        r#"DIR/tenure.toml:2: sessions.heartbeat_interval: "0" is not accepted: it must be from 1 to 43200"#
+    ]]
+    .assert_eq(&refusal("[sessions]\nheartbeat_interval = 0\n"));
+}
+
+#[test]
+fn pools_are_given_in_every_form_and_may_be_none() {
+    let pools = |settings: &Settings| at(settings, "sessions.pools");
+    let both = "{ gpu = 2, tuner = 4 }".to_owned();
+    for text in [
+        "[sessions]\npools = { tuner = 4, gpu = 2 }\n",
+        "[sessions]\npools.tuner = 4\npools.gpu = 2\n",
+        "[sessions]\npools = 'tuner=4,gpu=2'\n",
+        "[sessions]\n[sessions.pools]\ntuner = 4\ngpu = 2\n",
+    ] {
+        let (_directory, path) = file(text);
+        let (shown, origin) = pools(&load(&[], &[], Some(&path)).unwrap());
+        assert_eq!(shown, both, "{text}");
+        assert!(matches!(origin, Origin::File { line: 2 | 3 }), "{origin:?} {text}");
+    }
+    let flags = ["--sessions-pools=tuner=4", "--sessions-pools=gpu=2"];
+    let settings = load(&flags, &[("TENURE_SESSIONS_POOLS", "other=1")], None).unwrap();
+    assert_eq!(pools(&settings), (both, Origin::Flag));
+    let empty = |flags: &[&str], variables: &[(&str, &str)], text: &str| {
+        let (_directory, path) = file(text);
+        pools(&load(flags, variables, Some(&path)).unwrap())
+    };
+    assert_eq!(empty(&[], &[("TENURE_SESSIONS_POOLS", "")], ""), ("{}".to_owned(), Origin::Environment));
+    assert_eq!(empty(&["--sessions-pools="], &[], ""), ("{}".to_owned(), Origin::Flag));
+    assert_eq!(empty(&[], &[], "[sessions]\npools = {}\n"), ("{}".to_owned(), Origin::File { line: 2 }));
+    assert_eq!(empty(&[], &[], ""), ("{ tuner = 4 }".to_owned(), Origin::Default));
+    // Of everything else an empty variable says nothing.
+    let settings = load(&[], &[("TENURE_SESSIONS_DEFAULT_POOL", "")], None).unwrap();
+    assert_eq!(settings.sessions.default_pool.0, "tuner");
+    expect!["DIR/tenure.toml:2: sessions.pools cannot be a table of other things than numbers"]
+        .assert_eq(&refusal("[sessions]\npools = { tuner = 'x' }\n"));
+    expect!["DIR/tenure.toml:2: there is no key sessions.pool; the nearest is sessions.pools"]
+        .assert_eq(&refusal("[sessions]\npool = { tuner = 4 }\n"));
+}
+
+#[test]
 fn places_depend_on_who_runs_the_daemon() {
     let places = |variables: &[(&str, &str)], is_root| {
         Settings::load(&no_flags(), &Environment::of(variables, is_root)).map(|settings| {
@@ -290,6 +365,9 @@ fn flags_are_written_as_they_are_read() {
         "--allow-origin=https://b.example",
         "--insecure-no-auth=true",
         "--mdns=false",
+        "--sessions-pools=gpu=2",
+        "--sessions-pools=tuner=4",
+        "--sessions-on-end=sh -c 'cat > /dev/null'",
     ]
     .map(str::to_owned)
     .to_vec();

@@ -1,6 +1,10 @@
 //! Kinds of values: how each is read from text and written back as it stands in the file. A value is text in a flag,
 //! in the environment and in the file alike.
 
+mod sessions;
+
+pub(crate) use sessions::{OnEnd, PoolName, Pools, SlotReuse};
+
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;

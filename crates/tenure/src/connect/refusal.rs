@@ -88,7 +88,11 @@ fn hint(error: &Error) -> Option<String> {
         ErrorCode::NotFound => "tenure lease ls shows what there is".to_owned(),
         ErrorCode::PoolNotFound => "tenure pool ls shows what there is".to_owned(),
         ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired => {
-            "tenure admin session ls shows what there is".to_owned()
+            match (error.code, detail("session_id").and_then(Value::as_str)) {
+                (_, None) => "tenure admin session ls shows what there is".to_owned(),
+                (ErrorCode::SessionNotFound, Some(_)) => "tenure session ls shows what there is".to_owned(),
+                (_, Some(id)) => format!("tenure why {id} tells how it came to it"),
+            }
         }
         ErrorCode::PoolInUse => {
             "--force removes it all the same and ends the leases of its members".to_owned()
@@ -107,12 +111,15 @@ fn hint(error: &Error) -> Option<String> {
         ErrorCode::OutcomeUnknown => "ask again with the same --operation-id: a retry is harmless".to_owned(),
         ErrorCode::DiskLow => "free some room in the daemon's data directory".to_owned(),
         ErrorCode::Internal | ErrorCode::IoError => "the daemon's own log says more".to_owned(),
+        ErrorCode::NoCapacity => match error.retry_after_ms {
+            Some(ms) => format!("a slot may be free in {}; queue for it with --wait", duration(ms)),
+            None => "queue for a slot with --wait".to_owned(),
+        },
         ErrorCode::RateLimited
         | ErrorCode::Overloaded
         | ErrorCode::CapacityExceeded
         | ErrorCode::TooManyWaiters
         | ErrorCode::TooManyConnections
-        | ErrorCode::NoCapacity
         | ErrorCode::ShuttingDown
         | ErrorCode::NotLeader
         | ErrorCode::DaemonError

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_engine::Ending;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Face;
-use tenure_faces::{Ends, Facts, log_end};
+use tenure_faces::{Ends, Facts, StreamFacts, log_end, log_stream_end};
 use tenure_history::{Identity, WireLease};
 
 /// Lines in one second.
@@ -59,6 +59,11 @@ impl Second {
             return;
         }
         self.lines += 1;
+        if ending.policy.face == Face::Streams
+            && let Some(facts) = StreamFacts::decode(&ending.face_data)
+        {
+            return log_stream_end(&facts, ending.reason, &ending.text);
+        }
         let resources: Vec<&str> = ending.members.iter().map(|name| name.as_str()).collect();
         tracing::info!(
             lease = %WireLease::new(identity, ending.lease),

@@ -47,6 +47,8 @@ impl Desk {
             .env("TENURE_RUN_DIR", self.path().join("machine"))
             // No packet leaves a test that does not ask for it.
             .env("TENURE_MDNS_ENABLED", "false")
+            // Nor is there a pool that nobody asked for.
+            .env("TENURE_SESSIONS_POOLS", "")
             .stdin(Stdio::null());
         command
     }

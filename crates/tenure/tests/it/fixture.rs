@@ -46,6 +46,7 @@ pub(crate) fn tenure(directory: Option<&Path>, arguments: &[&str]) -> Answer {
         .args(arguments)
         .env("NO_COLOR", "1")
         .env("TENURE_MDNS_ENABLED", "false")
+        .env("TENURE_SESSIONS_POOLS", "")
         .stdin(Stdio::null())
         .output()
         .unwrap();

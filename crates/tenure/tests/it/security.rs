@@ -5,6 +5,7 @@ mod browsers;
 mod certificates;
 mod ownership;
 mod peers;
+mod signing_in;
 mod tokens;
 
 use std::fmt::Write;
@@ -27,7 +28,7 @@ fn token_line(name: &str, scope: &str, token: &str) -> String {
 }
 
 /// Writes a token file whose tokens are `secret-NAME`, as an editor does: a new file in place of the old.
-fn write_tokens(path: &Path, tokens: &[(&str, &str)]) {
+pub(crate) fn write_tokens(path: &Path, tokens: &[(&str, &str)]) {
     let text: String =
         tokens.iter().map(|(name, scope)| token_line(name, scope, &format!("secret-{name}"))).collect();
     let draft = path.with_extension("draft");

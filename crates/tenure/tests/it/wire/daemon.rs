@@ -96,6 +96,12 @@ impl Served {
     }
 }
 
+impl From<Daemon> for Served {
+    fn from(daemon: Daemon) -> Self {
+        Self { daemon }
+    }
+}
+
 impl Deref for Served {
     type Target = Daemon;
 

@@ -39,7 +39,16 @@ impl Events {
     }
 
     #[track_caller]
-    fn begin(mut http: Http, path: &str, word: &str) -> Self {
+    fn begin(http: Http, path: &str, word: &str) -> Self {
+        let mut events = Self::admitted(http, path);
+        // The first words say that the watch stands: nothing that happens from now on is missed.
+        assert_eq!(events.said(), Some(Said::Comment(word.to_owned())));
+        events
+    }
+
+    /// A stream that may begin with anything.
+    #[track_caller]
+    pub(crate) fn admitted(mut http: Http, path: &str) -> Self {
         http.send("GET", path, b"").unwrap();
         let head = http.head().unwrap();
         let header = |name: &str| {
@@ -50,10 +59,7 @@ impl Events {
         }
         assert_eq!(header("content-type"), Some("text/event-stream"));
         assert_eq!(header("cache-control"), Some("no-store"));
-        let mut events = Self { http, unread: String::new() };
-        // The first words say that the watch stands: nothing that happens from now on is missed.
-        assert_eq!(events.said(), Some(Said::Comment(word.to_owned())));
-        events
+        Self { http, unread: String::new() }
     }
 
     /// What is said next; `None` at the end of the stream.

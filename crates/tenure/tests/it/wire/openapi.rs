@@ -8,6 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::daemon::Served;
+use crate::daemon::Daemon;
 
 /// A program of the environment that `cargo xtask test` makes.
 fn program(name: &str) -> PathBuf {
@@ -62,7 +63,9 @@ fn every_error_and_event_is_in_the_document() {
 /// Asks a daemon of its own as the document says one may ask, and holds the answers against the document.
 #[track_caller]
 fn conforming(selection: &[&str]) -> Served {
-    let daemon = Served::start();
+    let mut daemon = Daemon::prepared(&[]).with_variable("TENURE_SESSIONS_POOLS", "tuner=1000");
+    daemon.start_again();
+    let daemon = Served::from(daemon);
     let directory = TempDir::new().unwrap();
     let checks =
         "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
@@ -81,10 +84,14 @@ fn conforming(selection: &[&str]) -> Served {
     daemon
 }
 
-/// Routes of services that were carried out at least once, as the daemon counted them.
+/// Where services and sessions are asked for.
+const BASES: [&str; 2] = ["/v1/mdns/", "/api/v3/"];
+
+/// Routes of services and sessions that were carried out at least once, as the daemon counted them.
 fn carried_out(daemon: &Served) -> BTreeSet<String> {
     let text = daemon.http().get("/metrics").text();
-    let calls = text.lines().filter(|line| line.starts_with("tenure_http_requests_total{route=\"/v1/mdns/"));
+    let begins = BASES.map(|base| format!("tenure_http_requests_total{{route=\"{base}"));
+    let calls = text.lines().filter(|line| begins.iter().any(|begin| line.starts_with(begin)));
     let good = calls.filter(|line| line.contains("status=\"20"));
     good.map(|line| {
         let mut words = line.split('"');
@@ -96,17 +103,21 @@ fn carried_out(daemon: &Served) -> BTreeSet<String> {
 
 const STREAMS: [&str; 2] = ["/v1/mdns/browse", "/v1/mdns/events"];
 
+/// The stream of one session lasts as long as the session.
+const OF_SESSION: &str = "/api/v3/sessions/{session_id}/events";
+
 #[test]
 fn the_daemon_does_what_the_document_says() {
     // One ends the daemon, the others do not end.
-    let without = [&["/v1/shutdown", "/v1/events"][..], &STREAMS].concat();
+    let without = [&["/v1/shutdown", "/v1/events", OF_SESSION][..], &STREAMS].concat();
     let mut selection = vec!["--phases", "coverage,fuzzing"];
     selection.extend(without.iter().flat_map(|path| ["--exclude-path", path]));
     let daemon = conforming(&selection);
     let carried_out = carried_out(&daemon);
     let paths = daemon.get("/openapi.json")["paths"].as_object().unwrap().clone();
-    for (path, methods) in paths.iter().filter(|(path, _)| path.starts_with("/v1/mdns/")) {
-        for method in methods.as_object().unwrap().keys().filter(|_| !STREAMS.contains(&path.as_str())) {
+    let is_asked = |path: &str| BASES.iter().any(|base| path.starts_with(base)) && !without.contains(&path);
+    for (path, methods) in paths.iter().filter(|(path, _)| is_asked(path)) {
+        for method in methods.as_object().unwrap().keys() {
             let call = format!("{} {path}", method.to_uppercase());
             assert!(carried_out.contains(&call), "{call} was never carried out, only refused");
         }

@@ -1,4 +1,4 @@
-"""What schemathesis cannot know by itself: leases, sessions and registrations that exist, and that nobody should
+"""What schemathesis cannot know by itself: leases, sessions of both kinds and registrations that exist, and that nobody should
 wait for an hour or read a stream without end."""
 
 import itertools
@@ -26,6 +26,13 @@ def lease(case, number):
     if case.path.endswith(("/reclaim", "/acknowledge")):
         make(case.operation.base_url, f"/v1/leases/{made['lease_id']}/revoke", {"reclaim": False})
     return made
+
+
+def stream(case, number):
+    body = {"type": "stream.start", "resources": [f"hooks/{number}"]}
+    if case.path.endswith("/activate"):
+        body["start_timeout"] = 600
+    return make(case.operation.base_url, "/api/v3/intents", body)
 
 
 def registration(case, number):
@@ -63,6 +70,19 @@ def before_call(context, case, kwargs):
     if "session" in parameters:
         made = make(case.operation.base_url, "/v1/sessions", {"holder": "hooks"})
         case.path_parameters["session"] = made["session"]
+    if "session_id" in parameters:
+        made = stream(case, number)
+        case.path_parameters["session_id"] = made["session_id"]
+        if body is not None and "epoch" in body:
+            body["epoch"] = made["epoch"]
+    if case.path == "/api/v3/intents" and body is not None:
+        if body.get("type") == "stream.stop":
+            body["session_id"] = stream(case, number)["session_id"]
+        else:
+            # Pools are taken from by those cases that keep what was generated.
+            body.pop("pool", None)
+            body.pop("count", None)
+            body["resources"] = [f"hooks/{number}"]
     if case.path == "/v1/why":
         case.query = {"resource": f"hooks/{number}"}
         make(case.operation.base_url, "/v1/leases", {"resources": [f"hooks/{number}"], "holder": "hooks"})

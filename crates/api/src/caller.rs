@@ -1,0 +1,64 @@
+//! Who asks, as the daemon sees it, and the codes by which a browser is signed in.
+
+use serde::{Deserialize, Serialize};
+
+/// What a caller may do. Each scope includes the ones before it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Look.
+    Read,
+    /// Hold leases and sessions of its own.
+    Hold,
+    /// End what others hold; steer the daemon.
+    Admin,
+}
+
+/// Who asks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Caller {
+    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
+    pub principal: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// It came by a cookie, which `POST /v1/sign_out` ends.
+    pub signed_in: bool,
+    /// As of.
+    pub lsn: u64,
+}
+
+/// A code that signs one browser in, once, as whoever asked for it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SignIn {
+    /// The code.
+    pub code: String,
+    /// Where it is to be shown: a path of the daemon's HTTP address.
+    pub path: String,
+    /// How long it is good for.
+    pub expires_in_secs: u64,
+    /// As of.
+    pub lsn: u64,
+}
+
+/// Shows a code.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SignInQuery {
+    /// What `POST /v1/sign_in` gave.
+    #[serde(default)]
+    pub code: Option<String>,
+}
+
+/// A browser is signed out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SignedOut {
+    /// There was a cookie to end.
+    pub signed_out: bool,
+    /// As of.
+    pub lsn: u64,
+}

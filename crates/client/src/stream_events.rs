@@ -1,0 +1,100 @@
+//! What happens to one session of `/api/v3`, as it happens: the session as it is, then renewals, warnings, changes of
+//! state. The stream ends when the session has, or with an error when the daemon stops.
+
+use crate::bytes_stream::ByteStream;
+use crate::client::{Client, Manner, segment};
+use crate::error::CallError;
+use crate::sse::{Message, Parser, TooLarge};
+use core::fmt;
+use core::time::Duration;
+use http::Method;
+use serde_json::Value;
+use tenure_api::{Error, ErrorCode, Stream, StreamNews};
+
+/// The daemon says something at least every 15 s; after three times that the connection is dead.
+const SILENCE_LIMIT: Duration = Duration::from_secs(45);
+
+/// What happens to one session.
+pub struct StreamEvents {
+    stream: ByteStream,
+    parser: Parser,
+}
+
+impl Client {
+    /// Follows one session. What comes first is the session as it is.
+    ///
+    /// # Errors
+    /// `session_not_found`, ….
+    pub async fn stream_events(&self, session_id: &str) -> Result<StreamEvents, CallError> {
+        let path = format!("/api/v3/sessions/{}/events", segment(session_id));
+        let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
+        Ok(StreamEvents { stream: stream.with_piece_limit(SILENCE_LIMIT), parser: Parser::default() })
+    }
+}
+
+impl StreamEvents {
+    /// What happens next, and the session after it; `None` when the session has ended and that was told. Nothing is
+    /// lost when this is dropped before it is ready.
+    ///
+    /// # Errors
+    /// `shutting_down` when the daemon stops; or when the connection broke.
+    pub async fn next(&mut self) -> Result<Option<(StreamNews, Stream)>, CallError> {
+        loop {
+            while let Some(message) = self.parser.next() {
+                if let Some(news) = understand(&message)? {
+                    return Ok(Some(news));
+                }
+            }
+            match self.stream.next().await? {
+                None => return Ok(None),
+                Some(piece) => {
+                    self.parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?;
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Debug for StreamEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamEvents").finish_non_exhaustive()
+    }
+}
+
+/// `None`: news of a kind that is not known here, from a newer daemon.
+fn understand(message: &Message) -> Result<Option<(StreamNews, Stream)>, CallError> {
+    if message.event == "closing" {
+        return Err(CallError::Refused(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
+    }
+    let Ok(news) = serde_json::from_value(Value::from(message.event.as_str())) else { return Ok(None) };
+    let stream = serde_json::from_str(&message.data).map_err(unexpected)?;
+    Ok(Some((news, stream)))
+}
+
+fn unexpected(fault: impl fmt::Display) -> CallError {
+    let message = format!("in the events of a session: {fault}");
+    CallError::Unexpected { status: 200, message, definite: true, lost: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUNNING: &str = r#"{"session_id":"5d0c","state":"running","lease_expires_at":"t","heartbeat_interval":5,
+        "lease_ttl":60,"server_time":"t","resources":["tuner/1"],"fence":1,"epoch":1,"created_at":"t","client":"c",
+        "lease_id":"k3f9-4","lsn":7,"of_a_newer_daemon":true}"#;
+
+    fn message(event: &str, data: &str) -> Message {
+        Message { id: None, event: event.to_owned(), data: data.to_owned() }
+    }
+
+    #[test]
+    fn news_have_a_kind_and_the_session() {
+        let (news, stream) = understand(&message("lease.expiring", RUNNING)).expect("news").expect("known");
+        assert_eq!((news, stream.resources), (StreamNews::Expiring, vec!["tuner/1".to_owned()]));
+        assert_eq!(understand(&message("from.the.future", "{}")).expect("skipped"), None);
+        assert!(understand(&message("state", "{}")).is_err());
+        let closing = understand(&message("closing", "{}")).expect_err("the end");
+        assert_eq!(closing.code(), Some(ErrorCode::ShuttingDown));
+    }
+}

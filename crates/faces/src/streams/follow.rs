@@ -1,0 +1,200 @@
+//! What happens to one stream, as it happens: a snapshot, then renewals, warnings, changes of state, the end.
+
+use super::facts::read_id;
+use super::shown::{LEASE_EXPIRED, Shown, unknown};
+use crate::dispatch::Faces;
+use crate::events::Streamed;
+use core::time::Duration;
+use std::collections::VecDeque;
+use tenure_api::{self as api, Error, EventKind, EventsQuery, StreamNews};
+use tenure_engine::host::read_clocks;
+use tenure_history::WireLease;
+use tokio::sync::watch;
+
+/// Renewals are told so often at most.
+const RENEWED_EVERY_MS: u64 = 1_000;
+/// How long to wait for the next look where nothing is due.
+const LOOK_EVERY_MS: u64 = 30_000;
+/// How long to wait before following the log again where it was lost.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
+
+/// Follows one stream until it ends.
+pub struct StreamFollow {
+    faces: Faces,
+    id: String,
+    changed: watch::Receiver<()>,
+    last: Option<api::Stream>,
+    /// A warning was given since the last renewal.
+    warned: bool,
+    /// When a warning is due, in boot time.
+    warn_at: Option<u64>,
+    /// When the stream may be over.
+    end_at: Option<u64>,
+    told_renewed: Option<u64>,
+    /// The heartbeat that was told last.
+    told_beat: Option<api::Time>,
+    /// When one that was not told yet may be.
+    renewed_at: Option<u64>,
+    ready: VecDeque<(StreamNews, api::Stream)>,
+    /// Something may have changed that was not looked at: whoever waits may stop waiting at any moment and come again.
+    unseen: bool,
+    over: bool,
+}
+
+impl Faces {
+    /// Begins to follow a stream.
+    ///
+    /// # Errors
+    /// When there is no such stream.
+    pub fn follow_stream(&self, id: &str) -> Result<StreamFollow, Error> {
+        let found = read_id(id).and_then(|id| self.streams().book.follow(&id).map(|found| (id, found)));
+        let Some((id, (_, changed))) = found else { return Err(unknown(id)) };
+        Ok(StreamFollow {
+            faces: self.clone(),
+            id,
+            changed,
+            last: None,
+            warned: false,
+            warn_at: None,
+            end_at: None,
+            told_renewed: None,
+            told_beat: None,
+            renewed_at: None,
+            ready: VecDeque::new(),
+            unseen: true,
+            over: false,
+        })
+    }
+
+    /// Passes on what the log says of streams, whichever surface it was asked on, to those who follow them.
+    pub async fn watch_streams(self) {
+        let mut from = None;
+        loop {
+            let query = EventsQuery { from, face: Some(api::Face::Streams), ..EventsQuery::default() };
+            let Ok(mut events) = self.events(query).await else {
+                // What is not kept any more has been heard of in other ways.
+                from = None;
+                tokio::time::sleep(FOLLOW_AGAIN).await;
+                if !self.is_ready().await {
+                    return;
+                }
+                continue;
+            };
+            while let Some(streamed) = events.next().await {
+                match streamed {
+                    Streamed::Event(event) => {
+                        from = Some(event.lsn);
+                        self.pass_on(&event);
+                    }
+                    Streamed::Lagged(lagged) => from = Some(lagged.resume),
+                    Streamed::Trimmed(_) => from = None,
+                }
+            }
+            if !self.is_ready().await {
+                return;
+            }
+        }
+    }
+
+    fn pass_on(&self, event: &api::Event) {
+        let lease = event.lease.as_ref().and_then(|lease| lease.lease_id.parse::<WireLease>().ok());
+        let Some(lease) = lease.and_then(|wire| wire.lease(self.identity())) else { return };
+        let drains = match event.kind {
+            EventKind::Draining => Some(true),
+            EventKind::Revived | EventKind::Revoked => Some(false),
+            _ => None,
+        };
+        self.streams().book.touch(lease, drains);
+    }
+}
+
+impl StreamFollow {
+    /// What is told next; `None` when the stream has ended and that was told.
+    pub async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
+        loop {
+            if let Some(news) = self.ready.pop_front() {
+                return Some(news);
+            }
+            if self.over {
+                return None;
+            }
+            if !self.unseen {
+                self.wait().await;
+            }
+            // Whatever changes from here on is looked at again.
+            (self.unseen, _) = (true, self.changed.mark_unchanged());
+            match self.faces.stream(&self.id).await {
+                Ok(shown) => self.look(shown),
+                Err(_) => self.over = true,
+            }
+            self.unseen = false;
+        }
+    }
+
+    /// Waits until there may be something to tell.
+    async fn wait(&mut self) {
+        let now = read_clocks().boot_ms;
+        let due = [self.warn_at, self.end_at, self.renewed_at].into_iter().flatten().min();
+        let wait_ms = due.map_or(LOOK_EVERY_MS, |due| due.saturating_sub(now)).min(LOOK_EVERY_MS);
+        tokio::select! {
+            _ = self.changed.changed() => {}
+            () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {}
+        }
+        self.unseen = true;
+    }
+
+    fn look(&mut self, shown: Shown) {
+        let Shown { stream, left } = shown;
+        let now = read_clocks().boot_ms;
+        let Some(last) = self.last.replace(stream.clone()) else {
+            self.set_alarms(left, now);
+            self.warned = left.is_some_and(|left| left.of_ttl_ms * 3 <= left.ttl_ms);
+            self.over = stream.state.is_terminal();
+            self.told_beat = stream.last_heartbeat.clone();
+            self.ready.push_back((StreamNews::Snapshot, stream));
+            return;
+        };
+        let is_renewed = stream.last_heartbeat.is_some() && stream.last_heartbeat != self.told_beat;
+        self.renewed_at = None;
+        if is_renewed && !stream.state.is_terminal() {
+            // Heartbeats that come close together are told together.
+            match self.told_renewed.map(|told| told + RENEWED_EVERY_MS).filter(|may| *may > now) {
+                Some(may) => self.renewed_at = Some(may),
+                None => {
+                    self.warned = false;
+                    self.told_renewed = Some(now);
+                    self.told_beat = stream.last_heartbeat.clone();
+                    self.ready.push_back((StreamNews::Renewed, stream.clone()));
+                }
+            }
+        }
+        if stream.state != last.state {
+            if stream.reason.as_deref() == Some(LEASE_EXPIRED) {
+                self.ready.push_back((StreamNews::Expired, stream.clone()));
+            }
+            self.ready.push_back((StreamNews::State, stream.clone()));
+        }
+        match left {
+            Some(left) if left.of_ttl_ms * 3 <= left.ttl_ms => {
+                if !self.warned {
+                    self.warned = true;
+                    self.ready.push_back((StreamNews::Expiring, stream.clone()));
+                }
+            }
+            // Renewed on another surface, perhaps.
+            Some(_) => self.warned = false,
+            None => {}
+        }
+        self.set_alarms(left, now);
+        self.over = stream.state.is_terminal();
+    }
+
+    fn set_alarms(&mut self, left: Option<super::shown::Left>, now: u64) {
+        // A little late rather than a little early, which would mean looking twice.
+        let after = |ms: u64| Some(now + ms + 1);
+        self.warn_at = left
+            .filter(|left| left.of_ttl_ms * 3 > left.ttl_ms)
+            .and_then(|left| after(left.of_ttl_ms - left.ttl_ms / 3));
+        self.end_at = left.and_then(|left| after(left.until_end_ms.max(1)));
+    }
+}

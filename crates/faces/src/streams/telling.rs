@@ -1,0 +1,140 @@
+//! Whoever is to be told of ends is told until it acknowledges: as the gate between revoke and reclaim where slots
+//! wait for it, and as the notice after the end, which is kept across restarts.
+
+use super::facts::StreamFacts;
+use crate::dispatch::Faces;
+use core::time::Duration;
+use tenure_api as api;
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::{Actor, Change, GateReport, LeaseId, LeaseState, Lsn};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request};
+
+/// Tries that may be under way.
+pub(super) const AT_ONCE_MAX: usize = 16;
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// The engine keeps a notice for a day.
+const TOLD_WITHIN_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// When a stream ended whose lease is being revoked.
+fn ended_wall_ms(lease: &LeaseSnapshot) -> u64 {
+    let at = match &lease.state {
+        LeaseState::Revoking(revocation) if revocation.actor == Actor::Holder => revocation.at,
+        LeaseState::Revoking(revocation) => {
+            lease.liveness.deadline.unwrap_or(revocation.at).max(revocation.at)
+        }
+        LeaseState::Reserved { .. } | LeaseState::Active { .. } => lease.now,
+    };
+    lease.wall_of(at)
+}
+
+/// Pauses between tries: twice as long each time, and never the same for many.
+struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self { next: PAUSE_MIN }
+    }
+
+    async fn pause(&mut self) {
+        let spread = getrandom::u64().expect("invariant: the system gives random bytes") % 1_000;
+        // Between half and the whole of it.
+        let pause = self.next.mul_f64(0.5 + spread as f64 / 2_000.0);
+        self.next = (self.next * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Faces {
+    /// Tells of every end that somebody is to be told of, until the daemon stops.
+    pub async fn keep_notices(self) {
+        let Some(mut notices) = self.switchboard().take_notices() else { return };
+        let mut settled = 0_u64;
+        while let Some((lease, ended_lsn)) = notices.recv().await {
+            if self.streams().options.on_end.is_some() {
+                tokio::spawn(self.clone().tell_of_end(lease, ended_lsn));
+                continue;
+            }
+            drop(self.handle().start(Request::NoticeDone(lease)));
+            settled += 1;
+            if notices.is_empty() {
+                tracing::warn!(
+                    sessions = settled,
+                    "nobody is to be told of ends any more: these ends are told to nobody"
+                );
+                settled = 0;
+            }
+        }
+    }
+
+    async fn tell_of_end(self, lease: LeaseId, ended_lsn: Lsn) {
+        let mut pauses = Pauses::new();
+        loop {
+            let Some((event, wall_ms)) = self.logged(ended_lsn).await else {
+                tracing::warn!(lease = %self.lens().lease_id(lease), "an end is told to nobody: the log does not have it any more");
+                break;
+            };
+            // Told already, before its slots were given to others.
+            if let Change::Reclaimed(reclaimed) = &event.change
+                && reclaimed.was.policy.gate
+                && reclaimed.gate == GateReport::Confirmed
+            {
+                break;
+            }
+            if read_clocks().wall_ms.saturating_sub(wall_ms) > TOLD_WITHIN_MS {
+                return;
+            }
+            let Ok(Some(shown)) = self.shown_lease(lease, None).await else { break };
+            match self.tell(shown.stream).await {
+                Ok(()) => break,
+                Err(()) => pauses.pause().await,
+            }
+        }
+        drop(self.handle().start(Request::NoticeDone(lease)));
+    }
+
+    /// One try; why it failed is logged.
+    async fn tell(&self, stream: api::Stream) -> Result<(), ()> {
+        let Some(hook) = &self.streams().options.on_end else { return Ok(()) };
+        let Ok(_room) = self.streams().telling.acquire().await else { return Err(()) };
+        let id = stream.session_id.clone();
+        hook.tell(stream).await.map_err(|error| {
+            tracing::warn!(session_id = %id, error, "on_end could not be told of a session's end; it is tried again");
+        })
+    }
+
+    /// Tells of an end before the slots may be used again.
+    pub(crate) fn pass_stream_gate(&self, lease: &LeaseSnapshot) {
+        if let LeaseState::Revoking(_) = &lease.state
+            && StreamFacts::decode(&lease.face_data).is_some()
+        {
+            tokio::spawn(self.clone().tell_before_reuse(lease.id));
+        }
+    }
+
+    async fn tell_before_reuse(self, lease: LeaseId) {
+        let mut pauses = Pauses::new();
+        loop {
+            // Once the gate has timed out the notice goes on.
+            let Answer::Read(read) = self.ask(Request::Read(lease)).await else { return };
+            let LeaseFound::Live(live) = read.lease else { return };
+            let Some(shown) = self.shown_live(&live, None, read.lsn) else { return };
+            // One that was withdrawn has not ended while its promise stands.
+            if let Some(left) = shown.left {
+                tokio::time::sleep(Duration::from_millis(left.until_end_ms.max(1))).await;
+                continue;
+            }
+            if !shown.stream.state.is_terminal() {
+                return;
+            }
+            self.streams().book.ended_at(&shown.stream.session_id, ended_wall_ms(&live));
+            if self.tell(shown.stream).await.is_ok() {
+                drop(self.handle().start(Request::GateDone { lease, report: GateReport::Confirmed }));
+                return;
+            }
+            pauses.pause().await;
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Routes of sessions under `/api/v3`. Everything here answers errors as `application/problem+json`.
+
+use super::{ADMIN, Gives, HOLD, Parts, Route, SchemaOf, Wanted, call, fields, schema};
+use http::Method;
+use tenure_api::{self as api, Error};
+use tenure_faces::{Call, Scope};
+
+const GROUP: &str = "Sessions with slots";
+
+/// Where these routes begin.
+pub(crate) const BASE: &str = "/api/v3";
+
+struct Row {
+    method: Method,
+    path: &'static str,
+    name: &'static str,
+    summary: &'static str,
+    gives: Gives,
+    read: fn(&Parts<'_>) -> Result<Wanted, Error>,
+}
+
+fn row(scope: Option<Scope>, query: Option<SchemaOf>, body: Option<SchemaOf>, row: Row) -> Route {
+    let Row { method, path, name, summary, gives, read } = row;
+    Route { method, path, name, summary, group: GROUP, scope, query, body, gives, read }
+}
+
+fn id(parts: &Parts<'_>) -> String {
+    parts.param("session_id")
+}
+
+fn intend(parts: &Parts<'_>) -> Result<Wanted, Error> {
+    call(match parts.body()? {
+        api::Intent::Start(start) => Call::StartStream { start, operation_id: None },
+        api::Intent::Stop(stop) => Call::IntendStop { stop, operation_id: None },
+    })
+}
+
+pub(super) fn routes() -> Vec<Route> {
+    let stream = Gives::Json(200, schema::<api::Stream>);
+    vec![
+        row(
+            HOLD,
+            None,
+            Some(schema::<api::Intent>),
+            Row {
+                method: Method::POST,
+                path: "/api/v3/intents",
+                name: "intend",
+                summary: "Start a session, its slots taken in the same step, or stop one",
+                gives: Gives::Json(202, schema::<api::Stream>),
+                read: intend,
+            },
+        ),
+        row(
+            ADMIN,
+            Some(fields::<api::StreamQuery>),
+            None,
+            Row {
+                method: Method::GET,
+                path: "/api/v3/sessions",
+                name: "list_streams",
+                summary: "Sessions page by page: queued, live, ended",
+                gives: Gives::Json(200, schema::<api::StreamList>),
+                read: |parts| call(Call::Streams(parts.query()?)),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            None,
+            Row {
+                method: Method::GET,
+                path: "/api/v3/sessions/{session_id}",
+                name: "show_stream",
+                summary: "One session; ended ones say why for as long as history is kept",
+                gives: stream,
+                read: |parts| call(Call::Stream(id(parts))),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            None,
+            Row {
+                method: Method::DELETE,
+                path: "/api/v3/sessions/{session_id}",
+                name: "stop_stream",
+                summary: "End a session; its slots are free at once",
+                gives: stream,
+                read: |parts| call(Call::StopStream(id(parts))),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            Some(schema::<api::StreamHeartbeat>),
+            Row {
+                method: Method::POST,
+                path: "/api/v3/sessions/{session_id}/heartbeat",
+                name: "heartbeat_stream",
+                summary: "Say that the client lives",
+                gives: Gives::Json(200, schema::<api::StreamRenewed>),
+                read: |parts| call(Call::HeartbeatStream(id(parts), parts.body()?)),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            Some(schema::<api::StreamActivate>),
+            Row {
+                method: Method::POST,
+                path: "/api/v3/sessions/{session_id}/activate",
+                name: "activate_stream",
+                summary: "Take a session that was started with start_timeout into use",
+                gives: stream,
+                read: |parts| call(Call::ActivateStream(id(parts), parts.body()?)),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            Some(schema::<api::StreamFail>),
+            Row {
+                method: Method::POST,
+                path: "/api/v3/sessions/{session_id}/fail",
+                name: "fail_stream",
+                summary: "End a session that cannot go on, and say why",
+                gives: stream,
+                read: |parts| call(Call::FailStream(id(parts), parts.body()?)),
+            },
+        ),
+        row(
+            HOLD,
+            None,
+            None,
+            Row {
+                method: Method::GET,
+                path: "/api/v3/sessions/{session_id}/events",
+                name: "follow_stream",
+                summary: "What happens to a session, as it happens",
+                gives: Gives::StreamNews(schema::<api::Stream>),
+                read: |parts| Ok(Wanted::FollowStream(id(parts))),
+            },
+        ),
+    ]
+}

@@ -1,0 +1,169 @@
+//! Keeps one session: heartbeats as often as the daemon asks for them, and what happens meanwhile. Prints nothing.
+
+use std::time::Duration;
+
+use tenure_api::{ErrorCode, Stream, StreamNews};
+use tenure_client::clock::{BootInstant, wait_until};
+use tenure_client::{CallError, Client, StreamEvents};
+use tenure_history::parse_rfc3339;
+
+use crate::connect::{Daemon, Reach};
+
+/// Pauses between heartbeats that were not heard.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+
+/// A session that is kept.
+pub(super) struct Keeper<'a> {
+    reach: &'a Reach,
+    client: Client,
+    stream: Stream,
+    /// `None`: opened again after the next heartbeat that is heard.
+    events: Option<StreamEvents>,
+    beat_at: BootInstant,
+    /// Without another answer nothing is known of the session from here on.
+    valid_until: BootInstant,
+    /// Of the next heartbeat if this one is not heard either; `None`: the last one was.
+    pause: Option<Duration>,
+    told_doubt: bool,
+}
+
+/// What is to be told.
+pub(super) enum Happening {
+    /// The session changed, or is about to.
+    News(StreamNews),
+    /// The daemon does not answer, or not so that it helps.
+    Unheard(CallError),
+    /// It did not answer for as long as it had promised.
+    Doubtful,
+    /// It answers again.
+    HeardAgain,
+    /// The daemon says that there is nothing left to keep.
+    Over(CallError),
+}
+
+impl<'a> Keeper<'a> {
+    /// Keeps a session that was asked for at that instant.
+    pub(super) async fn begin(
+        reach: &'a Reach,
+        daemon: &Daemon,
+        stream: Stream,
+        asked_at: BootInstant,
+    ) -> Self {
+        let client = daemon.client().clone();
+        let events = client.stream_events(&stream.session_id).await.ok();
+        let interval = Duration::from_secs(stream.heartbeat_interval.max(1));
+        let mut keeper = Self {
+            reach,
+            client,
+            events,
+            beat_at: asked_at.after(interval),
+            valid_until: asked_at,
+            pause: None,
+            told_doubt: false,
+            stream,
+        };
+        let (until, now) = (keeper.stream.lease_expires_at.clone(), keeper.stream.server_time.clone());
+        keeper.is_good(&until, &now, asked_at);
+        keeper
+    }
+
+    /// The session as it is known.
+    pub(super) fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Where the session was heard of last.
+    pub(super) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// What is to be told next. Whoever does not wait for it stops keeping the session.
+    pub(super) async fn next(&mut self) -> Happening {
+        loop {
+            let happening = tokio::select! {
+                news = next_news(&mut self.events) => self.hear(news),
+                () = wait_until(self.beat_at) => self.beat().await,
+            };
+            if let Some(happening) = happening {
+                return happening;
+            }
+        }
+    }
+
+    fn hear(&mut self, news: Result<Option<(StreamNews, Stream)>, CallError>) -> Option<Happening> {
+        let Ok(Some((news, stream))) = news else {
+            // The next heartbeat tells why.
+            self.events = None;
+            return None;
+        };
+        let before = std::mem::replace(&mut self.stream, stream);
+        match news {
+            StreamNews::Renewed => None,
+            StreamNews::Snapshot if before.state == self.stream.state => None,
+            StreamNews::Snapshot => Some(Happening::News(StreamNews::State)),
+            StreamNews::Expiring | StreamNews::Expired | StreamNews::State => Some(Happening::News(news)),
+        }
+    }
+
+    async fn beat(&mut self) -> Option<Happening> {
+        let interval = Duration::from_secs(self.stream.heartbeat_interval.max(1));
+        let asked_at = BootInstant::now();
+        let id = self.stream.session_id.clone();
+        match self.client.heartbeat_stream_within(&id, None, interval).await {
+            Ok(renewed) => {
+                self.beat_at = asked_at.after(Duration::from_secs(renewed.next_heartbeat_in.max(1)));
+                self.is_good(&renewed.lease_expires_at, &renewed.server_time, asked_at);
+                if self.events.is_none() {
+                    self.events = self.client.stream_events(&id).await.ok();
+                }
+                self.told_doubt = false;
+                self.pause.take().map(|_| Happening::HeardAgain)
+            }
+            Err(error) if is_final(&error) => Some(Happening::Over(error)),
+            Err(error) => {
+                // A daemon that was started again may listen elsewhere.
+                if matches!(error, CallError::Unreachable { .. })
+                    && let Ok(daemon) = self.reach.find().await
+                {
+                    self.client = daemon.client().clone();
+                }
+                let advised = error.retry_after().unwrap_or_default();
+                let pause = self.pause.map_or(PAUSE_MIN, |pause| pause * 2).min(interval).max(advised);
+                self.beat_at = BootInstant::now().after(pause);
+                let is_first = self.pause.replace(pause).is_none();
+                if is_first {
+                    return Some(Happening::Unheard(error));
+                }
+                let is_doubtful = BootInstant::now() >= self.valid_until && !self.told_doubt;
+                self.told_doubt |= is_doubtful;
+                is_doubtful.then_some(Happening::Doubtful)
+            }
+        }
+    }
+
+    /// The daemon's two times say for how long; that is counted from before it was asked.
+    fn is_good(&mut self, until: &str, now: &str, asked_at: BootInstant) {
+        if let (Ok(until), Ok(now)) = (parse_rfc3339(until), parse_rfc3339(now)) {
+            self.valid_until = asked_at.after(Duration::from_millis(until.saturating_sub(now)));
+        }
+    }
+}
+
+async fn next_news(events: &mut Option<StreamEvents>) -> Result<Option<(StreamNews, Stream)>, CallError> {
+    match events {
+        Some(events) => events.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Asking again gives the same answer.
+fn is_final(error: &CallError) -> bool {
+    let codes = [
+        ErrorCode::SessionNotFound,
+        ErrorCode::SessionGone,
+        ErrorCode::SessionExpired,
+        ErrorCode::Unauthorized,
+        ErrorCode::Forbidden,
+    ];
+    error.code().is_some_and(|code| codes.contains(&code))
+}

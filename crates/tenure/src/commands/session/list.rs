@@ -1,0 +1,104 @@
+//! `tenure session ls` and `tenure session show`.
+
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use tenure_api::{Stream, StreamList, StreamQuery, StreamState};
+
+use super::{print_object, print_stream};
+use crate::connect::{Daemon, call_failure};
+use crate::failure::Failure;
+use crate::printer::{Printer, counted};
+use crate::show::stream_table;
+
+/// Entries of one page at most, as the API has it.
+const PAGE_MAX: u64 = 1000;
+
+const STATES: [StreamState; 6] = [
+    StreamState::New,
+    StreamState::Starting,
+    StreamState::Running,
+    StreamState::Draining,
+    StreamState::Stopped,
+    StreamState::Failed,
+];
+
+/// List sessions: those that queue, then those that live
+#[derive(Args)]
+pub(super) struct List {
+    /// Only those in this state
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES.map(StreamState::as_str)))]
+    state: Option<String>,
+    /// Those that have ended too, and all of them, however many
+    #[arg(long)]
+    all: bool,
+    /// Show at most this many
+    #[arg(long, value_name = "N", default_value_t = PAGE_MAX, conflicts_with = "all")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// Show everything about one session
+///
+/// One that has ended can be shown for as long as the daemon remembers it.
+#[derive(Args)]
+pub(super) struct Show {
+    /// Its id
+    #[arg(value_name = "SESSION")]
+    session: String,
+}
+
+impl List {
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let list = self.fetch(daemon).await?;
+        if list.next_cursor.is_some() {
+            printer.talk("note: there is more; ask for more with --limit, or for --all");
+        }
+        if printer.json() {
+            return print_object(printer, &list);
+        }
+        if !list.sessions.is_empty() {
+            printer.table(&stream_table(&list.sessions))?;
+        }
+        printer.talk(format_args!("{} at lsn {}", counted(list.sessions.len() as u64, "session"), list.lsn));
+        Ok(())
+    }
+
+    /// The pages in one object; its `lsn` is that of the first one.
+    async fn fetch(&self, daemon: &Daemon) -> Result<StreamList, Failure> {
+        let state = STATES.into_iter().find(|state| self.state.as_deref() == Some(state.as_str()));
+        let max = if self.all { usize::MAX } else { self.limit as usize };
+        let mut whole: Option<StreamList> = None;
+        let mut cursor = None;
+        loop {
+            let had = whole.as_ref().map_or(0, |whole| whole.sessions.len());
+            let limit = Some(((max - had) as u64).min(PAGE_MAX));
+            let query = StreamQuery { state, limit, cursor: cursor.clone() };
+            let mut page = daemon.client().streams(&query).await.map_err(call_failure)?;
+            let mut next = page.next_cursor.take();
+            if !self.all && state.is_none() {
+                // Those that had a lease and ended come last: nothing behind them lives.
+                if page.sessions.iter().any(|stream| has_ended(stream) && stream.lease_id.is_some()) {
+                    next = None;
+                }
+                page.sessions.retain(|stream| !has_ended(stream));
+            }
+            let whole = whole.get_or_insert_with(|| StreamList { sessions: Vec::new(), ..page.clone() });
+            whole.sessions.append(&mut page.sessions);
+            whole.next_cursor.clone_from(&next);
+            if next.is_none() || next == cursor || whole.sessions.len() >= max {
+                return Ok(whole.clone());
+            }
+            cursor = next;
+        }
+    }
+}
+
+fn has_ended(stream: &Stream) -> bool {
+    stream.state.is_terminal()
+}
+
+impl Show {
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        print_stream(printer, &daemon.client().stream(&self.session).await.map_err(call_failure)?)
+    }
+}

@@ -1,0 +1,236 @@
+//! `tenure session start`: a session is asked for, waited for where slots are taken, and kept where that is wished.
+
+use clap::Args;
+use serde_json::{Map, Value};
+use tenure_api::{ErrorCode, Stream, StreamNews, StreamStart, StreamState};
+use tenure_client::clock::BootInstant;
+use tenure_client::{CallError, Client, operation_id};
+
+use super::keeper::{Happening, Keeper};
+use super::print_stream;
+use crate::caller::user_at_host;
+use crate::connect::{Daemon, Reach, call_failure};
+use crate::duration::Span;
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+use crate::stopping::Stopping;
+
+/// Start a session: take slots, all of them or none
+///
+/// Without --keep the session is printed and left: it ends when its ttl passes, unless somebody sends heartbeats. With
+/// --keep this command does, until it is interrupted; then it stops the session.
+#[derive(Args)]
+pub(super) struct Start {
+    /// Pool that slots are taken from; the one of the daemon's settings unless told
+    #[arg(long, value_name = "POOL")]
+    pool: Option<String>,
+    /// How many slots; 1 unless told
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    count: Option<u32>,
+    /// A resource by name, besides slots or instead of them; can be given more than once
+    #[arg(long = "resource", value_name = "NAME")]
+    resources: Vec<String>,
+    /// What the session is about
+    #[arg(long, value_name = "TEXT")]
+    service_ref: Option<String>,
+    /// Let it fail unless it is activated within this time; whole seconds
+    #[arg(long, value_name = "DURATION")]
+    start_timeout: Option<Span>,
+    /// Queue for so long where no slot is free; whole seconds
+    #[arg(long, value_name = "DURATION")]
+    wait: Option<Span>,
+    /// In whose name; user@host unless told
+    #[arg(long, value_name = "TEXT")]
+    client: Option<String>,
+    /// Whatever is to be kept with it: a JSON object
+    #[arg(long, value_name = "JSON", value_parser = json_object)]
+    metadata: Option<JsonObject>,
+    /// Send heartbeats until interrupted, then stop it
+    #[arg(long)]
+    keep: bool,
+    /// Makes a retry harmless: the same id gives the same session
+    #[arg(long, value_name = "ID")]
+    operation_id: Option<String>,
+}
+
+/// A type of its own, so that the parser takes it for one value.
+type JsonObject = Map<String, Value>;
+
+fn json_object(text: &str) -> Result<JsonObject, String> {
+    serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))
+}
+
+/// Seconds, never fewer than asked for.
+fn whole_seconds(span: Span) -> u64 {
+    span.ms().div_ceil(1_000)
+}
+
+impl Start {
+    pub(super) async fn run(
+        self,
+        reach: &Reach,
+        daemon: &Daemon,
+        printer: &mut Printer,
+    ) -> Result<(), Failure> {
+        // Caught before anything is taken, so that nothing stays behind.
+        let mut stopping = Stopping::catch()?;
+        let keep = self.keep;
+        let key = self.operation_id.clone().unwrap_or_else(operation_id);
+        let body = self.body();
+        let asked_at = BootInstant::now();
+        let starting = daemon.client().start_stream(&body, Some(&key));
+        let Some(started) = stopping.finish(starting).await else { return Err(left_behind()) };
+        let stream = started.map_err(call_failure)?;
+        if !keep && stream.state != StreamState::New {
+            print_stream(printer, &stream)?;
+            advise(&stream, printer);
+            return Ok(());
+        }
+        let mut keeper = Keeper::begin(reach, daemon, stream, asked_at).await;
+        let kept = keep_until_asked(&mut keeper, keep, &mut stopping, printer).await;
+        let stream = keeper.stream().clone();
+        match kept {
+            Ok(Left::AsItIs) => Ok(()),
+            Ok(Left::Over) => Err(ended(&stream)),
+            Ok(Left::Asked) => stop(keeper.client(), &stream, &mut stopping, printer).await,
+            Err(failure) => {
+                // What this command took it does not leave behind because it failed itself.
+                let _ = stopping.finish(keeper.client().stop_stream(&stream.session_id)).await;
+                Err(failure)
+            }
+        }
+    }
+
+    fn body(self) -> StreamStart {
+        StreamStart {
+            service_ref: self.service_ref,
+            pool: self.pool,
+            count: self.count,
+            resources: self.resources,
+            start_timeout: self.start_timeout.map(whole_seconds),
+            metadata: self.metadata,
+            client: Some(self.client.unwrap_or_else(user_at_host)),
+            wait: self.wait.map(whole_seconds),
+            correlation_id: None,
+        }
+    }
+}
+
+/// How a session is left.
+enum Left {
+    /// It has its slots, and nobody asked to keep it.
+    AsItIs,
+    /// It has ended.
+    Over,
+    /// Somebody asked to stop.
+    Asked,
+}
+
+/// Keeps a session: for good, or until it has its slots.
+async fn keep_until_asked(
+    keeper: &mut Keeper<'_>,
+    keep: bool,
+    stopping: &mut Stopping,
+    printer: &mut Printer,
+) -> Result<Left, Failure> {
+    let mut has_slots = tell_begin(keeper.stream(), keep, printer)?;
+    loop {
+        let happening = tokio::select! {
+            () = stopping.asked() => return Ok(Left::Asked),
+            happening = keeper.next() => happening,
+        };
+        let stream = keeper.stream();
+        match happening {
+            Happening::News(_) if stream.state.is_terminal() => {
+                print_stream(printer, stream)?;
+                return Ok(Left::Over);
+            }
+            Happening::News(StreamNews::State) => {
+                print_stream(printer, stream)?;
+                printer.flush()?;
+                if !has_slots && stream.state != StreamState::New {
+                    has_slots = true;
+                    if !keep {
+                        advise(stream, printer);
+                        return Ok(Left::AsItIs);
+                    }
+                    tell_kept(stream, printer);
+                }
+            }
+            Happening::News(StreamNews::Expiring) => {
+                printer.talk("warning: a third of the ttl is left, and the daemon has heard nothing");
+            }
+            Happening::News(_) => {}
+            Happening::Unheard(error) => {
+                printer.talk(format_args!("note: {error}; trying again until it is heard"));
+            }
+            Happening::Doubtful => {
+                printer
+                    .talk("warning: nothing was heard for as long as the session was good; it may be over");
+            }
+            Happening::HeardAgain => printer.talk("note: the daemon answers again"),
+            Happening::Over(error) => return Err(call_failure(error)),
+        }
+    }
+}
+
+/// Says what happens now; whether the session has its slots.
+fn tell_begin(stream: &Stream, keep: bool, printer: &mut Printer) -> Result<bool, Failure> {
+    if stream.state == StreamState::New {
+        let place = stream.queue_position.map(|place| format!(" at place {place}")).unwrap_or_default();
+        printer.talk(format_args!("note: {} queues{place}; interrupt to leave the queue", stream.session_id));
+        return Ok(false);
+    }
+    print_stream(printer, stream)?;
+    printer.flush()?;
+    if keep {
+        tell_kept(stream, printer);
+    }
+    Ok(true)
+}
+
+fn tell_kept(stream: &Stream, printer: &mut Printer) {
+    let every = stream.heartbeat_interval;
+    printer.talk(format_args!("note: kept by a heartbeat every {every} s until interrupted, then stopped"));
+    if stream.state == StreamState::Starting {
+        advise(stream, printer);
+    }
+}
+
+/// What its client has to do next.
+fn advise(stream: &Stream, printer: &mut Printer) {
+    let (id, until) = (&stream.session_id, &stream.lease_expires_at);
+    if stream.state == StreamState::Starting {
+        printer.talk(format_args!("note: it fails at {until} unless: tenure session activate {id}"));
+    } else if !stream.state.is_terminal() {
+        printer.talk(format_args!("note: it ends at {until} unless: tenure session heartbeat {id}"));
+    }
+}
+
+async fn stop(
+    client: &Client,
+    stream: &Stream,
+    stopping: &mut Stopping,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    printer.talk("note: stopping the session");
+    let Some(stopped) = stopping.finish(client.stop_stream(&stream.session_id)).await else {
+        return Err(left_behind());
+    };
+    match stopped {
+        Ok(stopped) => print_stream(printer, &stopped),
+        Err(CallError::Refused(error)) if error.code == ErrorCode::SessionGone => Ok(()),
+        Err(error) => Err(call_failure(error)),
+    }
+}
+
+fn ended(stream: &Stream) -> Failure {
+    let (id, reason) = (&stream.session_id, stream.reason.as_deref().unwrap_or("for no known reason"));
+    let words = Words::new(format_args!("the session {id} is over: {reason}"));
+    Failure::Refused(words.hint(format_args!("tenure why {id} tells how it came to it")))
+}
+
+fn left_behind() -> Failure {
+    let words = Words::new("left before the daemon confirmed what becomes of the session");
+    Failure::Unexpected(words.hint("it ends once its ttl has passed; tenure session ls shows it"))
+}

@@ -1,0 +1,21 @@
+//! Sessions of `/api/v3` on the real binary, held against their contract from outside.
+
+mod configured;
+mod counting;
+mod crowding;
+mod ending;
+mod expiring;
+mod heartbeating;
+mod hook;
+mod listing;
+mod mistakes;
+mod native;
+mod principals;
+mod problems;
+mod queueing;
+mod refusing;
+mod replaying;
+mod restarting;
+mod starting;
+mod watching;
+mod ways;
