@@ -206,6 +206,7 @@ pub struct StreamActivate {
 #[serde(deny_unknown_fields)]
 pub struct StreamFail {
     /// Why; at most 249 bytes.
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 249)))]
     pub reason: String,
 }
 

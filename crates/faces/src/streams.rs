@@ -200,7 +200,7 @@ fn operation(
 /// One line for a stream that ended.
 pub(crate) fn log_end(id: &str, state: StreamState, reason: &str) {
     let event = if reason == LEASE_EXPIRED { "session.lease_expired" } else { "session.ended" };
-    tracing::info!(event, session_id = %id, state = state.as_str(), reason = %reason, "Session ended:");
+    tracing::info!(event = %event, session_id = %id, state = %state.as_str(), reason = %reason, "Session ended:");
 }
 
 /// One line for a stream whose lease ended.

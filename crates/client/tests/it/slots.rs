@@ -1,9 +1,7 @@
 //! Sessions of `/api/v3` against the real daemon: every call, and what is told of one.
 
 use crate::daemon::{Daemon, soon};
-use tenure_client::api::{
-    ErrorCode, IntentStatus, OperatorCall, StreamNews, StreamQuery, StreamStart, StreamState,
-};
+use tenure_client::api::{ErrorCode, IntentStatus, StreamNews, StreamQuery, StreamStart, StreamState};
 use tenure_client::{CallError, Client};
 
 async fn with_slots(slots: u32) -> (Daemon, Client) {
@@ -70,12 +68,9 @@ async fn a_full_pool_says_when_to_ask_again_and_who_waits_gets_the_next_slot() {
         (news, now.state, now.resources),
         (StreamNews::State, StreamState::Running, vec!["tuner/1".into()])
     );
-    client
-        .revoke(now.lease_id.as_deref().expect("a lease"), &OperatorCall::default())
-        .await
-        .expect("revoked");
+    client.stop_stream(&now.session_id).await.expect("stopped");
     let (news, now) = told(soon("its end", events.next()).await);
-    assert_eq!((news, now.reason.as_deref()), (StreamNews::State, Some("ADMIN_REVOKED")));
+    assert_eq!((news, now.reason.as_deref()), (StreamNews::State, Some("USER_STOPPED")));
     assert!(soon("the end of the news", events.next()).await.expect("told").is_none());
 }
 

@@ -144,7 +144,7 @@ impl StreamFollow {
     }
 
     fn look(&mut self, shown: Shown) {
-        let Shown { stream, left } = shown;
+        let Shown { stream, left, .. } = shown;
         let now = read_clocks().boot_ms;
         let Some(last) = self.last.replace(stream.clone()) else {
             self.set_alarms(left, now);
@@ -161,7 +161,6 @@ impl StreamFollow {
             match self.told_renewed.map(|told| told + RENEWED_EVERY_MS).filter(|may| *may > now) {
                 Some(may) => self.renewed_at = Some(may),
                 None => {
-                    self.warned = false;
                     self.told_renewed = Some(now);
                     self.told_beat = stream.last_heartbeat.clone();
                     self.ready.push_back((StreamNews::Renewed, stream.clone()));
@@ -174,17 +173,12 @@ impl StreamFollow {
             }
             self.ready.push_back((StreamNews::State, stream.clone()));
         }
-        match left {
-            Some(left) if left.of_ttl_ms * 3 <= left.ttl_ms => {
-                if !self.warned {
-                    self.warned = true;
-                    self.ready.push_back((StreamNews::Expiring, stream.clone()));
-                }
-            }
-            // Renewed on another surface, perhaps.
-            Some(_) => self.warned = false,
-            None => {}
+        let nearly_over = left.map(|left| left.of_ttl_ms * 3 <= left.ttl_ms);
+        if nearly_over == Some(true) && !self.warned {
+            self.ready.push_back((StreamNews::Expiring, stream.clone()));
         }
+        // Renewed, on whichever surface, it may be told again.
+        self.warned = nearly_over.unwrap_or(self.warned);
         self.set_alarms(left, now);
         self.over = stream.state.is_terminal();
     }

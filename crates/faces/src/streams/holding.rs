@@ -98,18 +98,17 @@ impl Faces {
                 let end = wall_ms.saturating_add(remaining_ms.unwrap_or(0)).saturating_add(grace_ms);
                 Ok(self.acknowledged(id, rfc3339(end), lsn))
             }
-            Answer::Refused(refused) if refused.code() == "invalid_state" || is_gone(refused.code()) => {
-                let shown = self.stream(id).await?;
-                match shown.stream.state {
+            Answer::Refused(refused) if is_moved(refused.code()) => {
+                let Shown { stream, withdrawn, .. } = self.stream(id).await?;
+                let is_starting = stream.state == StreamState::Starting && refused.code() == "invalid_state";
+                if stream.state.is_terminal() {
+                    Err(self.too_late(&stream))
+                } else if is_starting || withdrawn {
                     // Acknowledged; its deadline stays where it is.
-                    // So it is for one that an operator withdraws: it ends when its promise does.
-                    StreamState::Starting | StreamState::Draining => {
-                        Ok(self.acknowledged(id, shown.stream.lease_expires_at, Lsn(shown.stream.lsn)))
-                    }
-                    StreamState::Stopped | StreamState::Failed => Err(self.too_late(&shown.stream)),
-                    StreamState::New | StreamState::Running => {
-                        Err(self.not_that(Answer::Refused(refused), Asked::AsHolder))
-                    }
+                    Ok(self.acknowledged(id, stream.lease_expires_at, Lsn(stream.lsn)))
+                } else {
+                    let error = self.not_that(Answer::Refused(refused), Asked::AsHolder);
+                    Err(error.with("session_id", id))
                 }
             }
             other => Err(self.not_that(other, Asked::AsHolder).with("session_id", id)),
@@ -153,12 +152,13 @@ impl Faces {
     ) -> Result<Reply, Error> {
         let held = self.held(caller, id)?;
         for _ in 0..TRIES_MAX {
-            let Shown { stream, left } = self.stream(&held.id).await?;
+            let Shown { stream, left, withdrawn } = self.stream(&held.id).await?;
             if stream.state.is_terminal() {
                 return Err(gone(&stream));
             }
             if let (Some(asked), Some(current)) = (body.epoch, stream.epoch)
                 && asked != current
+                && !withdrawn
             {
                 let refused = Refused::Rejected(Rejection::StaleEpoch { current: Epoch(current) });
                 let error = self.not_that(Answer::Refused(refused), Asked::AsHolder);
@@ -167,7 +167,7 @@ impl Faces {
             match (stream.state, self.lease_of(&held.id)) {
                 // Whoever asks again has what it asked for.
                 (StreamState::Running | StreamState::Draining, _) => {
-                    return Ok(reply(Shown { stream, left }));
+                    return Ok(reply(Shown { stream, left, withdrawn }));
                 }
                 (StreamState::Starting, Some(lease)) => {
                     let token = Token::new(lease, Epoch(stream.epoch.unwrap_or(0)));
@@ -301,7 +301,9 @@ impl Faces {
             Answer::Lease(given) => {
                 let status =
                     if given.replayed { IntentStatus::IdempotentReplay } else { IntentStatus::Accepted };
-                Ok(self.after(*given, &attachment).await.map(|shown| (shown, status)))
+                let beat = held.known.last_beat_wall_ms;
+                let shown = self.after(*given, &attachment).await;
+                Ok(shown.map(|shown| (shown.beaten_at(beat), status)))
             }
             Answer::Refused(refused) if is_moved(refused.code()) => {
                 let shown = self.stream(&held.id).await?;

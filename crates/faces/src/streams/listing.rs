@@ -24,6 +24,7 @@ impl Cursor {
     fn written(&self, faces: &Faces) -> String {
         match self {
             Self::Waited(place) => format!("waited:{place}"),
+            Self::Live(lease) if lease.lsn() == Lsn(0) => "live:".to_owned(),
             Self::Live(lease) => format!("live:{}", faces.lens().lease_id(*lease)),
             Self::Ended(lsn) => format!("ended:{lsn}"),
         }
@@ -32,6 +33,7 @@ impl Cursor {
     fn read(text: &str, faces: &Faces) -> Option<Self> {
         match text.split_once(':')? {
             ("waited", place) => place.parse().ok().map(Self::Waited),
+            ("live", "") => Some(Self::Live(LeaseId::new(faces.identity().shard, Lsn(0)))),
             ("live", lease) => lease.parse::<WireLease>().ok()?.lease(faces.identity()).map(Self::Live),
             ("ended", lsn) => lsn.parse().ok().map(|lsn| Self::Ended(Lsn(lsn))),
             _ => None,

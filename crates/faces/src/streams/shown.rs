@@ -33,11 +33,13 @@ pub(crate) const FAILED: &str = "FAILED:";
 pub(crate) struct Shown {
     pub(crate) stream: api::Stream,
     pub(crate) left: Option<Left>,
+    /// An operator withdraws it; it ends when its promise does.
+    pub(crate) withdrawn: bool,
 }
 
 impl Shown {
     /// The same with its last heartbeat, which the log does not have.
-    fn beaten_at(mut self, beat: Option<u64>) -> Self {
+    pub(crate) fn beaten_at(mut self, beat: Option<u64>) -> Self {
         self.stream.last_heartbeat = beat.map(rfc3339);
         self
     }
@@ -144,7 +146,7 @@ impl Faces {
             Place::Faded(last) => {
                 let lsn = self.synced_lsn().await?.0;
                 let stream = api::Stream { server_time: self.lens().now(), lsn, ..(**last).clone() };
-                Ok(Shown { stream, left: None })
+                Ok(Shown { stream, left: None, withdrawn: false })
             }
         }
     }
@@ -229,7 +231,8 @@ impl Faces {
             lease_id: Some(self.lens().lease_id(lease.id)),
             lsn: lsn.0,
         };
-        Some(Shown { stream, left })
+        let withdrawn = matches!(lease.state, LeaseState::Revoking(_)) && !state.is_terminal();
+        Some(Shown { stream, left, withdrawn })
     }
 
     /// A stream whose lease has ended, as the log tells.
@@ -286,7 +289,7 @@ impl Faces {
             ended_at: Some(rfc3339(remains.ended_wall_ms)),
             lsn: lsn.0,
         };
-        Some(Shown { stream, left: None })
+        Some(Shown { stream, left: None, withdrawn: false })
     }
 
     /// A stream that waits; `None` where it waits no more.
@@ -305,7 +308,11 @@ impl Faces {
             ..self.waiting_stream(queued, now.wall_ms, now.wall_ms.saturating_add(until_end_ms))
         };
         let ttl_ms = u64::from(queued.policy.ttl_ms);
-        Ok(Some(Shown { stream, left: Some(Left { until_end_ms, of_ttl_ms: until_end_ms, ttl_ms }) }))
+        Ok(Some(Shown {
+            stream,
+            left: Some(Left { until_end_ms, of_ttl_ms: until_end_ms, ttl_ms }),
+            withdrawn: false,
+        }))
     }
 
     /// A stream that waits, as far as the queue is not asked.

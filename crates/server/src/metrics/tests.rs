@@ -113,7 +113,25 @@ fn read_sample(line: &str) -> (String, Labels, f64) {
 
 fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -> String {
     let status = status();
-    text(&Numbers { status: &status, http, snapshot_age_ms, recovery_secs, registrations: 3, goodbyes: 7 })
+    let streams = StreamNumbers {
+        lease_expired: 11,
+        heartbeats: 12,
+        heartbeats_late: 13,
+        rejected: vec![(ErrorCode::NoCapacity, 14), (ErrorCode::InvalidName, 0)],
+        queued: 15,
+        draining: 0,
+    };
+    let pools = vec![PoolSnapshot { name: "tuner".into(), size: 4, free: 1, removed: false }];
+    text(&Numbers {
+        status: &status,
+        http,
+        snapshot_age_ms,
+        recovery_secs,
+        registrations: 3,
+        streams,
+        pools,
+        goodbyes: 7,
+    })
 }
 
 fn status() -> Status {
@@ -166,6 +184,13 @@ const NAMES: &[&str] = &[
     "breaker_open",
     "mdns_registrations",
     "mdns_goodbyes_total",
+    "sessions",
+    "sessions_lease_expired_total",
+    "sessions_heartbeat_total",
+    "sessions_heartbeat_late_total",
+    "session_start_rejected_total",
+    "pool_size",
+    "pool_in_use",
 ];
 
 #[test]
@@ -202,6 +227,9 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_recovery_seconds", &[]), 0.25);
     assert_eq!(scrape.value("tenure_breaker_open", &[]), 1.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
+    assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
+    assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);
+    assert_eq!(scrape.value("tenure_pool_in_use", &[("pool", "tuner")]), 3.0);
     let fresh = Scrape::read(&page(&HttpCounters::default(), None, 0.25));
     assert!(!fresh.kinds.contains_key("tenure_snapshot_age_seconds"), "there is no snapshot to have an age");
 }

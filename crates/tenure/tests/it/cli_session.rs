@@ -292,6 +292,8 @@ fn a_kept_session_that_is_taken_away_ends_the_command() {
     let started = keeping.object();
     let lease = started["lease_id"].as_str().unwrap();
     daemon.object(&["lease", "revoke", lease, "--yes"]);
+    assert_eq!(keeping.object()["state"], "draining", "what was promised is kept");
+    keeping.said("it ends at");
     let ended = keeping.object();
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("stopped"), &json!("ADMIN_REVOKED")));
     keeping.said("is over: ADMIN_REVOKED");
@@ -440,7 +442,8 @@ fn what_cannot_be_is_said_before_anything_is_asked() {
 
 #[test]
 fn somebody_elses_session_is_not_for_everybody() {
-    let daemon = with_tokens(&[("worker", "hold"), ("other", "hold"), ("boss", "admin")], &POOL);
+    let flags = [&POOL[..], &["--sessions-lease-ttl", "2s", "--sessions-heartbeat-interval", "1"]].concat();
+    let daemon = with_tokens(&[("worker", "hold"), ("other", "hold"), ("boss", "admin")], &flags);
     let session =
         as_token(&daemon, "worker").post("/api/v3/intents", &json!({"type": "stream.start"})).json();
     let id = id_of(&session);
@@ -455,7 +458,7 @@ fn somebody_elses_session_is_not_for_everybody() {
     assert_eq!((refused.code, refused.err.contains("forbidden")), (1, true), "{}", refused.all());
     assert_eq!(as_named("worker", &["session", "heartbeat", &id]).code, 0);
     assert_eq!(as_named("boss", &["session", "stop", &id, "--yes"]).code, 0);
-    assert_eq!(state(&daemon, &id), ended("stopped", "ADMIN_REVOKED"));
+    wait_until("its end", LONG, || state(&daemon, &id) == ended("stopped", "ADMIN_REVOKED"));
 }
 
 #[test]

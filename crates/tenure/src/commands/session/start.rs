@@ -148,6 +148,10 @@ async fn keep_until_asked(
             Happening::News(StreamNews::State) => {
                 print_stream(printer, stream)?;
                 printer.flush()?;
+                if stream.state == StreamState::Draining {
+                    let until = &stream.lease_expires_at;
+                    printer.talk(format_args!("warning: it drains; it ends at {until} unless it is revived"));
+                }
                 if !has_slots && stream.state != StreamState::New {
                     has_slots = true;
                     if !keep {

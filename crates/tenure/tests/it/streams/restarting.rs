@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::ways::{SHORT, SHORT_MS, Streams, Told, id, left_ms, ms, started, started_with};
 use crate::wire::daemon::Served;
+use crate::wire::http::Answer;
 
 /// How a daemon ends before it starts again.
 const ENDS: [fn(&mut Served); 2] = [|daemon| daemon.kill(), |daemon| daemon.stop()];
@@ -133,6 +134,22 @@ fn a_start_deadline_that_is_left_still_ends_the_start() {
         assert_eq!(ended["reason"], "START_TIMEOUT", "{ended}");
         assert!(ms(&ended["ended_at"]) - ms(&session["created_at"]) >= 1_990, "never early: {ended}");
         assert_eq!(http.free("tuner"), 4);
+    }
+}
+
+#[test]
+fn a_session_that_was_revoked_ends_as_that_after_a_restart() {
+    for end in ENDS {
+        let mut daemon = started_with(&[SHORT, &[("POOLS", "tuner=1")]].concat());
+        let session = daemon.http().start(json!({}));
+        daemon.of_lease(&session, "revoke", json!({})).good();
+        end(&mut daemon);
+        daemon.start_again();
+        let mut http = daemon.http();
+        let ended = http.until(&session, "stopped");
+        assert_eq!(ended["reason"], "ADMIN_REVOKED", "{ended}");
+        assert!(ms(&ended["ended_at"]) >= ms(&session["lease_expires_at"]), "never early: {ended}");
+        http.start(json!({}));
     }
 }
 
