@@ -98,6 +98,8 @@ impl Faces {
                     self.streams().book.enter(lease.id, &queued.facts, &lease.policy);
                 }
             }
+            // Nothing is left of it after the restart.
+            Some(Answer::Refused(Refused::ShuttingDown | Refused::OutcomeUnknown)) => {}
             Some(Answer::Refused(refused)) => self.left_queue(&queued, &refused),
             Some(_) | None => {}
         }

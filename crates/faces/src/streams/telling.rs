@@ -2,11 +2,12 @@
 //! wait for it, and as the notice after the end, which is kept across restarts.
 
 use super::facts::StreamFacts;
+use super::shown::Shown;
 use crate::dispatch::Faces;
 use core::time::Duration;
 use tenure_api as api;
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Actor, Change, GateReport, LeaseId, LeaseState, Lsn};
+use tenure_engine::kernel::{Actor, Change, Fence, GateReport, LeaseId, LeaseState, Lsn};
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request};
 
 /// Tries that may be under way.
@@ -86,13 +87,24 @@ impl Faces {
             if read_clocks().wall_ms.saturating_sub(wall_ms) > TOLD_WITHIN_MS {
                 return;
             }
-            let Ok(Some(shown)) = self.shown_lease(lease, None).await else { break };
+            let Some(shown) = self.shown_end(lease, ended_lsn).await else { break };
             match self.tell(shown.stream).await {
                 Ok(()) => break,
                 Err(()) => pauses.pause().await,
             }
         }
         drop(self.handle().start(Request::NoticeDone(lease)));
+    }
+
+    /// A stream that has ended, also where its lease is not kept any more.
+    async fn shown_end(&self, lease: LeaseId, ended_lsn: Lsn) -> Option<Shown> {
+        match self.shown_lease(lease, None).await {
+            Ok(Some(shown)) => Some(shown),
+            Ok(None) | Err(_) => {
+                let fence = Fence(self.identity().fence_base + lease.lsn().0);
+                self.shown_ended(lease, ended_lsn, fence, ended_lsn).await
+            }
+        }
     }
 
     /// One try; why it failed is logged.

@@ -11,6 +11,10 @@ import { readStream } from "./sse.js";
 const PAGE = 1000;
 const BACKOFF_MS_FIRST = 250;
 const BACKOFF_MS_MAX = 5_000;
+/** After this long whoever was too slow tries again. */
+const BEHIND_MS = 200;
+/** The time that a daemon runs is told in whole seconds. */
+const STARTED_WITHIN_MS = 1_600;
 
 export class Feed {
   /** @param {import("./store.js").Store} store */
@@ -24,9 +28,11 @@ export class Feed {
     this.lastId = null;
     /** Position to watch from when there is no event yet. */
     this.from = 0;
-    /** @type {string | null} Which run of which daemon was listed. */
+    /** @type {{name: string, started: number} | null} Which run of which daemon was listed. */
     this.daemon = null;
     this.failures = 0;
+    /** The stream ended because we were too slow for it. */
+    this.isBehind = false;
     /** @type {Set<() => void>} */
     this.listeners = new Set();
     /** @type {AbortController} */
@@ -108,18 +114,23 @@ export class Feed {
   /** @param {AbortSignal} signal */
   async follow(signal) {
     const status = await ask("/v1/status", { signal });
-    const started = Math.round((Date.parse(status.server_time) / 1000 - status.uptime_secs) / 4);
-    const known = this.daemon?.split("/") ?? [];
-    const isSame =
-      known[0] === `${status.pid}.${status.log_tag}` && Math.abs(Number(known[1]) - started) <= 1;
+    const started = Date.parse(status.server_time) - status.uptime_secs * 1000;
+    const name = `${status.pid} ${status.log_tag}`;
+    // A process may have the same number each time; when it started tells its runs apart.
+    const known = this.daemon;
+    const isSame = known?.name === name && Math.abs(known.started - started) < STARTED_WITHIN_MS;
     if (!isSame) {
       await this.learnCaller(signal);
       await this.list(signal);
-      this.daemon = `${status.pid}.${status.log_tag}/${started}`;
+      this.daemon = { name, started };
     }
-    await this.watch(signal);
-    // The daemon ended the stream: it stops, or we were too slow for it.
-    this.become("reconnecting");
+    do {
+      this.isBehind = false;
+      await this.watch(signal);
+      // Too slow is not cut off: what was missed is read again from the log, or listed if it is not kept.
+      if (this.isBehind) await this.pause(BEHIND_MS);
+    } while (this.isBehind && this.daemon !== null && !signal.aborted);
+    if (!this.isBehind) this.become("reconnecting");
   }
 
   /** @param {AbortSignal} signal */
@@ -179,8 +190,10 @@ export class Feed {
       if (kind === "lagged") {
         this.lastId = null;
         this.from = told.resume;
+        this.isBehind = true;
       } else if (kind === "error") {
         this.daemon = null;
+        this.isBehind = true;
       } else if (kind !== "closing") {
         this.lastId = id;
         events.push(told);

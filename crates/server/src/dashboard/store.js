@@ -54,6 +54,7 @@ const ENDING = new Set(["released", "reclaimed", "expired"]);
 const GONE_MAX = 4_000;
 const TAIL_MAX = 4_000;
 const ENDED_MAX = 40;
+const CHANGED_MAX = 5_000;
 
 /** @param {string} state @param {string | null} liveness @returns {Standing} */
 function standingOf(state, liveness) {
@@ -164,13 +165,15 @@ export class Store {
   /** What happened, in order. @param {HappenedEvent[]} events */
   apply(events) {
     for (const event of events) {
+      // Told again after a break; it is in what is known already.
+      if (event.lsn <= this.lsn) continue;
       this.heard += 1;
       this.tail.push(event);
       this.hearers.forEach((hearer) => hearer(event));
       if (event.lease) this.applyToLease(event);
       else if (event.session) this.applyToSession(event);
       if (event.pool !== undefined) this.changes.pools = true;
-      if (event.lsn > this.lsn) this.lsn = event.lsn;
+      this.lsn = event.lsn;
     }
     if (this.tail.length > TAIL_MAX * 1.25) this.tail.splice(0, this.tail.length - TAIL_MAX);
     this.schedule();
@@ -301,8 +304,7 @@ export class Store {
     if (before) this.tally(before, -1);
     this.leases.set(lease.id, lease);
     this.tally(lease, 1);
-    this.changes.ids.add(lease.id);
-    this.schedule();
+    this.touch(lease.id);
   }
 
   /** @param {string} id @param {number} lsn */
@@ -313,7 +315,17 @@ export class Store {
     if (!before) return;
     this.tally(before, -1);
     this.leases.delete(id);
+    this.touch(id);
+  }
+
+  /** @param {string} id */
+  touch(id) {
     this.changes.ids.add(id);
+    // A tab that nobody looks at may hear a lot before it draws.
+    if (this.changes.ids.size > CHANGED_MAX) {
+      this.changes.all = true;
+      this.changes.ids.clear();
+    }
     this.schedule();
   }
 

@@ -304,7 +304,7 @@ export class TenureSession {
     this.#line = line;
     this.#patience_ms = patience_ms;
     this.#shown = shown;
-    this.#validity = new Span(sent, left(shown) * CLOCK_RATE);
+    this.#validity = new Span(sent, promised(shown, shown) * CLOCK_RATE);
     this.#beat = new Span(sent, shown.heartbeat_interval * 1_000);
     if (isTerminal(shown.state)) {
       // The key had been used before, for a session that is over.
@@ -644,7 +644,9 @@ export class TenureSession {
     this.#failures += 1;
     this.#error = error;
     const left = this.#validity.left();
-    let pause = backOff(this.#failures, left > 0 ? this.ttl_ms / 8 : BACK_OFF_MS_MAX);
+    // Answers may be all that is lost: what the daemon still hears keeps the session, as long as it hears it in time.
+    const most = left > 0 ? this.ttl_ms / 8 : Math.max(this.ttl_ms / 4, this.#shown.heartbeat_interval * 1_000);
+    let pause = backOff(this.#failures, Math.min(most, BACK_OFF_MS_MAX));
     if (error.retry_after_ms !== null) {
       // Obeyed, but for one try in time: the daemon would rather hear it than end the session.
       pause = Math.max(pause, left > 0 ? Math.min(error.retry_after_ms, left / 2) : error.retry_after_ms);
@@ -654,7 +656,7 @@ export class TenureSession {
 
   /** Counts what an answer promises from before it was asked for. @param {Instant} sent @param {Promised} answer */
   #promise(sent, answer) {
-    this.#validity = new Span(sent, left(answer) * CLOCK_RATE);
+    this.#validity = new Span(sent, promised(answer, this.#shown) * CLOCK_RATE);
     const is_short = this.#validity.left() <= this.ttl_ms / 3;
     // A promise that never reached a third of the ttl, as before a start deadline, is warned of once.
     this.#was_warned &&= is_short;
@@ -748,6 +750,16 @@ function said(error) {
 function left(answer) {
   const ms = Date.parse(answer.lease_expires_at) - Date.parse(answer.server_time);
   return Number.isFinite(ms) ? ms : 0;
+}
+
+/**
+ * How much of that a page may count on. A grace is forgiveness, not a promise: an operator may take it away while the
+ * page cannot be told. A session that was never in use has only its deadline.
+ * @param {Promised} answer
+ * @param {Pick<Shown, "state" | "lease_ttl">} shown
+ */
+function promised(answer, shown) {
+  return shown.state === "starting" ? left(answer) : Math.min(left(answer), shown.lease_ttl * 1_000);
 }
 
 /**

@@ -135,6 +135,7 @@ fn a_session_is_started_looked_at_and_stopped() {
         epoch 2
         fence FENCE
         started now (TIME)
+        last heartbeat now (TIME)
         ended now (TIME)
         lease TAG-2
         metadata {"a":[1]}

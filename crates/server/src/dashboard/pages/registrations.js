@@ -377,11 +377,9 @@ export function mount(root, _params, app) {
     focus: search,
     changed(/** @type {import("../store.js").Changes} */ changes) {
       // What an event may have changed here is read soon, not at once: ends come in crowds.
-      for (const id of changes.ids) {
-        if (changes.all || changes.ids.size > 50 || app.store.leases.get(id)?.face !== "leases") {
-          nextRead = Math.min(nextRead, performance.now() + 300);
-          break;
-        }
+      const isOurs = (/** @type {string} */ id) => app.store.leases.get(id)?.face !== "leases";
+      if (changes.all || changes.ids.size > 50 || [...changes.ids].some(isOurs)) {
+        nextRead = Math.min(nextRead, performance.now() + 300);
       }
     },
     tick,

@@ -344,7 +344,7 @@ export function mount(root, _params, app) {
     focus: service,
     changed(/** @type {import("../store.js").Changes} */ changes) {
       drawPool();
-      if (changes.ids.size > 0) nextRead = Math.min(nextRead, performance.now() + 300);
+      if (changes.all || changes.ids.size > 0) nextRead = Math.min(nextRead, performance.now() + 300);
     },
     tick,
     unmount() {

@@ -119,7 +119,14 @@ impl<'a> Keeper<'a> {
                 self.told_doubt = false;
                 self.pause.take().map(|_| Happening::HeardAgain)
             }
-            Err(error) if is_final(&error) => Some(Happening::Over(error)),
+            Err(error) if is_final(&error) => match self.client.stream(&id).await {
+                // How it ended is the same news, whether it is told or found out.
+                Ok(stream) if stream.state.is_terminal() => {
+                    self.stream = stream;
+                    Some(Happening::News(StreamNews::State))
+                }
+                Ok(_) | Err(_) => Some(Happening::Over(error)),
+            },
             Err(error) => {
                 // A daemon that was started again may listen elsewhere.
                 if matches!(error, CallError::Unreachable { .. })

@@ -150,7 +150,7 @@ async fn keep_until_asked(
                 printer.flush()?;
                 if stream.state == StreamState::Draining {
                     let until = &stream.lease_expires_at;
-                    printer.talk(format_args!("warning: it drains; it ends at {until} unless it is revived"));
+                    printer.talk(format_args!("warning: it drains; it ends at {until}"));
                 }
                 if !has_slots && stream.state != StreamState::New {
                     has_slots = true;
@@ -161,7 +161,7 @@ async fn keep_until_asked(
                     tell_kept(stream, printer);
                 }
             }
-            Happening::News(StreamNews::Expiring) => {
+            Happening::News(StreamNews::Expiring) if stream.state != StreamState::Draining => {
                 printer.talk("warning: a third of the ttl is left, and the daemon has heard nothing");
             }
             Happening::News(_) => {}

@@ -72,7 +72,7 @@ fn a_token_signs_this_tab_in_and_is_kept_nowhere_else() {
     let id = board.acquire_over_socket("printer");
     board.sign_in_with(&admin);
     board.wait_until_live();
-    assert_eq!(board.caller(), "token:admin · admin");
+    assert!(board.caller().starts_with("token:admin · admin"), "{}", board.caller());
     board.visit("leases");
     board.wait_for_row(&id, "alive");
     let kept = board.tab.run(
@@ -89,7 +89,7 @@ fn what_a_scope_does_not_allow_is_disabled_and_says_why() {
     let id = board.acquire_over_socket("printer");
     board.sign_in_with(&read);
     board.wait_until_live();
-    assert_eq!(board.caller(), "token:read · read");
+    assert!(board.caller().starts_with("token:read · read"), "{}", board.caller());
     board.tab.run_with("location.hash = `#/leases?lease=${given[0]}`", &[json!(id)]);
     board.wait_for_row(&id, "alive");
     board.tab.wait_until(
@@ -116,7 +116,7 @@ fn the_address_that_open_prints_signs_in_once() {
         board.tab.run("return [location.pathname, location.search, document.cookie]"),
         json!(["/", "", ""])
     );
-    assert!(board.caller().ends_with("· admin"), "{}", board.caller());
+    assert!(board.caller().contains(":0 · admin"), "{}", board.caller());
     // Signed in means that things can be done, too.
     board.visit(&format!("leases?lease={id}"));
     board.tab.click("button", "Drain");
@@ -126,7 +126,8 @@ fn the_address_that_open_prints_signs_in_once() {
     board.tab.reload();
     board.wait_until_live();
     board.tab.assert_clean();
-    board.tab.cdp("Network.clearBrowserCookies", json!({}));
+    board.tab.click("button", "Sign out");
+    board.tab.wait_for_text("tenure open");
     board.tab.goto(&address);
     assert!(board.tab.text().contains("tenure open"), "a code is used up: {}", board.tab.text());
     board.tab.goto(board.url("/"));

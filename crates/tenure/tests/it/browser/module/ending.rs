@@ -103,7 +103,7 @@ fn a_session_that_somebody_else_ended_is_lost_for_good() {
     let lease = stage.shown(&id)["lease_id"].as_str().unwrap().to_owned();
     let revoked = stage.daemon.post(&format!("/v1/leases/{lease}/revoke"), &json!({"reason": "maintenance"}));
     assert_eq!(revoked.status, 200, "{revoked:?}");
-    let lost = stage.tab.wait_until("told.find(({ word }) => word === 'lost')");
+    let lost = stage.tab.wait_until("told.find(({ word, final }) => word === 'lost' && final)");
     assert_eq!(
         (&lost["final"], &lost["reason"], &lost["code"]),
         (&json!(true), &json!("ADMIN_REVOKED"), &json!("session_gone"))
