@@ -680,10 +680,12 @@ impl Engine {
 
     /// A heartbeat that counts only while the lease is not over, whether its end was recorded or not.
     pub(crate) fn timely_heartbeat(&mut self, ticket: Ticket, lease: LeaseId, epoch: Option<Epoch>) {
-        if self.journal.room_for_ends() == 0 {
-            return self.refuse(ticket, Lsn(0), Refused::Overloaded);
-        }
-        if let Some(view) = self.kernel.live(lease).filter(|_| !self.stopping) {
+        let looks = !self.stopping && !planted(Planted::LateHeartbeatRenews);
+        let due = |view: &LeaseView<'_>| looks && self.liveness.is_due(*view, self.tick);
+        if let Some(view) = self.kernel.live(lease).filter(due) {
+            if self.journal.room_for_ends() == 0 {
+                return self.refuse(ticket, Lsn(0), Refused::Overloaded);
+            }
             let mut effects = Vec::new();
             self.liveness.look_at_lease(view, self.tick, &mut effects);
             for effect in effects {

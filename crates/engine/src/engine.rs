@@ -324,8 +324,8 @@ impl Engine {
         self.serve_waiters();
     }
 
-    /// Handles every proof of life that waits. Nothing in this lane ends a lease, so that what was looked up
-    /// for a few of them together holds for each.
+    /// Handles every proof of life that waits. What was looked up for a few of them together holds for each, until one
+    /// comes too late and ends its lease.
     fn work_liveness(&mut self) {
         for handled in 0..self.lanes.len(Lane::Liveness) {
             if handled % AHEAD == 0 {
@@ -345,7 +345,11 @@ impl Engine {
                     continue;
                 }
             }
+            let before = self.journal.newest();
             self.handle(input);
+            if self.journal.newest() != before {
+                self.ahead.fill(None);
+            }
         }
     }
 

@@ -53,7 +53,7 @@ impl Engine {
             }
             Request::Waiting(waiting) => {
                 let place = self.waiters.standing(waiting).map(|place| place as u64);
-                self.answer(ticket, Lsn(0), Answer::Waiting { place, lsn: newest });
+                self.answer(ticket, newest, Answer::Waiting { place, lsn: newest });
             }
             Request::Status => {
                 let status = self.status();

@@ -120,6 +120,8 @@ impl Faces {
                 let vitals = self.vitals();
                 let (now, snapshot) = (read_clocks().boot_ms, self.last_snapshot());
                 let mut shown = status::shown(&lens, &vitals, &found, now, snapshot);
+                // The daemon's own watch is nobody's.
+                shown.watches = shown.watches.saturating_sub(self.streams().watches());
                 shown.mdns = self.network_health().0.words;
                 Reply::Status(Box::new(shown))
             }

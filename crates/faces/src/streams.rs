@@ -37,6 +37,7 @@ use queue::Queued;
 use sha2::{Digest, Sha256};
 use shown::Shown;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_api::{self as api, Error, ErrorCode, IntentStatus, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::limits::{
@@ -71,6 +72,8 @@ pub(crate) struct Streams {
     starting: Vec<Mutex<()>>,
     /// Tries to tell of ends that may be under way.
     telling: Arc<Semaphore>,
+    /// The face watches the log.
+    is_watching: AtomicBool,
 }
 
 /// What is asked for, checked.
@@ -90,7 +93,13 @@ struct Wish {
 impl Streams {
     pub(crate) fn new(book: Arc<StreamBook>, options: StreamOptions) -> Self {
         let starting = (0..STARTING_LANES).map(|_| Mutex::new(())).collect();
-        Self { book, options, starting, telling: Arc::new(Semaphore::new(telling::AT_ONCE_MAX)) }
+        let telling = Arc::new(Semaphore::new(telling::AT_ONCE_MAX));
+        Self { book, options, starting, telling, is_watching: AtomicBool::new(false) }
+    }
+
+    /// Watches of the face itself.
+    pub(crate) fn watches(&self) -> u64 {
+        u64::from(self.is_watching.load(Ordering::Relaxed))
     }
 
     fn wish(

@@ -42,11 +42,13 @@ pub enum Planted {
     TakeOverUnconfirmed,
     /// A lease with a gate is given back around it.
     ReleaseSkipsGate,
+    /// A timely heartbeat does not look first whether the lease is over.
+    LateHeartbeatRenews,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -66,6 +68,7 @@ impl Planted {
         Self::RefusalForgetsGround,
         Self::TakeOverUnconfirmed,
         Self::ReleaseSkipsGate,
+        Self::LateHeartbeatRenews,
     ];
 
     /// The name on a command line.
@@ -91,6 +94,7 @@ impl Planted {
             Self::RefusalForgetsGround => "refusal-forgets-ground",
             Self::TakeOverUnconfirmed => "take-over-unconfirmed",
             Self::ReleaseSkipsGate => "release-skips-gate",
+            Self::LateHeartbeatRenews => "late-heartbeat-renews",
         }
     }
 }

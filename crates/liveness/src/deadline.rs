@@ -39,6 +39,12 @@ impl Liveness {
         }
     }
 
+    /// Whether a lease's deadline has come, also where its timer has not fired yet.
+    #[must_use]
+    pub fn is_due(&self, view: LeaseView<'_>, now: Tick) -> bool {
+        self.deadline(view).is_some_and(|deadline| deadline <= now)
+    }
+
     /// Looks at one lease as if its deadline had come. Effects that end or reclaim it must be carried out before the
     /// next call.
     pub fn look_at_lease(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) {

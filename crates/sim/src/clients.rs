@@ -3,7 +3,7 @@
 
 use crate::network::CallId;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_kernel::{Epoch, Fence, LeaseId, Lsn, Mode, SessionId, Text};
+use tenure_kernel::{Epoch, Face, Fence, LeaseId, Lsn, Mode, SessionId, Text};
 
 /// A lease in the hands of a client, as that client sees it.
 #[derive(Clone, Debug)]
@@ -15,11 +15,14 @@ pub(crate) struct Hand {
     pub(crate) fence: Fence,
     pub(crate) members: Vec<Text>,
     pub(crate) mode: Mode,
+    pub(crate) face: Face,
     pub(crate) session: Option<SessionId>,
     pub(crate) reserved: bool,
     /// Its face reclaims at once: nothing is promised.
     pub(crate) at_once: bool,
     pub(crate) ttl_ms: u64,
+    /// Its client proves life only when grace is over too, or a moment before or after.
+    pub(crate) at_last: Option<u64>,
     /// The client acts on it until here, on a clock that daemon and client share; `None`: no promise.
     pub(crate) valid_until: Option<u64>,
     /// The client gave it up or learned that it lost it.

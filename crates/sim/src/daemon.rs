@@ -5,7 +5,7 @@ use crate::brief::Brief;
 use crate::happening::{Happening, Sender};
 use crate::invariants::{Said, Scene};
 use crate::ledger::{Ledger, recorded};
-use crate::network::{Ask, Caller};
+use crate::network::{Ask, Caller, Turn};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
@@ -42,6 +42,27 @@ pub(crate) struct Daemon {
 pub(crate) struct Backup {
     pub(crate) image: crate::disk::Image,
     pub(crate) ledger: Ledger,
+}
+
+impl Daemon {
+    /// One turn of the engine; what it handled remembers it.
+    fn work(&mut self, now: Now, inputs: Vec<Input>, completions: Vec<Completion>) -> Outputs {
+        let tickets: Vec<Ticket> = inputs.iter().map(|input| input.ticket).collect();
+        let holds_until = self.engine.liveness().breaker_holds_until(self.engine.tick());
+        let opened = self.engine.counters().breaker_opened;
+        let outputs = self.engine.turn(now, inputs, completions);
+        let tick = self.engine.tick();
+        // It may have opened within the turn, or been reset.
+        let held = holds_until.is_some_and(|until| tick < until)
+            || self.engine.liveness().breaker_holds_until(tick).is_some()
+            || self.engine.counters().breaker_opened > opened;
+        for ticket in tickets {
+            if let Some(ask) = self.asks.get_mut(&ticket) {
+                ask.turn = Some(Turn { tick, held });
+            }
+        }
+        outputs
+    }
 }
 
 impl World {
@@ -102,7 +123,7 @@ impl World {
             self.note_request(&input.request);
         }
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        let outputs = daemon.engine.turn(now, inputs, completions);
+        let outputs = daemon.work(now, inputs, completions);
         daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
         self.after_turn(outputs)
     }
@@ -157,7 +178,10 @@ impl World {
         }
         if let Some(wake) = outputs.wake_in_ms {
             self.invariants.wakes(wake, idle)?;
-            self.turn_in(wake);
+            // What is left to do is done at once; what time brings may come late.
+            let late_max = if wake == 0 { 0 } else { self.profile.wake_late_ms_max };
+            let late = self.random.below(late_max + 1);
+            self.turn_in(wake + late);
         }
         self.plan_chore();
         Ok(())
@@ -246,7 +270,11 @@ impl World {
 
     fn answer(&mut self, ask: &Ask, answer: &Answer) {
         match (&ask.request, answer, ask.handled) {
-            (Request::Heartbeat { lease, .. }, Answer::Renewed { .. }, Some(at)) => {
+            (
+                Request::Heartbeat { lease, .. } | Request::TimelyHeartbeat { lease, .. },
+                Answer::Renewed { .. },
+                Some(at),
+            ) => {
                 let proof = self.memory.proofs.entry(*lease).or_insert(at);
                 *proof = (*proof).max(at);
             }
@@ -301,7 +329,7 @@ impl World {
 /// The lease that a request names.
 fn subject(request: &Request) -> Option<LeaseId> {
     match request {
-        Request::Heartbeat { lease, .. } => Some(*lease),
+        Request::Heartbeat { lease, .. } | Request::TimelyHeartbeat { lease, .. } => Some(*lease),
         _ => None,
     }
 }

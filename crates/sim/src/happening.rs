@@ -19,6 +19,8 @@ pub(crate) struct Sender {
 pub(crate) enum Happening {
     /// A client does something.
     Act(usize),
+    /// A client proves life at the last moment.
+    LastBeat { client: usize, tag: u32, lease: LeaseId },
     /// The operator does something.
     OperatorActs,
     /// A request reaches the daemon.

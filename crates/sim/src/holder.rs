@@ -6,7 +6,7 @@ use crate::network::{Call, Purpose};
 use crate::violation::Violation;
 use crate::world::World;
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Refused, Request};
-use tenure_kernel::{LeaseId, LeaseState, Lsn, Mode, ReclaimRule, Rejection, SessionId};
+use tenure_kernel::{Face, LeaseId, LeaseState, Lsn, Mode, ReclaimRule, Rejection, SessionId};
 
 impl World {
     /// A client hears an answer that it waits for.
@@ -39,6 +39,7 @@ impl World {
                     let until = valid_ms.map(|valid_ms| sent + valid_ms);
                     hand.valid_until = hand.valid_until.max(until);
                 }
+                self.plan_last_beat(client, call_tag, *lease);
             }
             (Purpose::OpenSession(session), Answer::Done { .. }) => {
                 if let Some(by_hand) = &mut self.clients[client].session
@@ -108,6 +109,7 @@ impl World {
         };
         let known =
             self.story.leases.get(&lease.id).is_some_and(|told| told.epoch_since(lease.epoch).is_some());
+        let at_last = lease.policy.face == Face::Streams && self.random.chance(300);
         let hand = Hand {
             tag,
             lease: lease.id,
@@ -115,10 +117,12 @@ impl World {
             fence: lease.fence,
             members: lease.members.to_vec(),
             mode: lease.policy.mode,
+            face: lease.policy.face,
             session: lease.policy.session,
             reserved,
             at_once: lease.policy.reclaim_rule == ReclaimRule::AtOnce,
             ttl_ms: lease.policy.ttl_ms.into(),
+            at_last: at_last.then_some(lease.policy.grace_ms.into()),
             valid_until: lease.liveness.valid_ms.filter(|_| !reserved).map(|valid_ms| sent + valid_ms),
             stopped: false,
             void: tag != self.tag() || !known,
@@ -126,6 +130,7 @@ impl World {
         // A replayed outcome shows the lease as it is now, perhaps in other hands.
         if !self.clients[client].dead && lease.holder == self.clients[client].name {
             self.clients[client].take(hand);
+            self.plan_last_beat(client, tag, lease.id);
         }
     }
 

@@ -12,6 +12,7 @@ mod every_holder_command_checked;
 mod fence_rises;
 mod gates_are_passed;
 mod grace_honoured;
+mod late_proof_is_none;
 mod no_busy_turns;
 mod no_early_reuse;
 mod nothing_unsynced_leaves;
@@ -66,6 +67,7 @@ pub(crate) struct Invariants {
     positions: positions_never_reused::Positions,
     ticks: tick_never_back::Ticks,
     queue: waiters_fair::Queue,
+    proofs: late_proof_is_none::Proofs,
     idle: no_busy_turns::IdleTurns,
     turns: u64,
     comparisons: u64,
@@ -79,6 +81,7 @@ impl Invariants {
     /// A request enters the engine with this turn.
     pub(crate) fn arrives(&mut self, aged: u64, input: &Input) {
         self.queue.arrives(aged, input);
+        self.proofs.arrives(input);
     }
 
     /// An event was decided.
@@ -95,6 +98,7 @@ impl Invariants {
         every_end_has_a_reason::event(scene, recorded)?;
         gates_are_passed::event(scene, recorded)?;
         self.ticks.event(recorded)?;
+        self.proofs.event(scene, recorded);
         self.queue.event(scene, recorded)
     }
 
@@ -105,6 +109,7 @@ impl Invariants {
         drain_is_sticky::said(scene, said)?;
         self.positions.said(scene, said)?;
         self.fences.said(scene, said)?;
+        self.proofs.said(scene, said)?;
         self.queue.said(said)
     }
 
@@ -141,12 +146,14 @@ impl Invariants {
     /// The daemon started again.
     pub(crate) fn restarted(&mut self, tick: Tick, story: &Story) {
         self.ticks.restarted(tick, story.last_tick);
+        self.proofs.restarted(tick, story);
         self.queue.clear();
     }
 
     /// Another log, or an earlier state of this one.
     pub(crate) fn new_history(&mut self) {
         self.ticks.new_history();
+        self.proofs = late_proof_is_none::Proofs::default();
         self.queue.clear();
     }
 }

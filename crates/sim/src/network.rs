@@ -1,11 +1,11 @@
 //! Messages between clients and the daemon: delayed, doubled and lost in both directions. A call that is not
-//! answered in time is unknown; with an operation id it is tried again, word for word.
+//! answered in time is unknown; with an operation id it is tried again, word for word unless the id says what was asked.
 
 use crate::happening::{Happening, Sender};
 use crate::violation::Violation;
 use crate::world::World;
 use tenure_engine::{Answer, Input, Refused, Request, Ticket};
-use tenure_kernel::{Epoch, LeaseId, Rejection, SessionId};
+use tenure_kernel::{Action, Epoch, LeaseId, Rejection, SessionId, Tick};
 
 /// Number of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -67,6 +67,16 @@ pub(crate) struct Ask {
     pub(crate) handled: Option<u64>,
     /// Epoch of the lease it names, as the events told it before it was handled.
     pub(crate) epoch_before: Option<Epoch>,
+    /// The turn that handled it.
+    pub(crate) turn: Option<Turn>,
+}
+
+/// The turn in which a request was handled, as far as a proof of life may depend on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Turn {
+    pub(crate) tick: Tick,
+    /// The breaker may have postponed ends.
+    pub(crate) held: bool,
 }
 
 impl World {
@@ -85,6 +95,9 @@ impl World {
     fn try_call(&mut self, id: CallId) {
         let Some(call) = self.calls.get_mut(&id) else { return };
         call.tries += 1;
+        if call.tries > 1 {
+            make_anew(&mut call.request, self.random.next_u64());
+        }
         let (caller, via) = (call.caller, call.via);
         let wait_ms = match &call.request {
             Request::Submit(submit) => submit.wait_ms,
@@ -143,7 +156,7 @@ impl World {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let request = call.request.clone();
-        let ask = Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None };
+        let ask = Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None, turn: None };
         daemon.asks.insert(ticket, ask);
         daemon.inbox.push(Input { ticket, request });
         self.turn_in(0);
@@ -164,6 +177,13 @@ impl World {
                 return Ok(());
             }
         }
+        let may_try_again = tries_again(&call.request) && call.tries < 4 && call.via.is_none();
+        let again = may_try_again && matches!(answer, Answer::Refused(_)) && !self.is_dead(id);
+        if again && self.random.chance(500) {
+            self.try_call(id);
+            return Ok(());
+        }
+        let Some(call) = self.calls.get_mut(&id) else { return Ok(()) };
         call.settled = true;
         let call = call.clone();
         self.forget_call(id);
@@ -182,14 +202,18 @@ impl World {
             Request::Submit(submit) => submit.operation.is_some() && call.tries < 4,
             _ => false,
         };
-        let dead = match call.caller {
-            Caller::Client(client) => self.clients[client].dead,
-            Caller::Operator | Caller::Host => false,
-        };
-        if again && call.via.is_none() && !dead && self.random.chance(850) {
+        if again && call.via.is_none() && !self.is_dead(id) && self.random.chance(850) {
             self.try_call(id);
         } else {
             self.forget_call(id);
+        }
+    }
+
+    /// Whether nobody is there any more to try a call again.
+    fn is_dead(&self, id: CallId) -> bool {
+        match self.calls.get(&id).map(|call| call.caller) {
+            Some(Caller::Client(client)) => self.clients[client].dead,
+            Some(Caller::Operator | Caller::Host) | None => false,
         }
     }
 
@@ -199,5 +223,23 @@ impl World {
         {
             self.clients[client].waiting.retain(|other| *other != id);
         }
+    }
+}
+
+/// Whether a retry of what was refused is decided anew.
+fn tries_again(request: &Request) -> bool {
+    match request {
+        Request::Submit(submit) => submit.operation.as_ref().is_some_and(|operation| operation.tries_again),
+        _ => false,
+    }
+}
+
+/// Where the operation id says what was asked, every try draws something of its own.
+fn make_anew(request: &mut Request, drawn: u64) {
+    if let Request::Submit(submit) = request
+        && submit.operation.as_ref().is_some_and(|operation| operation.asked.is_some())
+        && let Action::Grant(grant) = &mut *submit.action
+    {
+        grant.face_data = drawn.to_le_bytes().to_vec();
     }
 }

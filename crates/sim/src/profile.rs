@@ -24,6 +24,8 @@ pub struct Profile {
     pub ttl_ms_max: u64,
     /// Longest grace.
     pub grace_ms_max: u64,
+    /// Longest lateness of a turn that time brings.
+    pub wake_late_ms_max: u64,
     /// Longest append.
     pub sync_ms_max: u64,
     /// Bytes of a segment.
@@ -185,6 +187,7 @@ impl Profile {
             act_ms_max: random.within(60..=600),
             ttl_ms_max: random.within(1_200..=6_000),
             grace_ms_max: random.within(0..=4_000),
+            wake_late_ms_max: if random.chance(500) { random.within(1..=40) } else { 0 },
             sync_ms_max: if random.chance(150) { random.within(200..=3_000) } else { random.within(1..=15) },
             segment_bytes: 1024 * random.within(4..=24),
             snapshot_frames: random.within(6..=60),

@@ -4,7 +4,7 @@
 use crate::ledger::Recorded;
 use std::collections::BTreeMap;
 use tenure_kernel::{
-    Change, Epitaph, Epoch, LeaseId, Lsn, OpenSession, Policy, Reason, ReclaimBy, SessionId, StateName, Text,
+    Actor, Change, Epitaph, Epoch, LeaseId, Lsn, OpenSession, Policy, Reason, ReclaimBy, SessionId, StateName, Text,
     Tick,
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct Told {
     pub(crate) reason: Option<Reason>,
     /// Revoked, and an operator wants to reclaim it.
     pub(crate) left_to_operator: bool,
+    /// Its holder gave it back, through its gate.
+    pub(crate) given_back: bool,
     /// Every step: where, and how things stood after it.
     pub(crate) steps: Vec<Step>,
 }
@@ -125,6 +127,7 @@ impl Story {
                     deadline: granted.deadline,
                     reason: None,
                     left_to_operator: false,
+                    given_back: false,
                     steps: vec![Step { lsn: *lsn, epoch: Epoch::FIRST, state }],
                 };
                 self.leases.insert(id, told);
@@ -145,6 +148,7 @@ impl Story {
                 told.epoch = revoked.epoch;
                 told.reason = Some(revoked.reason);
                 told.left_to_operator = revoked.reclaim_by == ReclaimBy::Operator;
+                told.given_back = revoked.actor == Actor::Holder;
             }),
             Change::Released(released) => self.end(&released.was, *lsn, StateName::Released),
             Change::Reclaimed(reclaimed) => self.end(&reclaimed.was, *lsn, StateName::Revoked),

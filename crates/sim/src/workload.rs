@@ -4,7 +4,7 @@ use crate::clients::{Hand, OldToken};
 use crate::happening::Happening;
 use crate::network::{Call, Caller, Purpose};
 use crate::world::World;
-use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver};
+use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver, Ticket};
 use tenure_kernel::{
     Action, Amend, Bundle, Face, Fence, Grant, LeaseId, Lsn, Member, Mode, Policy, Rebind, ReclaimRule,
     Release, SessionId, Start, Text, Token,
@@ -37,6 +37,7 @@ impl World {
             if hand.mode == Mode::Heartbeat
                 && !hand.reserved
                 && !hand.stopped
+                && hand.at_last.is_none()
                 && due
                 && self.random.chance(900)
             {
@@ -57,10 +58,53 @@ impl World {
         }
     }
 
+    /// Who proves life only when its lease is nearly over does so around the very end.
+    pub(crate) fn plan_last_beat(&mut self, client: usize, tag: u32, lease: LeaseId) {
+        let aged = self.aged();
+        let Some(hand) = self.clients[client].hand(tag, lease) else { return };
+        if let (Some(grace_ms), Some(until), Mode::Heartbeat) = (hand.at_last, hand.valid_until, hand.mode) {
+            let around = self.random.below(24);
+            let wait = (until + grace_ms + around).saturating_sub(aged + 12);
+            self.at(wait, Happening::LastBeat { client, tag, lease });
+        }
+    }
+
+    pub(crate) fn last_beat(&mut self, client: usize, tag: u32, lease: LeaseId) {
+        let pause = self.clients[client].paused_until.saturating_sub(self.now);
+        if self.clients[client].dead {
+            return;
+        }
+        if pause > 0 {
+            return self.at(pause, Happening::LastBeat { client, tag, lease });
+        }
+        if let Some(hand) = self.clients[client].hand(tag, lease).cloned()
+            && !hand.stopped
+        {
+            self.heartbeat(client, &hand);
+        }
+    }
+
     fn heartbeat(&mut self, client: usize, hand: &Hand) {
+        // What another face keeps can be kept by the native one too.
+        if hand.face == Face::Streams && self.random.chance(850) {
+            return self.timely_heartbeat(client, hand);
+        }
         let via = self.clients[client].connection.as_ref().map(|connection| connection.session);
         let request = Request::Heartbeat { lease: hand.lease, epoch: hand.epoch, via, asker: None };
         self.say(client, hand.tag, request, Purpose::Heartbeat(hand.lease, hand.epoch));
+    }
+
+    /// The heartbeat of a stream, whose holder need not know the epoch.
+    fn timely_heartbeat(&mut self, client: usize, hand: &Hand) {
+        let work = self.profile.work;
+        let epoch = self.random.chance(600).then_some(hand.epoch);
+        let request = Request::TimelyHeartbeat { lease: hand.lease, epoch, asker: None };
+        // Without an epoch it counts for whoever holds the lease by then: where leases change hands, nobody may
+        // believe such an answer.
+        let believes = epoch.is_some() || !(work.rebinds || work.take_over);
+        let purpose =
+            if believes { Purpose::Heartbeat(hand.lease, hand.epoch) } else { Purpose::Other };
+        self.say(client, hand.tag, request, purpose);
     }
 
     fn do_something(&mut self, client: usize) {
@@ -277,7 +321,7 @@ impl World {
         let Some(index) = self.random.index(old.len()) else { return };
         let OldToken { tag, lease, epoch } = old[index];
         let token = Token::new(lease, epoch);
-        let action = match self.random.below(5) {
+        let action = match self.random.below(6) {
             0 => Action::Release(Release { token, text: Text::default() }),
             1 => Action::Activate(token),
             2 => Action::Amend(Amend { token, attachment: Some(vec![1]), face_data: None }),
@@ -288,6 +332,11 @@ impl World {
                 attachment: None,
                 face_data: None,
             }),
+            4 => {
+                let epoch = self.random.chance(700).then_some(epoch);
+                let request = Request::TimelyHeartbeat { lease, epoch, asker: None };
+                return self.say(client, tag, request, Purpose::Other);
+            }
             _ => {
                 let request = Request::Heartbeat { lease, epoch, via: None, asker: None };
                 return self.say(client, tag, request, Purpose::Other);
@@ -297,23 +346,26 @@ impl World {
     }
 
     fn cancel(&mut self, client: usize) {
-        let Some(daemon) = &self.daemon else { return };
+        if let Some(ticket) = self.waiting_ticket(client) {
+            self.say_plain(client, Request::Cancel(ticket), Purpose::Other);
+        }
+    }
+
+    /// A request of this client that waits.
+    fn waiting_ticket(&self, client: usize) -> Option<Ticket> {
         let waiting = &self.clients[client].waiting;
-        let ticket = daemon.asks.iter().find(|(_, ask)| {
+        let ticket = self.daemon.as_ref()?.asks.iter().find(|(_, ask)| {
             let waits = matches!(&ask.request, Request::Submit(submit) if submit.wait_ms > 0);
             waits && waiting.contains(&ask.call)
         });
-        if let Some((ticket, _)) = ticket {
-            let ticket = *ticket;
-            self.say_plain(client, Request::Cancel(ticket), Purpose::Other);
-        }
+        ticket.map(|(ticket, _)| *ticket)
     }
 
     /// Reads, which must never show what is not durable.
     fn look(&mut self, client: usize) {
         let tag = self.tag();
         let hand = self.some_hand(client, |_| true);
-        let request = match (self.random.below(7), hand) {
+        let request = match (self.random.below(8), hand) {
             (0, Some(hand)) => return self.say(client, hand.tag, Request::Read(hand.lease), Purpose::Other),
             (1, Some(hand)) => {
                 let check = Check::Epoch { lease: hand.lease, epoch: hand.epoch };
@@ -327,6 +379,7 @@ impl World {
             (4, _) => Request::List(List { from: LeaseId(0), limit: 5, resource_prefix: None, holder: None }),
             (5, _) => Request::Sessions { from: SessionId(0), limit: 5 },
             (6, _) if self.profile.work.watches => Request::Watch { from: Lsn(1) },
+            (7, _) => self.waiting_ticket(client).map_or(Request::Status, Request::Waiting),
             _ => Request::Status,
         };
         self.say(client, tag, request, Purpose::Other);
@@ -368,7 +421,11 @@ impl World {
         self.next_operation += 1;
         let operation = self.random.chance(600).then(|| {
             let principal = self.clients[client].principal.clone();
-            OperationId::new(principal, format!("op{number}").into(), 10 * 60 * 1000)
+            OperationId {
+                asked: self.random.chance(300).then_some(number),
+                tries_again: self.random.chance(300),
+                ..OperationId::new(principal, format!("op{number}").into(), 10 * 60 * 1000)
+            }
         });
         let submit = Submit { operation, ..submit };
         let mut call = call_of(client, Request::Submit(submit), tag, purpose);

@@ -203,6 +203,7 @@ impl World {
         self.now = time;
         match happening {
             Happening::Act(client) => self.act(client),
+            Happening::LastBeat { client, tag, lease } => self.last_beat(client, tag, lease),
             Happening::OperatorActs => self.operator_acts(),
             Happening::Arrive { call, sent } => self.arrive(call, sent),
             Happening::Heard { call, from, answer } => self.heard(call, from, &answer)?,

@@ -6,6 +6,7 @@ use crate::dispatch::Faces;
 use crate::events::Streamed;
 use core::time::Duration;
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 use tenure_api::{self as api, Error, EventKind, EventsQuery, StreamNews};
 use tenure_engine::host::read_clocks;
 use tenure_history::WireLease;
@@ -80,6 +81,7 @@ impl Faces {
                 }
                 continue;
             };
+            self.streams().is_watching.store(true, Ordering::Relaxed);
             while let Some(streamed) = events.next().await {
                 match streamed {
                     Streamed::Event(event) => {
@@ -90,6 +92,8 @@ impl Faces {
                     Streamed::Trimmed(_) => from = None,
                 }
             }
+            drop(events);
+            self.streams().is_watching.store(false, Ordering::Relaxed);
             if !self.is_ready().await {
                 return;
             }

@@ -1,5 +1,5 @@
-// A session held by a page: started, renewed by heartbeats, warned about, given back. No dependency, no build step,
-// usable from any page whose origin the daemon allows:
+// A session held by a page: started, renewed by heartbeats, warned about, given back. No dependency, no build
+// step, usable from any page whose origin the daemon allows:
 //
 //   import { TenureSession } from "/assets/tenure-session.js";
 //   const session = await TenureSession.start({ pool: "tuner" });
@@ -13,12 +13,12 @@
 //   expiring  a third of the ttl is left and no heartbeat has been answered; told once per renewal
 //   lost      the page can no longer count on the session and must stop. Without `final` the validity ran out
 //             before an answer came (daemon or network gone, credential refused, machine asleep): the daemon
-//             decides, heartbeats go on, and `renewed` may follow. With `final` the daemon said that it is over
+//             decides, heartbeats go on, and `renewed` may follow. With `final` the daemon said it is over
 //   expired   the daemon ended it for silence; final
 //   state     new, starting, running, draining, stopped or failed
 //
-// 404, 410 and a stale epoch are final. Everything else is tried again, 401 and 403 included: they say nothing of the
-// session, and a rotated token or a sign-in in another tab mends them while it is still valid.
+// 404, 410 and a stale epoch are final. Everything else is tried again, 401 and 403 included: they say nothing of
+// the session, and a rotated token or a sign-in in another tab mends them while it is still valid.
 
 /**
  * @typedef {object} StartOptions
@@ -26,7 +26,7 @@
  * @property {number} [count] how many slots; 1 unless told
  * @property {string[]} [resources] resources by name, besides the slots or instead of them
  * @property {string} [service_ref] what the session is about
- * @property {number} [start_timeout] seconds within which `activate` must be called; without it, it runs at once
+ * @property {number} [start_timeout] seconds within which `activate` must be called; else it runs at once
  * @property {Record<string, unknown>} [metadata] kept with the session
  * @property {string} [client] who holds it; the principal unless told
  * @property {number} [wait] seconds to queue for a slot; without it a full pool is a refusal
@@ -75,7 +75,8 @@
 
 const WORDS = ["renewed", "expiring", "lost", "expired", "state"];
 const INTENT = [
-  "pool", "count", "resources", "service_ref", "start_timeout", "metadata", "client", "wait", "correlation_id",
+  "pool", "count", "resources", "service_ref", "start_timeout", "metadata", "client", "wait",
+  "correlation_id",
 ];
 const PATIENCE_SECS = 20;
 /** An answer that takes longer than this is not coming. */
@@ -87,7 +88,7 @@ const BACK_OFF_MS_MAX = 30_000;
 const QUEUE_LOOK_MS = 1_000;
 /** Timers stand still while a machine sleeps; none is set further ahead than this. */
 const TIMER_MS_MAX = 30_000;
-/** After this long in a frozen tab a request under way is given up: its connection is gone more often than not. */
+/** After this long in a frozen tab a request under way is given up: its connection is most often gone. */
 const FROZEN_ANSWER_MS = 2_000;
 /** Clocks of the two machines may run at rates that differ by this much. */
 const CLOCK_RATE = 0.999;
@@ -133,8 +134,8 @@ class Span {
 }
 
 /**
- * A point in time. `performance.now()` stands still while some machines sleep and `Date.now()` can be set, so that
- * whichever says that more time has passed is believed: a session never looks valid for longer than it is.
+ * A point in time. `performance.now()` stands still while some machines sleep and `Date.now()` can be set, so
+ * that whichever says that more time has passed is believed: a session never looks valid for longer than it is.
  */
 class Instant {
   constructor() {
@@ -158,7 +159,8 @@ class Line {
   /**
    * @param {string} method
    * @param {string} path below `/api/v3/`
-   * @param {{ body?: unknown, key?: string, keepalive?: boolean, signal?: AbortSignal, limit_ms?: number }} [more]
+   * @param {{ body?: unknown, key?: string, keepalive?: boolean, signal?: AbortSignal,
+   *   limit_ms?: number }} [more]
    * @returns {Promise<any>}
    */
   async ask(method, path, more = {}) {
@@ -270,7 +272,7 @@ export class TenureSession {
   #deaf = new AbortController();
 
   /**
-   * Starts a session. A try whose answer was lost is repeated under the same key, so that it takes no second slot.
+   * Starts a session. A try whose answer was lost is repeated under the same key, and takes no second slot.
    * @param {StartOptions} [options]
    * @returns {Promise<TenureSession>}
    * @throws {TenureError}
@@ -511,7 +513,7 @@ export class TenureSession {
     flight?.controller.abort();
   }
 
-  /** The only timer. Set anew from answers rather than from itself, which browsers slow down in hidden tabs. */
+  /** The only timer. Set anew from answers rather than from itself: that, browsers slow down in hidden tabs. */
   #schedule() {
     clearTimeout(this.#timer);
     if (this.#is_over || this.#ending) {
@@ -599,9 +601,10 @@ export class TenureSession {
       this.#failures = 0;
       this.#error = null;
       this.#beat = new Span(sent, (answer.next_heartbeat_in ?? this.#shown.heartbeat_interval) * 1_000);
-      this.#shown = { ...this.#shown, lease_expires_at: answer.lease_expires_at, server_time: answer.server_time };
+      const { lease_expires_at, server_time } = answer;
+      this.#shown = { ...this.#shown, lease_expires_at, server_time };
       this.#promise(sent, answer);
-      // The answer does not tell the state; a promise shorter than the ttl says that it is not an ordinary one.
+      // The answer does not tell the state; a promise shorter than the ttl says that it is not the usual one.
       if (this.state !== "running" || left(answer) < this.ttl_ms - 1_000) {
         this.#look ??= new Span(sent, 0);
       }
@@ -644,8 +647,9 @@ export class TenureSession {
     this.#failures += 1;
     this.#error = error;
     const left = this.#validity.left();
-    // Answers may be all that is lost: what the daemon still hears keeps the session, as long as it hears it in time.
-    const most = left > 0 ? this.ttl_ms / 8 : Math.max(this.ttl_ms / 4, this.#shown.heartbeat_interval * 1_000);
+    // Answers may be all that is lost: what the daemon still hears in time keeps the session.
+    const beat_ms = this.#shown.heartbeat_interval * 1_000;
+    const most = left > 0 ? this.ttl_ms / 8 : Math.max(this.ttl_ms / 4, beat_ms);
     let pause = backOff(this.#failures, Math.min(most, BACK_OFF_MS_MAX));
     if (error.retry_after_ms !== null) {
       // Obeyed, but for one try in time: the daemon would rather hear it than end the session.
@@ -654,7 +658,11 @@ export class TenureSession {
     this.#beat = new Span(new Instant(), pause);
   }
 
-  /** Counts what an answer promises from before it was asked for. @param {Instant} sent @param {Promised} answer */
+  /**
+   * Counts what an answer promises from before it was asked for.
+   * @param {Instant} sent
+   * @param {Promised} answer
+   */
   #promise(sent, answer) {
     this.#validity = new Span(sent, promised(answer, this.#shown) * CLOCK_RATE);
     const is_short = this.#validity.left() <= this.ttl_ms / 3;
@@ -753,8 +761,8 @@ function left(answer) {
 }
 
 /**
- * How much of that a page may count on. A grace is forgiveness, not a promise: an operator may take it away while the
- * page cannot be told. A session that was never in use has only its deadline.
+ * How much of that a page may count on. A grace is forgiveness, not a promise: an operator may take it away while
+ * the page cannot be told. A session that was never in use has only its deadline.
  * @param {Promised} answer
  * @param {Pick<Shown, "state" | "lease_ttl">} shown
  */

@@ -8,7 +8,9 @@ pub(super) fn said(scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
     let (Out::Answer(_, Answer::Renewed { draining, .. }), Some(ask)) = (said.out, said.ask) else {
         return Ok(());
     };
-    let Request::Heartbeat { lease, .. } = &ask.request else { return Ok(()) };
+    let (Request::Heartbeat { lease, .. } | Request::TimelyHeartbeat { lease, .. }) = &ask.request else {
+        return Ok(());
+    };
     // An answer held back for a sync shows how things stood before.
     if ask.handled != Some(scene.aged) || *draining {
         return Ok(());

@@ -40,7 +40,11 @@ pub(super) fn said(scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
                 Some(_) | None => Ok(()),
             }
         }
-        (Request::Heartbeat { lease, epoch, .. }, Answer::Renewed { .. }) => match ask.epoch_before {
+        (
+            Request::Heartbeat { lease, epoch, .. }
+            | Request::TimelyHeartbeat { lease, epoch: Some(epoch), .. },
+            Answer::Renewed { .. },
+        ) => match ask.epoch_before {
             Some(before) if *epoch < before => {
                 let text = format!(
                     "a heartbeat with epoch {epoch} was accepted for lease {lease}, which had {before}"

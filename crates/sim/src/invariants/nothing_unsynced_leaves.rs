@@ -62,8 +62,12 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
         Answer::Lease(answer) => answer.lsn.max(found(scene, &answer.lease)),
         Answer::Done { lsn, .. } => *lsn,
         Answer::Renewed { .. } => match ask.map(|ask| &ask.request) {
-            Some(Request::Heartbeat { lease, epoch, .. }) => {
-                known(scene, *lease).and_then(|told| told.epoch_since(*epoch)).unwrap_or(NEVER)
+            Some(
+                Request::Heartbeat { lease, epoch, .. }
+                | Request::TimelyHeartbeat { lease, epoch: Some(epoch), .. },
+            ) => known(scene, *lease).and_then(|told| told.epoch_since(*epoch)).unwrap_or(NEVER),
+            Some(Request::TimelyHeartbeat { lease, epoch: None, .. }) => {
+                state_since(scene, *lease, StateName::Active)
             }
             _ => Lsn(0),
         },
@@ -80,7 +84,10 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
         Answer::Ended { leases, lsn, .. } => {
             leases.iter().map(|(_, ended)| ended.ended_lsn).max().unwrap_or(Lsn(0)).max(*lsn)
         }
-        Answer::Pools { lsn, .. } | Answer::Session { lsn, .. } | Answer::Sessions { lsn, .. } => *lsn,
+        Answer::Pools { lsn, .. }
+        | Answer::Session { lsn, .. }
+        | Answer::Sessions { lsn, .. }
+        | Answer::Waiting { lsn, .. } => *lsn,
         Answer::Checked(checked) => match (checked.lease, checked.epoch) {
             (Some(lease), Some(epoch)) => {
                 known(scene, lease).and_then(|told| told.epoch_since(epoch)).unwrap_or(NEVER).max(checked.lsn)
@@ -115,7 +122,9 @@ fn refusal_rests_on(scene: &Scene<'_>, ask: Option<&Ask>, refused: &Refused) -> 
 
 fn subject(request: &Request) -> Option<LeaseId> {
     match request {
-        Request::Heartbeat { lease, .. } | Request::Acknowledge { lease, .. } => Some(*lease),
+        Request::Heartbeat { lease, .. }
+        | Request::TimelyHeartbeat { lease, .. }
+        | Request::Acknowledge { lease, .. } => Some(*lease),
         Request::Submit(submit) => match &*submit.action {
             Action::Activate(token) => Some(token.lease),
             Action::Release(release) => Some(release.token.lease),

@@ -1,5 +1,5 @@
-//! After revoke, reclaim never before the promise ran out or the holder acknowledged; rule `at_once` and an
-//! operator's force excepted, both recorded. (kernel.md §6; leases.md §1 "Promise")
+//! After revoke, reclaim never before the promise ran out, the holder acknowledged or gave the lease back itself; rule
+//! `at_once` and an operator's force excepted, both recorded. (kernel.md §6; leases.md §1 "Promise")
 
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
@@ -24,6 +24,9 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
 }
 
 fn acknowledged(scene: &Scene<'_>, lease: LeaseId) -> bool {
+    if scene.story.leases.get(&lease).is_some_and(|told| told.given_back) {
+        return true;
+    }
     let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0);
     scene.memory.acknowledged.get(&lease).is_some_and(|at| *at >= revoked)
 }

@@ -1,5 +1,8 @@
 //! `tenure session`: sessions of `/api/v3` by hand, against a real daemon.
 
+use std::fs;
+use std::process::Command;
+
 use expect_test::expect;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -23,10 +26,31 @@ fn short(slots: u32) -> Daemon {
     with_slots(slots, &["--sessions-lease-ttl", "2s", "--sessions-heartbeat-interval", "1"])
 }
 
+/// The binary, asking over the socket however busy the machine is: over TCP it would be another principal.
+fn command(daemon: &Daemon, arguments: &[&str]) -> Command {
+    let mut command = daemon.command(arguments);
+    if !arguments.contains(&"--endpoint") {
+        command.env("TENURE_ENDPOINT", format!("unix:{}", daemon.socket().display()));
+    }
+    command
+}
+
+fn tenure(daemon: &Daemon, arguments: &[&str]) -> Answer {
+    daemon.desk.answer(&mut command(daemon, arguments))
+}
+
+/// The answer of a command that succeeds, as an object.
+#[track_caller]
+fn object(daemon: &Daemon, arguments: &[&str]) -> Value {
+    let answer = tenure(daemon, &[arguments, &["--json"]].concat());
+    assert_eq!(answer.code, 0, "{arguments:?}: {}", answer.all());
+    serde_json::from_str(&answer.out).unwrap()
+}
+
 /// Starts a session and gives its id.
 #[track_caller]
 fn start(daemon: &Daemon, arguments: &[&str]) -> String {
-    id_of(&daemon.object(&[&["session", "start"], arguments].concat()))
+    id_of(&object(daemon, &[&["session", "start"], arguments].concat()))
 }
 
 fn id_of(session: &Value) -> String {
@@ -57,7 +81,7 @@ fn pid(running: &Running) -> i32 {
 }
 
 fn state(daemon: &Daemon, id: &str) -> (String, Option<String>) {
-    let session = daemon.object(&["session", "show", id]);
+    let session = object(daemon, &["session", "show", id]);
     let reason = session["reason"].as_str().map(str::to_owned);
     (session["state"].as_str().unwrap().to_owned(), reason)
 }
@@ -83,7 +107,7 @@ fn a_session_is_started_looked_at_and_stopped() {
         "--pool",
         "tuner",
     ];
-    let started = daemon.tenure(&arguments);
+    let started = tenure(&daemon, &arguments);
     let id = started.out.split_whitespace().nth(1).unwrap().to_owned();
     expect![[r#"
         exit 0
@@ -100,7 +124,7 @@ fn a_session_is_started_looked_at_and_stopped() {
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         note: it ends at TIME unless: tenure session heartbeat ID1
     "#]]
     .assert_eq(&plain(&daemon, &started, &[&id]));
@@ -110,10 +134,10 @@ fn a_session_is_started_looked_at_and_stopped() {
         ID STATE CLIENT RESOURCES LEFT AGE ABOUT STARTED
         ID1 running alice antenna, tuner/1 SPAN SPAN channel 7 TIME
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         1 session at lsn 2
     "#]]
-    .assert_eq(&plain(&daemon, &daemon.tenure(&["session", "ls"]), &[&id]));
+    .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "ls"]), &[&id]));
     expect![[r#"
         exit 0
         --- out
@@ -121,9 +145,9 @@ fn a_session_is_started_looked_at_and_stopped() {
         next ends in SPAN (TIME) unless it is heard of
         heartbeat the next one within SPAN
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
     "#]]
-    .assert_eq(&plain(&daemon, &daemon.tenure(&["session", "heartbeat", &id]), &[&id]));
+    .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "heartbeat", &id]), &[&id]));
     expect![[r#"
         exit 0
         --- out
@@ -140,46 +164,46 @@ fn a_session_is_started_looked_at_and_stopped() {
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         session ID1 of alice: antenna, tuner/1, running, started now
     "#]]
-    .assert_eq(&plain(&daemon, &daemon.tenure(&["session", "stop", &id, "--yes"]), &[&id]));
+    .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "stop", &id, "--yes"]), &[&id]));
     assert_eq!(state(&daemon, &id), ended("stopped", "USER_STOPPED"));
     expect![[r#"
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: the session has ended: USER_STOPPED (session_gone)
         hint: tenure why ID1 tells how it came to it
     "#]]
-    .assert_eq(&plain(&daemon, &daemon.tenure(&["session", "stop", &id, "--yes"]), &[&id]));
+    .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "stop", &id, "--yes"]), &[&id]));
     expect![[r#"
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: the session has ended: USER_STOPPED (session_gone)
         hint: tenure why ID1 tells how it came to it
     "#]]
-    .assert_eq(&plain(&daemon, &daemon.tenure(&["session", "heartbeat", &id]), &[&id]));
+    .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "heartbeat", &id]), &[&id]));
 }
 
 #[test]
 fn json_is_the_apis_own_object() {
     let daemon = Daemon::start_with(&POOL);
-    let started = daemon.object(&["session", "start", "--count", "2"]);
+    let started = object(&daemon, &["session", "start", "--count", "2"]);
     assert_eq!((&started["status"], &started["state"]), (&json!("accepted"), &json!("running")));
     assert_eq!(started["resources"], json!(["tuner/1", "tuner/2"]));
-    let shown = daemon.object(&["session", "show", &id_of(&started)]);
+    let shown = object(&daemon, &["session", "show", &id_of(&started)]);
     let asked = daemon.get(&format!("/api/v3/sessions/{}", id_of(&started))).json();
     let keys = |object: &Value| object.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
     assert_eq!(keys(&shown), keys(&asked));
     assert_eq!(shown["client"], asked["client"]);
     assert!(shown["client"].as_str().unwrap().contains('@'), "{shown}");
-    let renewed = daemon.object(&["session", "heartbeat", &id_of(&started), "--epoch", "1"]);
+    let renewed = object(&daemon, &["session", "heartbeat", &id_of(&started), "--epoch", "1"]);
     assert_eq!(renewed["acknowledged"], true);
-    let listed = daemon.object(&["session", "ls"]);
+    let listed = object(&daemon, &["session", "ls"]);
     assert_eq!((listed["sessions"].as_array().unwrap().len(), &listed["next_cursor"]), (1, &Value::Null));
 }
 
@@ -187,11 +211,11 @@ fn json_is_the_apis_own_object() {
 fn the_same_operation_id_gives_the_same_session() {
     let daemon = Daemon::start_with(&POOL);
     let again = ["session", "start", "--operation-id", "one"];
-    let first = daemon.object(&again);
-    let second = daemon.object(&again);
+    let first = object(&daemon, &again);
+    let second = object(&daemon, &again);
     assert_eq!(id_of(&first), id_of(&second));
     assert_eq!(second["status"], "idempotent_replay");
-    let other = daemon.tenure(&["session", "start", "--operation-id", "one", "--count", "2"]);
+    let other = tenure(&daemon, &["session", "start", "--operation-id", "one", "--count", "2"]);
     assert_eq!(other.code, 1, "{}", other.all());
     assert!(other.err.contains("operation_conflict") && other.err.contains("another --operation-id"));
 }
@@ -200,12 +224,12 @@ fn the_same_operation_id_gives_the_same_session() {
 fn without_a_free_slot_it_is_said_when_to_ask_again() {
     let daemon = with_slots(1, &[]);
     start(&daemon, &[]);
-    let refused = daemon.tenure(&["session", "start"]);
+    let refused = tenure(&daemon, &["session", "start"]);
     expect![[r#"
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: 1 of pool "tuner" asked for, 0 of 1 free (no_capacity)
         hint: a slot may be free in SPAN; queue for it with --wait
     "#]]
@@ -216,13 +240,13 @@ fn without_a_free_slot_it_is_said_when_to_ask_again() {
 fn whoever_waits_gets_the_slot_that_comes_free() {
     let daemon = with_slots(1, &[]);
     let first = start(&daemon, &[]);
-    let mut waiting = Running::start(&mut daemon.command(&["session", "start", "--wait", "1m", "--json"]));
+    let mut waiting = Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m", "--json"]));
     waiting.said("queues at place 1");
-    let listed = daemon.object(&["session", "ls"]);
+    let listed = object(&daemon, &["session", "ls"]);
     let states: Vec<&str> =
         listed["sessions"].as_array().unwrap().iter().map(|s| s["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["new", "running"]);
-    daemon.object(&["session", "stop", &first, "--yes"]);
+    object(&daemon, &["session", "stop", &first, "--yes"]);
     let session = waiting.object();
     assert_eq!((&session["state"], &session["resources"]), (&json!("running"), &json!(["tuner/1"])));
     assert_eq!(code(&mut waiting), Some(0));
@@ -233,7 +257,7 @@ fn whoever_waits_gets_the_slot_that_comes_free() {
 fn whoever_waits_too_long_is_told() {
     let daemon = with_slots(1, &[]);
     start(&daemon, &[]);
-    let answer = daemon.tenure(&["session", "start", "--wait", "1s", "--quiet"]);
+    let answer = tenure(&daemon, &["session", "start", "--wait", "1s", "--quiet"]);
     assert_eq!(answer.code, 1, "{}", answer.all());
     assert!(answer.err.contains("is over: WAIT_TIMEOUT") && answer.out.contains("failed, WAIT_TIMEOUT"));
 }
@@ -242,22 +266,22 @@ fn whoever_waits_too_long_is_told() {
 fn whoever_is_interrupted_in_the_queue_leaves_it() {
     let daemon = with_slots(1, &[]);
     start(&daemon, &[]);
-    let mut waiting = Running::start(&mut daemon.command(&["session", "start", "--wait", "1m"]));
+    let mut waiting = Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m"]));
     waiting.said("queues at place 1");
     signal(pid(&waiting), Signal::INT);
     assert_eq!(code(&mut waiting), Some(0));
-    assert_eq!(daemon.object(&["session", "ls"])["sessions"].as_array().unwrap().len(), 1);
+    assert_eq!(object(&daemon, &["session", "ls"])["sessions"].as_array().unwrap().len(), 1);
 }
 
 #[test]
 fn a_kept_session_lives_until_the_command_is_interrupted() {
     for asked in [Signal::INT, Signal::TERM, Signal::HUP] {
         let daemon = short(1);
-        let mut keeping = Running::start(&mut daemon.command(&["session", "start", "--keep", "--json"]));
+        let mut keeping = Running::start(&mut command(&daemon, &["session", "start", "--keep", "--json"]));
         let id = id_of(&keeping.object());
         keeping.said("kept by a heartbeat every 1 s until interrupted");
         wait_until("heartbeats over more than a ttl", LONG, || {
-            let session = daemon.object(&["session", "show", &id]);
+            let session = object(&daemon, &["session", "show", &id]);
             assert_eq!(session["state"], "running", "{session}");
             let at =
                 |key: &str| session[key].as_str().map(|time| tenure_history::parse_rfc3339(time).unwrap());
@@ -276,9 +300,9 @@ fn a_kept_session_that_queued_is_kept_once_it_has_its_slot() {
     let daemon = with_slots(1, &[]);
     let first = start(&daemon, &[]);
     let mut keeping =
-        Running::start(&mut daemon.command(&["session", "start", "--wait", "1m", "--keep", "--json"]));
+        Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m", "--keep", "--json"]));
     keeping.said("queues at place 1");
-    daemon.object(&["session", "stop", &first, "--yes"]);
+    object(&daemon, &["session", "stop", &first, "--yes"]);
     assert_eq!(keeping.object()["state"], "running");
     keeping.said("kept by a heartbeat every 5 s");
     signal(pid(&keeping), Signal::INT);
@@ -289,10 +313,10 @@ fn a_kept_session_that_queued_is_kept_once_it_has_its_slot() {
 #[test]
 fn a_kept_session_that_is_taken_away_ends_the_command() {
     let daemon = short(1);
-    let mut keeping = Running::start(&mut daemon.command(&["session", "start", "--keep", "--json"]));
+    let mut keeping = Running::start(&mut command(&daemon, &["session", "start", "--keep", "--json"]));
     let started = keeping.object();
     let lease = started["lease_id"].as_str().unwrap();
-    daemon.object(&["lease", "revoke", lease, "--yes"]);
+    object(&daemon, &["lease", "revoke", lease, "--yes"]);
     assert_eq!(keeping.object()["state"], "draining", "what was promised is kept");
     keeping.said("it ends at");
     let ended = keeping.object();
@@ -304,7 +328,7 @@ fn a_kept_session_that_is_taken_away_ends_the_command() {
 #[test]
 fn a_kept_session_outlives_the_daemon() {
     let mut daemon = short(1);
-    let mut keeping = Running::start(&mut daemon.command(&["session", "start", "--keep", "--json"]));
+    let mut keeping = Running::start(&mut command(&daemon, &["session", "start", "--keep", "--json"]));
     let id = id_of(&keeping.object());
     daemon.kill();
     keeping.said("trying again until it is heard");
@@ -317,16 +341,30 @@ fn a_kept_session_outlives_the_daemon() {
 }
 
 #[test]
+fn a_kept_session_is_kept_where_the_daemon_is_now() {
+    let mut daemon = short(1);
+    // Without its socket the daemon is found by its port, and that is another one after each start.
+    fs::remove_file(daemon.socket()).unwrap();
+    let keeping = Running::start(&mut daemon.command(&["session", "start", "--keep", "--json"]));
+    let id = id_of(&keeping.object());
+    daemon.kill();
+    keeping.said("trying again until it is heard");
+    daemon.start_again();
+    keeping.said("the daemon answers again");
+    assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
+}
+
+#[test]
 fn one_that_starts_is_activated_or_fails() {
     let daemon = Daemon::start_with(&POOL);
-    let answer = daemon.tenure(&["session", "start", "--start-timeout", "30s", "--json"]);
+    let answer = tenure(&daemon, &["session", "start", "--start-timeout", "30s", "--json"]);
     let id = id_of(&serde_json::from_str(&answer.out).unwrap());
     assert!(answer.err.contains(&format!("unless: tenure session activate {id}")), "{}", answer.err);
     assert_eq!(state(&daemon, &id), ("starting".to_owned(), None));
-    assert_eq!(daemon.object(&["session", "activate", &id])["state"], "running");
+    assert_eq!(object(&daemon, &["session", "activate", &id])["state"], "running");
     let late = start(&daemon, &["--start-timeout", "1s"]);
     wait_until("its failure", LONG, || state(&daemon, &late) == ended("failed", "START_TIMEOUT"));
-    let refused = daemon.tenure(&["session", "activate", &late]);
+    let refused = tenure(&daemon, &["session", "activate", &late]);
     assert_eq!(refused.code, 1, "{}", refused.all());
     assert!(refused.err.contains("START_TIMEOUT") && refused.err.contains(&format!("tenure why {late}")));
 }
@@ -335,7 +373,7 @@ fn one_that_starts_is_activated_or_fails() {
 fn one_that_failed_says_why() {
     let daemon = Daemon::start_with(&POOL);
     let id = start(&daemon, &[]);
-    let failed = daemon.object(&["session", "fail", &id, "--reason", "no signal", "--yes"]);
+    let failed = object(&daemon, &["session", "fail", &id, "--reason", "no signal", "--yes"]);
     assert_eq!((&failed["state"], &failed["reason"]), (&json!("failed"), &json!("FAILED:no signal")));
 }
 
@@ -343,9 +381,9 @@ fn one_that_failed_says_why() {
 fn ended_ones_are_listed_where_they_are_asked_for() {
     let daemon = with_slots(4, &[]);
     let (first, second) = (start(&daemon, &[]), start(&daemon, &[]));
-    daemon.object(&["session", "stop", &first, "--yes"]);
+    object(&daemon, &["session", "stop", &first, "--yes"]);
     let listed = |arguments: &[&str]| {
-        let list = daemon.object(&[&["session", "ls"], arguments].concat());
+        let list = object(&daemon, &[&["session", "ls"], arguments].concat());
         let mut ids: Vec<String> = list["sessions"].as_array().unwrap().iter().map(id_of).collect();
         ids.sort();
         ids
@@ -358,25 +396,25 @@ fn ended_ones_are_listed_where_they_are_asked_for() {
     assert_eq!(listed(&["--state", "running"]), [second.as_str()]);
     assert_eq!(listed(&["--state", "failed"]), Vec::<String>::new());
     start(&daemon, &[]);
-    let short = daemon.tenure(&["session", "ls", "--limit", "1", "--json"]);
+    let short = tenure(&daemon, &["session", "ls", "--limit", "1", "--json"]);
     assert!(short.err.contains("there is more"), "{}", short.all());
-    assert_eq!(daemon.tenure(&["session", "ls", "--state", "dead"]).code, 2);
+    assert_eq!(tenure(&daemon, &["session", "ls", "--state", "dead"]).code, 2);
 }
 
 #[test]
 fn a_watch_tells_what_happens_until_the_end() {
     let daemon = short(1);
     let id = start(&daemon, &[]);
-    let mut watching = Running::start(&mut daemon.command(&["session", "watch", &id, "--json"]));
+    let mut watching = Running::start(&mut command(&daemon, &["session", "watch", &id, "--json"]));
     let first = watching.object();
     assert_eq!((&first["event"], &first["session"]["state"]), (&json!("snapshot"), &json!("running")));
-    daemon.object(&["session", "heartbeat", &id]);
+    object(&daemon, &["session", "heartbeat", &id]);
     let told: Vec<Value> = (0..4).map(|_| watching.object()).collect();
     let events: Vec<&str> = told.iter().map(|news| news["event"].as_str().unwrap()).collect();
     assert_eq!(events, ["lease.renewed", "lease.expiring", "lease.expired", "state"]);
     assert_eq!(told[3]["session"]["reason"], "LEASE_EXPIRED");
     assert_eq!(code(&mut watching), Some(0));
-    let mut late = Running::start(&mut daemon.command(&["session", "watch", &id]));
+    let mut late = Running::start(&mut command(&daemon, &["session", "watch", &id]));
     assert!(late.line().contains("stopped, LEASE_EXPIRED"));
     assert_eq!(code(&mut late), Some(0), "there is nothing to wait for");
 }
@@ -385,14 +423,14 @@ fn a_watch_tells_what_happens_until_the_end() {
 fn a_watch_goes_on_over_a_restart() {
     let mut daemon = with_slots(1, &[]);
     let id = start(&daemon, &[]);
-    let mut watching = Running::start(&mut daemon.command(&["session", "watch", &id, "--json"]));
+    let mut watching = Running::start(&mut command(&daemon, &["session", "watch", &id, "--json"]));
     assert_eq!(watching.object()["event"], "snapshot");
     daemon.stop();
     watching.said("the daemon is gone; waiting for it");
     daemon.start_again();
     watching.said("connected again");
     assert_eq!(watching.object()["event"], "snapshot");
-    daemon.object(&["session", "stop", &id, "--yes"]);
+    object(&daemon, &["session", "stop", &id, "--yes"]);
     let last = watching.object();
     assert_eq!((&last["event"], &last["session"]["reason"]), (&json!("state"), &json!("USER_STOPPED")));
     assert_eq!(code(&mut watching), Some(0));
@@ -403,11 +441,11 @@ fn stopping_is_asked_about() {
     let daemon = Daemon::start_with(&POOL);
     let id = start(&daemon, &["--client", "alice"]);
     for verb in [&["session", "stop", &id][..], &["session", "fail", &id, "--reason", "x"]] {
-        let answer = daemon.tenure(verb);
+        let answer = tenure(&daemon, verb);
         assert_eq!(answer.code, 2, "{}", answer.all());
         assert!(answer.err.contains("--yes"), "{}", answer.err);
     }
-    let shown = at_terminal(&mut daemon.command(&["session", "stop", &id, "--quiet"]), 200, "n\n");
+    let shown = at_terminal(&mut command(&daemon, &["session", "stop", &id, "--quiet"]), 200, "n\n");
     assert_eq!(shown.code, 1, "{}", shown.text);
     let asked = format!("session {id} of alice: tuner/1, running");
     assert!(shown.text.contains(&asked) && shown.text.contains("end it? [y/N]"), "{}", shown.text);
@@ -424,19 +462,19 @@ fn what_cannot_be_is_said_before_anything_is_asked() {
         &["session", "fail", "x", "--yes"],
         &["session"],
     ] {
-        assert_eq!(daemon.tenure(arguments).code, 2, "{arguments:?}");
+        assert_eq!(tenure(&daemon, arguments).code, 2, "{arguments:?}");
     }
-    let unknown = daemon.tenure(&["session", "show", "00000000-0000-4000-8000-000000000000"]);
+    let unknown = tenure(&daemon, &["session", "show", "00000000-0000-4000-8000-000000000000"]);
     expect![[r#"
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
+        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: there is no session "00000000-0000-4000-8000-000000000000" (session_not_found)
         hint: tenure session ls shows what there is
     "#]]
     .assert_eq(&plain(&daemon, &unknown, &[]));
-    let pool = daemon.tenure(&["session", "start", "--pool", "nowhere"]);
+    let pool = tenure(&daemon, &["session", "start", "--pool", "nowhere"]);
     assert_eq!(pool.code, 1, "{}", pool.all());
     assert!(pool.err.contains("pool_not_found") && pool.err.contains("tenure pool ls"), "{}", pool.err);
 }
@@ -451,7 +489,7 @@ fn somebody_elses_session_is_not_for_everybody() {
     let endpoint = format!("http://{}", daemon.address());
     let as_named = |name: &str, arguments: &[&str]| {
         let token = format!("secret-{name}");
-        daemon.tenure(&[arguments, &["--endpoint", &endpoint, "--token", &token]].concat())
+        tenure(&daemon, &[arguments, &["--endpoint", &endpoint, "--token", &token]].concat())
     };
     let refused = as_named("other", &["session", "stop", &id, "--yes"]);
     assert_eq!((refused.code, refused.err.contains("forbidden")), (1, true), "{}", refused.all());
@@ -466,12 +504,12 @@ fn somebody_elses_session_is_not_for_everybody() {
 fn a_story_is_told_by_the_id_of_a_session() {
     let daemon = Daemon::start_with(&POOL);
     let id = start(&daemon, &[]);
-    daemon.object(&["session", "stop", &id, "--yes"]);
+    object(&daemon, &["session", "stop", &id, "--yes"]);
     for arguments in [&["why", &id][..], &["why", "--session", &id]] {
-        let story = daemon.tenure(arguments);
+        let story = tenure(&daemon, arguments);
         assert_eq!(story.code, 0, "{}", story.all());
         assert!(story.out.contains("tuner/1"), "{}", story.all());
     }
-    let unknown = daemon.tenure(&["why", "00000000-0000-4000-8000-000000000000"]);
+    let unknown = tenure(&daemon, &["why", "00000000-0000-4000-8000-000000000000"]);
     assert_eq!(unknown.code, 1, "{}", unknown.all());
 }

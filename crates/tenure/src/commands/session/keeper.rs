@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_api::{ErrorCode, Stream, StreamNews};
+use tenure_api::{ErrorCode, Stream, StreamNews, StreamState};
 use tenure_client::clock::{BootInstant, wait_until};
 use tenure_client::{CallError, Client, StreamEvents};
 use tenure_history::parse_rfc3339;
@@ -148,10 +148,15 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    /// The daemon's two times say for how long; that is counted from before it was asked.
+    /// The daemon's two times say for how long; that is counted from before it was asked. Grace is not promised.
     fn is_good(&mut self, until: &str, now: &str, asked_at: BootInstant) {
         if let (Ok(until), Ok(now)) = (parse_rfc3339(until), parse_rfc3339(now)) {
-            self.valid_until = asked_at.after(Duration::from_millis(until.saturating_sub(now)));
+            let left_ms = until.saturating_sub(now);
+            let promised_ms = match self.stream.state {
+                StreamState::Starting => left_ms,
+                _ => left_ms.min(self.stream.lease_ttl.saturating_mul(1_000)),
+            };
+            self.valid_until = asked_at.after(Duration::from_millis(promised_ms));
         }
     }
 }

@@ -49,7 +49,12 @@ impl Stage {
 
     #[track_caller]
     fn with_ttl(ttl: &str, browser_flags: &[&str]) -> Self {
-        let mut daemon = prepared(&[], ttl);
+        Self::of(prepared(&[], ttl), browser_flags)
+    }
+
+    /// With a daemon that does not run yet.
+    #[track_caller]
+    fn of(mut daemon: Daemon, browser_flags: &[&str]) -> Self {
         daemon.start_again();
         let proxy = Proxy::before(daemon.address());
         let stage = Self { tab: Tab::open_with(browser_flags), proxy, daemon };

@@ -251,7 +251,13 @@ fn a_restart_forgets_codes_and_cookies() {
 fn open_prints_an_address_that_signs_in_once() {
     let daemon = Daemon::start_with(&["--auth-local", "none"]);
     let nowhere = daemon.path("nowhere");
-    let opened = daemon.desk.answer(daemon.desk.command(&["open"]).env("PATH", &nowhere));
+    // Named, so that a busy machine does not make it ask over TCP.
+    let socket = format!("unix:{}", daemon.socket().display());
+    let open = |arguments: &[&str]| {
+        let mut command = daemon.desk.command(arguments);
+        daemon.desk.answer(command.env("PATH", &nowhere).env("TENURE_ENDPOINT", &socket))
+    };
+    let opened = open(&["open"]);
     assert_eq!(opened.code, 0, "{}", opened.all());
     assert!(opened.err.contains("works once, within 60 s"), "{}", opened.err);
     assert!(opened.err.contains("no xdg-open here"), "{}", opened.err);
@@ -261,7 +267,7 @@ fn open_prints_an_address_that_signs_in_once() {
     assert_eq!(caller(&with_cookie(&daemon, &cookie).get("/v1/caller")), (uid(), "admin".to_owned()));
     assert_eq!(daemon.get(path).status, 401);
 
-    let opened = daemon.desk.answer(daemon.desk.command(&["open", "--json"]).env("PATH", &nowhere));
+    let opened = open(&["open", "--json"]);
     let said: Value = serde_json::from_str(&opened.out).unwrap();
     assert_eq!(said["expires_in_secs"], 60);
     assert!(said["url"].as_str().unwrap().starts_with(&base), "{said}");

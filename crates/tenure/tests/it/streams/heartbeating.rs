@@ -146,7 +146,7 @@ fn after_too_many_the_next_interval_counts_again() {
 
 #[test]
 fn a_limit_of_requests_leaves_heartbeats_alone() {
-    let daemon = started_as(SHORT, &["--limits-requests-per-second", "20"]);
+    let daemon = started_as(&[], &["--limits-requests-per-second", "20"]);
     let mut http = daemon.http();
     let session = http.start(json!({}));
     wait_until("a request too many", LIMIT, || {

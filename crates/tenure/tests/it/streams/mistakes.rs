@@ -113,7 +113,7 @@ fn beats_were_told_410_while_the_slot_stayed_taken() {
     let mut http = daemon.http();
     let sessions: Vec<Value> =
         (1..=count).map(|number| http.start(json!({"pool": format!("p{number}")}))).collect();
-    wait_until("the deadlines to be near", LIMIT, || left_ms(&http.seen(&sessions[0])) < 500);
+    wait_until("the deadlines to be near", LIMIT, || left_ms(&http.seen(&sessions[count - 1])) < 500);
     // The daemon stands still over the deadlines, so that the heartbeats are there before it has ended anything. It
     // counts a second for however long it stood.
     daemon.freeze();

@@ -143,7 +143,7 @@ fn a_key_of_one_principal_is_not_one_of_another() {
 }
 
 #[test]
-fn streams_of_events_are_for_the_principal_and_admins() {
+fn the_principal_and_admins_may_watch() {
     let daemon = started_for_principals(&[]);
     let session = token(&daemon, "ada").start(json!({}));
     let path = format!("/api/v3/sessions/{}/events", id(&session));

@@ -10,11 +10,14 @@ use super::Board;
 use crate::daemon::Daemon;
 use crate::raw_http::Http;
 
+/// Pages that the documents show in dark, too.
+const IN_THE_DARK: &[&str] = &["overview", "leases"];
+
 /// Leases with heartbeats to send, and the connection they are sent over.
 struct Life {
     http: Http<TcpStream>,
     beating: Vec<(String, Value)>,
-    round: u64,
+    round: usize,
 }
 
 impl Life {
@@ -36,7 +39,15 @@ impl Life {
             );
         }
         for runner in 1..=15 {
-            life.hold(board, json!({"pools": {"build": 1}, "holder": format!("runner-{runner:02}@forge"), "ttl_ms": 20_000, "grace_ms": 60_000}));
+            let ttl_ms = 16_000 + 2_000 * (runner % 7);
+            let holder = format!("runner-{runner:02}@forge");
+            life.hold(
+                board,
+                json!({"pools": {"build": 1}, "holder": holder, "ttl_ms": ttl_ms, "grace_ms": 120_000}),
+            );
+        }
+        for (id, _) in life.beating.iter().rev().step_by(6).take(2) {
+            board.post(&format!("/v1/leases/{id}/drain"), &json!({"reason": "new image tonight"}));
         }
         for (resource, holder) in
             [("deploy/production", "ci@forge"), ("db/migrations", "ci@forge"), ("printer/2", "alice@desk")]
@@ -45,6 +56,9 @@ impl Life {
         }
         board.acquire("leader/scheduler", "node-b@rack-3", json!({"mode": "permanent", "ttl_ms": 0}));
         board.acquire("backup/nightly", "cron@vault", json!({"reserve_ms": 120_000}));
+        let earlier = board.acquire("printer/1", "alice@desk", json!({}));
+        board.post(&format!("/v1/leases/{earlier}/amend"), &json!({"epoch": 1, "attachment": {"pages": 12}}));
+        board.post(&format!("/v1/leases/{earlier}/release"), &json!({"epoch": 1}));
         let drained = board.acquire("printer/1", "bob@desk", json!({"grace_ms": 90_000, "ttl_ms": 120_000}));
         board.post(&format!("/v1/leases/{drained}/drain"), &json!({"reason": "paper is out"}));
         let revoked = board.acquire("scanner", "carol@desk", json!({"ttl_ms": 120_000}));
@@ -69,22 +83,26 @@ impl Life {
         self.beating.push((lease["lease_id"].as_str().unwrap().to_owned(), lease["epoch"].clone()));
     }
 
-    /// Heartbeats of some of them, and a job that comes and goes.
+    /// Heartbeats of some of them, a job that comes and goes, and a probe that is not heard of again.
     fn go_on(&mut self, board: &Board) {
         self.round += 1;
-        for (id, epoch) in
-            self.beating.iter().filter(|(id, _)| !(id.len() as u64 + self.round).is_multiple_of(3))
-        {
-            self.http.post(&format!("/v1/leases/{id}/heartbeat"), &json!({"epoch": epoch}));
+        for (index, (id, epoch)) in self.beating.iter().enumerate() {
+            if (index * 7 + self.round).is_multiple_of(14) {
+                self.http.post(&format!("/v1/leases/{id}/heartbeat"), &json!({"epoch": epoch}));
+            }
         }
         let id = board.acquire(&format!("job/{}", 100 + self.round), "worker@atlas", json!({}));
         board.post(&format!("/v1/leases/{id}/release"), &json!({"epoch": 1}));
+        if self.round.is_multiple_of(4) {
+            let probe = json!({"ttl_ms": 1_000, "grace_ms": 0});
+            board.acquire(&format!("probe/{}", self.round), "sensor@roof", probe);
+        }
     }
 }
 
 /// A daemon whose host and directory are nobody's: both are shown.
 fn somewhere() -> Daemon {
-    let elsewhere = r#"hostname atlas && mount -t tmpfs none /var/lib && exec "$0" "$@""#;
+    let elsewhere = r#"hostname atlas && mount --bind "$HOME" /var/lib && exec "$0" "$@""#;
     let mut daemon = Daemon::prepared(&["--data-dir", "/var/lib/tenure"])
         .with_launcher(&["unshare", "--uts", "--mount", "sh", "-c", elsewhere])
         .with_variable("TENURE_SESSIONS_LEASE_TTL", "60s")
@@ -98,6 +116,11 @@ fn somewhere() -> Daemon {
 fn pictures_of_every_page() {
     let board = Board::on(somewhere());
     let mut life = Life::of(&board);
+    let deploy = board.daemon.get("/v1/resources/deploy%2Fproduction").json();
+    let deploy = deploy["lease_id"].as_str().unwrap().to_owned();
+    let mut waiting = board.daemon.http();
+    let wants = json!({"resources": ["deploy/production"], "holder": "hotfix@laptop", "wait_ms": 600_000});
+    waiting.send("POST", "/v1/leases", wants.to_string().as_bytes()).unwrap();
     board.tab.colours("light");
     board.visit("");
     // The plots have something to show.
@@ -106,7 +129,7 @@ fn pictures_of_every_page() {
         life.go_on(&board);
         board.tab.run_with(
             "await new Promise((resolve) => setTimeout(resolve, 350)); return performance.now() - given[0] > 20000",
-            &[began.clone()],
+            std::slice::from_ref(&began),
         ) == true
     });
     let both = |name: &str| {
@@ -115,18 +138,18 @@ fn pictures_of_every_page() {
             board.tab.run(
                 "await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))",
             );
-            pictures::take(&board.tab, &format!("{name}-{scheme}"));
+            let file = format!("{name}-{scheme}");
+            if scheme == "light" || IN_THE_DARK.contains(&name) {
+                pictures::take_for_documents(&board.tab, &file);
+            } else {
+                pictures::take(&board.tab, &file);
+            }
         }
     };
     board.tab.size(1280, 860);
     board.tab.wait_until("document.querySelectorAll('.slot[data-standing=alive]').length >= 20");
     both("overview");
 
-    let deploy = board.daemon.get("/v1/resources/deploy%2Fproduction").json();
-    let deploy = deploy["lease_id"].as_str().unwrap().to_owned();
-    let mut waiting = board.daemon.http();
-    let wants = json!({"resources": ["deploy/production"], "holder": "hotfix@laptop", "wait_ms": 60_000});
-    waiting.send("POST", "/v1/leases", wants.to_string().as_bytes()).unwrap();
     life.go_on(&board);
     board.visit("leases");
     board.wait_for_row(&deploy, "alive");

@@ -222,6 +222,55 @@ fn a_phone_shows_every_page_without_scrolling_sideways() {
     assert_eq!(board.lease(&id)["liveness"], "alive");
 }
 
+/// Text that is wider than its place, with nothing that says so.
+const CUT: &str = r#"
+    const cut = [];
+    for (const element of document.querySelectorAll("body *")) {
+      const hasText = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+      if (!hasText || !element.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue;
+      if (element.closest(".visually-hidden, .skip, pre, .rows-sizer [hidden], option")) continue;
+      const range = document.createRange();
+      range.selectNodeContents(element);
+      const text = range.getBoundingClientRect();
+      if (text.width === 0) continue;
+      for (let box = element; box && box !== document.body; box = box.parentElement) {
+        const style = getComputedStyle(box);
+        if (style.textOverflow === "ellipsis" && style.overflowX !== "visible") break;
+        // What can be scrolled is not lost.
+        if (["auto", "scroll"].includes(style.overflowX)) break;
+        if (!["hidden", "clip"].includes(style.overflowX)) continue;
+        const place = box.getBoundingClientRect();
+        if (text.right > place.right + 1 || text.left < place.left - 1) {
+          cut.push(`${element.className || element.tagName}: ${element.textContent.trim().slice(0, 40)}`);
+          break;
+        }
+      }
+    }
+    return [...new Set(cut)];
+"#;
+
+#[test]
+fn no_text_is_cut_off_without_a_sign() {
+    let (board, id) = furnished();
+    let mut cut = Vec::new();
+    for (width, height) in [(1280, 800), (390, 780)] {
+        board.tab.size(width, height);
+        let more = [format!("leases?lease={id}"), format!("why?lease={id}")];
+        for page in PAGES.iter().copied().chain(more.iter().map(String::as_str)) {
+            board.visit(page);
+            board.tab.wait_until("document.querySelector('h1') !== null");
+            if page == "registrations" {
+                board.tab.wait_until(
+                    "document.querySelector('.registration-row:not([hidden])[data-registration-id]')",
+                );
+            }
+            let found = board.tab.run(CUT);
+            cut.extend(found.as_array().unwrap().iter().map(|line| format!("{width} {page}: {line}")));
+        }
+    }
+    assert!(cut.is_empty(), "{cut:#?}");
+}
+
 /// WCAG's contrast of text with what is behind it, for all text that is shown.
 const CONTRAST: &str = r#"
     const canvas = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });

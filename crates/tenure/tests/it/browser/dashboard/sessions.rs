@@ -53,7 +53,7 @@ fn a_session_whose_heartbeat_is_paused_warns_expires_and_frees_its_slot() {
     assert!(!board.tab.text().contains("Expiring soon"));
     board.tab.click("button", "Pause its heartbeat");
     board.tab.wait_for_text("Expiring soon");
-    pictures::take(&board.tab, "sessions-expiring");
+    pictures::take_for_documents(&board.tab, "sessions-expiring");
     assert_eq!(board.session(&id)["state"], "running", "it was warned in time");
     board.tab.thing("alert", "");
     board.wait_for_session(&id, "stopped");

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::super::proxy::Fault;
-use super::{Stage, tuner, words};
+use super::{Stage, prepared, tuner, words};
 use crate::run_support::{holds_for, wait_until};
 use std::time::Duration;
 
@@ -165,4 +165,42 @@ fn assert_silent(stage: &Stage) {
     let count = || stage.proxy.seen("POST", "/heartbeat").len();
     let before = count();
     assert!(holds_for(Duration::from_millis(2_500), || count() == before), "it goes on");
+}
+
+/// What a grace forgives was not promised: an operator may end the session as soon as the promise is over.
+#[test]
+fn a_silence_within_the_grace_is_forgiven_but_not_counted_on() {
+    let stage = Stage::of(prepared(&[], "3s").with_variable("TENURE_SESSIONS_GRACE", "20s"), &[]);
+    let id = stage.start(tuner());
+    let valid = stage.tab.run("return s.validFor()").as_f64().unwrap();
+    assert!(valid <= 3_000.0, "{valid}");
+    stage.tab.run("s.pause()");
+    stage.tab.wait_until("seen('lost')");
+    stage.wait_for_state(&id, "draining", "");
+    stage.tab.wait_until("s.state === 'draining'");
+    assert_eq!(stage.tab.run("return [s.validFor(), s.is_over]"), json!([0, false]));
+    assert_eq!(stage.in_use(), 1, "nobody else has it yet");
+    stage.tab.run("s.resume()");
+    stage.tab.wait_until("s.state === 'running' && s.validFor() > 0");
+    assert_eq!(stage.state(&id).0, "running");
+    assert_eq!(words(&stage), json!(["expiring", "lost", "state", "state"]));
+}
+
+/// Beats are still answered, and promise nothing more: the page is told when what it was promised is over.
+#[test]
+fn a_session_that_is_being_revoked_is_told_so_before_its_end() {
+    let stage = Stage::with_ttl("4s", &[]);
+    let id = stage.start(tuner());
+    stage.tab.wait_until("seen('renewed') > 0");
+    let lease = stage.shown(&id)["lease_id"].as_str().unwrap().to_owned();
+    stage.daemon.post(&format!("/v1/leases/{lease}/revoke"), &json!({}));
+    stage.tab.wait_until("s.state === 'draining' && s.validFor() > 0");
+    stage.tab.wait_until("s.is_over");
+    assert_eq!(stage.tab.run("return told.filter(({ word }) => word === 'expiring').length"), 1);
+    let end = stage.tab.run("return told.at(-1)");
+    assert_eq!(
+        (&end["word"], &end["reason"], &end["final"]),
+        (&json!("lost"), &json!("ADMIN_REVOKED"), &json!(true))
+    );
+    wait_until("a free slot", super::LIMIT, || stage.in_use() == 0);
 }
