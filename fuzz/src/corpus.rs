@@ -17,7 +17,9 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::Snapshot => named(&log.join("snapshots"), "")?,
         Target::Line => return Ok(texts(words::LINES)),
         Target::Request => return Ok(texts(words::REQUESTS)),
+        Target::Intent => return Ok(texts(words::INTENTS)),
         Target::Service => return Ok(texts(words::SERVICES)),
+        Target::Stream => return Ok(words::STREAMS.iter().map(|bytes| bytes.to_vec()).collect()),
         Target::Tokens => return Ok(texts(words::TOKENS)),
         Target::Id => return Ok(texts(words::IDS)),
     };
@@ -30,7 +32,13 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             Target::Event | Target::Note | Target::State | Target::Segment | Target::Snapshot => {
                 seeds.push(bytes)
             }
-            Target::Line | Target::Request | Target::Service | Target::Tokens | Target::Id => {}
+            Target::Line
+            | Target::Request
+            | Target::Intent
+            | Target::Service
+            | Target::Stream
+            | Target::Tokens
+            | Target::Id => {}
         }
     }
     anyhow::ensure!(!seeds.is_empty(), "no golden files for {}", target.name());

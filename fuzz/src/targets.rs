@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use tempfile::TempDir;
-use tenure_api::{AnswerLine, Line, Register};
+use tenure_api::{AnswerLine, Intent, Line, Register};
 use tenure_history::WireLease;
 use tenure_kernel::codec;
 use tenure_kernel::{Kernel, Setup};
@@ -27,8 +27,12 @@ pub(crate) enum Target {
     Line,
     /// A request over HTTP: method, path, query and body.
     Request,
+    /// A request to `/api/v3`, in the same form; an intent means one thing.
+    Intent,
     /// A service to register, or a full name to look up.
     Service,
+    /// What the lease of a stream carries.
+    Stream,
     /// A token file.
     Tokens,
     /// An id of a lease or a session.
@@ -50,7 +54,7 @@ impl State {
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Event,
         Self::Note,
         Self::State,
@@ -59,7 +63,9 @@ impl Target {
         Self::Snapshot,
         Self::Line,
         Self::Request,
+        Self::Intent,
         Self::Service,
+        Self::Stream,
         Self::Tokens,
         Self::Id,
     ];
@@ -74,7 +80,9 @@ impl Target {
             Self::Snapshot => "snapshot",
             Self::Line => "line",
             Self::Request => "request",
+            Self::Intent => "intent",
             Self::Service => "service",
+            Self::Stream => "stream",
             Self::Tokens => "tokens",
             Self::Id => "id",
         }
@@ -83,8 +91,14 @@ impl Target {
     /// Whether people and programs write it, rather than the daemon itself.
     pub(crate) fn is_text(self) -> bool {
         match self {
-            Self::Line | Self::Request | Self::Service | Self::Tokens | Self::Id => true,
-            Self::Event | Self::Note | Self::State | Self::Frame | Self::Segment | Self::Snapshot => false,
+            Self::Line | Self::Request | Self::Intent | Self::Service | Self::Tokens | Self::Id => true,
+            Self::Event
+            | Self::Note
+            | Self::State
+            | Self::Frame
+            | Self::Segment
+            | Self::Snapshot
+            | Self::Stream => false,
         }
     }
 
@@ -92,7 +106,8 @@ impl Target {
     pub(crate) fn cost(self) -> u64 {
         match self {
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Snapshot => 1,
-            Self::Line | Self::Request | Self::Service | Self::Tokens | Self::Id => 1,
+            Self::Line | Self::Request | Self::Intent | Self::Service | Self::Stream => 1,
+            Self::Tokens | Self::Id => 1,
             Self::Segment => 40,
         }
     }
@@ -129,7 +144,9 @@ impl Target {
             Self::Snapshot => tenure_log::snapshot::decode(input).is_ok(),
             Self::Line => read_line(input) | read_answer(input),
             Self::Request => read_request(input),
+            Self::Intent => read_intent(input),
             Self::Service => read_service(input) | read_facts(input),
+            Self::Stream => read_stream(input),
             Self::Tokens => str::from_utf8(input).is_ok_and(read_tokens),
             Self::Id => str::from_utf8(input).is_ok_and(read_id),
         }
@@ -157,14 +174,28 @@ fn read_answer(input: &[u8]) -> bool {
 
 /// A method, a space and a target on the first line; the rest is the body.
 fn read_request(input: &[u8]) -> bool {
-    let (first, body) = match input.iter().position(|byte| *byte == b'\n') {
-        Some(end) => (&input[..end], &input[end + 1..]),
-        None => (input, &[][..]),
-    };
+    let (first, body) = first_line(input);
     let Some((method, target)) = str::from_utf8(first).ok().and_then(|first| first.split_once(' ')) else {
         return false;
     };
     tenure_server::understand(method, target, body).is_ok()
+}
+
+fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
+    match input.iter().position(|byte| *byte == b'\n') {
+        Some(end) => (&input[..end], &input[end + 1..]),
+        None => (input, &[]),
+    }
+}
+
+/// The body is taken for an intent whatever the request was.
+fn read_intent(input: &[u8]) -> bool {
+    if let Ok(intent) = serde_json::from_slice::<Intent>(first_line(input).1) {
+        let written = serde_json::to_vec(&intent).expect("an intent can be written");
+        let again: Intent = serde_json::from_slice(&written).expect("what was written can be read");
+        assert_eq!(again, intent, "an intent means one thing");
+    }
+    read_request(input)
 }
 
 /// What is accepted fits everything it will be written into.
@@ -183,6 +214,14 @@ fn read_service(input: &[u8]) -> bool {
 /// Face data stands in the log; what stands there may be damaged.
 fn read_facts(input: &[u8]) -> bool {
     tenure_faces::Facts::decode(input).is_some()
+}
+
+/// The same for the lease of a stream.
+fn read_stream(input: &[u8]) -> bool {
+    tenure_faces::StreamFacts::decode(input).is_some_and(|facts| {
+        assert_eq!(facts.id().as_bytes(), &input[..facts.id().len()], "the id stands in front");
+        true
+    })
 }
 
 fn read_tokens(text: &str) -> bool {

@@ -65,6 +65,29 @@ pub(crate) const REQUESTS: &[&str] = &[
     "GET /healthz\n",
 ];
 
+/// Requests to `/api/v3`, in the same form.
+pub(crate) const INTENTS: &[&str] = &[
+    "POST /api/v3/intents\n{\"type\":\"stream.start\"}",
+    "POST /api/v3/intents\n{\"type\":\"stream.start\",\"service_ref\":\"rtsp://c/1\",\"pool\":\"gpu\",\"count\":2,\"resources\":[\"a/b\"],\"client\":\"h\",\"wait\":30,\"correlation_id\":\"c-1\"}",
+    "POST /api/v3/intents\n{\"start_timeout\":60,\"metadata\":{\"job\":[1,2.5,null,\"x\",{\"deep\":[[[]]]}]},\"type\":\"stream.start\",\"count\":1}",
+    "POST /api/v3/intents\n{\"type\":\"stream.stop\",\"session_id\":\"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\"}",
+    "GET /api/v3/sessions?state=draining&limit=1000&cursor=k3f9-1\n",
+    "GET /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\n",
+    "DELETE /api/v3/sessions/0B6AD4FE-2D5C-4B0E-9F3A-3F7F6A1B2C3D\n",
+    "POST /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/heartbeat\n{\"epoch\":1}",
+    "POST /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/heartbeat\n",
+    "POST /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/activate\n{\"epoch\":1}",
+    "POST /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/fail\n{\"reason\":\"no signal\"}",
+    "GET /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/events\n",
+];
+
+/// Face data of streams, as `docs/formats/stream.md` has it.
+pub(crate) const STREAMS: &[&[u8]] = &[
+    b"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\x01\x00\x00\x00",
+    b"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\x01\x01\x0artsp://c/1\x01\x03c-1\x80\xd0\x95\xff\xbc1",
+    b"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\x01\x00\x01\x02\xc3\xbc\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+];
+
 /// Services that are to be registered, and full names that are to be looked up.
 pub(crate) const SERVICES: &[&str] = &[
     r#"{"name":"My App","type":"_http._tcp","port":8080,"ip":"::1","txt":{"path":"/","flag":null},"lease":90}"#,

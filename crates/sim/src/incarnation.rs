@@ -61,7 +61,7 @@ impl World {
             let what = if forged { "a frame of another history stands in" } else { "a bit flips in" };
             self.line(format_args!("fault: {what} {place}"));
             // Repair is where a second fault hurts most.
-            if self.faults.stop_at_operation > 0 && self.random.chance(400) {
+            if self.faults.stop_at_operation > 0 && self.random.chance(600) {
                 let operations = self.random.within(0..=9);
                 self.disk.fail_in(operations, DiskFault::Stop);
             }

@@ -11,6 +11,7 @@ mod disk;
 mod faults;
 mod happening;
 mod healing;
+mod heartbeats;
 mod holder;
 mod host;
 mod incarnation;

@@ -156,7 +156,8 @@ impl World {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         let request = call.request.clone();
-        let ask = Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None, turn: None };
+        let ask =
+            Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None, turn: None };
         daemon.asks.insert(ticket, ask);
         daemon.inbox.push(Input { ticket, request });
         self.turn_in(0);

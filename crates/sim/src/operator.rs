@@ -61,7 +61,10 @@ impl World {
     pub(crate) fn order_action(&mut self, action: Action, force: bool) {
         let number = self.next_operation;
         self.next_operation += 1;
-        let operation = self.random.chance(400).then(|| OperationId::new(PRINCIPAL, format!("op{number}").into(), 10 * 60 * 1000));
+        let operation = self
+            .random
+            .chance(400)
+            .then(|| OperationId::new(PRINCIPAL, format!("op{number}").into(), 10 * 60 * 1000));
         self.order(Request::Submit(Submit { operation, force, ..Submit::now(action) }));
     }
 

@@ -4,8 +4,8 @@
 use crate::ledger::Recorded;
 use std::collections::BTreeMap;
 use tenure_kernel::{
-    Actor, Change, Epitaph, Epoch, LeaseId, Lsn, OpenSession, Policy, Reason, ReclaimBy, SessionId, StateName, Text,
-    Tick,
+    Actor, Change, Epitaph, Epoch, LeaseId, Lsn, OpenSession, Policy, Reason, ReclaimBy, SessionId,
+    StateName, Text, Tick,
 };
 
 /// A lease as the events tell it.

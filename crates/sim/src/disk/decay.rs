@@ -18,7 +18,10 @@ impl SimDisk {
         let files = state.image.files();
         let candidates: Vec<(PathBuf, usize)> =
             files.into_iter().filter(|(_, inode)| state.image.inodes[*inode].used() > 0).collect();
-        let (path, inode) = candidates.get(random.index(candidates.len())?)?.clone();
+        // Repair works at the end of the log: that is where damage has most to spoil.
+        let newest = candidates.iter().max_by_key(|(_, inode)| state.image.inodes[*inode].durable_lsn);
+        let anywhere = candidates.get(random.index(candidates.len())?);
+        let (path, inode) = if random.chance(400) { newest } else { anywhere }?.clone();
         let bytes = &state.image.inodes[inode];
         let whole = 0..bytes.used();
         // Zeros ahead of the log are most of the bytes and the least interesting ones; the last frame is the most.

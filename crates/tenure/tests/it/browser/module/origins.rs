@@ -60,12 +60,11 @@ fn a_page_that_comes_back_by_the_back_button_goes_on_at_once() {
         holds_for(Duration::from_millis(2_000), || silent() == before)
     });
     assert_eq!(shown()["state"], "running");
-    tab.run("window.left = true");
     tab.back();
-    tab.run("window.back = performance.now(); window.since = renewed.length;");
+    // The page is the same one: its session is still in it.
+    tab.run("window.since = renewed.length;");
     tab.wait_until("renewed.length > since");
     assert_eq!(shown()["state"], "running");
-    assert_eq!(tab.run("return window.left ?? null"), json!(null));
 }
 
 #[test]
