@@ -35,7 +35,7 @@ fn every_record_is_one_line() {
         {"lsn":10,"tick":13000,"at":"2023-11-14T22:13:33.000Z","record":"note","kind":"breaker_opened","silent":20,"alive":30,"frame":{"segment":"00000000000000000008.seg","offset":1228}}
         {"lsn":11,"tick":13000,"at":"2023-11-14T22:13:33.000Z","record":"note","kind":null,"unreadable":"a note of a kind that this version does not know","bytes_hex":"630102","frame":{"segment":"00000000000000000008.seg","offset":1316}}
         {"lsn":12,"tick":13000,"at":"2023-11-14T22:13:33.000Z","record":"event","kind":null,"unreadable":"unknown event code 255","bytes_hex":"ff","frame":{"segment":"00000000000000000008.seg","offset":1404}}
-        {"lsn":13,"tick":14500,"at":"2023-11-14T22:13:34.000Z","record":"tick","frame":{"segment":"00000000000000000008.seg","offset":1490}}
+        {"lsn":13,"tick":14500,"at":"2023-11-14T22:13:34.500Z","record":"tick","frame":{"segment":"00000000000000000008.seg","offset":1490}}
         {"lsn":14,"tick":14000,"at":"2023-11-14T22:13:34.000Z","record":"close","frame":{"segment":"00000000000000000008.seg","offset":1583}}
     "#]].assert_eq(&answer.out);
     for line in answer.out.lines() {
