@@ -84,8 +84,8 @@ const ANSWER_MS = 10_000;
 const ANSWER_MS_MIN = 500;
 const BACK_OFF_MS_MIN = 250;
 const BACK_OFF_MS_MAX = 30_000;
-/** How often a queued session asks whether it has been given its slots: heartbeats do not tell. */
-const QUEUE_LOOK_MS = 1_000;
+/** How often a session that queues, or that nobody keeps alive any more, asks what became of it. */
+const LOOK_MS = 1_000;
 /** Timers stand still while a machine sleeps; none is set further ahead than this. */
 const TIMER_MS_MAX = 30_000;
 /** After this long in a frozen tab a request under way is given up: its connection is most often gone. */
@@ -313,7 +313,7 @@ export class TenureSession {
       this.#is_over = true;
       return;
     }
-    this.#look = shown.state === "new" ? new Span(sent, QUEUE_LOOK_MS) : null;
+    this.#look = shown.state === "new" ? new Span(sent, LOOK_MS) : null;
     this.#listen();
     this.#schedule();
   }
@@ -406,7 +406,7 @@ export class TenureSession {
       return;
     }
     this.#is_paused = false;
-    this.#look = this.state === "new" ? new Span(new Instant(), QUEUE_LOOK_MS) : null;
+    this.#look = this.state === "new" ? new Span(new Instant(), LOOK_MS) : null;
     this.#dropFlight();
     this.#beat = new Span(new Instant(), 0);
     this.#tick();
@@ -628,9 +628,11 @@ export class TenureSession {
     }
     if (!this.#is_over) {
       if (this.state === "new") {
-        this.#look = new Span(new Instant(), QUEUE_LOOK_MS);
+        this.#look = new Span(new Instant(), LOOK_MS);
       } else if (this.#is_paused && this.#was_lost) {
-        const pause = error ? this.#beat.left() : Math.max(left(answer), BACK_OFF_MS_MIN);
+        // Its state may change before its end does: first its time is over, then its grace.
+        const soon = Math.min(Math.max(left(answer ?? this.#shown), BACK_OFF_MS_MIN), LOOK_MS);
+        const pause = error ? this.#beat.left() : soon;
         this.#look = new Span(new Instant(), pause);
       }
     }
