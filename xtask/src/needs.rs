@@ -93,7 +93,16 @@ pub(crate) const FOR_TESTS: &[Need] = &[
             &["target/venv/bin/pip", "install", "--quiet", "openapi-spec-validator==0.9.0"],
         ],
     },
-    // The dashboard, as people see it.
+    // The dashboard, as people see it. What fits a page depends on its letters.
+    Need {
+        name: "fonts-liberation",
+        check: &[
+            "sh",
+            "-c",
+            "dpkg -s fonts-liberation 2>/dev/null | grep -q '^Status: install ok installed'",
+        ],
+        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "fonts-liberation"]],
+    },
     Need {
         name: "chromium",
         check: &["chromium", "--version"],
