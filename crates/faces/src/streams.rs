@@ -49,7 +49,7 @@ use tenure_engine::kernel::{
 use tenure_engine::{
     Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, List, OperationId, Pending, Refused, Request, Submit,
 };
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Duration;
 
 /// Longest words about what a stream is for.
@@ -72,7 +72,8 @@ pub(crate) struct Streams {
     starting: Vec<Mutex<()>>,
     /// Tries to tell of ends that may be under way.
     telling: Arc<Semaphore>,
-    /// The face watches the log.
+    /// How many follow a stream; the log is watched for them.
+    followers: watch::Sender<usize>,
     is_watching: AtomicBool,
 }
 
@@ -94,7 +95,14 @@ impl Streams {
     pub(crate) fn new(book: Arc<StreamBook>, options: StreamOptions) -> Self {
         let starting = (0..STARTING_LANES).map(|_| Mutex::new(())).collect();
         let telling = Arc::new(Semaphore::new(telling::AT_ONCE_MAX));
-        Self { book, options, starting, telling, is_watching: AtomicBool::new(false) }
+        Self {
+            book,
+            options,
+            starting,
+            telling,
+            followers: watch::Sender::new(0),
+            is_watching: AtomicBool::new(false),
+        }
     }
 
     /// Watches of the face itself.
@@ -428,10 +436,17 @@ impl Faces {
     }
 
     /// What is counted of streams.
-    #[must_use]
-    pub fn stream_numbers(&self) -> StreamNumbers {
+    pub async fn stream_numbers(&self) -> StreamNumbers {
         let book = &self.streams().book;
-        book.counters.read(book.counts())
+        let (mut from, mut draining) = (LeaseId::new(self.identity().shard, Lsn(0)), 0);
+        loop {
+            let leases = book.live_from(from, RETRY_EXAMINED_MAX);
+            let Some(last) = leases.last() else { return book.counters.read(book.queued(), draining) };
+            from = LeaseId(last.0 + 1);
+            let answers = self.handle().call_all(leases.into_iter().map(Request::Read).collect()).await;
+            let live = answers.iter().filter_map(Answer::live);
+            draining += live.filter(|lease| is_draining(lease)).count();
+        }
     }
 
     /// Learns which streams there are. Before anybody is served.
@@ -449,8 +464,6 @@ impl Faces {
             for lease in leases.iter().filter(|lease| lease.policy.face == Face::Streams) {
                 if let Some(facts) = StreamFacts::decode(&lease.face_data) {
                     self.streams().book.enter(lease.id, &facts, &lease.policy);
-                    let drained = matches!(lease.state, LeaseState::Active { drained: true, .. });
-                    self.streams().book.touch(lease.id, Some(drained));
                 }
             }
             match next {
@@ -479,6 +492,10 @@ impl Faces {
             }
         }
     }
+}
+
+fn is_draining(lease: &LeaseSnapshot) -> bool {
+    matches!(lease.liveness.standing, Some(tenure_engine::liveness::Standing::Draining(_)))
 }
 
 /// When a lease can end by itself.

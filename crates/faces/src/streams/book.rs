@@ -6,7 +6,7 @@
 use super::counters::StreamCounters;
 use super::facts::StreamFacts;
 use super::queue::Queued;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api as api;
 use tenure_engine::OperationId;
@@ -80,7 +80,6 @@ struct Pages {
     operations: HashMap<OperationKey, (String, u64)>,
     operations_of: HashMap<String, Vec<OperationKey>>,
     queued: usize,
-    draining: HashSet<LeaseId>,
     /// Asked for and not decided yet.
     starting: u64,
 }
@@ -137,7 +136,6 @@ impl Book {
     pub(crate) fn end(&self, lease: LeaseId, facts: &StreamFacts, policy: &Policy) {
         let mut pages = self.pages();
         pages.live.remove(&lease);
-        pages.draining.remove(&lease);
         pages.leave_queue(&facts.id);
         if pages.ended_leases.insert(lease, facts.id.clone()).is_none() {
             pages.ended.push_back(facts.id.clone());
@@ -221,15 +219,17 @@ impl Book {
     }
 
     /// Something happened to a lease.
-    pub(crate) fn touch(&self, lease: LeaseId, drains: Option<bool>) {
-        let mut pages = self.pages();
-        let Some(id) = pages.live.get(&lease).cloned() else { return };
-        match drains {
-            Some(true) => _ = pages.draining.insert(lease),
-            Some(false) => _ = pages.draining.remove(&lease),
-            None => {}
+    pub(crate) fn touch(&self, lease: LeaseId) {
+        let pages = self.pages();
+        if let Some(entry) = pages.live.get(&lease).and_then(|id| pages.by_id.get(id)) {
+            entry.changed.send_replace(());
         }
-        if let Some(entry) = pages.by_id.get(&id) {
+    }
+
+    /// Something may have happened to any lease.
+    pub(crate) fn touch_all(&self) {
+        let pages = self.pages();
+        for entry in pages.live.values().filter_map(|id| pages.by_id.get(id)) {
             entry.changed.send_replace(());
         }
     }
@@ -245,10 +245,9 @@ impl Book {
         pages.waited.range(from..).take(limit).map(|(place, id)| (*place, id.clone())).collect()
     }
 
-    /// How many queue, and how many drain.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        let pages = self.pages();
-        (pages.queued, pages.draining.len())
+    /// How many queue.
+    pub(crate) fn queued(&self) -> usize {
+        self.pages().queued
     }
 }
 
@@ -365,10 +364,7 @@ mod tests {
         book.enter(lease(1), &facts("a"), &Policy::heartbeat(60_000, 0));
         let (_, changed) = book.follow("a").expect("known");
         assert!(!changed.has_changed().expect("the entry is there"));
-        book.touch(lease(1), Some(true));
+        book.touch(lease(1));
         assert!(changed.has_changed().expect("the entry is there"));
-        assert_eq!(book.counts(), (0, 1));
-        book.end(lease(1), &facts("a"), &Policy::heartbeat(60_000, 0));
-        assert_eq!(book.counts(), (0, 0));
     }
 }

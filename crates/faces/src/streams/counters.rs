@@ -58,7 +58,7 @@ impl StreamCounters {
         counter.into_iter().for_each(|counter| _ = counter.fetch_add(1, Ordering::Relaxed));
     }
 
-    pub(crate) fn read(&self, (queued, draining): (usize, usize)) -> StreamNumbers {
+    pub(crate) fn read(&self, queued: usize, draining: usize) -> StreamNumbers {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         StreamNumbers {
             lease_expired: of(&self.lease_expired),

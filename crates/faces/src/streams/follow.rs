@@ -3,11 +3,11 @@
 use super::facts::read_id;
 use super::shown::{LEASE_EXPIRED, Shown, unknown};
 use crate::dispatch::Faces;
-use crate::events::Streamed;
+use crate::events::{EventStream, Streamed};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use tenure_api::{self as api, Error, EventKind, EventsQuery, StreamNews};
+use tenure_api::{self as api, Error, EventsQuery, StreamNews};
 use tenure_engine::host::read_clocks;
 use tenure_history::WireLease;
 use tokio::sync::watch;
@@ -50,6 +50,7 @@ impl Faces {
     pub fn follow_stream(&self, id: &str) -> Result<StreamFollow, Error> {
         let found = read_id(id).and_then(|id| self.streams().book.follow(&id).map(|found| (id, found)));
         let Some((id, (_, changed))) = found else { return Err(unknown(id)) };
+        self.streams().followers.send_modify(|count| *count += 1);
         Ok(StreamFollow {
             faces: self.clone(),
             id,
@@ -67,35 +68,36 @@ impl Faces {
         })
     }
 
-    /// Passes on what the log says of streams, whichever surface it was asked on, to those who follow them.
+    /// Passes on what the log says of streams, whichever surface it was asked on, to those who follow them. Where
+    /// nobody does, nothing is watched: every event would have to be decoded for nobody.
     pub async fn watch_streams(self) {
-        let mut from = None;
-        loop {
-            let query = EventsQuery { from, face: Some(api::Face::Streams), ..EventsQuery::default() };
-            let Ok(mut events) = self.events(query).await else {
-                // What is not kept any more has been heard of in other ways.
-                from = None;
+        let mut followers = self.streams().followers.subscribe();
+        while followers.wait_for(|count| *count > 0).await.is_ok() {
+            let query = EventsQuery { face: Some(api::Face::Streams), ..EventsQuery::default() };
+            let Ok(events) = self.events(query).await else {
                 tokio::time::sleep(FOLLOW_AGAIN).await;
-                if !self.is_ready().await {
-                    return;
-                }
                 continue;
             };
             self.streams().is_watching.store(true, Ordering::Relaxed);
-            while let Some(streamed) = events.next().await {
-                match streamed {
-                    Streamed::Event(event) => {
-                        from = Some(event.lsn);
-                        self.pass_on(&event);
-                    }
-                    Streamed::Lagged(lagged) => from = Some(lagged.resume),
-                    Streamed::Trimmed(_) => from = None,
-                }
-            }
-            drop(events);
+            // What happened before the watch began is looked at by those who came before it.
+            self.streams().book.touch_all();
+            self.pass_all_on(events, &mut followers).await;
             self.streams().is_watching.store(false, Ordering::Relaxed);
-            if !self.is_ready().await {
-                return;
+        }
+    }
+
+    /// Passes events on until the watch ends or nobody follows a stream any more.
+    async fn pass_all_on(&self, mut events: EventStream, followers: &mut watch::Receiver<usize>) {
+        loop {
+            tokio::select! {
+                streamed = events.next() => match streamed {
+                    Some(Streamed::Event(event)) => self.pass_on(&event),
+                    Some(Streamed::Lagged(_) | Streamed::Trimmed(_)) | None => return,
+                },
+                nobody = followers.wait_for(|count| *count == 0) => {
+                    drop(nobody);
+                    return;
+                }
             }
         }
     }
@@ -103,12 +105,13 @@ impl Faces {
     fn pass_on(&self, event: &api::Event) {
         let lease = event.lease.as_ref().and_then(|lease| lease.lease_id.parse::<WireLease>().ok());
         let Some(lease) = lease.and_then(|wire| wire.lease(self.identity())) else { return };
-        let drains = match event.kind {
-            EventKind::Draining => Some(true),
-            EventKind::Revived | EventKind::Revoked => Some(false),
-            _ => None,
-        };
-        self.streams().book.touch(lease, drains);
+        self.streams().book.touch(lease);
+    }
+}
+
+impl Drop for StreamFollow {
+    fn drop(&mut self) {
+        self.faces.streams().followers.send_modify(|count| *count -= 1);
     }
 }
 

@@ -327,7 +327,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
                 snapshot_age_ms,
                 recovery_secs: shared.options().recovery_secs,
                 registrations,
-                streams: shared.faces().stream_numbers(),
+                streams: shared.faces().stream_numbers().await,
                 pools: shared.faces().pools().await?,
                 goodbyes: network.goodbyes,
             });
