@@ -218,11 +218,13 @@ fn a_stream_tells_of_its_own_session_only_and_many_may_watch_one() {
     http.beat(&other).renewed();
     http.stop(&other);
     http.beat(&session).renewed();
+    // An end right behind a heartbeat may be all that is told of both.
+    for events in &mut streams {
+        assert_eq!(up_to(events, &session, "lease.renewed").len(), 1);
+    }
     http.stop(&session);
     for events in &mut streams {
-        let told = up_to(events, &session, "state");
-        let kinds: Vec<&str> = told.iter().map(|happened| happened.kind.as_str()).collect();
-        assert_eq!(kinds, ["lease.renewed", "state"]);
+        assert_eq!(up_to(events, &session, "state").len(), 1);
     }
 }
 

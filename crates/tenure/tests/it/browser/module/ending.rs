@@ -104,10 +104,9 @@ fn a_session_that_somebody_else_ended_is_lost_for_good() {
     let revoked = stage.daemon.post(&format!("/v1/leases/{lease}/revoke"), &json!({"reason": "maintenance"}));
     assert_eq!(revoked.status, 200, "{revoked:?}");
     let lost = stage.tab.wait_until("told.find(({ word, final }) => word === 'lost' && final)");
-    assert_eq!(
-        (&lost["final"], &lost["reason"], &lost["code"]),
-        (&json!(true), &json!("ADMIN_REVOKED"), &json!("session_gone"))
-    );
+    assert_eq!((&lost["final"], &lost["reason"]), (&json!(true), &json!("ADMIN_REVOKED")));
+    // Told by the answer to a heartbeat, or seen by a look that came first.
+    assert!(lost["code"] == "session_gone" || lost["code"].is_null(), "{lost}");
     assert_eq!(stage.tab.run("return [s.state, s.validFor()]"), json!(["stopped", 0]));
     assert_silent(&stage);
 }
