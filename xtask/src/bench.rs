@@ -8,11 +8,12 @@ use crate::{needs, shell};
 ///
 /// `cargo xtask bench core --quick` measures kernel, log and engine briefly.
 /// `cargo xtask bench mdns` measures how long dead services are seen, next to Avahi; needs root.
+/// `cargo xtask bench polling` holds pollers through the daemon and through Redis against what polling promises.
 /// `cargo xtask bench --help` is the benchmarks' own help.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `core`, `mdns`, `--quick`.
+    /// `core`, `mdns`, `polling`, `--quick`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_bench: Vec<String>,
 }
@@ -26,6 +27,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut command = shell::cargo(["bench", "--quiet", "--package", "tenure", "--bench", "mdns"]);
         command.args(shell::locked()).arg("--");
         return shell::run(command.args(rest));
+    }
+    // It starts the daemon that stands beside it, and a Redis.
+    if arguments.for_bench.first().is_some_and(|suite| suite == "polling") {
+        needs::provide(needs::FOR_TESTS)?;
+        let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
+        shell::run(command.args(shell::locked()))?;
     }
     let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-bench"]);
     command.args(shell::locked()).arg("--");

@@ -21,10 +21,10 @@ pub(crate) struct Need {
     pub(crate) install: &'static [&'static [&'static str]],
 }
 
-/// Installs Debian packages whose services nobody asked for: none is started, and an Avahi that was not there before
-/// does not start with the machine either. The policy that refuses a start is laid over the machine's own for the
-/// installer alone, in a mount namespace, so that nothing has to be put back. Recommended packages are left out:
-/// libnss-mdns, one of them, would change how the whole machine resolves names.
+/// Installs Debian packages whose services nobody asked for: none is started, and an Avahi or a Redis that was not
+/// there before does not start with the machine either. The policy that refuses a start is laid over the machine's
+/// own for the installer alone, in a mount namespace, so that nothing has to be put back. Recommended packages are
+/// left out: libnss-mdns, one of them, would change how the whole machine resolves names.
 const WITHOUT_SERVICES: &str = r#"
 set -eu
 policy=/usr/sbin/policy-rc.d
@@ -37,7 +37,7 @@ printf '#!/bin/sh\nexit 101\n' >"$refusal"
 chmod 755 "$refusal"
 if [ ! -e "$policy" ]; then : >"$policy"; made=$policy; fi
 units=
-for unit in avahi-daemon.service avahi-daemon.socket; do
+for unit in avahi-daemon.service avahi-daemon.socket redis-server.service; do
     if [ ! -e "/lib/systemd/system/$unit" ]; then units="$units $unit"; fi
 done
 unshare --mount sh -euc 'mount --bind "$1" "$2"; shift 2
@@ -135,6 +135,25 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         install: &[
             &["python3", "-m", "venv", "target/venv"],
             &["target/venv/bin/pip", "install", "--quiet", "zeroconf==0.153.0"],
+        ],
+    },
+    // Polling through Redis, beside a program as they were before this one. Each test starts a server of its own.
+    Need {
+        name: "redis-server",
+        check: &["redis-server", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "redis-server"]],
+    },
+    Need {
+        name: "redis-tools",
+        check: &["redis-cli", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "redis-tools"]],
+    },
+    Need {
+        name: "redis for Python",
+        check: &["target/venv/bin/python", "-c", "import redis; assert redis.__version__ == '8.1.0'"],
+        install: &[
+            &["python3", "-m", "venv", "target/venv"],
+            &["target/venv/bin/pip", "install", "--quiet", "redis==8.1.0"],
         ],
     },
 ];

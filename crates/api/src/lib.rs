@@ -9,6 +9,7 @@ mod error_code;
 mod event;
 mod lease;
 mod line;
+mod polling;
 mod pool;
 mod registration;
 mod resource;
@@ -27,6 +28,10 @@ pub use lease::{
 };
 pub use line::{
     Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Verb, Welcome,
+};
+pub use polling::{
+    CordonPoller, Cordoned, MoveTarget, Moved, NodesQuery, PollName, PollNameError, PolledTarget,
+    PollerFacts, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget,
 };
 pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{

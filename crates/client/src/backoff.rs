@@ -5,27 +5,31 @@ use core::time::Duration;
 
 /// A source of scatter that is the same for the same seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Scatter(u64);
+pub struct Scatter(u64);
 
 impl Scatter {
-    pub(crate) fn from_seed(seed: u64) -> Self {
+    /// The same for the same seed.
+    #[must_use]
+    pub fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(crate) fn from_system() -> Self {
+    /// Another one each time.
+    #[must_use]
+    pub fn from_system() -> Self {
         // Without randomness the pauses are in step with those of others; no reason to fail.
         Self::from_seed(getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())))
     }
 
     /// Anything from `duration − duration/part` to `duration + duration/part`.
-    pub(crate) fn around(&mut self, duration: Duration, part: u32) -> Duration {
+    pub fn around(&mut self, duration: Duration, part: u32) -> Duration {
         let span = duration / part;
         let least = duration.saturating_sub(span);
         least + span.saturating_mul(2).mul_f64(self.fraction())
     }
 
     /// A number from 0 up to, not including, 1.
-    fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -39,7 +43,7 @@ impl Scatter {
 
 /// Pauses that double from the first to the longest, each scattered by half.
 #[derive(Clone, Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     first: Duration,
     longest: Duration,
     pause: Duration,
@@ -47,21 +51,27 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    pub(crate) fn new(first: Duration, longest: Duration) -> Self {
+    /// Pauses from `first` to `longest`.
+    #[must_use]
+    pub fn new(first: Duration, longest: Duration) -> Self {
         Self::with_scatter(first, longest, Scatter::from_system())
     }
 
-    pub(crate) fn with_scatter(first: Duration, longest: Duration, scatter: Scatter) -> Self {
+    /// The same with its own scatter.
+    #[must_use]
+    pub fn with_scatter(first: Duration, longest: Duration, scatter: Scatter) -> Self {
         Self { first, longest, pause: first, scatter }
     }
 
-    pub(crate) fn next_pause(&mut self) -> Duration {
+    /// How long to pause before the next try.
+    pub fn next_pause(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         self.pause = pause.saturating_mul(2);
         self.scatter.around(pause, 2)
     }
 
-    pub(crate) fn reset(&mut self) {
+    /// Begins again with the first.
+    pub fn reset(&mut self) {
         self.pause = self.first;
     }
 }

@@ -1,7 +1,9 @@
 //! One daemon, spoken to over HTTP: how a client is built, how one call is made and its answer understood.
-//! The typed calls, one per route, stand in `client/calls.rs`, `client/registrations.rs` and `client/streams.rs`.
+//! The typed calls, one per route, stand in `client/calls.rs`, `client/registrations.rs`, `client/streams.rs` and
+//! `client/polling.rs`.
 
 mod calls;
+mod polling;
 mod registrations;
 mod streams;
 

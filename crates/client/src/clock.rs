@@ -68,6 +68,27 @@ impl BootInstant {
     }
 }
 
+/// When an instant was or will be for people: RFC 3339, UTC, with milliseconds, by the wall clock as it stands now.
+#[must_use]
+pub fn wall_time(instant: BootInstant) -> String {
+    let (boot, wall) = (BootInstant::now(), clock_gettime(ClockId::Realtime));
+    let whole = u64::try_from(wall.tv_sec).unwrap_or(0).saturating_mul(1_000);
+    let wall_ms = whole.saturating_add(u64::try_from(wall.tv_nsec).unwrap_or(0) / 1_000_000);
+    let wall_ms = wall_ms.saturating_add(instant.as_ms()).saturating_sub(boot.as_ms());
+    let (days, ms) = (wall_ms / 86_400_000, wall_ms % 86_400_000);
+    let (hour, minute, second, ms) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000);
+    // Days to a date in a calendar whose years begin in March, so that the leap day is the last.
+    let day = days + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
 /// Waits until the instant has come. Noticed at once after a pause of the process, and at most half a second
 /// after the machine was woken from suspend.
 pub async fn wait_until(instant: BootInstant) {
@@ -92,6 +113,15 @@ mod tests {
         assert_eq!(second.after(Duration::MAX).as_ns(), u64::MAX);
         assert_eq!(second.since(BootInstant::from_ms(400)), Duration::from_millis(600));
         assert_eq!(BootInstant::from_ms(400).since(second), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_wall_shows_what_people_expect() {
+        let told = wall_time(BootInstant::now());
+        assert_eq!(told.len(), 24, "{told}");
+        let year: u32 = told[..4].parse().expect("a year");
+        assert!((2024..2100).contains(&year), "{told}");
+        assert!(wall_time(BootInstant::now().after(Duration::from_secs(86_400))) > told);
     }
 
     #[tokio::test]

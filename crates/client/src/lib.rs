@@ -25,6 +25,7 @@ mod sse;
 mod stream_events;
 mod transport;
 
+pub use backoff::{Backoff, Scatter};
 pub use bytes_stream::ByteStream;
 pub use client::{BuildError, Client, ClientBuilder};
 pub use endpoint::{Authority, Endpoint, EndpointError};

@@ -56,6 +56,12 @@ impl Engine {
             return;
         }
         let outcome = self.settle(&mut command, submit.force);
+        if let (true, Action::Rebind(rebind), Answer::Lease(given)) =
+            (submit.has_stopped, &command.action, &outcome.answer)
+            && !given.replayed
+        {
+            self.liveness.former_holder_stopped(&self.kernel, self.tick, rebind.token.lease);
+        }
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
     }

@@ -7,7 +7,7 @@ use crate::answer::{Answer, Push, Refused};
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
-use crate::journal::{Ending, Journal, Out, RECORDS_PER_END};
+use crate::journal::{Ending, Followed, Journal, Out, RECORDS_PER_END};
 use crate::lanes::{AHEAD, Lanes};
 use crate::request::{Input, Lane, Request, Ticket};
 use crate::retries::Retries;
@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use std::collections::BTreeSet;
 use tenure_kernel::names::split_pool_member;
 use tenure_kernel::{
-    Change, Event, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
+    Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
     SessionId, Stamp, Text, Tick,
 };
 use tenure_liveness::{Effect, Liveness, LivenessConfig};
@@ -545,6 +545,7 @@ impl Engine {
         }
         self.kernel.evolve(stamp, event);
         self.liveness.follow(&self.kernel, stamp, event);
+        self.tell_of(stamp, &event.change);
         match &event.change {
             Change::Revoked(revoked) => self.after_revoke(stamp, revoked),
             Change::SessionClosed { session, .. } => self.endings.session(*session),
@@ -569,6 +570,22 @@ impl Engine {
             }
         }
         stamp
+    }
+
+    /// Pollers' leases are told of as they change: a book of who polls what that followed the log would have every
+    /// event of every face decoded.
+    fn tell_of(&mut self, stamp: Stamp, change: &Change) {
+        if matches!(change, Change::Granted(granted) if granted.policy.face != Face::Polling) {
+            return;
+        }
+        let lease = change.lease(LeaseId::new(self.kernel.shard(), stamp.lsn));
+        let Some(view) = lease.and_then(|lease| self.kernel.live(lease)) else { return };
+        if view.terms().face != Face::Polling {
+            return;
+        }
+        let changed_hands = matches!(change, Change::Granted(_) | Change::Rebound(_));
+        let followed = Followed { lease: self.snapshot(view), changed_hands, lsn: stamp.lsn };
+        self.journal.emit(stamp.lsn, Out::Followed(Box::new(followed)), &mut self.leaving);
     }
 
     /// Remembers what came free, for those who wait for it.

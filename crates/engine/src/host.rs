@@ -384,7 +384,9 @@ impl Writer {
                     self.shared.answered(1);
                 }
             }
-            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) => (self.listener)(out),
+            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) | Out::Followed(_) => {
+                (self.listener)(out)
+            }
         }
     }
 

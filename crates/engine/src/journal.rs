@@ -1,7 +1,7 @@
 //! What is decided but not yet durable: the frame being gathered, the one being synced, and everything that
 //! may leave only once they are. At most one unsynced frame is in the log.
 
-use crate::answer::{Answer, Push};
+use crate::answer::{Answer, LeaseSnapshot, Push};
 use crate::request::Ticket;
 use crate::ticker::Now;
 use tenure_kernel::codec::{encode_event, encode_note};
@@ -29,6 +29,19 @@ pub enum Out {
     },
     /// A lease ended; for the daemon's log.
     Ended(Box<Ending>),
+    /// A lease of a face that keeps a book of who holds what was granted or changed.
+    Followed(Box<Followed>),
+}
+
+/// A lease after a change.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    /// The lease as the change left it.
+    pub lease: LeaseSnapshot,
+    /// Whether it was granted or given to a holder: its fence is of this position.
+    pub changed_hands: bool,
+    /// Position of the event.
+    pub lsn: Lsn,
 }
 
 /// What the daemon's log says of an end.

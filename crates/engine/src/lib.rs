@@ -33,7 +33,7 @@ pub use answer::{
 pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX};
 pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
-pub use journal::{Ending, Out};
+pub use journal::{Ending, Followed, Out};
 pub use recovery::{RecoverError, Replay, setup};
 pub use request::{Check, Input, Lane, List, OperationId, Request, Submit, TakeOver, Ticket};
 pub use snapshot::{SnapshotError, build_snapshot};

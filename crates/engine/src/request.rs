@@ -143,6 +143,8 @@ pub struct Submit {
     pub take_over: Vec<TakeOver>,
     /// Reclaim: do it before gate, promise or delay allow.
     pub force: bool,
+    /// Rebind: whoever had it has stopped, like one who releases. What was promised to it binds nobody any more.
+    pub has_stopped: bool,
     /// Whose lease or session it must be; `None` asks nobody.
     pub asker: Option<Text>,
 }
@@ -250,6 +252,7 @@ impl Submit {
             wait_ms: 0,
             take_over: Vec::new(),
             force: false,
+            has_stopped: false,
             asker: None,
         }
     }

@@ -199,7 +199,11 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::ActivateStream(..)
         | Call::FailStream(..)
         | Call::StopStream(_)
-        | Call::IntendStop { .. } => Ok(Plan::Steps(call)),
+        | Call::IntendStop { .. }
+        | Call::Polling(_)
+        | Call::MoveTarget { .. }
+        | Call::CordonPoller { .. }
+        | Call::UncordonPoller { .. } => Ok(Plan::Steps(call)),
     }
 }
 

@@ -120,6 +120,35 @@ pub enum Call {
         /// Makes a retry harmless.
         operation_id: Option<String>,
     },
+    /// Show a group of pollers.
+    Polling(String),
+    /// Say which poller is to have a target.
+    MoveTarget {
+        /// In which group.
+        group: String,
+        /// Which target, to whom.
+        body: api::MoveTarget,
+        /// Makes a retry harmless.
+        operation_id: Option<String>,
+    },
+    /// Take a poller's targets away.
+    CordonPoller {
+        /// In which group.
+        group: String,
+        /// Which.
+        body: api::CordonPoller,
+        /// Makes a retry harmless.
+        operation_id: Option<String>,
+    },
+    /// Let a poller have targets again.
+    UncordonPoller {
+        /// In which group.
+        group: String,
+        /// Which.
+        body: api::CordonPoller,
+        /// Makes a retry harmless.
+        operation_id: Option<String>,
+    },
 }
 
 /// What can be answered.
@@ -181,6 +210,12 @@ pub enum Reply {
     Streams(api::StreamList),
     /// A stream's heartbeat counted.
     StreamRenewed(api::StreamRenewed),
+    /// A group of pollers.
+    Polling(Box<api::PollingView>),
+    /// A target will move.
+    Moved(api::Moved),
+    /// A poller is cordoned, or not any more.
+    Cordoned(api::Cordoned),
 }
 
 impl Call {
@@ -199,7 +234,8 @@ impl Call {
             | Self::Check(_)
             | Self::Why(_)
             | Self::Status
-            | Self::Resolve(_) => Scope::Read,
+            | Self::Resolve(_)
+            | Self::Polling(_) => Scope::Read,
             Self::Acquire(_)
             | Self::Activate(..)
             | Self::Heartbeat(..)
@@ -236,7 +272,10 @@ impl Call {
             | Self::EndRegistration(_)
             | Self::DrainRegistration(_)
             | Self::ReviveRegistration(_)
-            | Self::Streams(_) => Scope::Admin,
+            | Self::Streams(_)
+            | Self::MoveTarget { .. }
+            | Self::CordonPoller { .. }
+            | Self::UncordonPoller { .. } => Scope::Admin,
         }
     }
 
@@ -304,7 +343,11 @@ impl Call {
             | Self::ActivateStream(..)
             | Self::FailStream(..)
             | Self::StopStream(_)
-            | Self::IntendStop { .. } => false,
+            | Self::IntendStop { .. }
+            | Self::Polling(_)
+            | Self::MoveTarget { .. }
+            | Self::CordonPoller { .. }
+            | Self::UncordonPoller { .. } => false,
         }
     }
 
@@ -334,7 +377,11 @@ impl Call {
             }
             Self::OpenSession(body) => &mut body.operation_id,
             Self::Register(body) => &mut body.operation_id,
-            Self::StartStream { operation_id, .. } | Self::IntendStop { operation_id, .. } => operation_id,
+            Self::StartStream { operation_id, .. }
+            | Self::IntendStop { operation_id, .. }
+            | Self::MoveTarget { operation_id, .. }
+            | Self::CordonPoller { operation_id, .. }
+            | Self::UncordonPoller { operation_id, .. } => operation_id,
             Self::Inspect(_)
             | Self::List(_)
             | Self::Session(_)
@@ -366,7 +413,8 @@ impl Call {
             | Self::HeartbeatStream(..)
             | Self::ActivateStream(..)
             | Self::FailStream(..)
-            | Self::StopStream(_) => return,
+            | Self::StopStream(_)
+            | Self::Polling(_) => return,
         };
         if place.is_none() {
             *place = Some(id.to_owned());
@@ -405,6 +453,9 @@ impl serde::Serialize for Reply {
             Self::Stream(body) => body.serialize(serializer),
             Self::Streams(body) => body.serialize(serializer),
             Self::StreamRenewed(body) => body.serialize(serializer),
+            Self::Polling(body) => body.serialize(serializer),
+            Self::Moved(body) => body.serialize(serializer),
+            Self::Cordoned(body) => body.serialize(serializer),
         }
     }
 }

@@ -4,6 +4,7 @@
 use crate::ask::{Plan, Shape, plan};
 use crate::call::{Call, Reply};
 use crate::caller::Caller;
+use crate::polling::Polling;
 use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
 use crate::show::Lens;
@@ -35,6 +36,7 @@ struct Shared {
     vitals: OnceLock<Vitals>,
     registrations: Registrations,
     streams: Streams,
+    polling: Polling,
     registrations_alone: AtomicBool,
 }
 
@@ -61,6 +63,7 @@ impl Faces {
         let identity = *history.identity();
         let registrations = Registrations::new(switchboard.book(), network, options);
         let streams = Streams::new(switchboard.streams(), streams);
+        let polling = Polling::new(switchboard.polling());
         let history = Mutex::new(history);
         let vitals = OnceLock::new();
         let registrations_alone = AtomicBool::new(false);
@@ -72,6 +75,7 @@ impl Faces {
             vitals,
             registrations,
             streams,
+            polling,
             registrations_alone,
         };
         Self { shared: Arc::new(shared) }
@@ -116,6 +120,10 @@ impl Faces {
 
     pub(crate) fn streams(&self) -> &Streams {
         &self.shared.streams
+    }
+
+    pub(crate) fn polling(&self) -> &Polling {
+        &self.shared.polling
     }
 
     pub(crate) fn registrations(&self) -> &Registrations {

@@ -5,6 +5,7 @@ use crate::limits::{
     GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, RECLAIM_DELAY_MS_MAX, TTL_MS_MAX, TTL_MS_MIN,
     WAIT_MS_MAX, bounded, out_of_range,
 };
+use crate::polling::check_not_operators;
 use crate::sessions;
 use tenure_api::{Acquire, Error, ErrorCode, HolderCall, Mode, OperatorCall};
 use tenure_engine::kernel::limits::{HOLDER_BYTES_MAX, OPERATION_KEEP_MS_DEFAULT};
@@ -42,6 +43,7 @@ pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error
         principal: caller.principal.clone(),
         ..terms(caller, &acquire)?
     };
+    check_not_operators(acquire.resources.iter(), acquire.pools.keys())?;
     let operation = operation(caller, acquire.operation_id)?;
     let bundle = bundle(acquire.resources, acquire.pools)?;
     let grant = Grant {

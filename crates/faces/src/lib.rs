@@ -11,6 +11,7 @@ mod events;
 mod gates;
 mod leases;
 mod limits;
+mod polling;
 mod refusal;
 mod registrations;
 mod reply;
@@ -31,6 +32,7 @@ pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
     TTL_MS_MIN, WAIT_MS_MAX,
 };
+pub use polling::{LeftFor, PollingNumbers, TargetCounts, UnownedTimes};
 pub use registrations::{
     Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Renamed, Seen, Service,
     ServiceType, Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance,

@@ -73,6 +73,16 @@ impl Faces {
             Call::FailStream(id, body) => self.fail_stream(caller, &id, body).await,
             Call::StopStream(id) => self.stop_stream(caller, &id).await,
             Call::IntendStop { stop, operation_id } => self.intend_stop(caller, stop, operation_id).await,
+            Call::Polling(group) => self.show_polling(&group).await,
+            Call::MoveTarget { group, body, operation_id } => {
+                self.move_target(caller, &group, body, operation_id).await
+            }
+            Call::CordonPoller { group, body, operation_id } => {
+                self.cordon_poller(caller, &group, body, operation_id).await
+            }
+            Call::UncordonPoller { group, body, operation_id } => {
+                self.uncordon_poller(caller, &group, body, operation_id).await
+            }
             other => unreachable!("invariant: {other:?} is one request"),
         }
     }
@@ -111,10 +121,11 @@ impl Faces {
         caller: &Caller,
         rebind: Rebind,
         operation_id: Option<String>,
+        has_stopped: bool,
     ) -> Result<Reply, Error> {
         let operation = leases::operation(caller, operation_id)?;
         let asker = Some(caller.principal.clone());
-        let submit = Submit { operation, asker, ..Submit::now(Action::Rebind(rebind)) };
+        let submit = Submit { operation, asker, has_stopped, ..Submit::now(Action::Rebind(rebind)) };
         let answer = self.ask(Request::Submit(submit)).await;
         self.reply(Shape::Lease(Asked::AsHolder), answer).await
     }
@@ -135,7 +146,7 @@ impl Faces {
             attachment: None,
             face_data: None,
         };
-        self.rebound(caller, rebind, body.operation_id).await
+        self.rebound(caller, rebind, body.operation_id, false).await
     }
 
     async fn rebind(&self, caller: &Caller, id: &str, body: api::Rebind) -> Result<Reply, Error> {
@@ -152,7 +163,7 @@ impl Faces {
             attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
             face_data: None,
         };
-        self.rebound(caller, rebind, body.operation_id).await
+        self.rebound(caller, rebind, body.operation_id, false).await
     }
 
     async fn hand_over(&self, caller: &Caller, id: &str, body: api::Handover) -> Result<Reply, Error> {
@@ -165,7 +176,8 @@ impl Faces {
             attachment: None,
             face_data: None,
         };
-        self.rebound(caller, rebind, body.operation_id).await
+        // Who gives a lease to another has stopped, as one who releases it has.
+        self.rebound(caller, rebind, body.operation_id, true).await
     }
 
     async fn session_by_hand(&self, id: SessionId) -> Result<Box<SessionSnapshot>, Error> {

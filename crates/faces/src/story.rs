@@ -1,6 +1,7 @@
 //! `why`, asked over the wire. Reading the log takes a while, so it happens beside the async threads.
 
 use crate::ask::lease_id;
+use crate::polling::add_pins;
 use crate::refusal::Asked;
 use crate::sessions;
 use crate::show::Lens;
@@ -43,9 +44,9 @@ pub(crate) fn tell(
     shown: String,
     lsn: u64,
 ) -> Result<Story, Error> {
-    let story = history
-        .why(subject, WhyLimits::default())
-        .map_err(|error| Error::new(ErrorCode::IoError, format!("the log cannot be read: {error}")))?;
+    let unreadable = |error| Error::new(ErrorCode::IoError, format!("the log cannot be read: {error}"));
+    let mut story = history.why(subject, WhyLimits::default()).map_err(|error| unreadable(error.into()))?;
+    add_pins(history, subject, &mut story.entries).map_err(unreadable)?;
     if story.entries.is_empty() {
         return Err(Error::new(
             ErrorCode::NotFound,

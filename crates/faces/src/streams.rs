@@ -31,6 +31,7 @@ use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::leases::{self, contradiction};
 use crate::limits::{WAIT_MS_MAX, out_of_range};
+use crate::polling::check_not_operators;
 use crate::refusal::Asked;
 use facts::draw_id;
 use queue::Queued;
@@ -139,6 +140,7 @@ impl Streams {
             },
         };
         let slots = slots(&asked, &options.default_pool)?;
+        check_not_operators(asked.resources.iter(), asked.pool.iter())?;
         let named = asked.resources.iter().map(|name| Member::Resource(name.as_str().into()));
         let pooled = slots.iter().map(|(pool, count)| Member::AnyOf { pool: pool.clone(), count: *count });
         let holder = match asked.client {
@@ -188,7 +190,7 @@ fn slots(asked: &api::StreamStart, default_pool: &str) -> Result<Option<(Text, u
 }
 
 /// A holder called like a principal, as far as that fits.
-fn named_after(principal: &Text) -> Text {
+pub(crate) fn named_after(principal: &Text) -> Text {
     let mut end = principal.len().min(HOLDER_BYTES_MAX);
     while !principal.is_char_boundary(end) {
         end -= 1;
@@ -198,7 +200,7 @@ fn named_after(principal: &Text) -> Text {
 
 /// The operation under which something is asked, known by a digest of what that is: every try of a start makes another
 /// command of it.
-fn operation(
+pub(crate) fn operation(
     caller: &Caller,
     id: Option<String>,
     asked: &impl serde::Serialize,

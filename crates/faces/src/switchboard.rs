@@ -1,5 +1,6 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
+use crate::polling::{PollingBook, PollingEnd};
 use crate::registrations::{Book, End, Facts};
 use crate::streams::{LEASE_EXPIRED, StreamBook, StreamFacts, end_words};
 use core::time::Duration;
@@ -38,6 +39,7 @@ pub struct Switchboard {
     unheard: Arc<AtomicU64>,
     book: Arc<Book>,
     streams: Arc<StreamBook>,
+    polling: Arc<PollingBook>,
     notices: UnboundedSender<(LeaseId, Lsn)>,
     notices_due: Mutex<Option<UnboundedReceiver<(LeaseId, Lsn)>>>,
     gates: UnboundedSender<LeaseId>,
@@ -89,6 +91,7 @@ impl Switchboard {
             unheard: Arc::clone(&unheard),
             book: Arc::default(),
             streams: Arc::default(),
+            polling: Arc::default(),
             notices,
             notices_due: Mutex::new(Some(notices_due)),
             gates,
@@ -126,6 +129,7 @@ impl Switchboard {
                     self.unheard.fetch_add(1, Ordering::Relaxed);
                 }
             }
+            Out::Followed(followed) => self.polling.follow(&followed),
             Out::Answer(..) => {}
         }
     }
@@ -147,12 +151,17 @@ impl Switchboard {
                     }
                 }
             }
-            Face::Leases | Face::Polling => {}
+            Face::Polling => self.polling.end(&PollingEnd::from(ending)),
+            Face::Leases => {}
         }
     }
 
     pub(crate) fn streams(&self) -> Arc<StreamBook> {
         Arc::clone(&self.streams)
+    }
+
+    pub(crate) fn polling(&self) -> Arc<PollingBook> {
+        Arc::clone(&self.polling)
     }
 
     /// Notices that are due, for the one who delivers them.

@@ -134,6 +134,17 @@ impl Liveness {
         }
     }
 
+    /// Whoever held the lease before its last rebind has stopped: only what its present holder was promised binds.
+    pub fn former_holder_stopped(&mut self, kernel: &Kernel, now: Tick, lease: LeaseId) {
+        let view = known(kernel, lease);
+        let promised = self.next_promise(view, now).map_or(Tick(0), |valid_ms| now.after_ms(valid_ms));
+        let entry = self.entries.get_mut(view.slot());
+        entry.promised_until = match entry.phase {
+            Phase::Drained { until, .. } => promised.min(until),
+            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => promised,
+        };
+    }
+
     /// Timers of ended leases and of earlier armings would stay until their instant, which may be a day
     /// away. Once they outnumber those that count, each event looks at a few more than it can add.
     fn tidy_timers(&mut self, kernel: &Kernel) {

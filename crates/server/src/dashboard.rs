@@ -60,6 +60,7 @@ fn assets() -> &'static [Asset] {
             "palette.js": SCRIPT,
             "panel.js": SCRIPT,
             "plot.js": SCRIPT,
+            "pollers.js": SCRIPT,
             "pulse.js": SCRIPT,
             "rows.js": SCRIPT,
             "slots.js": SCRIPT,

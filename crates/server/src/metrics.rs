@@ -2,10 +2,11 @@
 //! does not know them.
 //!
 //! Invariant: labels come from closed sets. No id or principal is ever one, and of names only those of pools, which
-//! operators give.
+//! operators give, and of the first groups of pollers.
 
 mod http;
 mod page;
+mod polling;
 
 pub(crate) use self::http::HttpCounters;
 
@@ -14,7 +15,7 @@ use std::ops::RangeInclusive;
 use tenure_api::ErrorCode;
 use tenure_engine::kernel::{CountKey, Face, Mode, Reason, StateName};
 use tenure_engine::{Counters, GrantOutcome, Histogram, PoolSnapshot, Status};
-use tenure_faces::StreamNumbers;
+use tenure_faces::{PollingNumbers, StreamNumbers};
 
 /// States of leases that are not over.
 const LIVE: [StateName; 3] = [StateName::Reserved, StateName::Active, StateName::Revoking];
@@ -38,6 +39,7 @@ pub(crate) struct Numbers<'a> {
     pub(crate) registrations: usize,
     pub(crate) streams: StreamNumbers,
     pub(crate) pools: Vec<PoolSnapshot>,
+    pub(crate) polling: PollingNumbers,
     pub(crate) goodbyes: u64,
 }
 
@@ -54,6 +56,7 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     trouble(&mut page, status);
     registrations(&mut page, numbers);
     streams(&mut page, numbers);
+    polling::write(&mut page, &numbers.polling);
     http.write(&mut page);
     page.finish()
 }

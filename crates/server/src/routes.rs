@@ -1,6 +1,7 @@
 //! Every HTTP route, once: method, path, what it takes, what it gives, who may ask. The router, the OpenAPI
 //! document, the pages at `/docs` and the metrics all read this table.
 
+mod polling;
 mod registrations;
 mod streams;
 
@@ -231,6 +232,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(resources());
     routes.extend(registrations::routes());
     routes.extend(streams::routes());
+    routes.extend(polling::routes());
     routes.extend(story());
     routes.extend(daemon());
     routes

@@ -263,7 +263,7 @@ impl World {
                 let wait = self.random.within(0..=2_000);
                 self.at(wait, Happening::Notice { incarnation, lease });
             }
-            Out::Ended(_) => {}
+            Out::Ended(_) | Out::Followed(_) => {}
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ mod log;
 mod man;
 mod mdns;
 mod open;
+mod poll;
 mod pool;
 mod reference;
 mod resource;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Check(check::Check),
     Session(session::Session),
     Mdns(mdns::Mdns),
+    Poll(poll::Poll),
     Admin(admin::Admin),
     Log(log::Log),
     Backup(backup::Backup),
@@ -108,6 +110,7 @@ impl Command {
                 asking(reach, printer, async |daemon, p| session.run(reach, daemon, p).await)
             }
             Self::Mdns(mdns) => mdns.run(reach, printer),
+            Self::Poll(poll) => poll.run(reach, printer),
             Self::Register(register) => register.run(reach, printer),
             Self::Unregister(unregister) => unregister.run(reach, printer),
             Self::Browse(browse) => browse.run(reach, printer),

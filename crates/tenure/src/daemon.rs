@@ -385,6 +385,9 @@ async fn serve(
     if let Err(error) = prepare_streams(&faces).await {
         tracing::error!(%error, "sessions cannot be served as the settings say");
     }
+    if let Err(error) = faces.restore_polling().await {
+        tracing::error!(%error, "groups of pollers cannot be shown");
+    }
     tokio::spawn(faces.clone().keep_gates());
     tokio::spawn(faces.clone().keep_notices());
     tokio::spawn(faces.clone().watch_streams());
@@ -394,6 +397,7 @@ async fn serve(
         async move {
             faces.recall_registrations().await;
             faces.recall_streams().await;
+            faces.recall_polling().await;
         }
     });
     // Goes on beside the serving where there are very many.

@@ -35,7 +35,6 @@ impl Span {
         self.0.as_millis() as u64
     }
 
-    #[expect(dead_code, reason = "for callers that wait themselves")]
     pub(crate) fn duration(self) -> Duration {
         self.0
     }

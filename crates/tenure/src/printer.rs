@@ -18,6 +18,9 @@ pub(crate) struct Printer {
     columns: Option<usize>,
 }
 
+/// Height of a screen that does not tell.
+const ROWS: usize = 24;
+
 impl Printer {
     pub(crate) fn new(json: bool, quiet: bool) -> Self {
         let stdout = io::stdout();
@@ -33,6 +36,11 @@ impl Printer {
     /// Whether data is asked for as JSON.
     pub(crate) fn json(&self) -> bool {
         self.json
+    }
+
+    /// Whether nothing is to be said unless something goes wrong.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.quiet
     }
 
     /// One line of data.
@@ -69,6 +77,33 @@ impl Printer {
     /// A table that fits the terminal.
     pub(crate) fn table(&mut self, table: &Table) -> Result<(), Failure> {
         table.lines(self.columns).into_iter().try_for_each(|line| self.line(line))
+    }
+
+    /// Whether somebody looks at a screen.
+    pub(crate) fn has_screen(&self) -> bool {
+        self.columns.is_some()
+    }
+
+    /// A line and a table in place of what the screen shows, cut to its height. Where there is no screen, the table.
+    pub(crate) fn redraw(&mut self, line: impl Display, table: &Table) -> Result<(), Failure> {
+        let Some(columns) = self.columns else {
+            self.table(table)?;
+            return self.flush();
+        };
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let now = |size: u16, before: usize| if size == 0 { before } else { usize::from(size) };
+        self.columns = Some(now(size.map_or(0, |size| size.ws_col), columns));
+        let rows = now(size.map_or(0, |size| size.ws_row), ROWS);
+        let lines = table.lines(self.columns);
+        // The line above, an empty one, and the one that counts what is cut.
+        let fits = rows.saturating_sub(4).max(1);
+        let shown = lines.len().min(fits);
+        write!(self.out, "\x1b[H\x1b[J{}\n\n", plain(&line.to_string()))?;
+        lines[..shown].iter().try_for_each(|line| self.line(line))?;
+        if shown < lines.len() {
+            self.line(format_args!("and {} more", lines.len() - shown))?;
+        }
+        self.flush()
     }
 
     /// What the program can do.

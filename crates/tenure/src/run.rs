@@ -26,13 +26,17 @@ use clap::ValueEnum;
 use tenure_api::Acquire;
 use tenure_client::Client;
 
-pub(crate) use guardian::{GuardianError, guard};
-pub(crate) use signals::{SignalNumber, is_ignored};
+pub(crate) use alarm::Alarm;
+pub(crate) use channel::{Channel, Over};
+pub(crate) use family::{Change, Family, children};
+pub(crate) use guardian::{GuardianError, exit_code_of, guard};
+pub(crate) use phase::{Cause, Step, Watch};
+pub(crate) use signals::{SignalNumber, catch_all, is_ignored};
+pub(crate) use spawn::{Place, start as start_command};
 pub(crate) use timetable::Pace;
 
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
-use channel::Over;
 use holding::{Asking, Holding, Validity};
 use supervisor::{Ending, Errand, Supervisor};
 
@@ -66,7 +70,7 @@ pub(crate) const EXIT_LOST: u8 = 75;
 /// Acquires, runs, gives back. The exit code is the command's own, if it came to its end.
 pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Result<(), Failure> {
     let unexpected = |error: std::io::Error| Failure::Unexpected(Words::new(error));
-    let mut signals = signals::catch_all().map_err(unexpected)?;
+    let mut signals = catch_all().map_err(unexpected)?;
     let mut asking = Asking::new(client, run.acquire, run.ttl, run.wait);
     let interrupted = async {
         loop {

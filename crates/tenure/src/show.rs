@@ -4,6 +4,7 @@
 mod event;
 mod lease;
 mod page;
+mod polling;
 mod registration;
 mod resource;
 mod session;
@@ -15,6 +16,7 @@ mod stream;
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;
+pub(crate) use polling::{cordoned_page, group_line, moved_page, node_table, target_table};
 pub(crate) use registration::{daemon_lines, registered_page, registration_lines, registration_table};
 pub(crate) use resource::{check_page, pool_table, resource_page, resource_table};
 pub(crate) use session::{session_page, session_renewed_page, session_table};

@@ -35,10 +35,11 @@ const TABLE: &[Row] = &[
     row("engine",   Only(&["kernel", "liveness", "log"]),                     &[ASYNC, HTTP, MDNS]),
     row("history",  Only(&["kernel", "log"]),                                 &[ASYNC, HTTP, MDNS]),
     row("api",      Only(&[]),                                                &[ASYNC, MDNS]),
-    row("faces",    Only(&["engine", "history", "api"]),                      &[HTTP, MDNS]),
+    row("assignment", Only(&[]),                                              PURE),
+    row("faces",    Only(&["engine", "history", "api", "assignment"]),        &[HTTP, MDNS]),
     row("mdns",     Only(&[]),                                                &[]),
     row("client",   Only(&["api"]),                                           &[MDNS]),
-    row("polling",  Only(&["api", "client"]),                                 &[MDNS]),
+    row("polling",  Only(&["api", "client", "assignment"]),                   &[MDNS]),
     row("server",   Only(&["engine", "faces", "history", "api", "mdns"]),     &[]),
     row("tenure",   Product,                                                  &[]),
     row("sim",      Only(&["kernel", "liveness", "log", "engine"]),           &[ASYNC, HTTP, MDNS, CLOCK]),
@@ -61,7 +62,7 @@ const HTTP: &[&str] = &["http", "hyper", "axum", "tower", "reqwest", "ureq", "tu
 const MDNS: &[&str] = &["mdns-sd"];
 
 /// Outside crates that one package of ours alone may name, as a dependency of any kind.
-const SINGLE_IMPORTERS: &[(&str, &str)] = &[("mdns-sd", "tenure-mdns")];
+const SINGLE_IMPORTERS: &[(&str, &str)] = &[("mdns-sd", "tenure-mdns"), ("redis", "tenure-polling")];
 
 /// The feature that compiles deliberate bugs in, for the simulator to find.
 const PLANT: &str = "plant";

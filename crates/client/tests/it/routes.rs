@@ -181,3 +181,42 @@ async fn events_go_on_over_a_restart_without_a_gap() {
     assert_eq!(seen, granted);
     assert!(events.resumptions() >= 1);
 }
+
+#[tokio::test]
+async fn a_group_of_pollers_is_shown_and_steered() {
+    let daemon = Daemon::start().await;
+    let client = daemon.client();
+    assert_eq!(client.polling("web").await.expect("a group").live_nodes, []);
+    for (instance, target) in [("kitchen~1", "http:%2F%2Fh%2Fx"), ("hall~1", "s1")] {
+        let name = instance.trim_end_matches("~1");
+        let facts = api::PollerFacts {
+            instance: instance.to_owned(),
+            weight: 1,
+            fixed_name: true,
+            ..Default::default()
+        };
+        let attachment = Some(serde_json::to_value(facts).expect("plain data"));
+        let membership = acquire(&format!("poll/web/@poller/{name}"));
+        let membership = api::Acquire { holder: instance.to_owned(), attachment, ..membership };
+        client.acquire(&membership).await.expect("a member");
+        let polled = api::Acquire { holder: instance.to_owned(), ..acquire(&format!("poll/web/{target}")) };
+        client.acquire(&polled).await.expect("a target");
+    }
+    let seen = client.polling("web").await.expect("a group");
+    let names: Vec<&str> = seen.live_nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["hall", "kitchen"]);
+    let moved = client.move_target("web", "http://h/x", Some("hall")).await.expect("moved");
+    assert_eq!((moved.poller.as_deref(), moved.owner_id.as_deref()), (Some("hall"), Some("kitchen~1")));
+    assert_eq!(client.move_target("web", "http://h/x", None).await.expect("taken back").poller, None);
+    let cordoned = client.cordon("web", "kitchen~1").await.expect("cordoned");
+    assert!(cordoned.cordoned && cordoned.owned == 1);
+    let seen = client.polling("web").await.expect("a group");
+    assert_eq!(seen.live_nodes[1].status, api::PollerStatus::Cordoned);
+    let refused = client.move_target("web", "s1", Some("kitchen")).await.expect_err("cordoned");
+    assert_eq!(refused.code(), Some(api::ErrorCode::InvalidState));
+    assert!(!client.uncordon("web", "kitchen").await.expect("uncordoned").cordoned);
+    let unknown = client.cordon("web", "attic").await.expect_err("nobody");
+    assert_eq!(unknown.code(), Some(api::ErrorCode::NotFound));
+    let wrong = client.polling("no group").await.expect_err("no name");
+    assert_eq!(wrong.code(), Some(api::ErrorCode::InvalidRequest));
+}

@@ -407,6 +407,12 @@ impl Desk {
                 self.write_line(&format!("notice of lease {lease}, ended at {ended_lsn}"));
             }
             Out::Ended(_) => {}
+            Out::Followed(followed) => {
+                let hands = if followed.changed_hands { " in new hands" } else { "" };
+                let line =
+                    format!("followed at {}{hands}: {}", followed.lsn, self.live_words(&followed.lease));
+                self.write_line(&line);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! - `waiting`: fairness, passing, cancelling, retries
 //! - `ends`: sessions, pools, gates, notices, restored logs
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
+//! - `following`: changes that the book of pollers is kept from
 //! - `stopping`: a daemon that was told to stop
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
@@ -19,6 +20,7 @@ mod belonging;
 mod counting;
 mod desk;
 mod ends;
+mod following;
 mod killed;
 mod outcomes;
 mod recovery;

@@ -169,7 +169,7 @@ export class App {
       ["leases", this.store.leases.size],
       ["registrations", faces.get("registrations") ?? 0],
       ["sessions", faces.get("streams") ?? 0],
-      ["polling", faces.get("polling") ?? 0],
+      ["polling", [...this.store.polled.values()].reduce((sum, number) => sum + number, 0)],
     ];
     for (const [name, number] of badges) write(byId(`badge-${name}`), number > 0 ? count(number) : "");
   }

@@ -42,6 +42,7 @@ const KEYS = [
       ["c", "reclaim"],
     ],
   ],
+  ["Polling", [["m", "move the target that is selected"]]],
   ["Events", [["Space", "pause and go on"]]],
 ];
 

@@ -69,6 +69,13 @@ function add(map, key, by) {
   else map.delete(key);
 }
 
+/** The group that a target is polled in; null for what is no target. @param {string} name */
+function groupOf(name) {
+  const [poll, group, ...rest] = name.split("/");
+  // What begins with an @ is the pollers' and operators' bookkeeping.
+  return poll === "poll" && rest.length > 0 && !rest[0].startsWith("@") ? group : null;
+}
+
 export class Store {
   constructor() {
     /** @type {Map<string, Lease>} */
@@ -79,6 +86,8 @@ export class Store {
     this.modes = new Map();
     /** @type {Map<string, number>} */
     this.faces = new Map();
+    /** @type {Map<string, number>} Targets of pollers that are held, by group. */
+    this.polled = new Map();
     /** @type {Map<string, number>} */
     this.holders = new Map();
     /** @type {Map<string, Set<string>>} */
@@ -128,6 +137,7 @@ export class Store {
       this.standings,
       this.modes,
       this.faces,
+      this.polled,
       this.holders,
       this.bySession,
       this.byResource,
@@ -336,6 +346,8 @@ export class Store {
     add(this.faces, lease.face, by);
     add(this.holders, lease.holder, by);
     for (const name of lease.resources) {
+      const group = lease.face === "polling" ? groupOf(name) : null;
+      if (group !== null) add(this.polled, group, by);
       if (by > 0) this.byResource.set(name, lease.id);
       else if (this.byResource.get(name) === lease.id) this.byResource.delete(name);
     }

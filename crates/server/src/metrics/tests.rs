@@ -5,6 +5,7 @@ use ::http::Method;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_engine::Lane;
 use tenure_engine::kernel::{Lsn, Tick};
+use tenure_faces::{TargetCounts, UnownedTimes};
 
 type Labels = BTreeMap<String, String>;
 
@@ -122,6 +123,12 @@ fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -
         draining: 0,
     };
     let pools = vec![PoolSnapshot { name: "tuner".into(), size: 4, free: 1, removed: false }];
+    let counts = TargetCounts { owned: 21, uncertain: 22, draining: 23, unowned: 24 };
+    let polling = PollingNumbers {
+        targets: [("web".to_owned(), counts)].into(),
+        moves: vec![("web".to_owned(), [31, 32, 33, 34, 35, 36])],
+        unowned: UnownedTimes::default(),
+    };
     text(&Numbers {
         status: &status,
         http,
@@ -130,6 +137,7 @@ fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -
         registrations: 3,
         streams,
         pools,
+        polling,
         goodbyes: 7,
     })
 }
@@ -191,6 +199,9 @@ const NAMES: &[&str] = &[
     "session_start_rejected_total",
     "pool_size",
     "pool_in_use",
+    "poll_targets",
+    "poll_moves_total",
+    "poll_unowned_seconds",
 ];
 
 #[test]
@@ -230,6 +241,11 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
     assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);
     assert_eq!(scrape.value("tenure_pool_in_use", &[("pool", "tuner")]), 3.0);
+    let uncertain = [("group", "web"), ("state", "uncertain")];
+    assert_eq!(scrape.value("tenure_poll_targets", &uncertain), 22.0);
+    let expired = [("group", "web"), ("reason", "ttl_expiry")];
+    assert_eq!(scrape.value("tenure_poll_moves_total", &expired), 34.0);
+    assert_eq!(scrape.value("tenure_poll_unowned_seconds_count", &[]), 0.0);
     let fresh = Scrape::read(&page(&HttpCounters::default(), None, 0.25));
     assert!(!fresh.kinds.contains_key("tenure_snapshot_age_seconds"), "there is no snapshot to have an age");
 }

@@ -583,7 +583,10 @@ fn class(call: &Call) -> Class {
         | Call::DefinePool(..)
         | Call::Register(_)
         | Call::StartStream { .. }
-        | Call::ActivateStream(..) => Class::Granting,
+        | Call::ActivateStream(..)
+        | Call::MoveTarget { .. }
+        | Call::CordonPoller { .. }
+        | Call::UncordonPoller { .. } => Class::Granting,
         Call::Inspect(_)
         | Call::List(_)
         | Call::Session(_)
@@ -600,7 +603,8 @@ fn class(call: &Call) -> Class {
         | Call::Registrations
         | Call::InspectRegistration(_)
         | Call::Stream(_)
-        | Call::Streams(_) => Class::Reading,
+        | Call::Streams(_)
+        | Call::Polling(_) => Class::Reading,
     }
 }
 
@@ -705,6 +709,9 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Stream(_)
             | Reply::Streams(_)
             | Reply::StreamRenewed(_)
+            | Reply::Polling(_)
+            | Reply::Moved(_)
+            | Reply::Cordoned(_)
             | Reply::Ended(_)),
         ) => unreachable!("invariant: no verb asks for {other:?}"),
         Err(error) => Answer::Error(error),

@@ -23,6 +23,7 @@ pub(super) fn said(scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
         Out::OpenGate(lease) => state_since(scene, *lease, StateName::Revoking),
         Out::SendNotice { ended_lsn, .. } => *ended_lsn,
         Out::Ended(ending) => ending.lsn,
+        Out::Followed(followed) => followed.lsn,
     };
     if rests_on.0 <= scene.durable_lsn {
         return Ok(());

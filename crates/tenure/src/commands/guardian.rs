@@ -1,4 +1,4 @@
-//! `tenure guardian`: the process between `tenure run` and its command. Nobody calls it by hand.
+//! `tenure guardian`: the process between `tenure run` or `tenure poll run` and its commands. Nobody calls it by hand.
 
 use std::ffi::OsString;
 
@@ -6,11 +6,15 @@ use clap::Args;
 
 use crate::connect::block_on;
 use crate::failure::{Failure, Words, chain};
+use crate::poll::guard_polls;
 use crate::run::{GuardianError, guard};
 
-/// Watch the command of a run; started by tenure run
+/// Watch the command of a run or the commands of polls; started by tenure run and tenure poll run
 #[derive(Args)]
 pub(crate) struct Guardian {
+    /// Many polls instead of one run
+    #[arg(long)]
+    polls: bool,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -19,7 +23,11 @@ pub(crate) struct Guardian {
 impl Guardian {
     pub(crate) fn run(self) -> Result<(), Failure> {
         block_on(async {
-            guard(self.command).await.map_err(|error| match error {
+            let guarded = match self.polls {
+                true => guard_polls(self.command).await,
+                false => guard(self.command).await,
+            };
+            guarded.map_err(|error| match error {
                 GuardianError::NoSupervisor => {
                     Failure::Usage(Words::new(&error).hint("tenure run --resource NAME -- COMMAND"))
                 }

@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use super::spawn::readable;
 
 /// One alarm; setting it forgets the one before.
-pub(super) struct Alarm {
+pub(crate) struct Alarm {
     timer: AsyncFd<OwnedFd>,
     set_to: Option<BootInstant>,
 }
@@ -22,14 +22,14 @@ const NANOSECONDS: u64 = 1_000_000_000;
 const ZERO: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 impl Alarm {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = timerfd_create(TimerfdClockId::Boottime, flags)?;
         Ok(Self { timer: readable(timer)?, set_to: None })
     }
 
     /// Comes at the instant, at once if it is past; `None`: never.
-    pub(super) fn set(&mut self, instant: Option<BootInstant>) -> io::Result<()> {
+    pub(crate) fn set(&mut self, instant: Option<BootInstant>) -> io::Result<()> {
         if self.set_to == instant {
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl Alarm {
     }
 
     /// Waits for the alarm. Safe to drop while waiting; after it came it has to be set again.
-    pub(super) async fn comes(&mut self) -> io::Result<()> {
+    pub(crate) async fn comes(&mut self) -> io::Result<()> {
         loop {
             let mut ready = self.timer.readable().await?;
             let mut count = [0; 8];

@@ -22,7 +22,7 @@ const STRIKES: usize = 64;
 
 /// What happened to a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Change {
+pub(crate) enum Change {
     /// It is over and its number may be used again.
     Over(Over),
     /// It was stopped by this signal.
@@ -31,17 +31,17 @@ pub(super) enum Change {
 
 /// What a look at the children showed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look {
-    pub(super) changes: Vec<(Pid, Change)>,
+pub(crate) struct Look {
+    pub(crate) changes: Vec<(Pid, Change)>,
     /// No child is left, hence no descendant.
-    pub(super) none_left: bool,
+    pub(crate) none_left: bool,
 }
 
 /// A process that could not be killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Stubborn {
-    pub(super) pid: Pid,
-    pub(super) error: Errno,
+pub(crate) struct Stubborn {
+    pub(crate) pid: Pid,
+    pub(crate) error: Errno,
 }
 
 /// One process of `/proc`.
@@ -55,14 +55,14 @@ struct Member {
 }
 
 /// Everything below us, except what was there before we began.
-pub(super) struct Family {
+pub(crate) struct Family {
     /// Children of the program that became us by exec: none of our business.
     spared: Vec<Pid>,
 }
 
 impl Family {
     /// Makes descendants that lose their parents ours, from now on.
-    pub(super) fn adopt() -> io::Result<Self> {
+    pub(crate) fn adopt() -> io::Result<Self> {
         set_child_subreaper(Some(getpid()))?;
         let own = getpid().as_raw_nonzero().get();
         let spared = processes().filter(|member| member.parent == own).map(|member| member.pid).collect();
@@ -70,7 +70,7 @@ impl Family {
     }
 
     /// Reaps what is over, without waiting.
-    pub(super) fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> Look {
         let mut look = Look::default();
         while look.changes.len() < REAPED_MAX {
             match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
@@ -99,7 +99,7 @@ impl Family {
     }
 
     /// Sends a signal to the group, and to every descendant outside of it.
-    pub(super) fn signal_all(&self, group: Option<Pid>, signal: Signal) {
+    pub(crate) fn signal_all(&self, group: Option<Pid>, signal: Signal) {
         if let Some(group) = group {
             let _ = kill_process_group(group, signal);
         }
@@ -113,7 +113,7 @@ impl Family {
     ///
     /// A process with SIGKILL pending cannot fork any more, so there is no need to stop anything first. What was
     /// forked before is found by the next strike: call it until nothing is left.
-    pub(super) fn strike(&mut self, mut on_look: impl FnMut(&Look)) -> Vec<Stubborn> {
+    pub(crate) fn strike(&mut self, mut on_look: impl FnMut(&Look)) -> Vec<Stubborn> {
         let mut stubborn = Vec::new();
         for member in self.descendants() {
             match send(member, Signal::KILL) {
@@ -158,8 +158,8 @@ impl Family {
     }
 }
 
-/// Our children as the kernel lists them; empty where it does not.
-fn children() -> Vec<Pid> {
+/// Children of our main thread as the kernel lists them; empty where it does not.
+pub(crate) fn children() -> Vec<Pid> {
     let own = getpid().as_raw_nonzero();
     let listed = fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap_or_default();
     listed.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()

@@ -38,7 +38,7 @@ const NOT_FOUND: u8 = 127;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuardianError {
     /// Standard input is not a supervisor.
-    #[error("a guardian is started by tenure run and by nobody else")]
+    #[error("a guardian is started by tenure run or tenure poll run, and by nobody else")]
     NoSupervisor,
     /// The system did not give what it needs.
     #[error("the guardian cannot work")]
@@ -158,8 +158,7 @@ impl Guardian {
             }
             Err(error) => {
                 cgroup.iter().for_each(Cgroup::remove);
-                let is_missing = error.kind() == io::ErrorKind::NotFound;
-                let exit_code = Some(if is_missing { NOT_FOUND } else { NOT_EXECUTABLE });
+                let exit_code = Some(exit_code_of(&error));
                 let _ = channel.send(&Report::NotStarted { exit_code, message: error.to_string() });
                 None
             }
@@ -320,6 +319,11 @@ impl Guardian {
     fn report(&self, report: &Report) {
         let _ = self.channel.send(report);
     }
+}
+
+/// What shells say about a command that could not be started.
+pub(crate) fn exit_code_of(error: &io::Error) -> u8 {
+    if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
 fn start(begin: &Begin, input: OwnedFd, command: Vec<OsString>, cgroup: Option<&Cgroup>) -> io::Result<Pid> {

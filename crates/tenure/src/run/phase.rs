@@ -22,7 +22,7 @@ pub(crate) enum Cause {
 
 /// What the guardian does now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Ask everything to end.
     Term,
     /// Kill everything, again and again until nothing is left.
@@ -38,7 +38,7 @@ enum Phase {
 
 /// The guardian's view of one command.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct Watch {
     pace: Pace,
     /// `None`: the command may outlive its lease.
     timetable: Option<Timetable>,
@@ -49,22 +49,22 @@ pub(super) struct Watch {
 
 impl Watch {
     /// A command whose lease is valid until then.
-    pub(super) fn bounded(pace: Pace, valid_until: BootInstant) -> Self {
+    pub(crate) fn bounded(pace: Pace, valid_until: BootInstant) -> Self {
         Self { pace, timetable: Some(pace.timetable(valid_until)), phase: Phase::Running, cause: None }
     }
 
     /// A command that may outlive its lease.
-    pub(super) fn unbounded(pace: Pace) -> Self {
+    pub(crate) fn unbounded(pace: Pace) -> Self {
         Self { pace, timetable: None, phase: Phase::Running, cause: None }
     }
 
     /// Whether there is time left to begin at all.
-    pub(super) fn may_begin(&self, now: BootInstant) -> bool {
+    pub(crate) fn may_begin(&self, now: BootInstant) -> bool {
         self.timetable.is_none_or(|table| now < table.term_at)
     }
 
     /// A renewal. Promises are never taken back, so an older one that comes late changes nothing.
-    pub(super) fn extend(&mut self, valid_until: BootInstant) {
+    pub(crate) fn extend(&mut self, valid_until: BootInstant) {
         if let Some(table) = &mut self.timetable
             && valid_until > table.valid_until
         {
@@ -73,7 +73,7 @@ impl Watch {
     }
 
     /// The command has to end.
-    pub(super) fn end(&mut self, now: BootInstant, cause: Cause) -> Option<Step> {
+    pub(crate) fn end(&mut self, now: BootInstant, cause: Cause) -> Option<Step> {
         match self.phase {
             Phase::Running => {
                 self.cause = Some(cause);
@@ -91,7 +91,7 @@ impl Watch {
     }
 
     /// Time has passed.
-    pub(super) fn on_alarm(&mut self, now: BootInstant) -> Option<Step> {
+    pub(crate) fn on_alarm(&mut self, now: BootInstant) -> Option<Step> {
         match (self.phase, self.timetable) {
             (Phase::Running, Some(table)) if now >= table.term_at => self.end(now, Cause::Deadline),
             (Phase::Running, _) => None,
@@ -104,7 +104,7 @@ impl Watch {
     }
 
     /// When to look again; `None` while nothing is due.
-    pub(super) fn next_alarm(&self) -> Option<BootInstant> {
+    pub(crate) fn next_alarm(&self) -> Option<BootInstant> {
         match self.phase {
             Phase::Running => self.timetable.map(|table| table.term_at),
             Phase::Ending { kill_at } => Some(kill_at),
@@ -113,12 +113,12 @@ impl Watch {
     }
 
     /// Why the end began; `None` while nothing has to end.
-    pub(super) fn cause(&self) -> Option<Cause> {
+    pub(crate) fn cause(&self) -> Option<Cause> {
         self.cause
     }
 
     /// Whether everything has to go now.
-    pub(super) fn is_killing(&self) -> bool {
+    pub(crate) fn is_killing(&self) -> bool {
         self.phase == Phase::Killing
     }
 }

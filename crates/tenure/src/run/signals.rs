@@ -91,7 +91,7 @@ impl fmt::Display for SignalNumber {
 }
 
 /// Catches every signal that is passed on, from now until the process ends.
-pub(super) fn catch_all() -> io::Result<mpsc::Receiver<SignalNumber>> {
+pub(crate) fn catch_all() -> io::Result<mpsc::Receiver<SignalNumber>> {
     let (sender, receiver) = mpsc::channel(PENDING_MAX);
     let ignored = ignored(&std::fs::read_to_string("/proc/self/status")?);
     for number in all().filter(|number| !is_in(ignored, *number)) {

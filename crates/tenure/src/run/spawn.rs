@@ -16,17 +16,17 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 /// Where a command starts.
-pub(super) struct Place {
+pub(crate) struct Place {
     /// `cgroup.procs` of its cgroup, open for writing.
-    pub(super) cgroup_procs: Option<OwnedFd>,
+    pub(crate) cgroup_procs: Option<OwnedFd>,
     /// The terminal whose foreground it becomes.
-    pub(super) terminal: Option<OwnedFd>,
+    pub(crate) terminal: Option<OwnedFd>,
 }
 
 /// Starts a command in a process group of its own that dies with this thread's process.
 ///
 /// The parent-death signal comes when the *thread* that starts the command ends: only for the main thread.
-pub(super) fn start(command: &mut Command, place: Place) -> io::Result<Child> {
+pub(crate) fn start(command: &mut Command, place: Place) -> io::Result<Child> {
     let parent = getpid();
     command.process_group(0);
     let prepare = move || -> io::Result<()> {

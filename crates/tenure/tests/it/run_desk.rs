@@ -78,18 +78,7 @@ impl RunDesk {
     }
 
     pub(crate) fn begin_with(&self, command: &mut Command) -> Running {
-        let name =
-            |kind: &str| self.path().join(format!("{kind}-{}", fs::read_dir(self.path()).unwrap().count()));
-        let (output, errors) = (name("output"), name("errors"));
-        let child = command
-            .stdin(Stdio::piped())
-            .stdout(fs::File::create(&output).unwrap())
-            .stderr(fs::File::create(&errors).unwrap())
-            .spawn()
-            .unwrap();
-        let mut cleanup = Cleanup::default();
-        cleanup.add(child.id() as i32);
-        Running { child, errors, output, cleanup }
+        Running::begin(self.path(), command)
     }
 }
 
@@ -101,6 +90,22 @@ impl Drop for RunDesk {
 }
 
 impl Running {
+    /// Begins a command whose output goes into files of this directory.
+    pub(crate) fn begin(directory: &Path, command: &mut Command) -> Self {
+        let name =
+            |kind: &str| directory.join(format!("{kind}-{}", fs::read_dir(directory).unwrap().count()));
+        let (output, errors) = (name("output"), name("errors"));
+        let child = command
+            .stdin(Stdio::piped())
+            .stdout(fs::File::create(&output).unwrap())
+            .stderr(fs::File::create(&errors).unwrap())
+            .spawn()
+            .unwrap();
+        let mut cleanup = Cleanup::default();
+        cleanup.add(child.id() as i32);
+        Self { child, errors, output, cleanup }
+    }
+
     pub(crate) fn supervisor(&self) -> i32 {
         self.child.id() as i32
     }
@@ -178,8 +183,13 @@ impl Running {
 }
 
 pub(crate) fn children_of(pid: i32) -> Vec<i32> {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.map(|task| fs::read_to_string(task.path().join("children")).unwrap_or_default());
+    children
+        .collect::<Vec<_>>()
+        .iter()
+        .flat_map(|children| children.split_whitespace().map(|pid| pid.parse().unwrap()))
+        .collect()
 }
 
 fn start_daemon(desk: &Desk) -> Child {

@@ -18,4 +18,4 @@ mod replaying;
 mod restarting;
 mod starting;
 mod watching;
-mod ways;
+pub(crate) mod ways;

@@ -1,97 +1,127 @@
-// Polling: who polls what, as a grid of pollers and targets, what nobody polls first. Asks the polling routes
-// where the daemon has them; else it is read off the leases of that face.
+// Polling: who polls what in a group, what nobody polls first. Read as a whole from the daemon, soon after something
+// happened to a poller's lease and every few seconds besides, since silence is no event.
 
 import { Refusal, ask, path, serverNow } from "../api.js";
-import { empty, h, outside, replace, write } from "../dom.js";
-import { ago, count, shown } from "../text.js";
+import { confirm, scopeRefusal } from "../confirm.js";
+import { attribute, empty, h, outside, replace, setFacts, write } from "../dom.js";
+import { Pollers, takesNone } from "../pollers.js";
+import { Rows } from "../rows.js";
+import { ago, count, moment, shown, words } from "../text.js";
 
 const READ_EVERY_MS = 2_000;
-const TARGETS_SHOWN = 400;
-const POLLERS_SHOWN = 24;
+/** Ends come in crowds: twice a second is enough. */
+const READ_GAP_MS = 500;
+/** A large group is read less often: at most a tenth of the time goes into reading it. */
+const READ_SHARE = 10;
+
+/** What a group can be called. */
+const GROUP = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
+
+/** What the reader came for stands first. */
+const ORDER = ["unowned", "uncertain", "draining", "owned"];
 
 /**
  * @typedef {object} Target
  * @property {string} target
- * @property {string | null} poller Null: nobody polls it.
- * @property {string | null} preferred
  * @property {string} state
+ * @property {string | null} owner Instance; null: nobody polls it.
+ * @property {string | null} preferred Instance; null: nobody can.
  * @property {number | null} fence
- * @property {string | null} since
- * @property {string | null} lease
+ * @property {string | null} since When its poller got it, or when it came free.
+ * @property {string | null} renewed
+ * @property {string | null} uncertain Since when its poller is not heard of.
+ * @property {boolean} pinned
+ * @property {string | null} last Who polled it last.
+ * @property {string | null} reason Why it came free.
  *
- * @typedef {{pollers: {id: string, status: string}[], targets: Target[]}} Group
+ * @typedef {{pollers: import("../pollers.js").Poller[], targets: Target[], names: Map<string, string>}} Group
  */
 
-/** Groups and what is polled in each, from leases alone. @param {import("../store.js").Store} store */
-function groupsOf(store) {
-  /** @type {Map<string, Target[]>} */
-  const groups = new Map();
-  if (!store.faces.get("polling")) return groups;
-  for (const lease of store.leases.values()) {
-    if (lease.face !== "polling") continue;
-    for (const name of lease.resources) {
-      const [poll, group, ...rest] = name.split("/");
-      if (poll !== "poll" || rest.length === 0) continue;
-      const targets = groups.get(group) ?? [];
-      const state = lease.standing === "alive" ? "owned" : lease.standing;
-      const since = lease.granted === null ? null : new Date(lease.granted).toISOString();
-      targets.push({
-        target: rest.join("/"),
-        poller: lease.holder,
-        preferred: null,
-        state,
-        fence: lease.fence,
-        since,
-        lease: lease.id,
-      });
-      groups.set(group, targets);
-    }
-  }
-  return groups;
-}
+/** @type {[name: string, className: string][]} */
+const COLUMNS = [
+  ["Target", "p-target"],
+  ["State", "p-state"],
+  ["Poller", "p-poller"],
+  ["Should be with", "p-should"],
+  ["Since", "p-since"],
+];
 
-/** @param {any} told The answer of `GET /v1/polling/{group}`. @returns {Group} */
-function fromRoute(told) {
+/** @param {any} told A `PollingView`. @returns {Group} */
+function read(told) {
   /** @type {Target[]} */
   const targets = [];
-  for (const node of told.live_nodes ?? []) {
-    for (const one of node.owned_targets ?? []) {
+  for (const node of told.live_nodes) {
+    for (const one of node.owned_targets) {
       targets.push({
         target: one.target,
-        poller: node.instance_id,
-        preferred: one.preferred_owner_id ?? null,
         state: one.state,
-        fence: one.fence ?? null,
-        since: one.acquired_at ?? null,
-        lease: null,
+        owner: one.owner_id,
+        preferred: one.preferred_owner_id,
+        fence: one.fence,
+        since: one.acquired_at,
+        renewed: one.last_renewed_at,
+        uncertain: one.uncertain_since,
+        pinned: one.pinned,
+        last: null,
+        reason: null,
       });
     }
   }
-  for (const one of told.unowned_targets ?? []) {
-    const target = typeof one === "string" ? one : one.target;
+  for (const target of told.unowned_targets) {
+    const one = told.unowned[target] ?? {};
     targets.push({
       target,
-      poller: null,
-      preferred: one.preferred_owner_id ?? null,
       state: "unowned",
+      owner: null,
+      preferred: one.preferred_owner_id ?? null,
       fence: null,
-      since: null,
-      lease: null,
+      since: one.since ?? null,
+      renewed: null,
+      uncertain: null,
+      pinned: false,
+      last: one.last_owner_id ?? null,
+      reason: one.reason ?? null,
     });
   }
+  const rank = (/** @type {Target} */ { state }) => ORDER.indexOf(state);
+  targets.sort((a, b) => rank(a) - rank(b) || (a.target < b.target ? -1 : 1));
   return {
-    pollers: (told.live_nodes ?? []).map((/** @type {any} */ node) => ({
-      id: node.instance_id,
+    pollers: told.live_nodes.map((/** @type {any} */ node) => ({
+      instance: node.instance_id,
+      name: node.name,
       status: node.status,
+      weight: node.weight,
+      owned: node.owned_targets.length,
     })),
     targets,
+    names: new Map(told.live_nodes.map((/** @type {any} */ node) => [node.instance_id, node.name])),
   };
 }
 
-/** @param {Target[]} targets @returns {Group} */
-function fromLeases(targets) {
-  const ids = [...new Set(targets.map(({ poller }) => poller ?? ""))].filter(Boolean).sort();
-  return { pollers: ids.map((id) => ({ id, status: "online" })), targets };
+/** The resource that a target is polled under. @param {string} group @param {string} target */
+export function resourceOf(group, target) {
+  const isPath = target.split("/").every((segment) => !["", ".", ".."].includes(segment));
+  const fits = (/** @type {string} */ letter, /** @type {number} */ at) => {
+    if (letter === "/" || letter === ".") return isPath;
+    if (letter === "@") return at > 0;
+    return letter !== "%" && letter >= " " && letter <= "~";
+  };
+  const bytes = (/** @type {string} */ letter) =>
+    [...new TextEncoder().encode(letter)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, "0")}`);
+  const written = [...target].map((letter, at) => (fits(letter, at) ? letter : bytes(letter).join("")));
+  return `poll/${group}/${written.join("")}`;
+}
+
+function makeRow() {
+  const cells = COLUMNS.map(([, className]) => h("div", { class: `cell ${className}`, role: "gridcell" }));
+  const [target, state, poller, should, since] = cells;
+  const name = h("bdi", { class: "name" });
+  const pin = h("span", { class: "more" });
+  target.append(name, pin);
+  const standing = h("span", { class: "standing" });
+  state.append(standing);
+  const element = h("div", { class: "row target-row", role: "row" }, cells);
+  return { element, row: { element, name, pin, standing, poller, should, since } };
 }
 
 /**
@@ -101,12 +131,18 @@ function fromLeases(targets) {
  */
 export function mount(root, params, app) {
   const { store } = app;
-  let chosen = params.get("group") ?? "";
-  /** @type {Group | null} What the route told; null: there is no such route. */
-  let told = null;
+  let chosen = GROUP.test(params.get("group") ?? "") ? (params.get("group") ?? "") : "";
+  /** @type {Group} */
+  let group = { pollers: [], targets: [], names: new Map() };
+  /** @type {Map<string, Target>} */
+  let byName = new Map();
+  let wasRead = false;
   let text = "";
-  /** What is drawn. */
-  let signed = "";
+  /** Name of the poller whose targets are shown alone. */
+  let poller = "";
+  /** @type {string | null} */
+  let selected = null;
+
   const search = h("input", {
     class: "field search",
     type: "search",
@@ -118,7 +154,68 @@ export function mount(root, params, app) {
   });
   const groups = h("select", { class: "field", "aria-label": "Group", data: { filter: "group" } });
   const shownCount = h("span", { class: "shown-count", data: { part: "count" } });
-  const place = h("div", { class: "polling-place" });
+  const error = h("p", { class: "error", role: "alert" });
+  const rows = new Rows(
+    {
+      make: makeRow,
+      bind: (row, id) => {
+        const one = byName.get(id);
+        if (!one) return;
+        attribute(row.element, "data-target", id);
+        attribute(row.element, "data-state", one.state);
+        write(row.name, shown(one.target));
+        write(row.pin, one.pinned ? "pinned" : "");
+        attribute(row.standing, "data-standing", one.state);
+        write(row.standing, one.state);
+        write(row.poller, one.owner === null ? "nobody" : nameOf(one.owner));
+        attribute(row.poller, "data-nobody", one.owner === null ? "" : null);
+        const isElsewhere = one.preferred !== one.owner;
+        write(row.should, isElsewhere ? (one.preferred === null ? "nobody" : nameOf(one.preferred)) : "");
+        const at = one.uncertain ?? one.since;
+        write(row.since, at === null ? "" : ago(serverNow() - Date.parse(at)));
+      },
+    },
+    { name: "target", onOpen: select },
+  );
+  const grid = h(
+    "div",
+    {
+      class: "grid",
+      role: "grid",
+      tabindex: "0",
+      "aria-label": "Targets",
+      data: { part: "polling" },
+    },
+    h(
+      "div",
+      { class: "rows-head", role: "rowgroup" },
+      h(
+        "div",
+        { class: "row header target-row", role: "row", "aria-rowindex": "1" },
+        COLUMNS.map(([name, className]) =>
+          h("div", { class: `cell head ${className}`, role: "columnheader" }, name),
+        ),
+      ),
+    ),
+    rows.viewport,
+  );
+  rows.attach(grid);
+  const nothing = h("div", { class: "nothing", hidden: true });
+  const detail = h("section", { class: "card detail", hidden: true, "aria-label": "Target" });
+  const pollers = new Pollers(app, {
+    choose: (name) => {
+      poller = poller === name ? "" : name;
+      draw();
+    },
+    done: () => void look(),
+  });
+  const split = h(
+    "div",
+    { class: "split" },
+    h("div", { class: "split-main" }, grid, nothing),
+    h("div", { class: "split-side" }, detail, pollers.element),
+  );
+  const teaching = h("div", { hidden: true });
   root.append(
     h(
       "div",
@@ -128,113 +225,19 @@ export function mount(root, params, app) {
       groups,
       shownCount,
     ),
-    place,
+    error,
+    teaching,
+    split,
   );
 
-  /** @param {Group} group */
-  function matrix(group) {
-    const rank = (/** @type {Target} */ { state }) =>
-      ["unowned", "uncertain", "revoking", "draining"].indexOf(state);
-    const first = (/** @type {Target} */ one) => (rank(one) < 0 ? 9 : rank(one));
-    const words = text.toLowerCase();
-    const targets = group.targets
-      .filter(({ target, poller }) => `${target}\n${poller ?? ""}`.toLowerCase().includes(words))
-      .sort((a, b) => first(a) - first(b) || (a.target < b.target ? -1 : 1));
-    const pollers = group.pollers.slice(0, POLLERS_SHOWN);
-    const held = new Map();
-    for (const { poller } of group.targets) held.set(poller, (held.get(poller) ?? 0) + 1);
-    const unowned = held.get(null) ?? 0;
-    write(
-      shownCount,
-      `${count(group.targets.length)} targets, ${count(group.pollers.length)} pollers` +
-        (unowned > 0 ? `, ${count(unowned)} unowned` : ""),
-    );
-    return h(
-      "div",
-      { class: "matrix-scroll", tabindex: "0", role: "region", "aria-label": "Pollers and targets" },
-      h(
-        "table",
-        { class: "matrix", data: { part: "polling" } },
-        h(
-          "thead",
-          {},
-          h(
-            "tr",
-            {},
-            h("th", { scope: "col" }, "Target"),
-            pollers.map(({ id, status }) =>
-              h(
-                "th",
-                { scope: "col", class: "poller", data: { status } },
-                outside(id),
-                h("small", {}, `${count(held.get(id) ?? 0)} · ${shown(status)}`),
-              ),
-            ),
-          ),
-        ),
-        h(
-          "tbody",
-          {},
-          targets.slice(0, TARGETS_SHOWN).map((one) => targetRow(one, pollers)),
-          targets.length > TARGETS_SHOWN &&
-            h(
-              "tr",
-              {},
-              h(
-                "td",
-                { colspan: String(pollers.length + 1), class: "quiet" },
-                `and ${count(targets.length - TARGETS_SHOWN)} more; filter to see them`,
-              ),
-            ),
-        ),
-      ),
-    );
+  /** @param {string} instance */
+  function nameOf(instance) {
+    return shown(group.names.get(instance) ?? instance);
   }
 
-  /** @param {Target} one @param {{id: string}[]} pollers */
-  function targetRow(one, pollers) {
-    return h(
-      "tr",
-      { data: { target: one.target, state: one.state } },
-      h(
-        "th",
-        { scope: "row" },
-        outside(one.target),
-        one.state === "unowned" &&
-          h("span", { class: "standing", data: { standing: "revoking" } }, "unowned"),
-      ),
-      pollers.map(({ id }) => {
-        const isHere = id === one.poller;
-        if (!isHere)
-          return h("td", {
-            class: id === one.preferred ? "preferred" : undefined,
-            title: id === one.preferred ? "preferred here" : undefined,
-          });
-        const since = one.since ? `, since ${ago(serverNow() - Date.parse(one.since))}` : "";
-        const fence = one.fence ?? "unknown";
-        const label = `${shown(one.target)} polled by ${shown(id)}: ${one.state}, fence ${fence}${since}`;
-        const open =
-          one.lease === null ? undefined : { click: () => app.openLease(/** @type {string} */ (one.lease)) };
-        return h(
-          "td",
-          {},
-          h("button", {
-            type: "button",
-            class: "polled",
-            "aria-label": label,
-            title: label,
-            data: { state: one.state },
-            on: open ?? {},
-          }),
-        );
-      }),
-    );
-  }
-
-  function draw() {
-    const known = groupsOf(store);
-    const names = [...new Set([...known.keys(), ...(chosen ? [chosen] : [])])].sort();
-    if (chosen === "" && names.length > 0) chosen = names[0];
+  function drawGroups() {
+    const names = [...new Set([...store.polled.keys(), ...(chosen ? [chosen] : [])])].sort();
+    if (chosen === "" && names.length > 0) chosen = names.includes("default") ? "default" : names[0];
     if (names.join("\n") !== [...groups.options].map(({ value }) => value).join("\n")) {
       replace(
         groups,
@@ -243,79 +246,281 @@ export function mount(root, params, app) {
     }
     groups.value = chosen;
     groups.hidden = names.length < 2;
-    const group = told ?? (known.has(chosen) ? fromLeases(known.get(chosen) ?? []) : null);
-    if (!group || group.pollers.length + group.targets.length === 0) {
-      write(shownCount, "");
-      if (!place.querySelector(".empty")) {
-        replace(
-          place,
-          empty(
-            "Nobody polls",
-            "Several pollers can share many targets: each target is polled by exactly one, and a dead poller's " +
-              "targets move by themselves. Start two of these and watch them share:",
-            ["tenure poll run --group web --targets targets.txt --every 5s -- curl -fsS {target}"],
-          ),
-        );
-      }
-      return;
-    }
-    const sign = JSON.stringify([group, text]);
-    if (sign === signed && place.querySelector(".matrix")) return;
-    signed = sign;
-    const before = place.querySelector(".matrix-scroll");
-    const [x, y] = [before?.scrollLeft ?? 0, before?.scrollTop ?? 0];
-    const drawn = matrix(group);
-    replace(place, drawn);
-    drawn.scrollTo(x, y);
   }
 
-  let hasRoute = true;
-  async function read() {
-    // While nobody polls there is nothing to ask for.
-    if (!hasRoute || app.feed.state !== "live" || !store.faces.get("polling")) return;
-    try {
-      told = fromRoute(await ask(path(["v1", "polling", chosen || "default"])));
-      if (told.pollers.length + told.targets.length === 0) told = null;
-    } catch (refusal) {
-      told = null;
-      // A daemon without that face is not asked again.
-      if (refusal instanceof Refusal && refusal.status === 404) hasRoute = false;
+  function draw() {
+    drawGroups();
+    const isEmpty = group.pollers.length + group.targets.length === 0;
+    split.hidden = isEmpty;
+    teaching.hidden = !isEmpty || !wasRead;
+    if (isEmpty) {
+      write(shownCount, "");
+      if (wasRead && !teaching.hasChildNodes()) teach();
+      return;
     }
-    draw();
+    const asked = text.toLowerCase().split(/\s+/).filter(Boolean);
+    const fits = (/** @type {Target} */ one) => {
+      if (poller !== "" && (one.owner === null || (group.names.get(one.owner) ?? one.owner) !== poller))
+        return false;
+      if (asked.length === 0) return true;
+      const all = `${one.target}\n${one.owner ?? one.last ?? ""}\n${one.state}`.toLowerCase();
+      return asked.every((word) => all.includes(word));
+    };
+    const passing = group.targets.filter(fits);
+    rows.setItems(passing.length, (index) => passing[index].target);
+    attribute(grid, "aria-rowcount", String(passing.length + 1));
+    drawCount(passing.length);
+    grid.hidden = passing.length === 0;
+    nothing.hidden = passing.length > 0;
+    if (passing.length === 0) {
+      replace(
+        nothing,
+        group.targets.length === 0
+          ? empty("No targets yet", "The pollers are here; none has taken a target.")
+          : empty("No target fits the filter", "Clear it, or look elsewhere."),
+      );
+    }
+    pollers.draw(chosen, group.pollers, poller);
+    if (selected !== null) drawDetail();
+  }
+
+  /** @param {number} passing */
+  function drawCount(passing) {
+    const all = group.targets.length;
+    const of = (/** @type {string} */ state) => group.targets.filter((one) => one.state === state).length;
+    const parts = [passing === all ? `${count(all)} targets` : `${count(passing)} of ${count(all)} targets`];
+    parts.push(`${count(group.pollers.length)} ${group.pollers.length === 1 ? "poller" : "pollers"}`);
+    for (const state of ["unowned", "uncertain"])
+      if (of(state) > 0) parts.push(`${count(of(state))} ${state}`);
+    write(shownCount, parts.join(", "));
+  }
+
+  function teach() {
+    replace(
+      teaching,
+      empty(
+        "Nobody polls",
+        "Several pollers can share many targets: each target is polled by exactly one, and a dead poller's " +
+          "targets move by themselves. Start two of these and watch them share:",
+        ["tenure poll run --group web --targets targets.txt --every 5s -- curl -fsS {target}"],
+      ),
+    );
+  }
+
+  /** @param {string} target */
+  function select(target) {
+    selected = target;
+    detail.hidden = false;
+    replace(detail);
+    parts = null;
+    drawDetail();
+    detail.scrollIntoView({ block: "nearest" });
+  }
+
+  /** @type {{facts: HTMLElement, move: HTMLButtonElement, why: HTMLElement, lease: HTMLButtonElement} | null} */
+  let parts = null;
+  function drawDetail() {
+    if (selected === null) return;
+    const one = byName.get(selected);
+    if (!parts) parts = buildDetail(selected);
+    const scope = scopeRefusal(app.scope(), "admin");
+    const refused = scope ?? (one ? null : "it is no target any more");
+    attribute(parts.move, "aria-disabled", refused ? "true" : null);
+    write(parts.why, refused ?? "");
+    parts.lease.hidden = !store.byResource.has(resourceOf(chosen, selected));
+    if (!one) {
+      setFacts(parts.facts, [["State", "not polled any more"]]);
+      return;
+    }
+    const time = (/** @type {string | null} */ at) => (at === null ? "—" : moment(at));
+    const who = (/** @type {string | null} */ instance) => (instance === null ? "nobody" : outside(instance));
+    /** @type {[string, HTMLElement | string][]} */
+    const facts = [["State", one.state]];
+    if (one.owner === null) {
+      facts.push(["Since", time(one.since)], ["Came free", words(one.reason ?? "—")]);
+      facts.push(["Last polled by", who(one.last)], ["Should be taken by", who(one.preferred)]);
+    } else {
+      facts.push(["Polled by", who(one.owner)], ["Should be with", who(one.preferred)]);
+      facts.push(["Since", time(one.since)], ["Last renewed", time(one.renewed)]);
+      if (one.uncertain !== null) facts.push(["Not heard of since", time(one.uncertain)]);
+      facts.push(["Fence", one.fence === null ? "—" : String(one.fence)]);
+      facts.push(["Pinned", one.pinned ? "by an operator" : "no"]);
+    }
+    setFacts(parts.facts, facts);
+  }
+
+  /** @param {string} target */
+  function buildDetail(target) {
+    const why = h("span", { class: "why-not", id: "polling-why-move" });
+    const move = h(
+      "button",
+      {
+        type: "button",
+        class: "button",
+        data: { action: "move" },
+        "aria-describedby": why.id,
+        on: { click: () => void askToMove(target) },
+      },
+      "Move…",
+    );
+    const lease = h(
+      "button",
+      {
+        type: "button",
+        class: "button",
+        data: { action: "lease" },
+        on: {
+          click: () => {
+            const id = store.byResource.get(resourceOf(chosen, target));
+            if (id !== undefined) app.openLease(id);
+          },
+        },
+      },
+      "Its lease",
+    );
+    const facts = h("dl", { class: "facts" });
+    const story = `#/why?resource=${encodeURIComponent(resourceOf(chosen, target))}`;
+    replace(
+      detail,
+      h("h2", {}, outside(target)),
+      h(
+        "div",
+        { class: "actions", role: "group", "aria-label": "What can be done" },
+        h("div", { class: "action" }, move, why),
+        h("div", { class: "action" }, lease),
+      ),
+      facts,
+      h("p", {}, h("a", { class: "story-link", href: story }, "Its story →")),
+    );
+    attribute(detail, "data-target", target);
+    attribute(detail, "aria-label", `Target ${shown(target)}`);
+    return { facts, move, why, lease };
+  }
+
+  /** @param {string} target */
+  async function askToMove(target) {
+    const one = byName.get(target);
+    if (!one || scopeRefusal(app.scope(), "admin")) return;
+    const to = h(
+      "select",
+      { class: "field", id: "move-to" },
+      h("option", { value: "" }, "whoever should have it, by itself"),
+      group.pollers.map((candidate) => {
+        const why = takesNone(candidate);
+        const label = why === null ? shown(candidate.name) : `${shown(candidate.name)} (${why})`;
+        return h("option", { value: candidate.name, disabled: why !== null }, label);
+      }),
+    );
+    const free = group.pollers.find(
+      (candidate) => candidate.instance !== one.owner && takesNone(candidate) === null,
+    );
+    if (free) to.value = free.name;
+    const from = chosen;
+    const done = await confirm({
+      title: "Move this target?",
+      verb: "Move",
+      tone: "warn",
+      body: [
+        h(
+          "p",
+          {},
+          "Its poller finishes what is under way and hands it over in one step. It stays where it is moved to " +
+            "for as long as that poller takes targets.",
+        ),
+        h(
+          "dl",
+          { class: "facts" },
+          h("dt", {}, "Target"),
+          h("dd", {}, outside(target, "strong")),
+          h("dt", {}, "Polled by"),
+          h("dd", {}, one.owner === null ? "nobody" : outside(one.owner)),
+        ),
+        h("label", { class: "labelled", for: "move-to" }, "To", to),
+      ],
+      carryOut: async () => {
+        const body = { target, poller: to.value === "" ? null : to.value };
+        await ask(path(["v1", "polling", from, "move"]), { method: "POST", body, key: crypto.randomUUID() });
+      },
+    });
+    if (done) app.say(`Move: asked for ${shown(target)}`);
+    void look();
+  }
+
+  let underWay = false;
+  let nextRead = 0;
+  let lastRead = -Infinity;
+  async function look() {
+    if (underWay || app.feed.state !== "live") return;
+    underWay = true;
+    drawGroups();
+    const asked = chosen || "default";
+    const began = performance.now();
+    lastRead = began;
+    try {
+      const told = await ask(path(["v1", "polling", asked]));
+      // Another group was chosen meanwhile.
+      if (asked !== (chosen || "default")) return;
+      group = read(told);
+      byName = new Map(group.targets.map((one) => [one.target, one]));
+      wasRead = true;
+      write(error, "");
+      draw();
+    } catch (refusal) {
+      if (refusal instanceof Refusal && refusal.status !== 0) write(error, refusal.message);
+    } finally {
+      underWay = false;
+      const took = performance.now() - began;
+      nextRead = began + Math.max(READ_EVERY_MS, took * READ_SHARE);
+    }
   }
 
   groups.addEventListener("change", () => {
     chosen = groups.value;
-    told = null;
+    group = { pollers: [], targets: [], names: new Map() };
+    byName = new Map();
+    wasRead = false;
+    poller = "";
+    selected = null;
+    parts = null;
+    detail.hidden = true;
+    history.replaceState(null, "", `#/polling?group=${encodeURIComponent(chosen)}`);
     draw();
-    void read();
+    underWay = false;
+    void look();
   });
   search.addEventListener("input", () => {
     text = search.value;
+    rows.viewport.scrollTop = 0;
     draw();
+    app.announce(shownCount.textContent ?? "");
   });
-  let nextRead = 0;
-  let drawnAt = 0;
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" && event.key !== "Enter") return;
+    event.preventDefault();
+    grid.focus();
+  });
   const tick = () => {
-    const now = performance.now();
-    if (now >= nextRead) {
-      nextRead = now + READ_EVERY_MS;
-      void read();
-    }
+    if (performance.now() >= nextRead) void look();
   };
   draw();
   tick();
   return {
     focus: search,
-    changed() {
-      if (
-        performance.now() - drawnAt < 500 ||
-        root.contains(document.activeElement?.closest(".polled") ?? null)
-      )
-        return;
-      drawnAt = performance.now();
-      if (told === null) draw();
+    changed(/** @type {import("../store.js").Changes} */ changes) {
+      // A lease that has ended is not known any more; it may have been a poller's.
+      const concerns = (/** @type {string} */ id) => (store.leases.get(id)?.face ?? "polling") === "polling";
+      if (changes.all || [...changes.ids].some(concerns)) {
+        nextRead = Math.min(nextRead, Math.max(performance.now() + 50, lastRead + READ_GAP_MS));
+      }
     },
+    feedChanged: tick,
     tick,
+    key(/** @type {KeyboardEvent} */ event) {
+      if (event.key !== "m" || document.activeElement !== grid || rows.active === null) return false;
+      select(rows.active);
+      void askToMove(rows.active);
+      return true;
+    },
+    unmount: () => rows.destroy(),
   };
 }

@@ -129,6 +129,16 @@ fn advertise(daemon: &Daemon) {
     wait_until("a goodbye", LIMIT, || sum(&scrape(daemon), "tenure_mdns_goodbyes_total", &[]) > 0.0);
 }
 
+/// A poller lets go of a target and takes it again.
+fn poll(daemon: &Daemon) {
+    let mut boss = as_token(daemon, "boss");
+    for _ in 0..2 {
+        let lease = take(&mut boss, json!({"resources": ["poll/web/s1"], "holder": "p", "ttl_ms": 60_000}));
+        let body = json!({"epoch": 1, "reason": "rebalanced"});
+        assert_eq!(boss.post(&path(&lease, "release"), &body).status, 200);
+    }
+}
+
 /// So much at once that requests stand in line, and so many bytes that a snapshot is taken.
 fn crowd(daemon: &Daemon) {
     let mut lines = daemon.lines();
@@ -185,6 +195,7 @@ fn every_documented_number_moves_in_a_scripted_life() {
     let mut blocked = begin_blocking(&daemon);
     live(&daemon);
     advertise(&daemon);
+    poll(&daemon);
     crowd(&daemon);
     daemon.freeze();
     holds_for(Duration::from_millis(2_500), || true);
@@ -221,6 +232,9 @@ fn every_documented_number_moves_in_a_scripted_life() {
     moved("mdns_registrations", &[]);
     moved("mdns_goodbyes_total", &[]);
     moved("ends_total", &["face=\"registrations\"", "reason=\"explicit\""]);
+    moved("poll_targets", &["group=\"web\"", "state=\"unowned\""]);
+    moved("poll_moves_total", &["group=\"web\"", "reason=\"rebalanced\""]);
+    moved("poll_unowned_seconds_count", &[]);
     assert!(sum(&after, "tenure_recovery_seconds", &[]) > 0.0);
     assert!(after.contains_key("tenure_snapshot_age_seconds"));
     // Room for a note is looked for before what it tells of happens: this one stays at nothing.

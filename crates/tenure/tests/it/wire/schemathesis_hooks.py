@@ -43,6 +43,15 @@ def registration(case, number):
     return made
 
 
+def poller(case, number):
+    """A poller of the group `hooks` with a target."""
+    facts = {"instance": f"hooks-{number}", "weight": 1, "status": "online", "fixed_name": False}
+    for name in (f"@poller/hooks-{number}", f"s{number}"):
+        body = {"resources": [f"poll/hooks/{name}"], "holder": f"hooks-{number}", "attachment": facts}
+        make(case.operation.base_url, "/v1/leases", body)
+    return {"poller": f"hooks-{number}", "target": f"s{number}"}
+
+
 @schemathesis.hook
 def before_call(context, case, kwargs):
     body = case.body if isinstance(case.body, dict) else None
@@ -83,6 +92,12 @@ def before_call(context, case, kwargs):
             body.pop("pool", None)
             body.pop("count", None)
             body["resources"] = [f"hooks/{number}"]
+    if "group" in parameters:
+        made = poller(case, number)
+        case.path_parameters["group"] = "hooks"
+        for field in ("poller", "target"):
+            if body is not None and isinstance(body.get(field), str):
+                body[field] = made[field]
     if case.path == "/v1/why":
         case.query = {"resource": f"hooks/{number}"}
         make(case.operation.base_url, "/v1/leases", {"resources": [f"hooks/{number}"], "holder": "hooks"})

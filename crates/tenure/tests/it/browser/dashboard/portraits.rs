@@ -180,8 +180,6 @@ fn pictures_of_every_page() {
     board.tab.click("button", "Start a session");
     board.tab.wait_until("document.querySelector('[data-word=renewed]')");
     both("sessions");
-    board.visit("polling");
-    both("polling");
     board.visit("events?from=1");
     board.tab.wait_until("document.querySelectorAll('.event-row').length > 20");
     both("events");

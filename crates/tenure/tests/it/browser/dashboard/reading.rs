@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use thirtyfour::Key;
 
 use super::Board;
+use crate::polling_http::ways::{ByHand, LONG_MS, let_go};
 
 const PAGES: &[&str] = &["", "leases", "why", "registrations", "sessions", "polling", "events"];
 
@@ -21,7 +22,27 @@ fn furnished() -> (Board, String) {
         &json!({"type": "stream.start", "client": "living room", "service_ref": "1:0:19:283D"}),
     );
     board.daemon.post("/v1/mdns/services", &json!({"name": "My App", "type": "_http._tcp", "port": 80}));
+    let name = "a-poller-whose-name-is-longer-than-any-phone-is-wide";
+    let poller = ByHand::join(&board.daemon, name, LONG_MS);
+    poller.take(
+        &board.daemon,
+        "a-target-with-a-rather-long-name/which-goes-on-and-on/and-does-not-break-anywhere",
+    );
+    let_go(&board.daemon, &poller.take(&board.daemon, "a-target-that-nobody-has"), "voluntary");
     (board, id)
+}
+
+/// Visits a page and waits for what is read a moment later.
+#[track_caller]
+fn visit_whole(board: &Board, page: &str) {
+    board.visit(page);
+    board.tab.wait_until("document.querySelector('h1') !== null");
+    let read_later = match page {
+        "registrations" => ".registration-row:not([hidden])[data-registration-id]",
+        "polling" => ".target-row:not([hidden])[data-target]",
+        _ => "main",
+    };
+    board.tab.find(read_later);
 }
 
 #[test]
@@ -198,8 +219,7 @@ fn a_phone_shows_every_page_without_scrolling_sideways() {
             .copied()
             .chain([format!("leases?lease={id}").as_str(), format!("why?lease={id}").as_str()])
         {
-            board.visit(page);
-            board.tab.wait_until("document.querySelector('h1') !== null");
+            visit_whole(&board, page);
             let wide = board.tab.run(
                 "await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
                  return [document.documentElement.scrollWidth, document.body.scrollWidth, innerWidth, visualViewport.scale];",
@@ -257,13 +277,7 @@ fn no_text_is_cut_off_without_a_sign() {
         board.tab.size(width, height);
         let more = [format!("leases?lease={id}"), format!("why?lease={id}")];
         for page in PAGES.iter().copied().chain(more.iter().map(String::as_str)) {
-            board.visit(page);
-            board.tab.wait_until("document.querySelector('h1') !== null");
-            if page == "registrations" {
-                board.tab.wait_until(
-                    "document.querySelector('.registration-row:not([hidden])[data-registration-id]')",
-                );
-            }
+            visit_whole(&board, page);
             let found = board.tab.run(CUT);
             cut.extend(found.as_array().unwrap().iter().map(|line| format!("{width} {page}: {line}")));
         }
@@ -327,8 +341,7 @@ fn text_stands_out_in_light_and_dark() {
             .copied()
             .chain([format!("leases?lease={id}").as_str(), format!("why?lease={id}").as_str()])
         {
-            board.visit(page);
-            board.tab.wait_until("document.querySelector('h1') !== null");
+            visit_whole(&board, page);
             let found = board.tab.run(CONTRAST);
             poor.extend(found.as_array().unwrap().iter().map(|line| format!("{scheme} {page}: {line}")));
         }

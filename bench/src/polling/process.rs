@@ -1,0 +1,93 @@
+//! A process of this program's own: ended by its id when it is dropped, in whatever way that comes about.
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+use tenure_client::clock::BootInstant;
+
+/// How often a condition is looked at while it is waited for.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+pub(super) struct Process {
+    child: Child,
+    name: String,
+}
+
+impl Process {
+    /// Starts it in a process group of its own: Ctrl-C at a terminal is for us, who have something to end first.
+    pub(super) fn start(command: &mut Command) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, name })
+    }
+
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("cannot send a signal to {} ({})", self.name, self.id()))
+    }
+
+    /// Ends it without a word, and waits until it is gone.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// How it ended, if it did.
+    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+        Ok(self.child.try_wait()?)
+    }
+
+    /// Waits until it has ended by itself.
+    pub(super) async fn end(&mut self, limit: Duration) -> Result<()> {
+        let mut status = None;
+        let is_over = wait_until(limit, || {
+            status = self.ended()?;
+            Ok(status.is_some())
+        })
+        .await?;
+        ensure!(is_over, "{} ({}) did not end within {} s", self.name, self.id(), limit.as_secs());
+        ensure!(status.is_some_and(|status| status.success()), "{} ended: {status:?}", self.name);
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A program that the system ends when this one is gone, however that came about.
+pub(super) fn tied(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+    command
+}
+
+/// Waits until a condition holds; `false` when it does not within the limit.
+pub(super) async fn wait_until(limit: Duration, mut condition: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let deadline = BootInstant::now().after(limit);
+    loop {
+        if condition()? {
+            return Ok(true);
+        }
+        if BootInstant::now() >= deadline {
+            return Ok(false);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}

@@ -1,0 +1,35 @@
+//! What is done to a group, one file each: what happens, what is measured, and the rows that come of it.
+
+pub(super) mod alone;
+pub(super) mod calls;
+pub(super) mod frozen;
+pub(super) mod killed;
+pub(super) mod shared;
+pub(super) mod silence;
+
+use super::group::Group;
+use super::table::Row;
+use anyhow::{Result, ensure};
+
+/// A row of this group, still without what was measured.
+fn row(group: &Group<'_>, promise: &'static str, what: &str) -> Row {
+    Row {
+        promise,
+        what: what.to_owned(),
+        store: group.server().kind().to_string(),
+        targets: group.setting().targets.to_string(),
+        rounds: 1,
+        samples: 0,
+        measured: String::new(),
+        goal: String::new(),
+        is_reached: false,
+    }
+}
+
+/// A round begins when everything is shared; otherwise it would measure something else.
+async fn settle(group: &mut Group<'_>, before: &str) -> Result<()> {
+    let is_settled = group.settle().await?;
+    let held = group.held(&*group.witness().ledger()?);
+    ensure!(is_settled, "targets were not shared before {before}: {held:?}");
+    Ok(())
+}

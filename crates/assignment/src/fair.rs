@@ -1,0 +1,183 @@
+//! Balance with few moves: whoever holds a target keeps it, unless it has too many or another has too few. Affinity
+//! decides who gets what is free, and which targets go.
+
+use crate::hash::{Hash, Score, xxh64};
+use crate::{Member, Target, by_name};
+use core::cmp::Reverse;
+use std::collections::HashMap;
+
+/// What a member may and should hold of `n` targets, by its weight.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its fair share, rounded down.
+    pub floor: usize,
+    /// Its fair share, rounded up.
+    pub ceil: usize,
+    /// Never more than this: `max(ceil(share), floor(1.1 share))`.
+    pub cap: usize,
+    /// Less than this, and it is given what others have more of: `min(floor(share), ceil(0.9 share))`, the cap
+    /// mirrored. A looser bound would let small shares drift apart until a cap falls and many must move at once.
+    pub hungry_below: usize,
+}
+
+/// The share of each weight in `n` targets. Without any weight nobody gets anything.
+#[must_use]
+pub fn shares(weights: impl IntoIterator<Item = u32> + Clone, n: usize) -> Vec<Share> {
+    let total: u128 = weights.clone().into_iter().map(u128::from).sum::<u128>().max(1);
+    let of = |weight: u32| {
+        let product = u128::from(weight) * n as u128;
+        let floor = (product / total) as usize;
+        let ceil = product.div_ceil(total) as usize;
+        let tenth_more = (11 * product / (10 * total)) as usize;
+        let tenth_less = (9 * product).div_ceil(10 * total) as usize;
+        Share { floor, ceil, cap: ceil.max(tenth_more), hungry_below: floor.min(tenth_less) }
+    };
+    weights.into_iter().map(of).collect()
+}
+
+/// Names in one order, loads, and who holds what while it is being worked out.
+struct Balance<'a> {
+    members: &'a [Member<'a>],
+    targets: &'a [Target<'a>],
+    shares: Vec<Share>,
+    /// Members in order of name, each name once.
+    order: Vec<usize>,
+    assigned: Vec<Option<usize>>,
+    is_pinned: Vec<bool>,
+    load: Vec<usize>,
+}
+
+pub(crate) fn balance(members: &[Member<'_>], targets: &[Target<'_>]) -> Vec<Option<usize>> {
+    let order = by_name(members);
+    let mut weights = vec![0; members.len()];
+    order.iter().for_each(|&member| weights[member] = members[member].weight);
+    let takes_any = weights.iter().any(|weight| *weight > 0);
+    let mut balance = Balance {
+        members,
+        targets,
+        shares: shares(weights, targets.len()),
+        order,
+        assigned: vec![None; targets.len()],
+        is_pinned: vec![false; targets.len()],
+        load: vec![0; members.len()],
+    };
+    balance.keep_what_is_held();
+    // What is free feeds before anything moves for it, and what moves to the hungry need not move for a cap: the
+    // fewest moves. It also makes what remains of a plan, once a part is done, the plan of those who look then.
+    if takes_any {
+        balance.place_what_is_free();
+        balance.feed_the_hungry();
+        balance.let_go_what_is_too_much();
+        balance.place_what_is_free();
+    }
+    balance.assigned
+}
+
+impl Balance<'_> {
+    fn keep_what_is_held(&mut self) {
+        let position: HashMap<&str, usize> =
+            self.order.iter().map(|&position| (self.members[position].name, position)).collect();
+        for (index, target) in self.targets.iter().enumerate() {
+            let pinned = target.pinned_to.and_then(|name| position.get(name).copied());
+            let pinned = pinned.filter(|&member| self.members[member].weight > 0);
+            let held = target.held_by.and_then(|name| position.get(name).copied());
+            self.is_pinned[index] = pinned.is_some();
+            if let Some(member) = pinned.or(held) {
+                self.assigned[index] = Some(member);
+                self.load[member] += 1;
+            }
+        }
+    }
+
+    /// What is above a member's cap, which is 0 without a weight: what has the least affinity to it goes first; what an
+    /// operator pinned stays.
+    fn let_go_what_is_too_much(&mut self) {
+        for member in 0..self.members.len() {
+            let surplus = self.load[member].saturating_sub(self.shares[member].cap);
+            if surplus == 0 {
+                continue;
+            }
+            let held = |index: &usize| self.assigned[*index] == Some(member) && !self.is_pinned[*index];
+            let mut going: Vec<usize> = (0..self.targets.len()).filter(held).collect();
+            self.sort_by_affinity(&mut going, member);
+            for index in going.into_iter().rev().take(surplus) {
+                self.assigned[index] = None;
+                self.load[member] -= 1;
+            }
+        }
+    }
+
+    /// Each free target goes to the member it prefers among the hungry, else among those below their share, else
+    /// below their cap.
+    fn place_what_is_free(&mut self) {
+        let limits: [fn(&Share) -> usize; 4] =
+            [|share| share.hungry_below, |share| share.floor, |share| share.ceil, |share| share.cap];
+        let mut free: Vec<usize> =
+            (0..self.targets.len()).filter(|index| self.assigned[*index].is_none()).collect();
+        free.sort_by_cached_key(|&index| (xxh64(self.targets[index].name, ""), self.targets[index].name));
+        for index in free {
+            let within = |limit: &fn(&Share) -> usize| {
+                self.preferred(index, |member| self.load[member] < limit(&self.shares[member]))
+            };
+            if let Some(member) = limits.iter().find_map(within) {
+                self.assigned[index] = Some(member);
+                self.load[member] += 1;
+            }
+        }
+    }
+
+    /// Who is far below its share gets as much as makes it not so: from those above their caps first, then from those
+    /// above their shares, then from those with a part of one more.
+    fn feed_the_hungry(&mut self) {
+        let limits: [fn(&Share) -> usize; 3] = [|share| share.cap, |share| share.ceil, |share| share.floor];
+        for turn in 0..self.order.len() {
+            let member = self.order[turn];
+            if self.load[member] >= self.shares[member].hungry_below {
+                continue;
+            }
+            for limit in limits {
+                let is_rich = |donor: usize| donor != member && self.load[donor] > limit(&self.shares[donor]);
+                let is_offered =
+                    |index: &usize| !self.is_pinned[*index] && self.assigned[*index].is_some_and(is_rich);
+                let mut offered: Vec<usize> = (0..self.targets.len()).filter(is_offered).collect();
+                self.sort_by_affinity(&mut offered, member);
+                for index in offered {
+                    let Some(donor) = self.assigned[index] else { continue };
+                    if self.load[member] >= self.shares[member].hungry_below {
+                        break;
+                    }
+                    if self.load[donor] > limit(&self.shares[donor]) {
+                        self.assigned[index] = Some(member);
+                        self.load[donor] -= 1;
+                        self.load[member] += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn preferred(&self, index: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
+        let mut best: Option<(Score, usize)> = None;
+        for &member in &self.order {
+            if self.members[member].weight == 0 || !fits(member) {
+                continue;
+            }
+            let score = self.score(index, member);
+            if best.is_none_or(|(highest, _)| score > highest) {
+                best = Some((score, member));
+            }
+        }
+        best.map(|(_, member)| member)
+    }
+
+    /// Greatest affinity first.
+    fn sort_by_affinity(&self, indexes: &mut [usize], member: usize) {
+        indexes.sort_by_cached_key(|&index| (Reverse(self.score(index, member)), self.targets[index].name));
+    }
+
+    /// Affinity of the target, whatever the member's weight: a weight of 0 has affinities too.
+    fn score(&self, index: usize, member: usize) -> Score {
+        let member = Member { weight: self.members[member].weight.max(1), ..self.members[member] };
+        Hash::Xxh64.score(&member, self.targets[index].name)
+    }
+}

@@ -1,0 +1,265 @@
+//! Groups of pollers that share targets: how they are shown, counted and steered. Pollers act natively: a target is a
+//! lease on `poll/<group>/<target>`, and everything else about a group is a lease beside it (`PollName`).
+//!
+//! Who has what comes from the book; only how alive the holders are is asked of the engine, once for each session.
+
+mod book;
+mod counters;
+mod group;
+mod shown;
+mod steering;
+mod story;
+mod why;
+
+pub use counters::UnownedTimes;
+pub use why::LeftFor;
+
+pub(crate) use book::{Book as PollingBook, End as PollingEnd};
+pub(crate) use story::add_pins;
+
+use crate::call::Reply;
+use crate::dispatch::Faces;
+use crate::events::told_end;
+use crate::leases::contradiction;
+use crate::refusal::Asked;
+use group::Group;
+use shown::{Beat, Beats, Keeper, shown, stands, statuses};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tenure_api::{Error, ErrorCode, PollName, TargetState};
+use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::{EndedLease, Face, LeaseId, Lsn};
+use tenure_engine::liveness::Standing;
+use tenure_engine::{Answer, LeaseSnapshot, List, Request, SessionSnapshot};
+use tokio::sync::Mutex;
+
+/// Leases or sessions read at once.
+const PAGE: usize = 1_000;
+
+/// The face's own state.
+pub(crate) struct Polling {
+    pub(crate) book: Arc<PollingBook>,
+    /// Operators are listened to one after the other.
+    steering: Mutex<()>,
+}
+
+/// What is counted of polling, for whoever publishes it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PollingNumbers {
+    /// Targets by group and state. Only so many groups have their own name; the others are together.
+    pub targets: BTreeMap<String, TargetCounts>,
+    /// Targets that left their pollers since the start, by group and in the order of [`LeftFor::ALL`].
+    pub moves: Vec<(String, [u64; LeftFor::ALL.len()])>,
+    /// How long targets were nobody's before they were taken.
+    pub unowned: UnownedTimes,
+}
+
+/// Targets of a group by state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TargetCounts {
+    /// Polled.
+    pub owned: u64,
+    /// Their pollers are not heard of.
+    pub uncertain: u64,
+    /// Being handed over or let go.
+    pub draining: u64,
+    /// Nobody's.
+    pub unowned: u64,
+}
+
+impl Polling {
+    pub(crate) fn new(book: Arc<PollingBook>) -> Self {
+        Self { book, steering: Mutex::new(()) }
+    }
+}
+
+/// Whether a group can be called so.
+fn check_group(group: &str) -> Result<(), Error> {
+    PollName::check_group(group)
+        .map_err(|error| Error::new(ErrorCode::InvalidRequest, error.to_string()).with("field", "group"))
+}
+
+/// Refuses names that only the routes of polling may take: whoever held a cordon or a pin would be an operator.
+pub(crate) fn check_not_operators<'a>(
+    resources: impl Iterator<Item = &'a String>,
+    pools: impl Iterator<Item = &'a String>,
+) -> Result<(), Error> {
+    // Members of a pool are called like it, and a number.
+    let members = pools.map(|pool| format!("{pool}/1"));
+    let mut names = resources.cloned().chain(members);
+    let Some(name) = names.find(|name| PollName::is_operators(name)) else { return Ok(()) };
+    let (route, verb) = match PollName::of_resource(&name) {
+        Some((group, PollName::Pin(_))) => (format!("/v1/polling/{group}/move"), "a target is pinned"),
+        Some((group, _)) => (format!("/v1/polling/{group}/cordon"), "a poller is cordoned"),
+        None => return Ok(()),
+    };
+    Err(contradiction(&format!("{name:?} is not taken by hand: {verb} with POST {route}")))
+}
+
+impl Faces {
+    pub(crate) async fn show_polling(&self, group: &str) -> Result<Reply, Error> {
+        check_group(group)?;
+        let (found, at_least) = self.polling().book.group(group);
+        let found = found.unwrap_or_else(|| Arc::new(Group { generation: at_least, ..Group::default() }));
+        let keepers = found.targets.values().map(group::Held::keeper).collect();
+        let beats = self.beats(keepers).await;
+        let (name, wall_ms) = (group.to_owned(), read_clocks().wall_ms);
+        // Sharing out many targets takes a while.
+        let view = tokio::task::spawn_blocking(move || shown(&name, &found, &beats, wall_ms)).await;
+        let view = view.map_err(|_| Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"))?;
+        Ok(Reply::Polling(Box::new(view)))
+    }
+
+    /// What is counted of polling.
+    pub async fn polling_numbers(&self) -> PollingNumbers {
+        let groups = self.polling().book.groups();
+        let held = groups.iter().flat_map(|(_, group)| group.targets.values());
+        let beats = self.beats(held.map(group::Held::keeper).collect()).await;
+        let (moves, unowned) = self.polling().book.counted();
+        // A group that was counted stays: its numbers fall to zero instead of vanishing.
+        let mut targets: BTreeMap<String, TargetCounts> =
+            moves.iter().map(|(group, _)| (group.clone(), TargetCounts::default())).collect();
+        for (label, group) in groups {
+            let statuses = statuses(&group);
+            let counts = targets.entry(label).or_default();
+            counts.unowned += group.free.len() as u64;
+            for held in group.targets.values() {
+                let status = statuses.get(held.holder.as_str()).copied();
+                match stands(held, status, beats.get(&held.keeper())).0 {
+                    TargetState::Uncertain => counts.uncertain += 1,
+                    TargetState::Draining => counts.draining += 1,
+                    TargetState::Owned | TargetState::Other | TargetState::Unowned => counts.owned += 1,
+                }
+            }
+        }
+        PollingNumbers { targets, moves, unowned }
+    }
+
+    /// When those who keep leases were heard of.
+    async fn beats(&self, keepers: BTreeSet<Keeper>) -> Beats {
+        let keepers: Vec<Keeper> = keepers.into_iter().collect();
+        let mut beats = Beats::with_capacity(keepers.len());
+        for page in keepers.chunks(PAGE) {
+            let requests = page.iter().map(|keeper| match keeper {
+                Keeper::Session(session) => Request::Session(*session),
+                Keeper::Lease(lease) => Request::Read(*lease),
+            });
+            let answers = self.handle().call_all(requests.collect()).await;
+            let wall_ms = read_clocks().wall_ms;
+            for (keeper, answer) in page.iter().zip(&answers) {
+                let beat = match answer {
+                    Answer::Session { session, .. } => session_beat(session, wall_ms),
+                    answer => answer.live().map(lease_beat),
+                };
+                beats.extend(beat.map(|beat| (*keeper, beat)));
+            }
+        }
+        beats
+    }
+
+    /// Learns who polls what. Before anybody is served.
+    ///
+    /// # Errors
+    /// When the engine takes nothing more.
+    pub async fn restore_polling(&self) -> Result<(), Error> {
+        let status = self.engine_status().await?;
+        // Where nobody polled, a million other leases need not be looked at.
+        if !status.leases.iter().any(|(key, count)| key.face == Face::Polling && *count > 0) {
+            return Ok(());
+        }
+        let mut from = LeaseId::new(self.identity().shard, Lsn(0));
+        loop {
+            let list = List { from, limit: PAGE, resource_prefix: None, holder: None };
+            let (leases, next, lsn) = match self.ask(Request::List(list)).await {
+                Answer::Leases { leases, next, lsn } => (leases, next, lsn),
+                other => return Err(self.not_that(other, Asked::AsAnyone)),
+            };
+            for lease in leases.iter().filter(|lease| lease.policy.face == Face::Polling) {
+                let is_first = self.held_since(lease) == lease.id.lsn();
+                self.polling().book.restore(lease, is_first.then_some(lease.granted_wall_ms), lsn);
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Remembers which targets were nobody's when the daemon started, and since when the others were polled by whom.
+    pub async fn recall_polling(&self) {
+        self.recall_free().await;
+        self.recall_hands().await;
+        self.polling().book.is_complete();
+    }
+
+    async fn recall_free(&self) {
+        let mut from = Lsn(0);
+        loop {
+            let request = Request::Ended { face: Face::Polling, from };
+            let Answer::Ended { leases, next, .. } = self.ask(request).await else { return };
+            for (lease, EndedLease { ended_lsn, .. }) in leases {
+                let Some((event, wall_ms)) = self.logged(ended_lsn).await else { continue };
+                let Some(told) = told_end(&event.change) else { continue };
+                self.polling().book.recall(&PollingEnd {
+                    lease,
+                    holder: &told.was.holder,
+                    members: &told.was.members,
+                    reason: told.reason,
+                    text: told.text,
+                    wall_ms,
+                    lsn: ended_lsn,
+                });
+            }
+            match next {
+                Some(next) => from = next,
+                None => return,
+            }
+        }
+    }
+
+    /// A target that was handed over is its holder's since then, which only the log tells.
+    async fn recall_hands(&self) {
+        for (name, group) in self.polling().book.named_groups() {
+            for (target, held) in &group.targets {
+                if held.acquired_wall_ms.is_some() {
+                    continue;
+                }
+                let lsn = Lsn(held.fence.0.saturating_sub(self.identity().fence_base));
+                if let Some((_, wall_ms)) = self.logged(lsn).await {
+                    self.polling().book.acquired(&name, target, held.fence, wall_ms);
+                }
+            }
+        }
+    }
+
+    /// Position at which a lease came to its holder.
+    fn held_since(&self, lease: &LeaseSnapshot) -> Lsn {
+        Lsn(lease.fence.0.saturating_sub(self.identity().fence_base))
+    }
+}
+
+fn session_beat(session: &SessionSnapshot, wall_ms: u64) -> Option<Beat> {
+    let standing = session.standing?;
+    Some(Beat {
+        is_silent: is_silent(standing.standing),
+        last_seen_wall_ms: wall_ms.saturating_sub(session.now.ms_since(standing.last_seen)),
+        ttl_ms: session.ttl_ms.into(),
+        now_wall_ms: wall_ms,
+    })
+}
+
+fn lease_beat(lease: &LeaseSnapshot) -> Beat {
+    Beat {
+        is_silent: lease.liveness.standing.is_some_and(is_silent),
+        last_seen_wall_ms: lease.wall_of(lease.liveness.last_seen),
+        ttl_ms: lease.policy.ttl_ms.into(),
+        now_wall_ms: lease.now_wall_ms,
+    }
+}
+
+fn is_silent(standing: Standing) -> bool {
+    match standing {
+        Standing::Draining(_) => true,
+        Standing::Alive => false,
+    }
+}

@@ -1,0 +1,179 @@
+use super::*;
+use crate::polling::group::{Free, write_pin};
+use crate::polling::why::LeftFor;
+use tenure_api::PollerFacts;
+use tenure_engine::kernel::{Epoch, Fence, Lsn};
+
+const NOW: u64 = 1_700_000_100_000;
+
+fn held(lease: u64, holder: &str, session: u64) -> Held {
+    Held {
+        lease: LeaseId::new(0, Lsn(lease)),
+        epoch: Epoch(1),
+        fence: Fence(lease),
+        holder: holder.into(),
+        session: Some(SessionId(session)),
+        ttl_ms: 30_000,
+        grace_ms: 0,
+        phase: Phase::Kept,
+        acquired_wall_ms: Some(NOW - 60_000),
+        attachment: Vec::new(),
+    }
+}
+
+fn member(holder: &str, session: u64, status: PollerStatus) -> Held {
+    let facts = PollerFacts { instance: holder.to_owned(), weight: 1, status, fixed_name: true };
+    Held { attachment: serde_json::to_vec(&facts).expect("plain data"), ..held(1, holder, session) }
+}
+
+fn heard(age_ms: u64) -> Beat {
+    Beat { is_silent: false, last_seen_wall_ms: NOW - age_ms, ttl_ms: 30_000, now_wall_ms: NOW }
+}
+
+fn group() -> Group {
+    let mut group = Group { generation: Lsn(40), ..Group::default() };
+    group.pollers.insert("kitchen".to_owned(), member("kitchen~1", 1, PollerStatus::Online));
+    group.pollers.insert("hall".to_owned(), member("hall~1", 2, PollerStatus::Online));
+    for (number, holder, session) in [(1, "kitchen~1", 1), (2, "kitchen~1", 1), (3, "hall~1", 2)] {
+        group.targets.insert(format!("s{number}"), held(10 + number, holder, session));
+    }
+    group
+}
+
+fn view(group: &Group) -> PollingView {
+    let beats =
+        [(Keeper::Session(SessionId(1)), heard(1_000)), (Keeper::Session(SessionId(2)), heard(21_000))];
+    shown("web", group, &beats.into(), NOW)
+}
+
+fn node<'a>(view: &'a PollingView, instance: &str) -> &'a PollerNode {
+    view.live_nodes.iter().find(|node| node.instance_id == instance).expect("a node")
+}
+
+fn states(node: &PollerNode) -> Vec<(&str, TargetState)> {
+    node.owned_targets.iter().map(|polled| (polled.target.as_str(), polled.state)).collect()
+}
+
+#[test]
+fn who_was_not_heard_of_for_two_thirds_is_uncertain_since_the_renewal_it_missed() {
+    let view = view(&group());
+    assert_eq!(states(node(&view, "kitchen~1")), [("s1", TargetState::Owned), ("s2", TargetState::Owned)]);
+    let hall = &node(&view, "hall~1").owned_targets[0];
+    assert_eq!(hall.state, TargetState::Uncertain);
+    assert_eq!(hall.last_renewed_at, Some(rfc3339(NOW - 21_000)));
+    assert_eq!(hall.uncertain_since, Some(rfc3339(NOW - 11_000)));
+    assert_eq!((view.generation, view.this_instance_id.is_none()), (40, true));
+    let names: Vec<&str> = view.live_nodes.iter().map(|node| node.name.as_str()).collect();
+    assert_eq!(names, ["hall", "kitchen"], "in order of name");
+}
+
+#[test]
+fn what_is_let_go_of_drains_and_comes_first() {
+    let mut group = group();
+    group.targets.get_mut("s2").expect("a target").phase = Phase::Revoking;
+    let shown = view(&group);
+    assert_eq!(
+        states(node(&shown, "kitchen~1")),
+        [("s2", TargetState::Draining), ("s1", TargetState::Owned)]
+    );
+    group.pollers.insert("kitchen".to_owned(), member("kitchen~1", 1, PollerStatus::Leaving));
+    let shown = view(&group);
+    assert_eq!(
+        states(node(&shown, "kitchen~1")),
+        [("s1", TargetState::Draining), ("s2", TargetState::Draining)]
+    );
+    assert!(
+        node(&shown, "kitchen~1")
+            .owned_targets
+            .iter()
+            .all(|polled| { polled.preferred_owner_id.as_deref() == Some("hall~1") }),
+        "who leaves should have nothing"
+    );
+}
+
+#[test]
+fn one_that_is_away_keeps_its_targets_and_is_not_uncertain() {
+    let mut group = group();
+    group.pollers.insert("hall".to_owned(), member("hall~absent", 2, PollerStatus::Online));
+    group.targets.insert("s3".to_owned(), held(13, "hall~absent", 2));
+    let shown = view(&group);
+    let hall = node(&shown, "hall~absent");
+    assert_eq!((hall.status, hall.name.as_str()), (PollerStatus::Absent, "hall"));
+    assert_eq!(states(hall), [("s3", TargetState::Draining)]);
+    assert_eq!(hall.owned_targets[0].preferred_owner_id.as_deref(), Some("hall~absent"));
+    let free =
+        Free { since_wall_ms: NOW, last_holder: "x".into(), left_for: LeftFor::Voluntary, lsn: Lsn(30) };
+    group.free.insert("s4".to_owned(), free);
+    let unowned = &view(&group).unowned["s4"];
+    assert_eq!(
+        unowned.preferred_owner_id.as_deref(),
+        Some("kitchen~1"),
+        "one that is away gets nothing more"
+    );
+}
+
+#[test]
+fn a_cordoned_poller_should_have_nothing_and_a_pin_is_obeyed_and_shown() {
+    let mut group = group();
+    group.cordons.insert("hall".to_owned(), held(20, "local", 2));
+    let pin = Held { attachment: write_pin("kitchen"), ..held(21, "local", 1) };
+    group.pins.insert("s2".to_owned(), pin);
+    let shown = view(&group);
+    assert_eq!(node(&shown, "hall~1").status, PollerStatus::Cordoned);
+    let hall = &node(&shown, "hall~1").owned_targets[0];
+    assert_eq!(hall.preferred_owner_id.as_deref(), Some("kitchen~1"));
+    let pinned: Vec<bool> =
+        node(&shown, "kitchen~1").owned_targets.iter().map(|polled| polled.pinned).collect();
+    assert_eq!(pinned, [false, true]);
+}
+
+#[test]
+fn whoever_has_a_target_is_shown_member_or_not() {
+    let mut group = group();
+    group.targets.insert("s9".to_owned(), held(19, "somebody", 1));
+    let shown = view(&group);
+    let stranger = node(&shown, "somebody");
+    assert_eq!((stranger.weight, stranger.status), (0, PollerStatus::Leaving));
+    assert_eq!(states(stranger), [("s9", TargetState::Owned)]);
+    assert_ne!(stranger.owned_targets[0].preferred_owner_id.as_deref(), Some("somebody"));
+}
+
+#[test]
+fn what_nobody_polls_says_since_when_and_who_should_take_it() {
+    let mut group = group();
+    let free = Free {
+        since_wall_ms: NOW - 5_000,
+        last_holder: "den~1".into(),
+        left_for: LeftFor::TtlExpiry,
+        lsn: Lsn(30),
+    };
+    group.free.insert("s4".to_owned(), free);
+    let shown = view(&group);
+    assert_eq!(shown.unowned_targets, ["s4"]);
+    let unowned = &shown.unowned["s4"];
+    assert_eq!(unowned.since, Some(rfc3339(NOW - 5_000)));
+    assert_eq!(unowned.last_owner_id.as_deref(), Some("den~1"));
+    assert_eq!(unowned.reason.as_deref(), Some("ttl_expiry"));
+    assert_eq!(unowned.preferred_owner_id.as_deref(), Some("hall~1"), "it has fewer");
+}
+
+#[test]
+fn a_group_without_pollers_is_nobodys() {
+    let empty = view(&Group::default());
+    assert_eq!((empty.live_nodes.len(), empty.unowned_targets.len(), empty.generation), (0, 0, 0));
+    let mut group = group();
+    group.pollers.clear();
+    let shown = view(&group);
+    assert!(node(&shown, "kitchen~1").owned_targets.iter().all(|polled| polled.preferred_owner_id.is_none()));
+}
+
+#[test]
+fn one_that_keeps_no_session_any_more_lets_go() {
+    let (state, since) = stands(&held(1, "a", 9), Some(PollerStatus::Online), None);
+    assert_eq!((state, since), (TargetState::Draining, None));
+    let connected = Beat { ttl_ms: 0, ..heard(86_400_000) };
+    let (state, _) = stands(&held(1, "a", 9), Some(PollerStatus::Online), Some(&connected));
+    assert_eq!(state, TargetState::Owned, "a connection proves its life by being open");
+    let (state, since) = stands(&held(1, "a", 9), None, Some(&Beat { is_silent: true, ..heard(31_000) }));
+    assert_eq!((state, since), (TargetState::Uncertain, Some(NOW - 21_000)));
+}

@@ -1,0 +1,146 @@
+//! What a poller counts: for metrics, and for whoever asks how it is doing.
+
+use crate::store::LetGo;
+use core::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Upper bounds of the buckets for how long a target was nobody's, in milliseconds.
+pub const UNOWNED_BUCKETS_MS: [u64; 11] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000];
+
+/// How a poll ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum RunOutcome {
+    /// It returned.
+    Ok,
+    /// It returned an error.
+    Failed,
+    /// It took longer than it may.
+    TimedOut,
+    /// It was stopped because its time was over or its target went to another.
+    Cancelled,
+    /// It panicked.
+    Panicked,
+}
+
+impl RunOutcome {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Panicked];
+
+    /// The word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed_out",
+            Self::Cancelled => "cancelled",
+            Self::Panicked => "panicked",
+        }
+    }
+}
+
+/// Why a target changed hands, as this poller saw it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum MoveReason {
+    /// It was let go of here.
+    LetGo(LetGo),
+    /// It was taken because its poller's time was over.
+    TtlExpiry,
+}
+
+impl MoveReason {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::LetGo(LetGo::Voluntary),
+        Self::LetGo(LetGo::Rebalanced),
+        Self::LetGo(LetGo::Shutdown),
+        Self::LetGo(LetGo::TargetRemoved),
+        Self::TtlExpiry,
+    ];
+
+    /// The word in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::LetGo(why) => why.as_str(),
+            Self::TtlExpiry => "ttl_expiry",
+        }
+    }
+}
+
+/// What was counted until now.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Numbers {
+    /// Targets by state: owned, other, uncertain, draining, unowned.
+    pub targets: [(&'static str, u64); 5],
+    /// Changes of hands by reason.
+    pub moves: Vec<(MoveReason, u64)>,
+    /// How many targets were nobody's for at most each of [`UNOWNED_BUCKETS_MS`], and longer.
+    pub unowned: [u64; UNOWNED_BUCKETS_MS.len() + 1],
+    /// For how long they were in all, in milliseconds.
+    pub unowned_ms: u64,
+    /// Whether all polling stands still because nothing could be renewed.
+    pub paused: bool,
+    /// Polls by outcome.
+    pub runs: Vec<(RunOutcome, u64)>,
+    /// Calls made to the store.
+    pub store_calls: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    moves: [AtomicU64; MoveReason::ALL.len()],
+    runs: [AtomicU64; RunOutcome::ALL.len()],
+    unowned: [AtomicU64; UNOWNED_BUCKETS_MS.len() + 1],
+    unowned_ms: AtomicU64,
+    paused: AtomicBool,
+    store_calls: AtomicU64,
+    targets: Mutex<[(&'static str, u64); 5]>,
+}
+
+impl Counters {
+    pub(crate) fn moved(&self, reason: MoveReason) {
+        let place = MoveReason::ALL.iter().position(|known| *known == reason);
+        self.moves[place.unwrap_or(0)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn ran(&self, outcome: RunOutcome) {
+        let place = RunOutcome::ALL.iter().position(|known| *known == outcome);
+        self.runs[place.unwrap_or(0)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn taken_after(&self, unowned: Duration) {
+        let ms = u64::try_from(unowned.as_millis()).unwrap_or(u64::MAX);
+        let bucket = UNOWNED_BUCKETS_MS.iter().position(|bound| ms <= *bound);
+        self.unowned[bucket.unwrap_or(UNOWNED_BUCKETS_MS.len())].fetch_add(1, Ordering::Relaxed);
+        self.unowned_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    /// Whether that is news.
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        self.paused.swap(paused, Ordering::Relaxed) != paused
+    }
+
+    pub(crate) fn asked_store(&self) {
+        self.store_calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_targets(&self, targets: [(&'static str, u64); 5]) {
+        *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
+    }
+
+    pub(crate) fn numbers(&self) -> Numbers {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Numbers {
+            targets: *self.targets.lock().unwrap_or_else(PoisonError::into_inner),
+            moves: MoveReason::ALL.into_iter().zip(self.moves.iter().map(count)).collect(),
+            unowned: core::array::from_fn(|place| count(&self.unowned[place])),
+            unowned_ms: count(&self.unowned_ms),
+            paused: self.paused.load(Ordering::Relaxed),
+            runs: RunOutcome::ALL.into_iter().zip(self.runs.iter().map(count)).collect(),
+            store_calls: count(&self.store_calls),
+        }
+    }
+}

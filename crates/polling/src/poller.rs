@@ -1,0 +1,592 @@
+//! A poller: joins its group, polls what it holds and nothing else, and stops polling before anybody else may begin.
+//!
+//! Three tasks share what is held (`holdings.rs`): the keeper renews it, the control decides and carries out who should
+//! have what, the runner polls.
+
+mod control;
+mod holdings;
+mod keeper;
+mod plan;
+mod poll;
+mod runner;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub use poll::{Poll, Polled};
+
+use crate::instance::{Instance, NameError};
+use crate::numbers::{Counters, Numbers};
+use crate::source::{SourceError, TargetSource};
+use crate::store::{Membership, Store, TargetName, View};
+use control::Control;
+use core::time::Duration;
+use holdings::Holdings;
+use plan::Plan;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_api::{PollNameError, PollerStatus, PollingView};
+use tenure_assignment::Hash;
+use tenure_client::Backoff;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The shortest ttl: what the daemon allows.
+const TTL_MIN: Duration = Duration::from_secs(1);
+
+/// The longest time for which targets are kept for one that went: the longest ttl.
+const WINDOW_MAX: Duration = Duration::from_secs(86_400);
+
+/// How a poller is to work.
+pub(crate) struct Options {
+    pub(crate) hash: Hash,
+    pub(crate) every: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) concurrency: usize,
+    pub(crate) max_moves: Option<f64>,
+    pub(crate) reconnect_window: Duration,
+    pub(crate) discovery: Duration,
+    /// How long before its time is over a poll is told to stop.
+    pub(crate) lead: Duration,
+    /// Whether the first join is tried again while the store cannot be reached.
+    pub(crate) patient: bool,
+}
+
+impl Options {
+    /// Moves per second between living pollers of a group with so many targets.
+    fn moves_per_second(&self, targets: usize) -> f64 {
+        self.max_moves.unwrap_or_else(|| (targets as f64 / 20.0).max(50.0))
+    }
+}
+
+/// Why a poller ended, or never began.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PollerError {
+    /// Another run under the same name lives.
+    #[error("{0}")]
+    NameTaken(String),
+    /// The store will not do it.
+    #[error("{0}")]
+    Refused(String),
+    /// The store cannot be reached.
+    #[error("{0}")]
+    Unreachable(String),
+    /// Where the targets come from cannot be read.
+    #[error("{0}")]
+    Source(String),
+    /// It stopped, but the store could not be told: what it held comes free when its ttl is over.
+    #[error("the store was not told of the end: {0}")]
+    NotTold(String),
+}
+
+/// Why a poller cannot be built.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Not a group.
+    #[error(transparent)]
+    Group(#[from] PollNameError),
+    /// Not a name.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A number out of range, or two that do not fit together.
+    #[error("{0}")]
+    Setting(String),
+}
+
+/// Builds a [`Poller`].
+pub struct PollerBuilder<S, T> {
+    store: S,
+    source: T,
+    group: String,
+    name: Option<String>,
+    weight: u32,
+    ttl: Duration,
+    every: Duration,
+    timeout: Option<Duration>,
+    jitter: f64,
+    concurrency: usize,
+    max_moves: Option<u32>,
+    reconnect_window: Duration,
+    discovery: Duration,
+    hash: Hash,
+    patient: bool,
+}
+
+/// One poller of a group.
+pub struct Poller<S, T> {
+    shared: Arc<Shared<S>>,
+    source: T,
+}
+
+/// Asks a running poller how it is doing, and tells it to stop. Cheap to clone.
+pub struct PollerHandle<S> {
+    shared: Arc<Shared<S>>,
+}
+
+/// What was seen at the last look.
+#[derive(Default)]
+struct Seen {
+    targets: Arc<[TargetName]>,
+    view: Arc<View>,
+    preferred: HashMap<TargetName, String>,
+}
+
+/// Whether the poller is a member; memberships are counted, so that word of an earlier one is known as such.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    NeverJoined,
+    Member(u64),
+    Lost(u64),
+}
+
+pub(crate) struct Shared<S> {
+    store: S,
+    group: String,
+    membership: Membership,
+    options: Options,
+    holdings: Mutex<Holdings>,
+    seen: Mutex<Seen>,
+    status: Mutex<PollerStatus>,
+    standing: watch::Sender<Standing>,
+    changed: watch::Sender<u64>,
+    counters: Counters,
+    /// How often everything was renewed.
+    renewals: watch::Sender<u64>,
+    runner_wake: Notify,
+    control_wake: Notify,
+    keeper_wake: Notify,
+    stop: CancellationToken,
+}
+
+/// How long before its time is over a poll is told to stop, for pollers with this ttl. What has not ended this long
+/// after it was told is dropped, and its target may go to another.
+#[must_use]
+pub fn lead(ttl: Duration) -> Duration {
+    (ttl / 20).min(Duration::from_secs(1))
+}
+
+impl Poller<(), ()> {
+    /// Begins to build a poller that agrees with the others of its group through this store.
+    #[must_use]
+    pub fn builder<S: Store>(store: S) -> PollerBuilder<S, ()> {
+        PollerBuilder {
+            store,
+            source: (),
+            group: "default".to_owned(),
+            name: None,
+            weight: 1,
+            ttl: Duration::from_secs(30),
+            every: Duration::from_secs(5),
+            timeout: None,
+            jitter: 0.1,
+            concurrency: 256,
+            max_moves: None,
+            reconnect_window: Duration::ZERO,
+            discovery: Duration::from_secs(10),
+            hash: Hash::default(),
+            patient: false,
+        }
+    }
+}
+
+impl<S: Store, T> PollerBuilder<S, T> {
+    /// The group, `default` unless told; for logs and numbers. The store knows its own.
+    #[must_use]
+    pub fn group(mut self, group: impl Into<String>) -> Self {
+        self.group = group.into();
+        self
+    }
+
+    /// Where the targets come from.
+    #[must_use]
+    pub fn targets<U: TargetSource>(self, source: U) -> PollerBuilder<S, U> {
+        let Self { store, group, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
+        let Self { max_moves, reconnect_window, discovery, hash, patient, .. } = self;
+        PollerBuilder {
+            store,
+            source,
+            group,
+            name,
+            weight,
+            ttl,
+            every,
+            timeout,
+            jitter,
+            concurrency,
+            max_moves,
+            reconnect_window,
+            discovery,
+            hash,
+            patient,
+        }
+    }
+
+    /// A name to come back with after a crash or a restart; one of its own each time unless told.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How much it takes beside the others (1 unless told).
+    #[must_use]
+    pub fn weight(mut self, weight: u32) -> Self {
+        self.weight = weight;
+        self
+    }
+
+    /// How long membership and leases last without renewal (30 s unless told); renewed every third of it.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How often each target is polled (every 5 s unless told).
+    #[must_use]
+    pub fn every(mut self, every: Duration) -> Self {
+        self.every = every;
+        self
+    }
+
+    /// How long one poll may take (four fifths of the time between two unless told).
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// By which part the time between two polls is scattered (0.1 unless told).
+    #[must_use]
+    pub fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+
+    /// How many polls run at once (256 unless told).
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// How many targets move per second between living pollers of the whole group: a twentieth of them, at least 50,
+    /// unless told. What a dead one had is taken at once.
+    #[must_use]
+    pub fn max_moves(mut self, per_second: u32) -> Self {
+        self.max_moves = Some(per_second);
+        self
+    }
+
+    /// After a stop, nobody takes its targets for this long (not at all unless told); for pollers with a name.
+    #[must_use]
+    pub fn reconnect_window(mut self, window: Duration) -> Self {
+        self.reconnect_window = window;
+        self
+    }
+
+    /// How often the group is looked at where the store does not tell of changes (every 10 s unless told).
+    #[must_use]
+    pub fn discovery(mut self, interval: Duration) -> Self {
+        self.discovery = interval;
+        self
+    }
+
+    /// What decides which target prefers which poller.
+    #[must_use]
+    pub fn hash(mut self, hash: Hash) -> Self {
+        self.hash = hash;
+        self
+    }
+
+    /// Waits for a store that cannot be reached at the start, instead of ending with an error.
+    #[must_use]
+    pub fn patient(mut self) -> Self {
+        self.patient = true;
+        self
+    }
+}
+
+impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
+    /// Builds it. Nothing is asked of the store yet.
+    ///
+    /// # Errors
+    /// When a setting makes no sense; it says which.
+    pub fn build(self) -> Result<Poller<S, T>, BuildError> {
+        tenure_api::PollName::check_group(&self.group)?;
+        let setting = |text: &str| Err(BuildError::Setting(text.to_owned()));
+        let instance = match &self.name {
+            Some(name) => Instance::of_name(name)?,
+            None => Instance::draw(),
+        };
+        if self.ttl < TTL_MIN || self.ttl > Duration::from_secs(86_400) {
+            return setting("the ttl has to be between 1 s and 24 h");
+        }
+        if self.weight == 0 || self.weight > 1_000_000 {
+            return setting("the weight has to be between 1 and 1000000");
+        }
+        if self.every.is_zero() || !(0.0..=1.0).contains(&self.jitter) {
+            return setting("the time between polls has to be above 0, the jitter between 0 and 1");
+        }
+        if self.concurrency == 0 || self.max_moves == Some(0) {
+            return setting("concurrency and moves per second have to be above 0");
+        }
+        if self.reconnect_window > WINDOW_MAX {
+            return setting("a reconnect window lasts at most 24 h");
+        }
+        if !self.reconnect_window.is_zero() && self.name.is_none() {
+            return setting("a reconnect window needs a name to come back with");
+        }
+        if self.hash == Hash::Fnv1a && self.weight != 1 {
+            return setting("fnv1a knows no weights");
+        }
+        let timeout = self.timeout.unwrap_or_else(|| self.every.mul_f64(0.8));
+        if timeout.is_zero() {
+            return setting("a poll needs some time");
+        }
+        let renewals = self.ttl / 3;
+        let membership = Membership {
+            instance,
+            weight: self.weight,
+            ttl: self.ttl,
+            call_limit: renewals.mul_f64(0.45).min(Duration::from_secs(5)),
+        };
+        let options = Options {
+            hash: self.hash,
+            every: self.every,
+            timeout,
+            jitter: self.jitter,
+            concurrency: self.concurrency,
+            max_moves: self.max_moves.map(f64::from),
+            reconnect_window: self.reconnect_window,
+            discovery: self.discovery.max(Duration::from_millis(100)),
+            lead: lead(self.ttl),
+            patient: self.patient,
+        };
+        let shared = Shared {
+            store: self.store,
+            group: self.group,
+            membership,
+            options,
+            holdings: Mutex::default(),
+            seen: Mutex::default(),
+            status: Mutex::new(PollerStatus::Joining),
+            standing: watch::Sender::new(Standing::NeverJoined),
+            changed: watch::Sender::new(0),
+            counters: Counters::default(),
+            renewals: watch::Sender::new(0),
+            runner_wake: Notify::new(),
+            control_wake: Notify::new(),
+            keeper_wake: Notify::new(),
+            stop: CancellationToken::new(),
+        };
+        Ok(Poller { shared: Arc::new(shared), source: self.source })
+    }
+}
+
+impl<S: Store, T: TargetSource> Poller<S, T> {
+    /// To ask how it is doing, and to stop it.
+    #[must_use]
+    pub fn handle(&self) -> PollerHandle<S> {
+        PollerHandle { shared: self.shared.clone() }
+    }
+
+    /// Polls until it is told to stop and has handed everything over. `program` is called for each poll of a target
+    /// that is held, never for two of the same target at once.
+    ///
+    /// Dropped, it stops polling at once and says nothing to anybody: what it held comes free when its ttl is over.
+    ///
+    /// # Errors
+    /// When it cannot begin or go on; see [`PollerError`].
+    pub async fn run<F, Call, R>(self, program: F) -> Result<(), PollerError>
+    where
+        F: Fn(TargetName, Poll) -> Call + Send,
+        Call: Future<Output = R> + Send + 'static,
+        R: Polled + 'static,
+    {
+        let (sender, targets) = watch::channel(None);
+        let shared = self.shared;
+        let mut reading = AbortOnDropHandle::new(tokio::spawn(read(self.source, sender)));
+        let mut keeping = AbortOnDropHandle::new(tokio::spawn(keeper::keep(shared.clone())));
+        let control = Control::new(shared.clone(), targets).run();
+        let mut control = AbortOnDropHandle::new(tokio::spawn(control));
+        let mut polling = core::pin::pin!(runner::run(shared.clone(), program));
+        let unreadable = tokio::select! {
+            ended = &mut control => return whole(ended),
+            ended = &mut keeping => {
+                whole(ended);
+                unreachable!("invariant: what is held is renewed until this is dropped")
+            }
+            error = &mut reading => whole(error),
+            () = &mut polling => unreachable!("invariant: polls are run until this is dropped"),
+        };
+        // Without targets there is nothing to go on with; what is held is given away first.
+        shared.stop.cancel();
+        tokio::select! {
+            ended = &mut control => whole(ended)?,
+            () = &mut polling => {}
+        }
+        Err(PollerError::Source(unreadable.to_string()))
+    }
+}
+
+/// What a task of ours ended with; its panic goes on here.
+fn whole<T>(ended: Result<T, tokio::task::JoinError>) -> T {
+    match ended {
+        Ok(ended) => ended,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(cancelled) => panic!("the runtime ended before the poller: {cancelled}"),
+        },
+    }
+}
+
+/// Reads the source for ever; ends only with what cannot be mended by waiting.
+async fn read<T: TargetSource>(
+    mut source: T,
+    targets: watch::Sender<Option<Arc<[TargetName]>>>,
+) -> SourceError {
+    let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(10));
+    loop {
+        match source.next().await {
+            Ok(mut list) => {
+                backoff.reset();
+                list.sort();
+                list.dedup();
+                targets.send_replace(Some(list.into()));
+            }
+            Err(SourceError::NotNow(why)) => {
+                tracing::warn!(reason = why, "the targets cannot be read now; the last ones count");
+                tokio::time::sleep(backoff.next_pause()).await;
+            }
+            Err(error @ SourceError::Never(_)) => return error,
+        }
+    }
+}
+
+impl<S> Clone for PollerHandle<S> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S: Store> PollerHandle<S> {
+    /// Tells it to hand everything over and end. [`Poller::run`] returns when that is done.
+    pub fn stop(&self) {
+        self.shared.stop.cancel();
+    }
+
+    /// Which run it is.
+    #[must_use]
+    pub fn instance(&self) -> &Instance {
+        &self.shared.membership.instance
+    }
+
+    /// What it counted.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        self.shared.count_targets();
+        self.shared.counters.numbers()
+    }
+
+    /// The group as it sees it.
+    #[must_use]
+    pub fn view(&self) -> PollingView {
+        self.shared.show()
+    }
+
+    /// Counts up whenever it has looked at its group.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+}
+
+impl<S: Store> Shared<S> {
+    fn holdings(&self) -> MutexGuard<'_, Holdings> {
+        self.holdings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ttl_ms(&self) -> u64 {
+        u64::try_from(self.membership.ttl.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn is_member_since(&self, membership: u64) -> bool {
+        *self.standing.borrow() == Standing::Member(membership)
+    }
+
+    fn has_been_member(&self) -> bool {
+        *self.standing.borrow() != Standing::NeverJoined
+    }
+
+    /// Which membership it is now.
+    fn set_member(&self) -> u64 {
+        let mut membership = 0;
+        self.standing.send_modify(|standing| {
+            membership = match *standing {
+                Standing::NeverJoined => 1,
+                Standing::Member(before) | Standing::Lost(before) => before + 1,
+            };
+            *standing = Standing::Member(membership);
+        });
+        self.set_status(PollerStatus::Online);
+        membership
+    }
+
+    /// Whether that membership was the present one.
+    fn end_membership(&self, membership: u64) -> bool {
+        let is_present = self.standing.send_if_modified(|standing| {
+            let is_present = *standing == Standing::Member(membership);
+            if is_present {
+                *standing = Standing::Lost(membership);
+            }
+            is_present
+        });
+        if is_present {
+            self.set_status(PollerStatus::Joining);
+        }
+        is_present
+    }
+
+    fn set_status(&self, status: PollerStatus) {
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    /// Waits until it is a member, and says since which time.
+    async fn until_member(&self) -> u64 {
+        let mut standing = self.standing.subscribe();
+        let found = standing.wait_for(|standing| matches!(standing, Standing::Member(_))).await;
+        match found.map(|standing| *standing) {
+            Ok(Standing::Member(membership)) => membership,
+            // The sender lives as long as this does.
+            _ => core::future::pending().await,
+        }
+    }
+
+    async fn membership_ended(&self, membership: u64) {
+        let mut standing = self.standing.subscribe();
+        let _ = standing.wait_for(|standing| *standing != Standing::Member(membership)).await;
+    }
+
+    /// The store does not know this poller any more: nothing is held, and it has to join again.
+    fn lose_membership(&self, membership: u64, why: &str) {
+        if !self.end_membership(membership) {
+            return;
+        }
+        let lost = self.holdings().lose_all();
+        tracing::warn!(
+            instance = %self.membership.instance, group = self.group, targets = lost.len(),
+            ttl_ms = self.ttl_ms(), reason = why, "membership lost; joining again"
+        );
+        self.control_wake.notify_one();
+    }
+
+    fn saw(&self, targets: Arc<[TargetName]>, view: Arc<View>, plan: &mut Plan) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen = Seen { targets, view, preferred: core::mem::take(&mut plan.preferred) };
+        drop(seen);
+        self.changed.send_modify(|count| *count += 1);
+    }
+}

@@ -1,0 +1,560 @@
+//! Who should poll what, put into practice: looks at the group, takes what is nobody's, hands over what is another's,
+//! lets go of what is gone. One round after the other; renewing and polling go on beside it.
+
+mod budget;
+mod orphans;
+mod parting;
+mod refusals;
+
+use super::holdings::Standing;
+use super::plan::{Plan, Situation, plan};
+use super::{PollerError, Shared};
+use crate::numbers::MoveReason;
+use crate::store::{Claim, Grip, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
+use budget::Budget;
+use core::time::Duration;
+use orphans::Orphans;
+use refusals::Refusals;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use tenure_client::Backoff;
+use tenure_client::clock::{BootInstant, wait_until};
+use tokio::sync::watch;
+
+/// Rounds follow each other no faster than this.
+const PACE: Duration = Duration::from_millis(10);
+/// Looking and planning take at most one part in so many of the time.
+const PACE_PARTS: u32 = 4;
+/// Targets taken or given away together; before the next ones the group is looked at again.
+const LOT: usize = 256;
+/// A store remembers so many losses between two renewals; after half of them everything is renewed first.
+const MOVES_PER_RENEWAL: usize = 512;
+/// Moves wait this long after the last change of membership: those that join together are served together. What a
+/// poller with a fixed name left is not taken for as long, because it may be back in the next instant.
+const SETTLE: Duration = Duration::from_millis(500);
+
+pub(super) struct Control<S> {
+    shared: Arc<Shared<S>>,
+    targets: watch::Receiver<Option<Arc<[TargetName]>>>,
+    /// Which membership it is.
+    membership: u64,
+    orphans: Orphans,
+    refusals: Refusals,
+    budget: Budget,
+    /// Who was a member at the last look, and since when they are the same.
+    members: Vec<String>,
+    settled_since: BootInstant,
+    impossible: HashSet<TargetName>,
+    /// To whom what drains is to go, by the fence that it has here.
+    successors: HashMap<TargetName, (u64, SeenMember)>,
+    /// What was given to whom lately: who did not want it is not given it again at once.
+    given: HashMap<TargetName, (String, BootInstant)>,
+    moved_since_renewal: usize,
+    is_leaving: bool,
+}
+
+/// When to look again at the latest.
+struct Wake(BootInstant);
+
+impl Wake {
+    fn by(&mut self, instant: BootInstant) {
+        self.0 = self.0.min(instant);
+    }
+}
+
+/// Why rounds ended.
+enum RoundsEnd {
+    Stopped,
+    MembershipLost,
+    Failed(PollerError),
+}
+
+impl<S: Store> Control<S> {
+    pub(super) fn new(shared: Arc<Shared<S>>, targets: watch::Receiver<Option<Arc<[TargetName]>>>) -> Self {
+        let now = BootInstant::now();
+        Self {
+            refusals: Refusals::new(shared.options.discovery),
+            shared,
+            targets,
+            membership: 0,
+            orphans: Orphans::default(),
+            budget: Budget::new(now),
+            members: Vec::new(),
+            settled_since: now,
+            impossible: HashSet::new(),
+            successors: HashMap::new(),
+            given: HashMap::new(),
+            moved_since_renewal: 0,
+            is_leaving: false,
+        }
+    }
+
+    /// Goes on until the poller is stopped and has handed over, or cannot go on.
+    pub(super) async fn run(mut self) -> Result<(), PollerError> {
+        let stop = self.shared.stop.clone();
+        tokio::select! {
+            // One without a list would be given targets that it cannot poll.
+            () = has_list(self.targets.clone()) => {}
+            () = stop.cancelled() => return Ok(()),
+        }
+        loop {
+            let joined = tokio::select! {
+                joined = self.join() => joined,
+                () = stop.cancelled() => {
+                    // What was begun is ended, as far as that can be done at once.
+                    let _ = self.shared.store.leave(&[], None).await;
+                    return Ok(());
+                }
+            };
+            joined?;
+            match self.rounds().await {
+                RoundsEnd::Stopped => return self.part().await,
+                RoundsEnd::MembershipLost => {}
+                RoundsEnd::Failed(error) => {
+                    let _ = self.part().await;
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn join(&mut self) -> Result<(), PollerError> {
+        let mut backoff = Backoff::new(Duration::from_millis(100), self.shared.membership.ttl / 3);
+        loop {
+            self.shared.counters.asked_store();
+            match self.shared.store.join(&self.shared.membership).await {
+                Ok(()) => {
+                    self.membership = self.shared.set_member();
+                    return Ok(());
+                }
+                Err(StoreError::NameTaken(why)) => return Err(PollerError::NameTaken(why)),
+                Err(StoreError::Refused(why)) => return Err(PollerError::Refused(why)),
+                Err(error) if !self.shared.has_been_member() && !self.shared.options.patient => {
+                    return Err(PollerError::Unreachable(error.to_string()));
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        instance = %self.shared.membership.instance, group = self.shared.group,
+                        reason = %error, "cannot join"
+                    );
+                    tokio::time::sleep(backoff.next_pause()).await;
+                }
+            }
+        }
+    }
+
+    /// Round after round while it is a member.
+    async fn rounds(&mut self) -> RoundsEnd {
+        let shared = self.shared.clone();
+        let mut wake = BootInstant::now();
+        loop {
+            tokio::select! {
+                () = shared.store.changed() => {}
+                () = wait_until(wake) => {}
+                changed = self.targets.changed() => if changed.is_err() { core::future::pending::<()>().await },
+                () = shared.control_wake.notified() => {}
+                () = shared.stop.cancelled() => return RoundsEnd::Stopped,
+            }
+            if !shared.is_member_since(self.membership) {
+                return RoundsEnd::MembershipLost;
+            }
+            let mut busy = Duration::ZERO;
+            let round = tokio::select! {
+                round = self.round(&mut busy) => round,
+                // What was under way and is not known to have been done is asked for again when it is handed over.
+                () = shared.stop.cancelled() => return RoundsEnd::Stopped,
+            };
+            match round {
+                Ok(next) => wake = next,
+                Err(StoreError::NotMember(why)) => {
+                    shared.lose_membership(self.membership, &why);
+                    return RoundsEnd::MembershipLost;
+                }
+                Err(StoreError::NameTaken(why)) => return RoundsEnd::Failed(PollerError::NameTaken(why)),
+                Err(StoreError::Refused(why)) => return RoundsEnd::Failed(PollerError::Refused(why)),
+                Err(StoreError::Unreachable(why)) => {
+                    tracing::debug!(group = shared.group, reason = why, "the group cannot be looked at");
+                    wake = BootInstant::now().after(shared.options.discovery / 10);
+                }
+            }
+            tokio::time::sleep(PACE.max(busy.min(Duration::from_secs(1)) * (PACE_PARTS - 1))).await;
+        }
+    }
+
+    async fn round(&mut self, busy: &mut Duration) -> Result<BootInstant, StoreError> {
+        let begun = BootInstant::now();
+        let Some(targets) = self.targets.borrow_and_update().clone() else {
+            return Ok(begun.after(self.shared.options.discovery));
+        };
+        let view = self.look(&targets).await?;
+        let (plan, rate) = self.planned(&targets, &view);
+        let now = BootInstant::now();
+        *busy = now.since(begun);
+        let mut wake = Wake(now.after(self.shared.options.discovery));
+        if let Some(again) = plan.look_again_at {
+            wake.by(again.max(now.after(PACE)));
+        }
+        self.note_members(&view, now);
+        self.drain(&plan, rate, &mut wake, now);
+        self.let_go(&mut wake).await?;
+        self.take(plan, &view, &mut wake).await?;
+        Ok(wake.0)
+    }
+
+    /// What the store shows, with what it means for what is held.
+    async fn look(&mut self, targets: &[TargetName]) -> Result<Arc<View>, StoreError> {
+        self.shared.counters.asked_store();
+        let view = self.shared.store.observe(targets).await?;
+        let (mut lost, mut handed) = (Vec::new(), Vec::new());
+        {
+            let mut holdings = self.shared.holdings();
+            holdings.forget_let_go(|target| view.owners.get(target)?.fence);
+            holdings.forget_strangers(|target| targets.binary_search(target).is_ok());
+            let is_gone = |claim: &Claim| match view.owners.get(&claim.target) {
+                Some(seen) if seen.fence == Some(claim.fence) => seen.grip != Grip::Firm,
+                // Fences rise with every change of hands.
+                Some(seen) => seen.fence.is_none_or(|fence| fence > claim.fence),
+                // A view that is older than the claim does not show it yet.
+                None => claim.key.lsn <= view.as_of,
+            };
+            for claim in holdings.claims().into_iter().filter(is_gone) {
+                if targets.binary_search(&claim.target).is_ok()
+                    && holdings.lose(&claim.target, claim.fence).is_some()
+                {
+                    lost.push(claim);
+                }
+            }
+            let me = &self.shared.membership.instance;
+            let now = BootInstant::now();
+            for (target, seen) in view.owners.iter().filter(|(_, seen)| seen.instance == *me) {
+                let Some(fence) = seen.fence.filter(|fence| !holdings.is_let_go(target, *fence)) else {
+                    continue;
+                };
+                if holdings.get(target).is_some_and(|holding| holding.claim.fence >= fence) {
+                    continue;
+                }
+                let adopted = self.shared.store.adopt(target, seen);
+                if adopted.is_some_and(|claim| holdings.admit(claim, now)) {
+                    if self.is_leaving {
+                        holdings.drain(target, LetGo::Shutdown, false);
+                    }
+                    handed.push((target.clone(), fence));
+                }
+            }
+        }
+        for claim in lost {
+            self.log_lost(&claim);
+        }
+        for (target, fence) in handed {
+            self.log_taken(&target, fence, "lease acquired", "handed over");
+        }
+        self.shared.runner_wake.notify_one();
+        Ok(Arc::new(view))
+    }
+
+    /// The plan, and how many moves per second the group allows.
+    fn planned(&mut self, targets: &Arc<[TargetName]>, view: &Arc<View>) -> (Plan, f64) {
+        let held = self.shared.holdings().held();
+        let mut plan = plan(&Situation {
+            me: &self.shared.membership.instance,
+            weight: self.shared.membership.weight,
+            is_leaving: self.is_leaving,
+            hash: self.shared.options.hash,
+            targets,
+            view,
+            held: &held,
+        });
+        self.orphans.look(view, targets, BootInstant::now());
+        self.shared.saw(targets.clone(), view.clone(), &mut plan);
+        (plan, self.shared.options.moves_per_second(targets.len()))
+    }
+
+    /// Moves wait until membership has been the same for a moment.
+    fn note_members(&mut self, view: &View, now: BootInstant) {
+        let names: Vec<String> =
+            view.members.iter().map(|member| format!("{} {:?}", member.instance, member.status)).collect();
+        if names != self.members {
+            self.members = names;
+            self.settled_since = now;
+        }
+    }
+
+    /// Stops what is to go, as far as moves are allowed now; keeps what is to stay after all.
+    fn drain(&mut self, plan: &Plan, rate: f64, wake: &mut Wake, now: BootInstant) {
+        let mut holdings = self.shared.holdings();
+        let (successors, given) = (&mut self.successors, &mut self.given);
+        // A claim that was lost and taken anew is another one.
+        successors.retain(|target, (fence, _)| {
+            holdings.get(target).is_some_and(|holding| holding.claim.fence == *fence)
+        });
+        for target in &plan.keep {
+            if holdings.get(target).is_some_and(|holding| !holding.handed_maybe) {
+                successors.remove(target);
+                holdings.keep(target, now);
+            }
+        }
+        for target in &plan.drop {
+            holdings.drain(target, LetGo::TargetRemoved, true);
+        }
+        given.retain(|_, (_, at)| now.since(*at) < self.shared.options.discovery);
+        let why = if self.is_leaving { LetGo::Shutdown } else { LetGo::Rebalanced };
+        let settled = self.settled_since.after(SETTLE);
+        let may_move = self.is_leaving || now >= settled;
+        let share = rate * plan.give.len() as f64 / plan.moves.max(1) as f64;
+        let mut allowed = if self.is_leaving { usize::MAX } else { self.budget.accrued(now, share) };
+        let mut spent = 0;
+        for (target, successor) in &plan.give {
+            let Some(holding) = holdings.get(target) else { continue };
+            let fence = holding.claim.fence;
+            // Until it is known what became of it, it can go nowhere else.
+            if holding.handed_maybe {
+                continue;
+            }
+            let is_declined = given.get(target).is_some_and(|(name, _)| name == successor.instance.name());
+            if successors.contains_key(target) {
+                successors.insert(target.clone(), (fence, successor.clone()));
+            } else if !may_move {
+                wake.by(settled);
+            } else if is_declined && !self.is_leaving {
+                wake.by(now.after(self.shared.options.discovery));
+            } else if allowed > 0 {
+                allowed -= 1;
+                spent += 1;
+                holdings.drain(target, why, false);
+                successors.insert(target.clone(), (fence, successor.clone()));
+            } else {
+                wake.by(now.after(self.budget.until_next(share)));
+            }
+        }
+        self.budget.spend(spent);
+    }
+
+    /// Hands over and releases what drains and has no poll running.
+    async fn let_go(&mut self, wake: &mut Wake) -> Result<(), StoreError> {
+        let mut handed: HashMap<LetGo, Vec<(Claim, SeenMember)>> = HashMap::new();
+        let mut released: HashMap<LetGo, Vec<Claim>> = HashMap::new();
+        {
+            let holdings = self.shared.holdings();
+            for (target, holding) in holdings.iter() {
+                let Standing::Draining(why) = holding.standing else { continue };
+                if holdings.is_running(target) {
+                    continue;
+                }
+                let claim = holding.claim.clone();
+                match self.successors.get(target).map(|(_, to)| to) {
+                    Some(to) if to.takes_handovers && why != LetGo::TargetRemoved => {
+                        handed.entry(why).or_default().push((claim, to.clone()));
+                    }
+                    // While a successor may be found it is not given up.
+                    None if why == LetGo::Rebalanced && !holding.tie.stop.is_cancelled() => {}
+                    _ => released.entry(why).or_default().push(claim),
+                }
+            }
+        }
+        for (why, claims) in handed {
+            self.hand_over(&claims, why, wake).await?;
+        }
+        for (why, claims) in released {
+            self.release(&claims, why).await?;
+        }
+        Ok(())
+    }
+
+    async fn hand_over(
+        &mut self,
+        claims: &[(Claim, SeenMember)],
+        why: LetGo,
+        wake: &mut Wake,
+    ) -> Result<(), StoreError> {
+        for lot in claims.chunks(LOT) {
+            self.renew_after_many(lot.len()).await;
+            // Until the answer is there, and if there is none, nothing is known of these.
+            for (claim, _) in lot {
+                self.shared.holdings().doubt_hand_over(&claim.target, true);
+            }
+            self.shared.counters.asked_store();
+            let outcomes = self.shared.store.hand_over(lot, why).await?;
+            for ((claim, to), outcome) in lot.iter().zip(outcomes) {
+                self.handed(claim, to, outcome, why, wake);
+            }
+        }
+        Ok(())
+    }
+
+    fn handed(&mut self, claim: &Claim, to: &SeenMember, outcome: Outcome<()>, why: LetGo, wake: &mut Wake) {
+        let now = BootInstant::now();
+        let target = &claim.target;
+        match outcome {
+            Outcome::Done(()) => {
+                let name = to.instance.name().to_owned();
+                self.successors.remove(target);
+                self.given.insert(target.clone(), (name.clone(), now));
+                self.shared.holdings().let_go(target, claim.fence, Some(name));
+                self.shared.counters.moved(MoveReason::LetGo(why));
+                tracing::info!(
+                    instance = %self.shared.membership.instance, target = %target,
+                    group = self.shared.group, fence = claim.fence, ttl_ms = self.shared.ttl_ms(),
+                    reason = why.as_str(), to = %to.instance, "lease handed over"
+                );
+            }
+            Outcome::NotTaken(reason) => {
+                tracing::debug!(target = %target, reason, "not taken");
+                self.successors.remove(target);
+                let mut holdings = self.shared.holdings();
+                holdings.doubt_hand_over(target, false);
+                if !self.is_leaving {
+                    holdings.keep(target, now);
+                }
+            }
+            Outcome::Refused(reason) | Outcome::Impossible(reason) => {
+                tracing::debug!(target = %target, reason, "not ours to hand over");
+                self.successors.remove(target);
+                let lost = self.shared.holdings().lose(target, claim.fence);
+                if lost.is_some() {
+                    self.log_lost(claim);
+                }
+            }
+            Outcome::Unknown(reason) => {
+                tracing::debug!(target = %target, reason, "it is not known whether it was handed over");
+                wake.by(now.after(SETTLE));
+            }
+        }
+    }
+
+    /// A store tells only so many losses at a renewal; what is handed over counts as one.
+    async fn renew_after_many(&mut self, moves: usize) {
+        self.moved_since_renewal += moves;
+        if self.moved_since_renewal <= MOVES_PER_RENEWAL {
+            return;
+        }
+        let mut renewals = self.shared.renewals.subscribe();
+        self.shared.keeper_wake.notify_one();
+        // A renewal that fails is tried again by the keeper; moves do not wait for it for ever.
+        let _ = tokio::time::timeout(self.shared.membership.call_limit, renewals.changed()).await;
+        self.moved_since_renewal = moves;
+    }
+
+    async fn release(&mut self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+        for lot in claims.chunks(LOT) {
+            self.shared.counters.asked_store();
+            self.shared.store.release(lot, why).await?;
+            for claim in lot {
+                self.successors.remove(&claim.target);
+                self.shared.holdings().let_go(&claim.target, claim.fence, None);
+                self.shared.counters.moved(MoveReason::LetGo(why));
+                self.log_released(claim, why);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is ours to take, and orphans that whoever should take them did not.
+    async fn take(&mut self, plan: Plan, view: &View, wake: &mut Wake) -> Result<(), StoreError> {
+        let now = BootInstant::now();
+        self.refusals.forget(now);
+        let mut wanted = plan.take;
+        for (target, rank) in plan.orphans {
+            let due = self.orphans.due(&target, rank, now);
+            if due <= now {
+                wanted.push(Wanted { target, left_to: None });
+            } else {
+                wake.by(due);
+            }
+        }
+        let is_member = |name: &str| view.members.iter().any(|member| member.instance.name() == name);
+        wanted.retain(|wanted| {
+            let may_be_back = self.orphans.left_by(&wanted.target).filter(|(last, _)| {
+                wanted.left_to.is_none() && last.has_fixed_name() && !is_member(last.name())
+            });
+            let not_before = may_be_back
+                .map(|(_, since)| since.after(SETTLE))
+                .max(self.refusals.until(&wanted.target))
+                .filter(|until| *until > now);
+            if let Some(until) = not_before {
+                wake.by(until);
+            }
+            not_before.is_none() && !self.impossible.contains(&wanted.target)
+        });
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        // Others may join meanwhile: what is left is looked at anew.
+        let lot = &wanted[..wanted.len().min(LOT)];
+        if lot.len() < wanted.len() {
+            wake.by(now);
+        }
+        self.shared.counters.asked_store();
+        let outcomes = self.shared.store.acquire(lot).await?;
+        for (wanted, outcome) in lot.iter().zip(outcomes) {
+            self.taken(wanted, outcome, wake);
+        }
+        self.shared.runner_wake.notify_one();
+        Ok(())
+    }
+
+    fn taken(&mut self, wanted: &Wanted, outcome: Outcome<Claim>, wake: &mut Wake) {
+        let now = BootInstant::now();
+        match outcome {
+            Outcome::Done(claim) => {
+                let (target, fence) = (claim.target.clone(), claim.fence);
+                self.refusals.succeeded(&target);
+                if self.shared.holdings().admit(claim, now) {
+                    self.note_taken(&target, fence, now);
+                }
+            }
+            Outcome::Refused(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
+                tracing::debug!(target = %wanted.target, reason, "not acquired");
+                wake.by(self.refusals.refused(&wanted.target, now));
+            }
+            Outcome::Impossible(reason) => {
+                tracing::warn!(
+                    instance = %self.shared.membership.instance, target = %wanted.target,
+                    group = self.shared.group, reason, "cannot be a target"
+                );
+                self.impossible.insert(wanted.target.clone());
+            }
+        }
+    }
+
+    fn note_taken(&mut self, target: &TargetName, fence: u64, now: BootInstant) {
+        let orphan = self.orphans.taken(target, now);
+        if let Some((unowned, _)) = &orphan {
+            self.shared.counters.taken_after(*unowned);
+        }
+        let last = orphan.and_then(|(_, last)| last);
+        if last.is_some_and(|last| last != self.shared.membership.instance) {
+            self.shared.counters.moved(MoveReason::TtlExpiry);
+            self.log_taken(target, fence, "lease taken over", MoveReason::TtlExpiry.as_str());
+        } else {
+            self.log_taken(target, fence, "lease acquired", "unowned");
+        }
+    }
+
+    fn log_taken(&self, target: &TargetName, fence: u64, what: &'static str, reason: &str) {
+        tracing::info!(
+            instance = %self.shared.membership.instance, target = %target, group = self.shared.group,
+            fence, ttl_ms = self.shared.ttl_ms(), reason, "{what}"
+        );
+    }
+
+    fn log_lost(&self, claim: &Claim) {
+        tracing::warn!(
+            instance = %self.shared.membership.instance, target = %claim.target, group = self.shared.group,
+            fence = claim.fence, ttl_ms = self.shared.ttl_ms(), reason = "not ours any more", "lease lost"
+        );
+    }
+
+    fn log_released(&self, claim: &Claim, why: LetGo) {
+        tracing::info!(
+            instance = %self.shared.membership.instance, target = %claim.target,
+            group = self.shared.group, fence = claim.fence, ttl_ms = self.shared.ttl_ms(),
+            reason = why.as_str(), "lease released"
+        );
+    }
+}
+
+async fn has_list(mut targets: watch::Receiver<Option<Arc<[TargetName]>>>) {
+    if targets.wait_for(Option::is_some).await.is_err() {
+        core::future::pending::<()>().await;
+    }
+}

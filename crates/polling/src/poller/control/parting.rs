@@ -1,0 +1,125 @@
+//! How a poller goes: it gives everything away, or keeps it for its return, within a limit, and ends its membership.
+
+use super::{Control, Wake};
+use crate::numbers::MoveReason;
+use crate::poller::PollerError;
+use crate::store::{LetGo, Store, StoreError, TargetName};
+use core::time::Duration;
+use tenure_api::PollerStatus;
+use tenure_client::clock::BootInstant;
+
+/// Beyond the longest poll, how long a poller that stops goes on trying to hand over.
+const PARTING_LIMIT: Duration = Duration::from_secs(5);
+/// How often it is looked whether something more can be handed over.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl<S: Store> Control<S> {
+    /// Gives everything away and goes.
+    pub(super) async fn part(&mut self) -> Result<(), PollerError> {
+        self.is_leaving = true;
+        let options = &self.shared.options;
+        let (window, lead) = (options.reconnect_window, options.lead);
+        let limit = options.timeout.min(Duration::from_secs(3_600)) + lead + PARTING_LIMIT;
+        self.shared.set_status(PollerStatus::Leaving);
+        let given = tokio::time::timeout(limit, async {
+            if let Err(error) = self.shared.store.tell(PollerStatus::Leaving).await {
+                tracing::debug!(%error, "nobody was told of the leaving");
+            }
+            if window.is_zero() { self.give_all_away().await } else { self.end_polls().await }
+        })
+        .await;
+        if given.is_err() {
+            tracing::warn!(
+                instance = %self.shared.membership.instance, group = self.shared.group,
+                targets = self.shared.holdings().len(), "not everything could be handed over"
+            );
+        }
+        self.stop_polls(lead).await;
+        let claims = self.shared.holdings().claims();
+        self.shared.end_membership(self.membership);
+        let window = Some(window).filter(|window| !window.is_zero());
+        let leaving = self.shared.store.leave(&claims, window);
+        let left = tokio::time::timeout(PARTING_LIMIT, leaving).await;
+        self.shared.holdings().lose_all();
+        for claim in &claims {
+            self.shared.counters.moved(MoveReason::LetGo(LetGo::Shutdown));
+            self.log_released(claim, LetGo::Shutdown);
+        }
+        match left {
+            Ok(Ok(()) | Err(StoreError::NotMember(_))) => Ok(()),
+            Ok(Err(error)) => Err(PollerError::NotTold(error.to_string())),
+            Err(_) => Err(PollerError::NotTold("the store does not answer".to_owned())),
+        }
+    }
+
+    /// Hands over what can be, release after release, until nothing is held.
+    async fn give_all_away(&mut self) {
+        while self.shared.is_member_since(self.membership) {
+            if let Err(error) = self.give_away().await {
+                tracing::debug!(%error, "not handed over yet");
+            }
+            if self.shared.holdings().len() == 0 {
+                return;
+            }
+            tokio::select! {
+                () = self.shared.control_wake.notified() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
+    async fn give_away(&mut self) -> Result<(), StoreError> {
+        let Some(targets) = self.targets.borrow_and_update().clone() else { return Ok(()) };
+        let view = self.look(&targets).await?;
+        let (plan, rate) = self.planned(&targets, &view);
+        let now = BootInstant::now();
+        let mut wake = Wake(now);
+        self.drain(&plan, rate, &mut wake, now);
+        // With nobody to give it to, it is released as soon as it does not run.
+        self.drain_all(plan.keep.iter());
+        self.let_go(&mut wake).await
+    }
+
+    /// Lets what runs come to its end; nothing starts any more.
+    async fn end_polls(&mut self) {
+        loop {
+            let held: Vec<TargetName> =
+                self.shared.holdings().iter().map(|(target, _)| target.clone()).collect();
+            self.drain_all(held.iter());
+            if held.iter().all(|target| !self.shared.holdings().is_running(target)) {
+                return;
+            }
+            tokio::select! {
+                () = self.shared.control_wake.notified() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            }
+        }
+    }
+
+    fn drain_all<'a>(&self, targets: impl Iterator<Item = &'a TargetName>) {
+        let mut holdings = self.shared.holdings();
+        for target in targets {
+            holdings.drain(target, LetGo::Shutdown, false);
+        }
+    }
+
+    /// Ends what still runs: nothing may run under a lease that is given up.
+    async fn stop_polls(&self, lead: Duration) {
+        let held: Vec<TargetName> = {
+            let mut holdings = self.shared.holdings();
+            let held: Vec<TargetName> = holdings.iter().map(|(target, _)| target.clone()).collect();
+            for target in &held {
+                holdings.drain(target, LetGo::Shutdown, true);
+            }
+            held
+        };
+        let over = BootInstant::now().after(lead.saturating_mul(2));
+        let runs = || held.iter().any(|target| self.shared.holdings().is_running(target));
+        while runs() && BootInstant::now() < over {
+            tokio::select! {
+                () = self.shared.control_wake.notified() => {}
+                () = tokio::time::sleep(lead / 10) => {}
+            }
+        }
+    }
+}

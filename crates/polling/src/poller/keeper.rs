@@ -1,0 +1,106 @@
+//! Renews the membership and everything held, in one call every third of the ttl, and says until when it holds. What
+//! cannot be renewed is uncertain; what the store says is lost is lost at once.
+
+use super::Shared;
+use crate::store::{Store, StoreError};
+use core::time::Duration;
+use std::sync::Arc;
+use tenure_client::Backoff;
+use tenure_client::clock::{BootInstant, wait_until};
+
+pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
+    let interval = shared.membership.ttl / 3;
+    let mut backoff = Backoff::new(interval / 20, interval / 4);
+    loop {
+        let membership = shared.until_member().await;
+        let mut next = BootInstant::now().after(interval);
+        while shared.is_member_since(membership) {
+            tokio::select! {
+                () = wait_until(next) => {}
+                () = shared.keeper_wake.notified() => {}
+                () = shared.membership_ended(membership) => break,
+            }
+            let sent = BootInstant::now();
+            match renew(&shared).await {
+                Ok(()) => {
+                    backoff.reset();
+                    next = sent.after(interval);
+                }
+                Err(StoreError::NotMember(why)) => {
+                    shared.lose_membership(membership, &why);
+                }
+                Err(error) => {
+                    doubt(&shared, &error);
+                    next = BootInstant::now().after(backoff.next_pause());
+                }
+            }
+        }
+    }
+}
+
+async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
+    let claims = shared.holdings().claims();
+    shared.counters.asked_store();
+    let limit = shared.membership.call_limit;
+    // The store keeps the limit too; a store that does not must not keep a renewal from being tried again.
+    let renewal = tokio::time::timeout(limit + Duration::from_millis(50), shared.store.renew(&claims)).await;
+    let renewal = renewal.unwrap_or_else(|_| {
+        Err(StoreError::Unreachable(format!("no answer within {} ms", limit.as_millis())))
+    })?;
+    let now = BootInstant::now();
+    for loss in &renewal.lost {
+        let lost = shared.holdings().lose(&loss.target, loss.fence);
+        if lost.is_some() {
+            tracing::warn!(
+                instance = %shared.membership.instance, target = %loss.target, group = shared.group,
+                fence = loss.fence, ttl_ms = shared.ttl_ms(), reason = loss.reason, "lease lost"
+            );
+        }
+    }
+    if let Some(valid_until) = renewal.valid_until {
+        let lost: std::collections::HashSet<_> = renewal.lost.iter().map(|loss| &loss.target).collect();
+        let renewed: Vec<_> = claims.into_iter().filter(|claim| !lost.contains(&claim.target)).collect();
+        shared.holdings().renew(&renewed, valid_until, now);
+        for claim in &renewed {
+            tracing::debug!(
+                instance = %shared.membership.instance, target = %claim.target, group = shared.group,
+                fence = claim.fence, ttl_ms = shared.ttl_ms(), "lease renewed"
+            );
+        }
+    }
+    if shared.counters.set_paused(false) {
+        tracing::info!(instance = %shared.membership.instance, group = shared.group, "polling goes on");
+    }
+    shared.renewals.send_modify(|renewals| *renewals += 1);
+    shared.runner_wake.notify_one();
+    if !renewal.lost.is_empty() {
+        shared.control_wake.notify_one();
+    }
+    Ok(())
+}
+
+fn doubt<S: Store>(shared: &Arc<Shared<S>>, error: &StoreError) {
+    let now = BootInstant::now();
+    let (doubted, held, last) = {
+        let mut holdings = shared.holdings();
+        let doubted = holdings.doubt(now);
+        let last = holdings.iter().map(|(_, holding)| holding.tie.valid_until()).max();
+        (doubted, holdings.len(), last)
+    };
+    tracing::warn!(
+        instance = %shared.membership.instance, group = shared.group, targets = held,
+        ttl_ms = shared.ttl_ms(), reason = %error, "renewal failed"
+    );
+    if doubted > 0 {
+        tracing::warn!(
+            instance = %shared.membership.instance, group = shared.group, targets = doubted,
+            ttl_ms = shared.ttl_ms(), reason = %error, "uncertain"
+        );
+    }
+    if last.is_none_or(|last| now >= last) && shared.counters.set_paused(true) {
+        tracing::warn!(
+            instance = %shared.membership.instance, group = shared.group, targets = held,
+            ttl_ms = shared.ttl_ms(), reason = %error, "paused"
+        );
+    }
+}

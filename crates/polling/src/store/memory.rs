@@ -1,0 +1,312 @@
+//! A store within one process: for programs that are alone, and for trying things out. It does not survive the process
+//! and no other process sees it.
+
+use super::{
+    Claim, ClaimKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    StoreError, TargetName, View, Wanted,
+};
+use crate::instance::Instance;
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_api::PollerStatus;
+use tenure_client::clock::{BootInstant, wait_until};
+use tokio::sync::watch;
+
+/// A group within this process. Clones are for its other pollers.
+pub struct MemoryStore {
+    group: Arc<Group>,
+    membership: Mutex<Option<Membership>>,
+    seen: Mutex<watch::Receiver<u64>>,
+}
+
+struct Group {
+    world: Mutex<World>,
+    generation: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct World {
+    members: BTreeMap<Instance, Member>,
+    holds: BTreeMap<TargetName, Hold>,
+    last_fence: u64,
+}
+
+struct Member {
+    weight: u32,
+    status: PollerStatus,
+    ends_at: BootInstant,
+}
+
+struct Hold {
+    instance: Instance,
+    fence: u64,
+    ends_at: BootInstant,
+}
+
+impl MemoryStore {
+    /// An empty group.
+    #[must_use]
+    pub fn new() -> Self {
+        let group = Group { world: Mutex::default(), generation: watch::Sender::new(0) };
+        Self::of(Arc::new(group))
+    }
+
+    fn of(group: Arc<Group>) -> Self {
+        let seen = Mutex::new(group.generation.subscribe());
+        Self { group, membership: Mutex::default(), seen }
+    }
+
+    fn membership(&self) -> Result<Membership, StoreError> {
+        let membership = self.membership.lock().unwrap_or_else(PoisonError::into_inner);
+        membership.clone().ok_or_else(|| StoreError::NotMember("not a member".to_owned()))
+    }
+
+    /// Does something with what is so now, and tells the others.
+    fn change<T>(&self, change: impl FnOnce(&mut World, BootInstant) -> T) -> T {
+        let now = BootInstant::now();
+        let changed = change(&mut self.group.now(now), now);
+        self.group.generation.send_modify(|generation| *generation += 1);
+        changed
+    }
+
+    /// The same for a member alone.
+    fn change_as_member<T>(
+        &self,
+        change: impl FnOnce(&mut World, &Membership, BootInstant) -> T,
+    ) -> Result<T, StoreError> {
+        let membership = self.membership()?;
+        self.change(|world, now| {
+            if !world.members.contains_key(&membership.instance) {
+                return Err(StoreError::NotMember("the membership is over".to_owned()));
+            }
+            Ok(change(world, &membership, now))
+        })
+    }
+}
+
+impl Group {
+    fn now(&self, now: BootInstant) -> MutexGuard<'_, World> {
+        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        world.members.retain(|_, member| member.ends_at > now);
+        world.holds.retain(|_, hold| hold.ends_at > now);
+        world
+    }
+}
+
+impl World {
+    fn fence(&mut self) -> u64 {
+        self.last_fence += 1;
+        self.last_fence
+    }
+
+    fn is_held(&self, claim: &Claim, membership: &Membership) -> bool {
+        let is_it = |hold: &Hold| hold.instance == membership.instance && hold.fence == claim.fence;
+        self.holds.get(&claim.target).is_some_and(is_it)
+    }
+
+    /// Another run under the same name that may live, and until when.
+    fn namesake(&self, instance: &Instance) -> Option<(Instance, BootInstant)> {
+        let is_it = |other: &&Instance| *other != instance && other.name() == instance.name();
+        let other = self.members.keys().find(is_it)?;
+        Some((other.clone(), self.members[other].ends_at))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clone for MemoryStore {
+    fn clone(&self) -> Self {
+        Self::of(self.group.clone())
+    }
+}
+
+impl Store for MemoryStore {
+    async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
+        let mut waited_for: Option<Instance> = None;
+        loop {
+            let rival = self.change(|world, now| {
+                let rival = world.namesake(&membership.instance).filter(|(other, _)| !other.is_absent());
+                if rival.is_none() {
+                    world.members.remove(&Instance::absent(membership.instance.name()));
+                    let member = Member {
+                        weight: membership.weight,
+                        status: PollerStatus::Online,
+                        ends_at: now.after(membership.ttl),
+                    };
+                    world.members.insert(membership.instance.clone(), member);
+                }
+                rival
+            });
+            let Some((other, ends_at)) = rival else { break };
+            if waited_for.is_some() {
+                return Err(StoreError::NameTaken(format!("{other} lives")));
+            }
+            waited_for = Some(other);
+            wait_until(ends_at).await;
+        }
+        *self.membership.lock().unwrap_or_else(PoisonError::into_inner) = Some(membership.clone());
+        Ok(())
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+        let membership = self.membership()?;
+        let now = BootInstant::now();
+        let mut world = self.group.now(now);
+        let ends_at = now.after(membership.ttl);
+        let Some(member) = world.members.get_mut(&membership.instance) else {
+            return Err(StoreError::NotMember("the membership is over".to_owned()));
+        };
+        member.ends_at = ends_at;
+        let mut lost = Vec::new();
+        for claim in claims {
+            match world.holds.get_mut(&claim.target) {
+                Some(hold) if hold.instance == membership.instance && hold.fence == claim.fence => {
+                    hold.ends_at = ends_at;
+                }
+                _ => lost.push(Loss {
+                    target: claim.target.clone(),
+                    fence: claim.fence,
+                    reason: "not held any more".to_owned(),
+                }),
+            }
+        }
+        Ok(Renewal { valid_until: Some(membership.valid_until(now)), lost })
+    }
+
+    async fn observe(&self, _targets: &[TargetName]) -> Result<View, StoreError> {
+        let generation = *self.seen.lock().unwrap_or_else(PoisonError::into_inner).borrow_and_update();
+        let world = self.group.now(BootInstant::now());
+        let member = |(instance, member): (&Instance, &Member)| SeenMember {
+            instance: instance.clone(),
+            weight: member.weight,
+            status: member.status,
+            address: String::new(),
+            takes_handovers: true,
+        };
+        let owner = |(target, hold): (&TargetName, &Hold)| {
+            let seen = SeenOwner {
+                instance: hold.instance.clone(),
+                fence: Some(hold.fence),
+                ends_at: Some(hold.ends_at),
+                grip: if hold.instance.is_absent() { Grip::Left } else { Grip::Firm },
+                key: ClaimKey::default(),
+                acquired_at: None,
+                renewed_at: None,
+            };
+            (target.clone(), seen)
+        };
+        Ok(View {
+            members: world.members.iter().map(member).collect(),
+            owners: world.holds.iter().map(owner).collect(),
+            pins: BTreeMap::new(),
+            generation,
+            as_of: 0,
+            look_again_at: world.members.values().map(|member| member.ends_at).min(),
+        })
+    }
+
+    async fn changed(&self) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // The sender lives as long as the group.
+        let _ = seen.changed().await;
+    }
+
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+        self.change_as_member(|world, membership, now| {
+            let mut take = |wanted: &Wanted| {
+                let is_left = |hold: &Hold| wanted.left_to.is_some() && hold.instance.is_absent();
+                match world.holds.get(&wanted.target) {
+                    Some(hold) if !is_left(hold) => Outcome::Refused(format!("{} holds it", hold.instance)),
+                    _ => Outcome::Done(hold(world, &wanted.target, membership, now)),
+                }
+            };
+            wanted.iter().map(&mut take).collect()
+        })
+    }
+
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+        let membership = self.membership().ok()?;
+        let valid_until = seen.ends_at?.before(membership.margin());
+        Some(Claim { target: target.clone(), fence: seen.fence?, valid_until, key: ClaimKey::default() })
+    }
+
+    async fn release(&self, claims: &[Claim], _why: LetGo) -> Result<(), StoreError> {
+        self.change_as_member(|world, membership, _| {
+            for claim in claims {
+                if world.is_held(claim, membership) {
+                    world.holds.remove(&claim.target);
+                }
+            }
+        })
+    }
+
+    async fn hand_over(
+        &self,
+        claims: &[(Claim, SeenMember)],
+        _why: LetGo,
+    ) -> Result<Vec<Outcome<()>>, StoreError> {
+        self.change_as_member(|world, membership, now| {
+            let mut give = |(claim, to): &(Claim, SeenMember)| {
+                if !world.is_held(claim, membership) {
+                    return Outcome::Refused("it is not held any more".to_owned());
+                }
+                if !world.members.contains_key(&to.instance) {
+                    return Outcome::NotTaken(format!("{} is no member", to.instance));
+                }
+                let receiver = Membership { instance: to.instance.clone(), ..membership.clone() };
+                hold(world, &claim.target, &receiver, now);
+                Outcome::Done(())
+            };
+            claims.iter().map(&mut give).collect()
+        })
+    }
+
+    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+        let membership = self.membership()?;
+        self.change(|world, _| {
+            if let Some(member) = world.members.get_mut(&membership.instance) {
+                member.status = status;
+            }
+        });
+        Ok(())
+    }
+
+    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+        let membership = self.membership()?;
+        self.change(|world, now| {
+            world.members.remove(&membership.instance);
+            let held: Vec<&Claim> = claims.iter().filter(|claim| world.is_held(claim, &membership)).collect();
+            for claim in &held {
+                world.holds.remove(&claim.target);
+            }
+            let Some(ttl) = window else { return };
+            let instance = Instance::absent(membership.instance.name());
+            let absent = Membership { instance: instance.clone(), ttl, ..membership.clone() };
+            for claim in held {
+                hold(world, &claim.target, &absent, now);
+            }
+            let member =
+                Member { weight: membership.weight, status: PollerStatus::Absent, ends_at: now.after(ttl) };
+            world.members.insert(instance, member);
+        });
+        *self.membership.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        Ok(())
+    }
+}
+
+fn hold(world: &mut World, target: &TargetName, membership: &Membership, now: BootInstant) -> Claim {
+    let fence = world.fence();
+    let ends_at = now.after(membership.ttl);
+    world.holds.insert(target.clone(), Hold { instance: membership.instance.clone(), fence, ends_at });
+    Claim {
+        target: target.clone(),
+        fence,
+        valid_until: membership.valid_until(now),
+        key: ClaimKey::default(),
+    }
+}

@@ -1,0 +1,80 @@
+//! What people ask of a group: to be shown it, and to steer it. No membership is needed.
+
+use super::{Call, RedisStore, scripts};
+use crate::instance::Instance;
+use crate::store::redis::Where;
+use crate::store::{StoreError, TargetName, View};
+use core::time::Duration;
+use std::collections::BTreeSet;
+
+impl RedisStore {
+    /// Everything that is seen of the group. Looks for its leases through all keys of the server, because somebody
+    /// asked: pollers never do.
+    ///
+    /// # Errors
+    /// [`StoreError`] if Redis cannot be asked.
+    pub async fn group_view(&self) -> Result<View, StoreError> {
+        let looking = async {
+            let start = self.keys.lease("");
+            let found = self.link.scan(&self.keys.leases(), Where::With(&start)).await?;
+            let targets: BTreeSet<TargetName> =
+                found.iter().filter_map(|key| key.strip_prefix(&start)).map(TargetName::from).collect();
+            let targets: Vec<TargetName> = targets.into_iter().collect();
+            self.look(&targets, None).await
+        };
+        self.link.within(self.call_limit, looking).await
+    }
+
+    /// Gives a target to a poller, by name or instance, for as long as that one lives; without one the target goes by
+    /// itself again.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if there is no such poller.
+    pub async fn pin(&self, target: &str, poller: Option<&str>) -> Result<(), StoreError> {
+        let steering = async {
+            let name = match poller {
+                Some(poller) => self.living(poller).await?,
+                None => String::new(),
+            };
+            self.steer("pin", target, &name).await
+        };
+        self.link.within(self.call_limit, steering).await
+    }
+
+    /// Takes a poller's targets away, by name or instance, or lets it have some again.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if there is no such poller to take them from.
+    pub async fn cordon(&self, poller: &str, is_cordoned: bool) -> Result<(), StoreError> {
+        let steering = async {
+            if !is_cordoned {
+                return self.steer("cordon", Instance::read(poller).name(), "").await;
+            }
+            let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let name = self.living(poller).await?;
+            self.steer("cordon", &name, &host).await
+        };
+        self.link.within(self.call_limit, steering).await
+    }
+
+    /// The name of a poller that lives.
+    async fn living(&self, poller: &str) -> Result<String, StoreError> {
+        let members = self.look(&[], None).await?.members;
+        let found = members
+            .iter()
+            .map(|member| &member.instance)
+            .find(|instance| instance.as_str() == poller || instance.name() == poller);
+        found.map(|instance| instance.name().to_owned()).ok_or_else(|| {
+            let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
+            let living = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
+            StoreError::Refused(format!("there is no poller {poller:?}; in this group lives {living}"))
+        })
+    }
+
+    async fn steer(&self, what: &str, which: &str, value: &str) -> Result<(), StoreError> {
+        let arguments = [what, which, value].map(str::to_owned).to_vec();
+        let operator = Instance::read("operator");
+        let call = Call { instance: &operator, ttl: Duration::ZERO, targets: &[], arguments };
+        self.run(&scripts::STEER, call).await.map(drop)
+    }
+}

@@ -1,0 +1,446 @@
+//! The daemon as a store. One session by hand per poller, without grace, keeps its membership and every target, so that
+//! one heartbeat renews them all and one silence ends them all. Who holds what is pushed: the leases of the group are
+//! listed once and then followed.
+
+mod book;
+mod calls;
+mod feed;
+mod joining;
+
+use super::{
+    Claim, ClaimKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
+    StoreError, TargetName, View, Wanted,
+};
+use crate::instance::Instance;
+use calls::{amend, each, hand_over, is_gone, keys, take, understood, within};
+use core::time::Duration;
+use feed::Feed;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tenure_api::{
+    EndedLease, ErrorCode, HolderCall, Lease, LeaseQuery, PollName, PollNameError, PollerStatus,
+    SessionHeartbeat, SessionRenewed, State,
+};
+use tenure_client::clock::BootInstant;
+use tenure_client::{CallError, Client, operation_id};
+
+/// Reason of a lease that went to another session.
+const HANDED_OVER: &str = "rebalanced";
+
+/// How long the first list of a group may take for one who has not joined.
+const READING_LIMIT: Duration = Duration::from_secs(10);
+
+/// The daemon, for one poller of one group.
+pub struct TenureStore {
+    client: Client,
+    group: String,
+    feed: Feed,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    member: Option<Member>,
+    /// A session that was opened to join, until it is a member's or closed.
+    joining: Option<String>,
+}
+
+/// A membership that was made.
+#[derive(Clone)]
+struct Member {
+    membership: Membership,
+    session: String,
+    /// The lease on the poller's name.
+    lease_id: String,
+    epoch: u64,
+    /// Losses up to here are known.
+    seen_lsn: u64,
+    /// Until when the session was last promised.
+    valid_until: BootInstant,
+    /// Leases that a heartbeat told to be lost, and as of where.
+    ended: HashMap<String, u64>,
+}
+
+impl TenureStore {
+    /// The daemon that the client speaks to, for one poller of this group.
+    ///
+    /// # Errors
+    /// If no group can be called so.
+    pub fn new(client: Client, group: &str) -> Result<Self, PollNameError> {
+        PollName::check_group(group)?;
+        let feed = Feed::new(client.clone(), group);
+        Ok(Self { client, group: group.to_owned(), feed, inner: Mutex::default() })
+    }
+
+    fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn group(&self) -> &str {
+        &self.group
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn resource(&self, name: PollName) -> Result<String, StoreError> {
+        name.resource(&self.group).map_err(|error| StoreError::Refused(error.to_string()))
+    }
+
+    fn member(&self) -> Result<Member, StoreError> {
+        let member = self.inner().member.clone();
+        member.ok_or_else(|| StoreError::NotMember("this poller is no member of its group".to_owned()))
+    }
+
+    /// An answer to this session: if it says that the session is over, so is the membership, unless another took its
+    /// place meanwhile.
+    fn judged(&self, session: &str, error: &CallError) -> StoreError {
+        let error = understood(error);
+        if matches!(error, StoreError::NotMember(_)) {
+            let mut inner = self.inner();
+            if inner.member.as_ref().is_some_and(|member| member.session != session) {
+                return StoreError::Unreachable("an answer to an earlier session".to_owned());
+            }
+            inner.member = None;
+        }
+        error
+    }
+
+    async fn close(&self, session: &str, limit: Duration) -> Result<(), StoreError> {
+        let closed = within(limit, self.client.close_session(session)).await;
+        match closed {
+            Err(error) if error.code() != Some(ErrorCode::SessionNotFound) => Err(understood(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Losses of a session that lost more than is remembered: everything that is not listed.
+    async fn losses_by_list(&self, member: &Member, claims: &[Claim]) -> Result<Vec<EndedLease>, StoreError> {
+        let mut query = LeaseQuery {
+            holder: Some(member.membership.instance.to_string()),
+            state: Some(State::Active),
+            resource_prefix: Some(PollName::prefix(&self.group)),
+            limit: Some(1_000),
+            ..LeaseQuery::default()
+        };
+        let mut live = HashMap::new();
+        loop {
+            let page = within(member.membership.call_limit, self.client.leases(&query)).await;
+            let page = page.map_err(|error| understood(&error))?;
+            live.extend(page.leases.into_iter().map(|lease| (lease.lease_id, lease.epoch)));
+            match page.next_cursor {
+                Some(cursor) => query.cursor = Some(cursor),
+                None => break,
+            }
+        }
+        let held = claims.iter().map(|claim| (&claim.key.lease_id, claim.key.epoch));
+        let all = held.chain([(&member.lease_id, member.epoch)]);
+        let lost = all.filter(|(lease_id, epoch)| live.get(*lease_id) != Some(epoch));
+        let ended = |(lease_id, _): (&String, u64)| EndedLease {
+            lease_id: lease_id.clone(),
+            reason: "not listed any more".to_owned(),
+        };
+        Ok(lost.map(ended).collect())
+    }
+
+    /// What was handed over by ourselves is told too. It counts only for a claim that is not current any more: the
+    /// target may have come back meanwhile.
+    async fn without_our_own(
+        &self,
+        member: &Member,
+        claims: &[Claim],
+        ended: Vec<EndedLease>,
+    ) -> Result<Vec<EndedLease>, StoreError> {
+        let (moved, mut lost): (Vec<_>, Vec<_>) =
+            ended.into_iter().partition(|ended| ended.reason == HANDED_OVER);
+        let held: HashMap<&str, u64> =
+            claims.iter().map(|claim| (claim.key.lease_id.as_str(), claim.key.epoch)).collect();
+        let moved: Vec<EndedLease> =
+            moved.into_iter().filter(|moved| held.contains_key(moved.lease_id.as_str())).collect();
+        let ids: Vec<String> = moved.iter().map(|moved| moved.lease_id.clone()).collect();
+        let answers = each(&self.client, member.membership.call_limit, ids, |client, lease_id| async move {
+            client.lease(&lease_id).await
+        })
+        .await;
+        for (moved, answer) in moved.into_iter().zip(answers) {
+            let is_ours = match answer {
+                Some(Ok(lease)) => {
+                    Some(&lease.epoch) == held.get(lease.lease_id.as_str()) && lease.state == State::Active
+                }
+                Some(Err(error)) if is_gone(&error) => false,
+                Some(Err(error)) => return Err(understood(&error)),
+                None => return Err(silent()),
+            };
+            if !is_ours {
+                lost.push(moved);
+            }
+        }
+        Ok(lost)
+    }
+
+    /// Notes what a heartbeat told, and says which of the claims are lost.
+    fn take_in(
+        &self,
+        renewed: &SessionRenewed,
+        ended: Vec<EndedLease>,
+        claims: &[Claim],
+        valid_until: BootInstant,
+    ) -> Result<Vec<Loss>, StoreError> {
+        let book_lsn = self.feed.lsn();
+        let mut inner = self.inner();
+        let Some(member) = inner.member.as_mut().filter(|member| member.session == renewed.session) else {
+            return Err(StoreError::Unreachable("an answer to an earlier session".to_owned()));
+        };
+        let mut lost: HashMap<String, String> =
+            ended.into_iter().map(|ended| (ended.lease_id, ended.reason)).collect();
+        for drained in &renewed.draining {
+            lost.entry(drained.clone()).or_insert_with(|| "drained by an operator".to_owned());
+        }
+        member.ended.retain(|_, told| *told > book_lsn);
+        member.ended.extend(lost.keys().map(|lease_id| (lease_id.clone(), renewed.lsn)));
+        member.seen_lsn = member.seen_lsn.max(renewed.lsn);
+        if lost.contains_key(&member.lease_id) {
+            // Its targets stay the old session's until that is over, or until the next one takes them up.
+            inner.member = None;
+            return Err(StoreError::NotMember("its membership was ended".to_owned()));
+        }
+        member.valid_until = member.valid_until.max(valid_until);
+        let loss = |claim: &Claim| {
+            let reason = lost.get(&claim.key.lease_id)?.clone();
+            Some(Loss { target: claim.target.clone(), fence: claim.fence, reason })
+        };
+        Ok(claims.iter().filter_map(loss).collect())
+    }
+
+    /// What a grant or a hand-over to ourselves gives, unless its loss was told already.
+    fn claim(&self, target: &TargetName, lease: &Lease) -> Option<Claim> {
+        let inner = self.inner();
+        let member = inner.member.as_ref()?;
+        let session = lease.session.clone().unwrap_or_default();
+        if session != member.session || member.ended.contains_key(&lease.lease_id) {
+            return None;
+        }
+        let key = ClaimKey { lease_id: lease.lease_id.clone(), epoch: lease.epoch, session, lsn: lease.lsn };
+        Some(Claim { target: target.clone(), fence: lease.fence, valid_until: member.valid_until, key })
+    }
+
+    /// Moves everything to a session that nobody keeps alive: it ends by itself when the window is over.
+    async fn leave_with_window(
+        &self,
+        member: &Member,
+        claims: &[Claim],
+        window: Duration,
+    ) -> Result<(), StoreError> {
+        let limit = member.membership.call_limit;
+        let absent = Membership {
+            instance: Instance::absent(member.membership.instance.name()),
+            ttl: window.max(Duration::from_secs(1)),
+            ..member.membership.clone()
+        };
+        let session = self.open_session(&absent).await?.session;
+        let amended = amend(member.epoch, &absent, PollerStatus::Absent);
+        let amended = within(limit, self.client.amend(&member.lease_id, &amended)).await;
+        let amended = amended.map_err(|error| understood(&error))?;
+        let name = ClaimKey { lease_id: amended.lease_id, epoch: amended.epoch, ..ClaimKey::default() };
+        let mut moves = keys(claims);
+        moves.push(name);
+        let answers =
+            each(&self.client, limit, moves, |client, key| hand_over(client, key, session.clone())).await;
+        for answer in answers {
+            match answer {
+                Some(Ok(_)) => {}
+                // What is not ours any more cannot be kept for us.
+                Some(Err(error)) if is_gone(&error) => {}
+                Some(Err(error)) => return Err(understood(&error)),
+                None => return Err(silent()),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Store for TenureStore {
+    async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
+        self.feed.start();
+        let opened = self.open_session(membership).await?;
+        self.inner().joining = Some(opened.session.clone());
+        let joined = self.become_member(membership, &opened).await;
+        if joined.is_err() {
+            // Left alone, it would keep the name from the next try if it has it after all.
+            let closed = self.close(&opened.session, membership.call_limit).await;
+            tracing::debug!(?closed, "a session that was opened to join was closed");
+        }
+        let mut inner = self.inner();
+        inner.joining = None;
+        inner.member = Some(joined?);
+        Ok(())
+    }
+
+    async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
+        let member = self.member()?;
+        let heartbeat = SessionHeartbeat { seen_lsn: Some(member.seen_lsn) };
+        let sent = BootInstant::now();
+        let asked = self.client.session_heartbeat(&member.session, &heartbeat);
+        let renewed = within(member.membership.call_limit, asked).await;
+        let renewed = renewed.map_err(|error| self.judged(&member.session, &error))?;
+        let promised = Duration::from_millis(renewed.valid_ms).saturating_sub(member.membership.margin());
+        let valid_until = member.membership.valid_until(sent).min(sent.after(promised));
+        let ended = match renewed.ended.clone() {
+            Some(ended) => self.without_our_own(&member, claims, ended).await?,
+            None => self.losses_by_list(&member, claims).await?,
+        };
+        let lost = self.take_in(&renewed, ended, claims, valid_until)?;
+        Ok(Renewal { valid_until: Some(valid_until), lost })
+    }
+
+    async fn observe(&self, _targets: &[TargetName]) -> Result<View, StoreError> {
+        self.feed.start();
+        let member = self.inner().member.clone();
+        let limit = member.as_ref().map_or(READING_LIMIT, |member| member.membership.call_limit);
+        match tokio::time::timeout(limit, self.feed.ready()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(understood(&error)),
+            Err(_) => return Err(silent()),
+        }
+        let own = member.as_ref().map(|member| (&member.membership.instance, member.session.as_str()));
+        Ok(self.feed.with_book(|book| book.view(own)))
+    }
+
+    async fn changed(&self) {
+        self.feed.changed().await;
+    }
+
+    async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
+        let member = self.member()?;
+        let answers = each(&self.client, member.membership.call_limit, wanted.to_vec(), |client, wanted| {
+            let (session, group) = (member.session.clone(), self.group.clone());
+            let holder = member.membership.instance.to_string();
+            async move { take(client, &group, holder, session, wanted).await }
+        })
+        .await;
+        let mut outcomes = Vec::with_capacity(wanted.len());
+        for (wanted, answer) in wanted.iter().zip(answers) {
+            outcomes.push(match answer {
+                Some(Ok(lease)) => match self.claim(&wanted.target, &lease) {
+                    Some(claim) => Outcome::Done(claim),
+                    None => Outcome::Refused("its loss was told already".to_owned()),
+                },
+                Some(Err(CallError::Unsendable(why))) => Outcome::Impossible(why),
+                Some(Err(error)) => match error.code() {
+                    Some(ErrorCode::InvalidName) => Outcome::Impossible(error.to_string()),
+                    Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
+                        return Err(self.judged(&member.session, &error));
+                    }
+                    Some(_) => Outcome::Refused(error.to_string()),
+                    // If it was done after all, the book will show it.
+                    None => Outcome::Unknown(error.to_string()),
+                },
+                None => Outcome::Unknown("the daemon does not answer".to_owned()),
+            });
+        }
+        all_or_silence(outcomes)
+    }
+
+    fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {
+        let inner = self.inner();
+        let member = inner.member.as_ref()?;
+        // What an earlier session of ours keeps is renewed by nobody; what a heartbeat told to be lost comes back only by
+        // something that happened later.
+        let is_ended = member.ended.get(&seen.key.lease_id).is_some_and(|told| seen.key.lsn <= *told);
+        if seen.grip != Grip::Firm || seen.key.session != member.session || is_ended {
+            return None;
+        }
+        let (fence, key) = (seen.fence?, seen.key.clone());
+        Some(Claim { target: target.clone(), fence, valid_until: member.valid_until, key })
+    }
+
+    async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
+        let limit = self.member()?.membership.call_limit;
+        let answers = each(&self.client, limit, keys(claims), |client, key| async move {
+            let call = HolderCall {
+                epoch: key.epoch,
+                reason: Some(why.as_str().to_owned()),
+                operation_id: Some(operation_id()),
+                ..HolderCall::default()
+            };
+            client.release(&key.lease_id, &call).await.map(drop)
+        })
+        .await;
+        let is_done = |answer: &Option<Result<(), CallError>>| match answer {
+            Some(Ok(())) => true,
+            Some(Err(error)) => is_gone(error),
+            None => false,
+        };
+        match answers.into_iter().find(|answer| !is_done(answer)) {
+            None => Ok(()),
+            Some(Some(Err(error))) => Err(StoreError::Unreachable(error.to_string())),
+            Some(_) => Err(silent()),
+        }
+    }
+
+    async fn hand_over(
+        &self,
+        claims: &[(Claim, SeenMember)],
+        _why: LetGo,
+    ) -> Result<Vec<Outcome<()>>, StoreError> {
+        let limit = self.member()?.membership.call_limit;
+        let answers = each(&self.client, limit, claims.to_vec(), |client, (claim, to)| {
+            hand_over(client, claim.key, to.address)
+        })
+        .await;
+        let outcome = |answer: Option<Result<Lease, CallError>>| match answer {
+            Some(Ok(_)) => Outcome::Done(()),
+            Some(Err(error)) => match error.code() {
+                Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
+                    Outcome::NotTaken(error.to_string())
+                }
+                _ if is_gone(&error) => Outcome::Refused(error.to_string()),
+                _ if error.is_definite() => Outcome::NotTaken(error.to_string()),
+                _ => Outcome::Unknown(error.to_string()),
+            },
+            None => Outcome::Unknown("it was not sent: the daemon does not answer".to_owned()),
+        };
+        all_or_silence(answers.into_iter().map(outcome).collect())
+    }
+
+    async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
+        let member = self.member()?;
+        let amend = amend(member.epoch, &member.membership, status);
+        let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
+        told.map(drop).map_err(|error| understood(&error))
+    }
+
+    async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {
+        let (member, joining) = {
+            let mut inner = self.inner();
+            (inner.member.take(), inner.joining.take())
+        };
+        if let Some(session) = joining {
+            // Nothing depends on it: it ends by itself.
+            drop(self.close(&session, Duration::from_secs(1)).await);
+        }
+        let Some(member) = member else {
+            return Err(StoreError::NotMember("this poller is no member of its group".to_owned()));
+        };
+        let left = match window {
+            Some(window) => self.leave_with_window(&member, claims, window).await,
+            // The session takes with it what it keeps.
+            None => Ok(()),
+        };
+        let closed = self.close(&member.session, member.membership.call_limit).await;
+        left.and(closed)
+    }
+}
+
+fn silent() -> StoreError {
+    StoreError::Unreachable("the daemon does not answer".to_owned())
+}
+
+/// Outcomes of which none is known are none.
+fn all_or_silence<T>(outcomes: Vec<Outcome<T>>) -> Result<Vec<Outcome<T>>, StoreError> {
+    match outcomes.iter().all(|outcome| matches!(outcome, Outcome::Unknown(_))) {
+        true if !outcomes.is_empty() => Err(silent()),
+        _ => Ok(outcomes),
+    }
+}

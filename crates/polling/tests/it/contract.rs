@@ -1,0 +1,199 @@
+//! What every store promises, as functions of a fixture that gives fresh stores of one group. Each is run against each
+//! store.
+
+mod changing_hands;
+mod holding;
+mod leaving;
+mod members;
+mod model;
+mod trouble;
+
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_client::clock::BootInstant;
+use tenure_polling::Instance;
+use tenure_polling::store::{
+    Claim, Membership, Outcome, SeenMember, SeenOwner, Store, TargetName, View, Wanted,
+};
+
+/// A server and stores of one group on it.
+pub(crate) trait Fixture: Sized + Send + Sync + 'static {
+    type Store: Store;
+
+    fn start() -> impl Future<Output = Self> + Send;
+    /// A store of the group that no poller has joined with.
+    fn store(&self) -> Self::Store;
+    /// The server takes what is sent and answers nothing.
+    fn freeze(&self);
+    fn thaw(&self);
+    /// An operator gives a target to a poller, or takes that back.
+    fn pin(&self, target: &str, poller: Option<&str>) -> impl Future<Output = ()> + Send;
+    /// An operator takes a poller's targets away, or takes that back.
+    fn cordon(&self, poller: &str, is_cordoned: bool) -> impl Future<Output = ()> + Send;
+}
+
+macro_rules! contract {
+    ($store:ident, $fixture:ty: $($topic:ident: [$($promise:ident),* $(,)?],)*) => {
+        mod $store {
+            use super::Fixture;
+            $($(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $promise() {
+                    super::$topic::$promise(<$fixture as Fixture>::start().await).await;
+                }
+            )*)*
+        }
+    };
+}
+
+macro_rules! of_every_store {
+    ($($store:ident: $fixture:ty),* $(,)?) => {
+        $(contract! { $store, $fixture:
+            members: [
+                who_joins_is_seen_by_others,
+                a_status_that_is_told_is_seen,
+                a_name_whose_poller_lives_is_refused,
+                a_name_is_taken_over_when_its_poller_is_silent,
+                whoever_is_silent_is_no_member_and_can_join_again,
+                an_operators_words_are_seen,
+            ],
+            holding: [
+                of_fifty_who_want_a_target_one_gets_it,
+                renewing_creates_nothing,
+                a_lost_claim_is_reported_with_its_fence,
+                a_claim_is_valid_for_the_ttl_less_a_margin,
+                renewing_keeps_others_out_beyond_the_ttl,
+                silence_frees_a_target_and_nothing_earlier_does,
+                thousands_of_targets_are_held_at_once,
+                what_cannot_be_a_target_is_told_apart,
+            ],
+            changing_hands: [
+                a_fence_rises_with_every_change_of_hands,
+                a_successor_hears_of_what_it_is_handed_and_adopts_it,
+                whoever_handed_over_has_nothing_left_to_let_go,
+                nothing_is_handed_to_one_who_left,
+            ],
+            leaving: [
+                who_leaves_is_forgotten_at_once,
+                with_a_window_nobody_takes_what_was_left,
+                whoever_comes_back_takes_back_what_it_left,
+                what_nobody_comes_back_for_is_free_after_the_window,
+            ],
+            trouble: [
+                a_store_that_does_not_answer_is_unreachable_within_the_limit,
+            ],
+            model: [
+                one_holder_and_rising_fences_whatever_happens,
+            ],
+        })*
+    };
+}
+
+of_every_store! {
+    daemon: crate::daemon_fixture::DaemonFixture,
+    redis: crate::redis_fixture::RedisFixture,
+}
+
+/// Long enough that nothing ends by itself.
+const LASTING: Duration = Duration::from_secs(60);
+/// The shortest that every store allows.
+const SHORT: Duration = Duration::from_secs(1);
+
+fn membership(instance: Instance, ttl: Duration) -> Membership {
+    Membership { instance, weight: 1, ttl, call_limit: Duration::from_secs(10) }
+}
+
+/// A poller that has joined.
+struct Member<S> {
+    store: Arc<S>,
+    membership: Membership,
+}
+
+impl<S: Store> Member<S> {
+    async fn join<F: Fixture<Store = S>>(fixture: &F, membership: Membership) -> Self {
+        let store = fixture.store();
+        store.join(&membership).await.expect("joins");
+        Self { store: Arc::new(store), membership }
+    }
+
+    /// A poller with a name of its own that lasts.
+    async fn lasting<F: Fixture<Store = S>>(fixture: &F) -> Self {
+        Self::join(fixture, membership(Instance::draw(), LASTING)).await
+    }
+
+    fn instance(&self) -> &Instance {
+        &self.membership.instance
+    }
+
+    async fn try_acquire(&self, target: &str) -> Outcome<Claim> {
+        let wanted = Wanted { target: target.into(), left_to: None };
+        let mut outcomes = self.store.acquire(&[wanted]).await.expect("an answer");
+        assert_eq!(outcomes.len(), 1);
+        outcomes.remove(0)
+    }
+
+    async fn acquire(&self, target: &str) -> Claim {
+        match self.try_acquire(target).await {
+            Outcome::Done(claim) => claim,
+            other => panic!("not acquired: {other:?}"),
+        }
+    }
+
+    async fn is_refused(&self, target: &str) -> bool {
+        matches!(self.try_acquire(target).await, Outcome::Refused(_))
+    }
+
+    async fn view(&self, targets: &[&str]) -> View {
+        let targets: Vec<TargetName> = targets.iter().map(|target| (*target).into()).collect();
+        self.store.observe(&targets).await.expect("a view")
+    }
+
+    async fn owner(&self, target: &str) -> Option<SeenOwner> {
+        self.view(&[target]).await.owners.get(target).cloned()
+    }
+
+    async fn sees_owner(&self, target: &str, instance: Option<&Instance>) -> bool {
+        self.owner(target).await.map(|owner| owner.instance).as_ref() == instance
+    }
+
+    async fn member(&self, instance: &Instance) -> Option<SeenMember> {
+        self.view(&[]).await.members.into_iter().find(|member| member.instance == *instance)
+    }
+
+    /// Waits until it sees another, to hand something to.
+    async fn finds<T>(&self, other: &Member<T>) -> SeenMember {
+        let mut found = None;
+        crate::waiting::wait_until("the other is seen", async || {
+            found = self.member(&other.membership.instance).await;
+            found.is_some()
+        })
+        .await;
+        found.expect("was seen")
+    }
+
+    /// Waits until it sees that a target was handed to it, and adopts it.
+    async fn adopts(&self, target: &str) -> Claim {
+        self.adopts_above(target, 0).await
+    }
+
+    /// The same, where it held the target before under a lower fence.
+    async fn adopts_above(&self, target: &str, fence: u64) -> Claim {
+        let mut adopted = None;
+        crate::waiting::wait_until("the target is ours", async || {
+            let owner = self.owner(target).await;
+            let owner = owner.filter(|owner| owner.instance == *self.instance() && owner.fence > Some(fence));
+            adopted = owner.and_then(|owner| self.store.adopt(&target.into(), &owner));
+            adopted.is_some()
+        })
+        .await;
+        adopted.expect("was adopted")
+    }
+}
+
+fn named(name: &str) -> Instance {
+    Instance::of_name(name).expect("a name")
+}
+
+fn has_passed(instant: BootInstant) -> bool {
+    BootInstant::now() >= instant
+}

@@ -1,0 +1,95 @@
+//! `tenure poll nodes` and `tenure poll targets`: a group as it stands, once or for as long as somebody looks.
+
+use clap::Args;
+use tenure_api::PollingView;
+use tenure_polling::store::TargetName;
+
+use super::arguments::Group;
+use super::follow::{After, follow};
+use super::place::Place;
+use super::source::{Source, TargetsChoice, TargetsRedis};
+use crate::connect::{Reach, block_on};
+use crate::failure::Failure;
+use crate::printer::Printer;
+use crate::show::{group_line, node_table, target_table};
+use crate::table::Table;
+
+/// Show who polls in a group and how much each has
+#[derive(Args)]
+pub(super) struct Nodes {
+    #[command(flatten)]
+    look: Look,
+}
+
+/// Show who polls which target; what nobody polls comes first
+#[derive(Args)]
+pub(super) struct Targets {
+    /// Only those that nobody polls
+    #[arg(long)]
+    unowned: bool,
+    #[command(flatten)]
+    look: Look,
+}
+
+/// How to look.
+#[derive(Args)]
+struct Look {
+    #[command(flatten)]
+    group: Group,
+    /// What is to be polled, as in tenure poll run: what nobody ever took is shown too
+    #[arg(long, value_name = "FILE|redis:PATTERN|prefix:PREFIX")]
+    targets: Option<TargetsChoice>,
+    #[command(flatten)]
+    targets_redis: TargetsRedis,
+    /// Show it again whenever something changes, until interrupted
+    #[arg(long, short)]
+    watch: bool,
+}
+
+impl Nodes {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        block_on(self.look.show(reach, printer, node_table))
+    }
+}
+
+impl Targets {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        let unowned = self.unowned;
+        block_on(self.look.show(reach, printer, |view| target_table(view, unowned)))
+    }
+}
+
+impl Look {
+    async fn show(
+        self,
+        reach: &Reach,
+        printer: &mut Printer,
+        table: impl Fn(&PollingView) -> Table,
+    ) -> Result<(), Failure> {
+        self.group.check(self.targets_redis.is_named())?;
+        let place = Place::find(&self.group, reach, printer).await?;
+        let expected: Vec<TargetName> = match &self.targets {
+            Some(choice) => {
+                let redis = &self.targets_redis;
+                Source::open(choice, &self.group, redis, None, reach, printer).await?.read().await?
+            }
+            None => Vec::new(),
+        };
+        if self.watch {
+            return follow(place, &expected, printer, |shown, printer| {
+                match printer.json() {
+                    true => printer.object(&shown.object).and_then(|()| printer.flush())?,
+                    false => printer.redraw(group_line(&shown.view), &table(&shown.view))?,
+                }
+                Ok(After::GoOn)
+            })
+            .await;
+        }
+        let shown = place.show().await?.expecting(&expected)?;
+        if printer.json() {
+            return printer.object(&shown.object);
+        }
+        printer.talk(group_line(&shown.view));
+        printer.table(&table(&shown.view))
+    }
+}

@@ -1,0 +1,185 @@
+//! What an operator says to a group: a target goes to a poller, a poller is to have none.
+//!
+//! Neither ends anything, so nobody is asked: targets are handed over without a moment at which nobody polls them, and
+//! a cordoned poller keeps what nobody else takes.
+
+use clap::Args;
+use serde_json::Value;
+use tenure_api::{Cordoned, Moved, PollerStatus, PollingView};
+
+use super::arguments::Group;
+use super::follow::{After, follow};
+use super::place::{Place, node, polled};
+use crate::connect::{Reach, block_on, read};
+use crate::failure::Failure;
+use crate::printer::{Printer, counted};
+use crate::show::{cordoned_page, group_line, moved_page, node_table, target_table};
+
+/// Give a target to a poller, and keep it there
+///
+/// It is handed over without a gap and stays with that poller for as long as the poller lives and is not cordoned.
+#[derive(Args)]
+pub(super) struct Move {
+    /// The target
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// The poller that is to have it, by name or instance
+    #[arg(value_name = "POLLER", required_unless_present = "auto")]
+    poller: Option<String>,
+    /// Take it back: the target goes by itself again
+    #[arg(long, conflicts_with = "poller")]
+    auto: bool,
+    /// Show the target until it has arrived
+    #[arg(long, short)]
+    watch: bool,
+    #[command(flatten)]
+    group: Group,
+}
+
+/// Have a poller hand over all its targets and get none
+///
+/// What nobody else takes it goes on polling until somebody does.
+#[derive(Args)]
+pub(super) struct Cordon {
+    /// The poller, by name or instance
+    #[arg(value_name = "POLLER")]
+    poller: String,
+    /// Show the pollers until it has none left
+    #[arg(long, short)]
+    watch: bool,
+    #[command(flatten)]
+    group: Group,
+}
+
+/// Let a poller have targets again
+#[derive(Args)]
+pub(super) struct Uncordon {
+    /// The poller, by name or instance
+    #[arg(value_name = "POLLER")]
+    poller: String,
+    #[command(flatten)]
+    group: Group,
+}
+
+impl Move {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        block_on(async {
+            self.group.check(false)?;
+            let place = Place::find(&self.group, reach, printer).await?;
+            let view = place.show().await?.view;
+            printer.talk(self.words(&view));
+            let answer = place.move_target(&self.target, self.poller.as_deref()).await?;
+            print(printer, &answer, |answer| Ok(moved_page(&read::<Moved>(answer)?)))?;
+            if !self.watch {
+                return Ok(());
+            }
+            printer.flush()?;
+            follow(place, &[], printer, |shown, printer| {
+                let mut view = shown.view.clone();
+                retain(&mut view, &self.target);
+                match printer.json() {
+                    true => printer.object(&shown.object).and_then(|()| printer.flush())?,
+                    false => printer.redraw(group_line(&shown.view), &target_table(&view, false))?,
+                }
+                let is_there = polled(&shown.view, &self.target).is_some_and(|polled| {
+                    let wanted = self.poller.as_deref();
+                    let name = node(&shown.view, &polled.owner_id).map(|node| node.name.as_str());
+                    wanted.map_or(polled.preferred_owner_id.as_ref() == Some(&polled.owner_id), |wanted| {
+                        polled.owner_id == wanted || name == Some(wanted)
+                    })
+                });
+                Ok(if is_there { After::Done } else { After::GoOn })
+            })
+            .await
+        })
+    }
+
+    /// What will happen.
+    fn words(&self, view: &PollingView) -> String {
+        let target = &self.target;
+        let name =
+            |instance: &str| node(view, instance).map_or(instance.to_owned(), |node| node.name.clone());
+        let now = match polled(view, target) {
+            Some(polled) => format!("{target} is polled by {}", name(&polled.owner_id)),
+            None => format!("{target} is polled by nobody"),
+        };
+        match &self.poller {
+            Some(poller) => format!("{now}; it goes to {} and stays there", name(poller)),
+            None => format!("{now}; it goes by itself again"),
+        }
+    }
+}
+
+impl Cordon {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        block_on(async {
+            self.group.check(false)?;
+            let place = Place::find(&self.group, reach, printer).await?;
+            let view = place.show().await?.view;
+            if let Some(node) = node(&view, &self.poller) {
+                let targets = counted(node.owned_targets.len() as u64, "target");
+                if node.owned_targets.is_empty() || others_take(&view, &node.name) {
+                    printer.talk(format_args!("{} hands over {targets} and gets no more", node.name));
+                } else {
+                    printer.talk(format_args!(
+                        "{} goes on polling its {targets} until somebody else takes targets",
+                        node.name
+                    ));
+                }
+            }
+            let answer = place.cordon(&self.poller, true).await?;
+            print(printer, &answer, |answer| Ok(cordoned_page(&read::<Cordoned>(answer)?)))?;
+            if !self.watch {
+                return Ok(());
+            }
+            printer.flush()?;
+            follow(place, &[], printer, |shown, printer| {
+                match printer.json() {
+                    true => printer.object(&shown.object).and_then(|()| printer.flush())?,
+                    false => printer.redraw(group_line(&shown.view), &node_table(&shown.view))?,
+                }
+                let has_some =
+                    node(&shown.view, &self.poller).is_some_and(|node| !node.owned_targets.is_empty());
+                Ok(if has_some { After::GoOn } else { After::Done })
+            })
+            .await
+        })
+    }
+}
+
+impl Uncordon {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        block_on(async {
+            self.group.check(false)?;
+            let place = Place::find(&self.group, reach, printer).await?;
+            let answer = place.cordon(&self.poller, false).await?;
+            print(printer, &answer, |answer| Ok(cordoned_page(&read::<Cordoned>(answer)?)))
+        })
+    }
+}
+
+fn print(
+    printer: &mut Printer,
+    answer: &Value,
+    page: impl Fn(Value) -> Result<crate::show::Page, Failure>,
+) -> Result<(), Failure> {
+    match printer.json() {
+        true => printer.object(answer),
+        false => page(answer.clone())?.print(printer),
+    }
+}
+
+/// Whether somebody but this poller takes targets.
+fn others_take(view: &PollingView, name: &str) -> bool {
+    view.live_nodes
+        .iter()
+        .any(|node| node.name != name && matches!(node.status, PollerStatus::Online | PollerStatus::Joining))
+}
+
+/// Leaves one target of the view.
+fn retain(view: &mut PollingView, target: &str) {
+    for node in &mut view.live_nodes {
+        node.owned_targets.retain(|polled| polled.target == target);
+    }
+    view.unowned_targets.retain(|unowned| unowned == target);
+}

@@ -1,0 +1,12 @@
+//! Groups of pollers over HTTP, on the real binary. The tests are the pollers: sessions by hand, leases under `poll/`,
+//! hand-overs, silence.
+
+mod counting;
+mod freeing;
+mod many;
+mod permitting;
+mod restarting;
+mod showing;
+mod steering;
+mod telling;
+pub(crate) mod ways;
