@@ -233,7 +233,7 @@ async fn play(
     let server = StoreServer::start(store, tenure).await?;
     if only.has_row("Q6") {
         say(setting, store, "a lone poller");
-        rows.extend(alone::measure(setting, &server, rounds.alone).await?);
+        add(rows, alone::measure(setting, &server, rounds.alone).await?);
     }
     if only.rows.iter().all(|row| row == "Q6") && !only.rows.is_empty() {
         return server.stop().await;
@@ -245,7 +245,7 @@ async fn play(
     if outcome.is_err()
         && let Ok(judged) = judged
     {
-        rows.extend(judged);
+        add(rows, judged);
     }
     outcome?;
     group.end().await?;
@@ -266,22 +266,22 @@ async fn change(
     let is_settled = group.settle().await?;
     if only.has_row("Q3") {
         let row = calls::balance(group)?;
-        rows.push(Row { is_reached: row.is_reached && is_settled, ..row });
+        add(rows, vec![Row { is_reached: row.is_reached && is_settled, ..row }]);
     }
     let has_join = only.has_row("Q4") || only.rows.iter().any(|row| row == "Q2");
     if has_join {
         say(setting, store, "a sixth joins, one stops");
-        rows.extend(shared::measure(group, rounds.shared, random).await?);
+        add(rows, shared::measure(group, rounds.shared, random).await?);
         done += 2 * rounds.shared;
     }
     if only.has_row("Q2") {
         say(setting, store, "one is killed");
-        rows.extend(killed::measure(group, rounds.killed, random).await?);
+        add(rows, killed::measure(group, rounds.killed, random).await?);
         done += rounds.killed;
     }
     if only.has_row("Q5") {
         say(setting, store, "the store stands still");
-        rows.extend(silence::measure(group, rounds.silence).await?);
+        add(rows, silence::measure(group, rounds.silence).await?);
         done += rounds.silence;
     }
     let mut stood = None;
@@ -292,11 +292,14 @@ async fn change(
     }
     if only.has_row("Q7") && setting.targets > 1_000 {
         say(setting, store, "ten, and nothing happens");
-        rows.extend(calls::measure(group, rounds.calls).await?);
-        rows.push(calls::balance(group)?);
+        add(rows, calls::measure(group, rounds.calls).await?);
+        add(rows, vec![calls::balance(group)?]);
         done += 1;
     }
-    rows.extend(frozen::rows(group, stood.as_ref(), done)?);
+    if only.has_row("Q3") {
+        add(rows, vec![calls::settlings(group)]);
+    }
+    add(rows, frozen::rows(group, stood.as_ref(), done)?);
     Ok(())
 }
 
@@ -332,6 +335,13 @@ fn settings(quick: bool) -> String {
         table::shown(few.every),
         table::shown(many.every),
     )
+}
+
+/// Adds rows and shows them at once: a run that is interrupted has told what it knew.
+#[expect(clippy::print_stderr, reason = "it takes long, and somebody may be watching")]
+fn add(rows: &mut Vec<Row>, measured: Vec<Row>) {
+    measured.iter().for_each(|row| eprintln!("{}", row.line()));
+    rows.extend(measured);
 }
 
 #[expect(clippy::print_stderr, reason = "it takes long, and somebody may be watching")]

@@ -4,7 +4,7 @@ use super::Setting;
 use super::judge::{Fates, Verdict, judge};
 use super::process::{Process, wait_until};
 use super::server::StoreServer;
-use super::witness::{Ledger, PollerNumber, Witness};
+use super::witness::{Latest, Ledger, PollerNumber, Witness};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
@@ -28,6 +28,14 @@ pub(super) struct Group<'a> {
     witness: Witness,
     members: Vec<Member>,
     fates: Fates,
+    settlings: Settlings,
+}
+
+/// How often everything was waited for to be shared, and how often it came about.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Settlings {
+    pub(super) awaited: usize,
+    pub(super) reached: usize,
 }
 
 /// A poller that lives.
@@ -47,6 +55,7 @@ impl<'a> Group<'a> {
             witness: Witness::new(setting.targets)?,
             members: Vec::new(),
             fates: Fates::default(),
+            settlings: Settlings::default(),
         })
     }
 
@@ -140,7 +149,24 @@ impl<'a> Group<'a> {
         let is_settled = || Ok(self.is_settled(&*self.witness.ledger()?, began));
         let is_settled = wait_until(SETTLE_WITHIN, is_settled).await?;
         self.ensure_all_live()?;
+        self.settlings.awaited += 1;
+        self.settlings.reached += usize::from(is_settled);
         Ok(is_settled)
+    }
+
+    pub(super) fn settlings(&self) -> Settlings {
+        self.settlings
+    }
+
+    /// Targets that nobody who lives polled last.
+    pub(super) fn left_alone(&self) -> Result<usize> {
+        let ledger = self.witness.ledger()?;
+        let is_left = |latest: &&Option<Latest>| !latest.is_some_and(|latest| self.lives(latest.poller));
+        Ok(ledger.latest.iter().filter(is_left).count())
+    }
+
+    fn lives(&self, number: PollerNumber) -> bool {
+        self.members.iter().any(|member| member.number == number)
     }
 
     fn is_settled(&self, ledger: &Ledger, began: BootInstant) -> bool {
@@ -149,9 +175,8 @@ impl<'a> Group<'a> {
             return false;
         }
         let overdue = self.setting.every.mul_f64(1.1) + self.setting.poll + QUIET;
-        let lives = |number: PollerNumber| self.members.iter().any(|member| member.number == number);
-        let is_polled = |target: &Option<super::witness::Latest>| {
-            target.is_some_and(|latest| lives(latest.poller) && now.since(latest.at) < overdue)
+        let is_polled = |target: &Option<Latest>| {
+            target.is_some_and(|latest| self.lives(latest.poller) && now.since(latest.at) < overdue)
         };
         ledger.latest.iter().all(is_polled)
             && self

@@ -26,6 +26,17 @@ pub(super) struct Row {
     pub(super) is_reached: bool,
 }
 
+impl Row {
+    /// As it stands in the table.
+    pub(super) fn line(&self) -> String {
+        let Self { promise, what, store, targets, rounds, samples, measured, goal, is_reached } = self;
+        let mark = if *is_reached { "PASS" } else { "**miss**" };
+        format!(
+            "| {promise} | {what} | {store} | {targets} | {rounds} | {samples} | {measured} | {goal} | {mark} |"
+        )
+    }
+}
+
 impl Times {
     pub(super) fn add(&mut self, from: BootInstant, until: Option<BootInstant>) {
         match until {
@@ -82,7 +93,7 @@ pub(super) fn seconds(seconds: f64) -> String {
 
 pub(super) fn shown(duration: Duration) -> String {
     let ms = duration.as_millis();
-    if ms % 1_000 == 0 { format!("{} s", ms / 1_000) } else { format!("{} s", ms as f64 / 1e3) }
+    if ms.is_multiple_of(1_000) { format!("{} s", ms / 1_000) } else { format!("{} s", ms as f64 / 1e3) }
 }
 
 /// The most instants that lie within any one second; they are in order.
@@ -105,12 +116,7 @@ pub(super) fn table(rows: &[Row]) -> String {
         "| | what | store | targets | rounds | samples | measured | goal | |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let Row { promise, what, store, targets, rounds, samples, measured, goal, is_reached } = row;
-        let mark = if *is_reached { "PASS" } else { "**miss**" };
-        let _ = writeln!(
-            text,
-            "| {promise} | {what} | {store} | {targets} | {rounds} | {samples} | {measured} | {goal} | {mark} |"
-        );
+        let _ = writeln!(text, "{}", row.line());
     }
     text
 }

@@ -30,7 +30,7 @@ use tenure_api::{Error, ErrorCode, PollName, TargetState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{EndedLease, Face, LeaseId, Lsn};
 use tenure_engine::liveness::Standing;
-use tenure_engine::{Answer, LeaseSnapshot, List, Request, SessionSnapshot};
+use tenure_engine::{Answer, LeaseSnapshot, List, Refused, Request, SessionSnapshot};
 use tokio::sync::Mutex;
 
 /// Leases or sessions read at once.
@@ -101,8 +101,7 @@ impl Faces {
         check_group(group)?;
         let (found, at_least) = self.polling().book.group(group);
         let found = found.unwrap_or_else(|| Arc::new(Group { generation: at_least, ..Group::default() }));
-        let keepers = found.targets.values().map(group::Held::keeper).collect();
-        let beats = self.beats(keepers).await;
+        let beats = self.beats(found.targets.values().map(|held| held.keeper()).collect()).await?;
         let (name, wall_ms) = (group.to_owned(), read_clocks().wall_ms);
         // Sharing out many targets takes a while.
         let view = tokio::task::spawn_blocking(move || shown(&name, &found, &beats, wall_ms)).await;
@@ -111,10 +110,13 @@ impl Faces {
     }
 
     /// What is counted of polling.
-    pub async fn polling_numbers(&self) -> PollingNumbers {
+    ///
+    /// # Errors
+    /// When the engine takes nothing more.
+    pub async fn polling_numbers(&self) -> Result<PollingNumbers, Error> {
         let groups = self.polling().book.groups();
         let held = groups.iter().flat_map(|(_, group)| group.targets.values());
-        let beats = self.beats(held.map(group::Held::keeper).collect()).await;
+        let beats = self.beats(held.map(|held| held.keeper()).collect()).await?;
         let (moves, unowned) = self.polling().book.counted();
         // A group that was counted stays: its numbers fall to zero instead of vanishing.
         let mut targets: BTreeMap<String, TargetCounts> =
@@ -132,11 +134,11 @@ impl Faces {
                 }
             }
         }
-        PollingNumbers { targets, moves, unowned }
+        Ok(PollingNumbers { targets, moves, unowned })
     }
 
     /// When those who keep leases were heard of.
-    async fn beats(&self, keepers: BTreeSet<Keeper>) -> Beats {
+    async fn beats(&self, keepers: BTreeSet<Keeper>) -> Result<Beats, Error> {
         let keepers: Vec<Keeper> = keepers.into_iter().collect();
         let mut beats = Beats::with_capacity(keepers.len());
         for page in keepers.chunks(PAGE) {
@@ -146,15 +148,18 @@ impl Faces {
             });
             let answers = self.handle().call_all(requests.collect()).await;
             let wall_ms = read_clocks().wall_ms;
-            for (keeper, answer) in page.iter().zip(&answers) {
+            for (keeper, answer) in page.iter().zip(answers) {
                 let beat = match answer {
-                    Answer::Session { session, .. } => session_beat(session, wall_ms),
-                    answer => answer.live().map(lease_beat),
+                    Answer::Session { session, .. } => session_beat(&session, wall_ms),
+                    // It is gone, and what it kept is about to be.
+                    Answer::Refused(Refused::Rejected(_)) => None,
+                    Answer::Read(_) => answer.live().map(lease_beat),
+                    other => return Err(self.not_that(other, Asked::AsAnyone)),
                 };
                 beats.extend(beat.map(|beat| (*keeper, beat)));
             }
         }
-        beats
+        Ok(beats)
     }
 
     /// Learns who polls what. Before anybody is served.

@@ -1,9 +1,9 @@
 //! Ten pollers and nothing happens: what the store is asked.
 
 use super::{row, settle};
-use crate::polling::group::Group;
+use crate::polling::group::{Group, SETTLE_WITHIN, Settlings};
 use crate::polling::server::StoreKind;
-use crate::polling::table::Row;
+use crate::polling::table::{Row, shown};
 use anyhow::Result;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -35,6 +35,19 @@ pub(crate) async fn measure(group: &mut Group<'_>, window: Duration) -> Result<V
         is_reached: rate < CALLS_PER_SECOND_MAX && group.settle().await?,
         ..row(group, "Q7", &format!("{POLLERS} pollers, steady"))
     }])
+}
+
+/// How often everything was shared evenly again, of all the times that it was waited for.
+pub(crate) fn settlings(group: &Group<'_>) -> Row {
+    let Settlings { awaited, reached } = group.settlings();
+    Row {
+        rounds: awaited,
+        samples: awaited,
+        measured: format!("{reached} of {awaited} times"),
+        goal: format!("always, within {}", shown(SETTLE_WITHIN)),
+        is_reached: reached == awaited,
+        ..row(group, "Q3", "shared evenly again after each change, every target polled in its time")
+    }
 }
 
 /// How evenly what lives shares, as the witness saw it.

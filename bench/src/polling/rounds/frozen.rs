@@ -4,7 +4,8 @@ use super::{row, settle};
 use crate::gauge::Random;
 use crate::polling::group::{Group, SETTLE_WITHIN};
 use crate::polling::process::wait_until;
-use crate::polling::table::{Row, Times};
+use crate::polling::table::{Row, Times, seconds};
+use crate::polling::witness::Latest;
 use anyhow::Result;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -36,8 +37,7 @@ pub(crate) async fn measure(group: &mut Group<'_>, rounds: usize, random: &mut R
         let at = group.thaw(place, frozen)?;
         let first_back = || -> Result<Option<BootInstant>> {
             let ledger = group.witness().ledger()?;
-            let is_its =
-                |latest: &&crate::polling::witness::Latest| latest.poller == number && latest.at >= at;
+            let is_its = |latest: &&Latest| latest.poller == number && latest.at >= at;
             Ok(ledger.latest.iter().flatten().filter(is_its).map(|latest| latest.at).min())
         };
         wait_until(SETTLE_WITHIN, || Ok(first_back()?.is_some())).await?;
@@ -79,7 +79,7 @@ pub(crate) fn rows(group: &Group<'_>, stood: Option<&Stood>, rounds: usize) -> R
             measured: format!(
                 "{} not taken over; polling again {} after SIGCONT",
                 stood.left_alone,
-                crate::polling::table::seconds(stood.back.longest())
+                seconds(stood.back.longest())
             ),
             goal: "0 not taken over; comes back by itself".to_owned(),
             is_reached: stood.left_alone == 0 && stood.back.never == 0,

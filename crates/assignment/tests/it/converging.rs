@@ -111,7 +111,7 @@ impl Group {
     /// Goes on until nothing moves any more, no longer than the moves that are planned now should take.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         self.step()?;
-        self.begin();
+        (self.steps_so_far, self.moves_so_far) = (0, 0);
         let planned = self.life.fleet.clone().settle().moved.len();
         // What is free is taken at once, by some who do not see yet what others took, and may have to be handed on.
         let steps_max = (planned + self.life.fleet.free()).div_ceil(self.gives_max) + 6;
@@ -120,9 +120,8 @@ impl Group {
             prop_assert!(self.steps_so_far < steps_max, "{planned} moves take more than {steps_max} steps");
             still = if self.step()? { 0 } else { still + 1 };
         }
-        // Who gives by what was true a step ago may, once in many lives, give to one who has enough by now and hands
-        // it on.
-        let moves_max = planned + planned / 10 + self.life.fleet.members.len();
+        // What is given in one step may go to who has enough by now, and be handed on.
+        let moves_max = planned + self.gives_max * self.life.fleet.members.len();
         prop_assert!(self.moves_so_far <= moves_max, "{} moves, {planned} planned", self.moves_so_far);
         self.life.fleet.check()?;
         prop_assert!(self.life.fleet.settle().moved.is_empty(), "it has not come to rest");

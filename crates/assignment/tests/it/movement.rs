@@ -111,9 +111,9 @@ fn more_weight_draws_what_it_adds_and_less_gives_what_it_takes() {
 /// Fifty pollers of equal loads, half of which then lose as many targets as leaves them just not hungry.
 fn left_uneven(each: usize, gone_of_half: usize) -> Fleet {
     let mut fleet = Fleet::settled(Naming::Numbered, 50, Shape::Uuid, 50 * each);
-    for (name, _) in fleet.members[..25].to_vec() {
+    for (name, _) in &fleet.members[..25] {
         for _ in 0..gone_of_half {
-            let held = |target: &Polled| target.held_by.as_ref() == Some(&name);
+            let held = |target: &Polled| target.held_by.as_ref() == Some(name);
             let position = fleet.targets.iter().position(held).unwrap();
             fleet.targets.remove(position);
         }

@@ -165,7 +165,8 @@ impl Book {
             let PollName::Target(target) = name else { continue };
             let key = (group.to_owned(), target);
             let is_newer = pages.meanwhile.as_ref().is_some_and(|known| known.settled.contains(&key));
-            let is_held = pages.groups.get(group).is_some_and(|group| group.targets.contains_key(&key.1));
+            let is_held =
+                pages.groups.get(group).is_some_and(|group| group.targets.contains_key(key.1.as_str()));
             if !is_newer && !is_held {
                 pages.set_free(group, &key.1, end);
                 pages.forget_if_empty(group);
@@ -178,7 +179,7 @@ impl Book {
         let mut pages = self.pages();
         let Some(group) = pages.groups.get_mut(group).map(Arc::make_mut) else { return };
         if let Some(held) = group.targets.get_mut(target).filter(|held| held.fence == fence) {
-            held.acquired_wall_ms.get_or_insert(wall_ms);
+            Arc::make_mut(held).acquired_wall_ms.get_or_insert(wall_ms);
         }
     }
 
@@ -204,14 +205,19 @@ impl Pages {
         let mut left_for = None;
         self.change(group, lsn, |group| {
             let (place, key) = group.place(name);
-            let acquired = held.acquired_wall_ms;
-            let before = place.insert(key.to_owned(), held);
-            let Some(before) = before else { return };
-            let Some(after) = place.get_mut(key) else { return };
-            after.acquired_wall_ms = acquired.or(before.acquired_wall_ms);
+            let mut held = held;
+            let before = place.get(key).cloned();
+            if let Some(before) = &before {
+                held.acquired_wall_ms = held.acquired_wall_ms.or(before.acquired_wall_ms);
+            }
+            let held = Arc::new(held);
+            place.insert(key.into(), Arc::clone(&held));
             // Between runs of one poller nothing moves.
-            let has_moved = poller_name(&after.holder) != poller_name(&before.holder);
-            if before.lease == after.lease && has_moved && matches!(name, PollName::Target(_)) {
+            if let Some(before) = before
+                && before.lease == held.lease
+                && poller_name(&before.holder) != poller_name(&held.holder)
+                && matches!(name, PollName::Target(_))
+            {
                 left_for = Some(LeftFor::of_handover(group.is_leaving(&before.holder)));
             }
         });
@@ -249,17 +255,17 @@ impl Pages {
         }
         let free =
             Free { since_wall_ms: end.wall_ms, last_holder: end.holder.clone(), left_for, lsn: end.lsn };
-        self.change(group, end.lsn, |group| _ = group.free.insert(target.to_owned(), free));
+        self.change(group, end.lsn, |group| _ = group.free.insert(target.into(), Arc::new(free)));
         self.free.insert((end.lsn, group.to_owned(), target.to_owned()));
         while self.free.len() > FREE_MAX {
             let Some((lsn, group, target)) = self.free.pop_first() else { break };
-            self.change(&group, lsn, |group| _ = group.free.remove(&target));
+            self.change(&group, lsn, |group| _ = group.free.remove(target.as_str()));
             self.forget_if_empty(&group);
         }
         left_for
     }
 
-    fn unset_free(&mut self, group: &str, target: &str) -> Option<Free> {
+    fn unset_free(&mut self, group: &str, target: &str) -> Option<Arc<Free>> {
         if !self.groups.get(group)?.free.contains_key(target) {
             return None;
         }

@@ -3,6 +3,7 @@
 
 use super::why::LeftFor;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use tenure_api::{PollName, PollerFacts, PollerStatus};
 use tenure_engine::LeaseSnapshot;
 use tenure_engine::kernel::{Epoch, Fence, LeaseId, LeaseState, Lsn, SessionId, Text};
@@ -12,15 +13,19 @@ const MARK: char = '~';
 /// What a run that is expected back leaves its targets to.
 const ABSENT: &str = "~absent";
 
-/// A group. Cheap to share: whoever shows it keeps the one it got.
+/// Things of a group by name. What is in it is shared: a group that somebody looks at is copied when it changes, by
+/// the engine's writer.
+pub(crate) type Names<T> = BTreeMap<Arc<str>, Arc<T>>;
+
+/// A group. Whoever shows it keeps the one it got.
 #[derive(Clone, Default)]
 pub(crate) struct Group {
-    pub(crate) pollers: BTreeMap<String, Held>,
-    pub(crate) targets: BTreeMap<String, Held>,
-    pub(crate) cordons: BTreeMap<String, Held>,
-    pub(crate) pins: BTreeMap<String, Held>,
+    pub(crate) pollers: Names<Held>,
+    pub(crate) targets: Names<Held>,
+    pub(crate) cordons: Names<Held>,
+    pub(crate) pins: Names<Held>,
     /// Targets that nobody has.
-    pub(crate) free: BTreeMap<String, Free>,
+    pub(crate) free: Names<Free>,
     /// Position of the newest change.
     pub(crate) generation: Lsn,
 }
@@ -102,7 +107,7 @@ impl Held {
 
 impl Group {
     /// Where things of this kind stand, and under which name.
-    pub(crate) fn place<'a>(&mut self, name: &'a PollName) -> (&mut BTreeMap<String, Held>, &'a str) {
+    pub(crate) fn place<'a>(&mut self, name: &'a PollName) -> (&mut Names<Held>, &'a str) {
         match name {
             PollName::Target(name) => (&mut self.targets, name),
             PollName::Poller(name) => (&mut self.pollers, name),
@@ -112,12 +117,13 @@ impl Group {
     }
 
     pub(crate) fn held(&self, name: &PollName) -> Option<&Held> {
-        match name {
-            PollName::Target(name) => self.targets.get(name),
-            PollName::Poller(name) => self.pollers.get(name),
-            PollName::Cordon(name) => self.cordons.get(name),
-            PollName::Pin(name) => self.pins.get(name),
-        }
+        let found = match name {
+            PollName::Target(name) => self.targets.get(name.as_str()),
+            PollName::Poller(name) => self.pollers.get(name.as_str()),
+            PollName::Cordon(name) => self.cordons.get(name.as_str()),
+            PollName::Pin(name) => self.pins.get(name.as_str()),
+        };
+        found.map(|held| &**held)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -93,7 +93,7 @@ fn preferred(group: &Group) -> HashMap<&str, String> {
     let pins: BTreeMap<&str, String> = group
         .pins
         .keys()
-        .filter_map(|target| group.pinned_to(target).map(|poller| (target.as_str(), poller)))
+        .filter_map(|target| group.pinned_to(target).map(|poller| (&**target, poller)))
         .collect();
     let mut preferred = HashMap::new();
     let (mut names, mut targets) = (Vec::new(), Vec::new());
@@ -103,11 +103,11 @@ fn preferred(group: &Group) -> HashMap<&str, String> {
         if let Some(holder) =
             holder.filter(|holder| is_absent(holder) && held_by.is_none_or(|by| !is_member(by)))
         {
-            preferred.insert(name.as_str(), holder.to_owned());
+            preferred.insert(&**name, holder.to_owned());
             continue;
         }
-        names.push(name.as_str());
-        targets.push(Target { name, held_by, pinned_to: pins.get(name.as_str()).map(String::as_str) });
+        names.push(&**name);
+        targets.push(Target { name, held_by, pinned_to: pins.get(&**name).map(String::as_str) });
     }
     let assigned = assign(assignment::Hash::Xxh64, &weighed, &targets);
     let chosen = names.into_iter().zip(assigned);
@@ -142,9 +142,9 @@ pub(crate) fn shown(name: &str, group: &Group, beats: &Beats, wall_ms: u64) -> P
         let beat = beats.get(&held.keeper());
         let (state, uncertain_since) = stands(held, statuses.get(holder).copied(), beat);
         let polled = PolledTarget {
-            target: target.clone(),
+            target: target.to_string(),
             owner_id: key.1.clone(),
-            preferred_owner_id: preferred.get(target.as_str()).cloned(),
+            preferred_owner_id: preferred.get(&**target).cloned(),
             state,
             fence: Some(held.fence.0),
             acquired_at: held.acquired_wall_ms.map(rfc3339),
@@ -162,16 +162,16 @@ pub(crate) fn shown(name: &str, group: &Group, beats: &Beats, wall_ms: u64) -> P
         let unowned = UnownedTarget {
             since: Some(rfc3339(free.since_wall_ms)),
             last_owner_id: Some(free.last_holder.to_string()),
-            preferred_owner_id: preferred.get(target.as_str()).cloned(),
+            preferred_owner_id: preferred.get(&**target).cloned(),
             reason: Some(free.left_for.as_str().to_owned()),
         };
-        (target.clone(), unowned)
+        (target.to_string(), unowned)
     });
     PollingView {
         group: name.to_owned(),
         this_instance_id: None,
         live_nodes,
-        unowned_targets: group.free.keys().cloned().collect(),
+        unowned_targets: group.free.keys().map(ToString::to_string).collect(),
         unowned: unowned.collect(),
         generation: group.generation.0,
         timestamp: rfc3339(wall_ms),

@@ -205,7 +205,7 @@ fn resource(name: &PollName, group: &str, field: &str) -> Result<String, Error> 
 /// The poller that is meant.
 fn member<'a>(found: &'a Group, group: &str, poller: &str) -> Result<Poller<'a>, Error> {
     found.find(poller).ok_or_else(|| {
-        let names: Vec<&str> = found.pollers.keys().take(NAMED_MAX).map(String::as_str).collect();
+        let names: Vec<&str> = found.pollers.keys().take(NAMED_MAX).map(|name| &**name).collect();
         let more = found.pollers.len() - names.len();
         let living = match (names.is_empty(), more) {
             (true, _) => "it has none".to_owned(),

@@ -25,8 +25,10 @@ use tokio::sync::watch;
 const PACE: Duration = Duration::from_millis(10);
 /// Looking and planning take at most one part in so many of the time.
 const PACE_PARTS: u32 = 4;
-/// Targets taken or given away together; before the next ones the group is looked at again.
+/// Targets given away together.
 const LOT: usize = 256;
+/// Targets taken together; before the next ones the group is looked at again.
+const TAKEN_LOT: usize = 1_024;
 /// A store remembers so many losses between two renewals; after half of them everything is renewed first.
 const MOVES_PER_RENEWAL: usize = 512;
 /// Moves wait this long after the last change of membership: those that join together are served together. What a
@@ -78,7 +80,7 @@ impl<S: Store> Control<S> {
             targets,
             membership: 0,
             orphans: Orphans::default(),
-            budget: Budget::new(now),
+            budget: Budget::default(),
             members: Vec::new(),
             settled_since: now,
             impossible: HashSet::new(),
@@ -197,7 +199,10 @@ impl<S: Store> Control<S> {
         self.note_members(&view, now);
         self.drain(&plan, rate, &mut wake, now);
         self.let_go(&mut wake).await?;
-        self.take(plan, &view, &mut wake).await?;
+        if self.take(plan, &view, &mut wake).await? {
+            // What is nobody's does not wait.
+            *busy = Duration::ZERO;
+        }
         Ok(wake.0)
     }
 
@@ -301,7 +306,7 @@ impl<S: Store> Control<S> {
         let settled = self.settled_since.after(SETTLE);
         let may_move = self.is_leaving || now >= settled;
         let share = rate * plan.give.len() as f64 / plan.moves.max(1) as f64;
-        let mut allowed = if self.is_leaving { usize::MAX } else { self.budget.accrued(now, share) };
+        let mut allowed = if self.is_leaving { usize::MAX } else { self.budget.left(now, share) };
         let mut spent = 0;
         for (target, successor) in &plan.give {
             let Some(holding) = holdings.get(target) else { continue };
@@ -323,10 +328,10 @@ impl<S: Store> Control<S> {
                 holdings.drain(target, why, false);
                 successors.insert(target.clone(), (fence, successor.clone()));
             } else {
-                wake.by(now.after(self.budget.until_next(share)));
+                wake.by(self.budget.next(now, share));
             }
         }
-        self.budget.spend(spent);
+        self.budget.spend(now, spent);
     }
 
     /// Hands over and releases what drains and has no poll running.
@@ -448,8 +453,8 @@ impl<S: Store> Control<S> {
         Ok(())
     }
 
-    /// Takes what is ours to take, and orphans that whoever should take them did not.
-    async fn take(&mut self, plan: Plan, view: &View, wake: &mut Wake) -> Result<(), StoreError> {
+    /// Takes what is ours to take, and orphans that whoever should take them did not. Whether there is more.
+    async fn take(&mut self, plan: Plan, view: &View, wake: &mut Wake) -> Result<bool, StoreError> {
         let now = BootInstant::now();
         self.refusals.forget(now);
         let mut wanted = plan.take;
@@ -476,11 +481,12 @@ impl<S: Store> Control<S> {
             not_before.is_none() && !self.impossible.contains(&wanted.target)
         });
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         // Others may join meanwhile: what is left is looked at anew.
-        let lot = &wanted[..wanted.len().min(LOT)];
-        if lot.len() < wanted.len() {
+        let lot = &wanted[..wanted.len().min(TAKEN_LOT)];
+        let has_more = lot.len() < wanted.len();
+        if has_more {
             wake.by(now);
         }
         self.shared.counters.asked_store();
@@ -489,7 +495,7 @@ impl<S: Store> Control<S> {
             self.taken(wanted, outcome, wake);
         }
         self.shared.runner_wake.notify_one();
-        Ok(())
+        Ok(has_more)
     }
 
     fn taken(&mut self, wanted: &Wanted, outcome: Outcome<Claim>, wake: &mut Wake) {

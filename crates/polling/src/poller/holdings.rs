@@ -8,6 +8,7 @@ use crate::store::{Claim, LetGo, TargetName};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +29,8 @@ pub(crate) struct Tie {
     valid_until: watch::Sender<BootInstant>,
     /// The running poll is to stop.
     pub(crate) stop: CancellationToken,
+    /// The claim is no more: another may have the target by now.
+    is_lost: AtomicBool,
 }
 
 pub(crate) struct Holding {
@@ -83,7 +86,20 @@ pub(crate) struct Held {
 
 impl Tie {
     fn new(valid_until: BootInstant) -> Self {
-        Self { valid_until: watch::Sender::new(valid_until), stop: CancellationToken::new() }
+        Self {
+            valid_until: watch::Sender::new(valid_until),
+            stop: CancellationToken::new(),
+            is_lost: AtomicBool::new(false),
+        }
+    }
+
+    fn lose(&self) {
+        self.is_lost.store(true, Ordering::Release);
+        self.stop.cancel();
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Acquire)
     }
 
     pub(crate) fn valid_until(&self) -> BootInstant {
@@ -132,7 +148,7 @@ impl Holdings {
             return false;
         }
         if let Some(before) = self.remove(&target) {
-            before.tie.stop.cancel();
+            before.tie.lose();
         }
         self.let_go.remove(&target);
         let holding = Holding {
@@ -208,7 +224,7 @@ impl Holdings {
             return None;
         }
         let holding = self.remove(target)?;
-        holding.tie.stop.cancel();
+        holding.tie.lose();
         Some(holding)
     }
 
@@ -217,7 +233,7 @@ impl Holdings {
         let mut lost = Vec::with_capacity(all.len());
         for target in all {
             if let Some(holding) = self.remove(&target) {
-                holding.tie.stop.cancel();
+                holding.tie.lose();
                 lost.push(holding);
             }
         }

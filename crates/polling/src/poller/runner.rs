@@ -16,6 +16,9 @@ use tenure_client::clock::{BootInstant, wait_until};
 use tokio::task::{Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+/// How long a poll that was told to stop is waited for while its target is ours.
+pub(super) const STOPPING_MAX: Duration = Duration::from_secs(2);
+
 /// A poll that runs.
 struct Running {
     target: TargetName,
@@ -109,7 +112,9 @@ async fn drive<R: Polled>(
         () = tokio::time::sleep(timeout) => RunOutcome::TimedOut,
     };
     poll.cancelled.cancel();
-    let until = BootInstant::now().after(lead).min(poll.tie.valid_until());
+    // While the target is ours it is better waited for: what is dropped may not have ended everywhere.
+    let patience = if poll.tie.is_lost() { lead } else { lead.max(STOPPING_MAX) };
+    let until = BootInstant::now().after(patience).min(poll.tie.valid_until());
     let mut last_steps = poll_fn(|context| {
         if BootInstant::now() >= until {
             return Step::Ready(());

@@ -100,7 +100,10 @@ impl fmt::Debug for RedisOptions {
 #[derive(Debug)]
 struct Impossible(String);
 
-/// Redis, for one poller of one group, or for an operator.
+/// Redis, version 6 or later, for one poller of one group, or for an operator.
+///
+/// A user of it needs to run scripts (`EVALSHA`, `EVAL`) that read and write the group's keys (`~poll:*`), and, to hear
+/// of changes at once, the channel `poll:changed` (`&poll:*`); without that the group is looked at from time to time.
 pub struct RedisStore {
     link: Arc<Link>,
     keys: Keys,
@@ -235,9 +238,14 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn look(&self, targets: &[TargetName], own: Option<&Instance>) -> Result<View, StoreError> {
+    /// What is seen, with members that only a scan finds.
+    async fn look(
+        &self,
+        targets: &[TargetName],
+        own: Option<&Instance>,
+        older: Vec<Listed>,
+    ) -> Result<View, StoreError> {
         let nobody = Instance::read("");
-        let older = self.older_members().await?;
         let mut chunks = targets.chunks(TARGETS_PER_SCRIPT);
         let first = chunks.next().unwrap_or_default();
         let (mut answer, asked) = self.look_at(first, own.unwrap_or(&nobody), "all").await?;
@@ -275,11 +283,12 @@ impl RedisStore {
         Ok((answer, Asked { sent, answered }))
     }
 
-    /// Programs that know nothing of the set of members. Looked for only where there may be some.
-    async fn older_members(&self) -> Result<Vec<Listed>, StoreError> {
-        if self.hash != Hash::Fnv1a {
-            return Ok(Vec::new());
-        }
+    /// Programs that know nothing of the set of members, where pollers are to know of them.
+    async fn older_peers(&self) -> Result<Vec<Listed>, StoreError> {
+        if self.hash == Hash::Fnv1a { self.scan_for_older().await } else { Ok(Vec::new()) }
+    }
+
+    async fn scan_for_older(&self) -> Result<Vec<Listed>, StoreError> {
         let start = self.keys.node("");
         let found: BTreeSet<String> =
             self.link.scan(&self.keys.nodes(), Where::With(&start)).await?.into_iter().collect();
@@ -411,7 +420,8 @@ impl Store for RedisStore {
         let member = self.inner().membership.clone();
         let limit = member.as_ref().map_or(self.call_limit, |member| member.call_limit);
         let own = member.as_ref().map(|member| &member.instance);
-        self.link.within(limit, self.look(targets, own)).await
+        let looking = async { self.look(targets, own, self.older_peers().await?).await };
+        self.link.within(limit, looking).await
     }
 
     async fn changed(&self) {

@@ -7,6 +7,7 @@ mod losing;
 mod older_peers;
 mod operators;
 mod pattern;
+mod polling;
 mod sentinels;
 
 use crate::redis_server::RedisServer;

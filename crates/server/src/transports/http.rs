@@ -329,7 +329,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
                 registrations,
                 streams: shared.faces().stream_numbers().await,
                 pools: shared.faces().pools().await?,
-                polling: shared.faces().polling_numbers().await,
+                polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))

@@ -44,7 +44,19 @@ fn every_target_is_polled_and_told_of() {
 #[test]
 fn output_of_commands_is_that_of_the_poller_unless_records_are_asked_for() {
     let desk = PollDesk::open(&["s1"]);
-    let words = ["poll", "run", "--targets", "DIR/targets", "--every", "200ms", "--log-format", "text", "--"];
+    let words = [
+        "poll",
+        "run",
+        "--targets",
+        "DIR/targets",
+        "--every",
+        "200ms",
+        "--timeout",
+        "20s",
+        "--log-format",
+        "text",
+        "--",
+    ];
     let command = ["sh", "-c", "echo out {target} $TENURE_POLL_ID; echo err {target} >&2"];
     let mut poller = desk.begin(&mut desk.desk.command(&[&words[..], &command].concat()));
     poller.running.wait_for_output("out s1 2\n");
@@ -91,7 +103,20 @@ fn a_file_that_changes_is_followed() {
 #[test]
 fn targets_come_from_standard_input_once() {
     let desk = PollDesk::open(&[]);
-    let words = ["poll", "run", "--json", "--targets", "-", "--every", "200ms", "--", "true", "{target}"];
+    let words = [
+        "poll",
+        "run",
+        "--json",
+        "--targets",
+        "-",
+        "--every",
+        "200ms",
+        "--timeout",
+        "20s",
+        "--",
+        "true",
+        "{target}",
+    ];
     let mut poller = desk.begin(&mut desk.desk.command(&words));
     let mut input = poller.running.input();
     input.write_all(b"one\ntwo\n").unwrap();
@@ -110,9 +135,7 @@ fn what_is_held_in_the_daemon_is_polled_by_its_name() {
     };
     acquire("cam/1");
     acquire("other");
-    let words =
-        ["poll", "run", "--json", "--targets", "prefix:cam/", "--every", "200ms", "--", "true", "{target}"];
-    let mut poller = desk.begin(&mut desk.desk.command(&words));
+    let mut poller = desk.poller(&["--targets", "prefix:cam/"], &["true", "{target}"]);
     poller.wait_for_poll("cam/1");
     acquire("cam/2");
     poller.wait_for_poll("cam/2");
@@ -304,7 +327,19 @@ fn sources_that_need_somebody_else_say_so() {
 #[test]
 fn whoever_stops_reading_records_stops_the_poller() {
     let desk = PollDesk::open(&["s1"]);
-    let words = ["poll", "run", "--json", "--targets", "DIR/targets", "--ttl", TTL, "--every", "100ms"];
+    let words = [
+        "poll",
+        "run",
+        "--json",
+        "--targets",
+        "DIR/targets",
+        "--ttl",
+        TTL,
+        "--every",
+        "200ms",
+        "--timeout",
+        "20s",
+    ];
     let mut command = desk.desk.command(&[&words[..], &["--", "true"]].concat());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut cleanup = Cleanup::default();

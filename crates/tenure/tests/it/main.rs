@@ -35,6 +35,7 @@ mod operations;
 mod ops_config;
 mod ops_install;
 mod ops_token;
+mod polling;
 mod polling_http;
 mod raw_events;
 mod raw_http;

@@ -1,3 +1,5 @@
+//! The book: what is entered, what comes free, what is remembered over a restart.
+
 use super::*;
 use tenure_api::PollerStatus;
 use tenure_engine::kernel::{Epoch, LeaseState, Policy, SessionId, Tick};
@@ -76,7 +78,7 @@ fn released<'a>(id: u64, resource: &'a str, text: &'a str, lsn: u64) -> Over<'a>
 
 fn free(book: &Book) -> Vec<(String, &'static str)> {
     let group = book.group("web").0.unwrap_or_default();
-    group.free.iter().map(|(target, free)| (target.clone(), free.left_for.as_str())).collect()
+    group.free.iter().map(|(target, free)| (target.to_string(), free.left_for.as_str())).collect()
 }
 
 fn moves(book: &Book, left_for: LeftFor) -> u64 {

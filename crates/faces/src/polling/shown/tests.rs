@@ -1,3 +1,5 @@
+//! A group as it is shown: states, order, and who should poll what.
+
 use super::*;
 use crate::polling::group::{Free, write_pin};
 use crate::polling::why::LeftFor;
@@ -32,10 +34,10 @@ fn heard(age_ms: u64) -> Beat {
 
 fn group() -> Group {
     let mut group = Group { generation: Lsn(40), ..Group::default() };
-    group.pollers.insert("kitchen".to_owned(), member("kitchen~1", 1, PollerStatus::Online));
-    group.pollers.insert("hall".to_owned(), member("hall~1", 2, PollerStatus::Online));
+    group.pollers.insert("kitchen".into(), member("kitchen~1", 1, PollerStatus::Online).into());
+    group.pollers.insert("hall".into(), member("hall~1", 2, PollerStatus::Online).into());
     for (number, holder, session) in [(1, "kitchen~1", 1), (2, "kitchen~1", 1), (3, "hall~1", 2)] {
-        group.targets.insert(format!("s{number}"), held(10 + number, holder, session));
+        group.targets.insert(format!("s{number}").into(), held(10 + number, holder, session).into());
     }
     group
 }
@@ -70,13 +72,14 @@ fn who_was_not_heard_of_for_two_thirds_is_uncertain_since_the_renewal_it_missed(
 #[test]
 fn what_is_let_go_of_drains_and_comes_first() {
     let mut group = group();
-    group.targets.get_mut("s2").expect("a target").phase = Phase::Revoking;
+    let revoked = Held { phase: Phase::Revoking, ..held(12, "kitchen~1", 1) };
+    group.targets.insert("s2".into(), revoked.into());
     let shown = view(&group);
     assert_eq!(
         states(node(&shown, "kitchen~1")),
         [("s2", TargetState::Draining), ("s1", TargetState::Owned)]
     );
-    group.pollers.insert("kitchen".to_owned(), member("kitchen~1", 1, PollerStatus::Leaving));
+    group.pollers.insert("kitchen".into(), member("kitchen~1", 1, PollerStatus::Leaving).into());
     let shown = view(&group);
     assert_eq!(
         states(node(&shown, "kitchen~1")),
@@ -94,8 +97,8 @@ fn what_is_let_go_of_drains_and_comes_first() {
 #[test]
 fn one_that_is_away_keeps_its_targets_and_is_not_uncertain() {
     let mut group = group();
-    group.pollers.insert("hall".to_owned(), member("hall~absent", 2, PollerStatus::Online));
-    group.targets.insert("s3".to_owned(), held(13, "hall~absent", 2));
+    group.pollers.insert("hall".into(), member("hall~absent", 2, PollerStatus::Online).into());
+    group.targets.insert("s3".into(), held(13, "hall~absent", 2).into());
     let shown = view(&group);
     let hall = node(&shown, "hall~absent");
     assert_eq!((hall.status, hall.name.as_str()), (PollerStatus::Absent, "hall"));
@@ -103,7 +106,7 @@ fn one_that_is_away_keeps_its_targets_and_is_not_uncertain() {
     assert_eq!(hall.owned_targets[0].preferred_owner_id.as_deref(), Some("hall~absent"));
     let free =
         Free { since_wall_ms: NOW, last_holder: "x".into(), left_for: LeftFor::Voluntary, lsn: Lsn(30) };
-    group.free.insert("s4".to_owned(), free);
+    group.free.insert("s4".into(), free.into());
     let unowned = &view(&group).unowned["s4"];
     assert_eq!(
         unowned.preferred_owner_id.as_deref(),
@@ -115,9 +118,9 @@ fn one_that_is_away_keeps_its_targets_and_is_not_uncertain() {
 #[test]
 fn a_cordoned_poller_should_have_nothing_and_a_pin_is_obeyed_and_shown() {
     let mut group = group();
-    group.cordons.insert("hall".to_owned(), held(20, "local", 2));
+    group.cordons.insert("hall".into(), held(20, "local", 2).into());
     let pin = Held { attachment: write_pin("kitchen"), ..held(21, "local", 1) };
-    group.pins.insert("s2".to_owned(), pin);
+    group.pins.insert("s2".into(), pin.into());
     let shown = view(&group);
     assert_eq!(node(&shown, "hall~1").status, PollerStatus::Cordoned);
     let hall = &node(&shown, "hall~1").owned_targets[0];
@@ -130,7 +133,7 @@ fn a_cordoned_poller_should_have_nothing_and_a_pin_is_obeyed_and_shown() {
 #[test]
 fn whoever_has_a_target_is_shown_member_or_not() {
     let mut group = group();
-    group.targets.insert("s9".to_owned(), held(19, "somebody", 1));
+    group.targets.insert("s9".into(), held(19, "somebody", 1).into());
     let shown = view(&group);
     let stranger = node(&shown, "somebody");
     assert_eq!((stranger.weight, stranger.status), (0, PollerStatus::Leaving));
@@ -147,7 +150,7 @@ fn what_nobody_polls_says_since_when_and_who_should_take_it() {
         left_for: LeftFor::TtlExpiry,
         lsn: Lsn(30),
     };
-    group.free.insert("s4".to_owned(), free);
+    group.free.insert("s4".into(), free.into());
     let shown = view(&group);
     assert_eq!(shown.unowned_targets, ["s4"]);
     let unowned = &shown.unowned["s4"];

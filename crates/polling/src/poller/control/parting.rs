@@ -3,6 +3,7 @@
 use super::{Control, Wake};
 use crate::numbers::MoveReason;
 use crate::poller::PollerError;
+use crate::poller::runner::STOPPING_MAX;
 use crate::store::{LetGo, Store, StoreError, TargetName};
 use core::time::Duration;
 use tenure_api::PollerStatus;
@@ -113,7 +114,7 @@ impl<S: Store> Control<S> {
             }
             held
         };
-        let over = BootInstant::now().after(lead.saturating_mul(2));
+        let over = BootInstant::now().after(lead + STOPPING_MAX);
         let runs = || held.iter().any(|target| self.shared.holdings().is_running(target));
         while runs() && BootInstant::now() < over {
             tokio::select! {

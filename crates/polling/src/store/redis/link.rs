@@ -261,7 +261,8 @@ impl From<Impossible> for StoreError {
 /// Whether asking again cannot help: not allowed, or not understood.
 pub(super) fn is_final(error: &RedisError) -> bool {
     // A server that is just starting, full, or no master any more says so with a word of its own, also within a script.
-    const PASSING: [&str; 9] = [
+    const PASSING: [&str; 10] = [
+        "max number of clients",
         "LOADING",
         "BUSY",
         "READONLY",

@@ -3,13 +3,14 @@
 use super::{Call, RedisStore, scripts};
 use crate::instance::Instance;
 use crate::store::redis::Where;
-use crate::store::{StoreError, TargetName, View};
+use crate::store::{SeenMember, StoreError, TargetName, View};
 use core::time::Duration;
 use std::collections::BTreeSet;
+use tenure_api::PollerStatus;
 
 impl RedisStore {
-    /// Everything that is seen of the group. Looks for its leases through all keys of the server, because somebody
-    /// asked: pollers never do.
+    /// Everything that is seen of the group, older programs included. Looks for leases and nodes through all keys of
+    /// the server, because somebody asked: pollers do not.
     ///
     /// # Errors
     /// [`StoreError`] if Redis cannot be asked.
@@ -20,7 +21,9 @@ impl RedisStore {
             let targets: BTreeSet<TargetName> =
                 found.iter().filter_map(|key| key.strip_prefix(&start)).map(TargetName::from).collect();
             let targets: Vec<TargetName> = targets.into_iter().collect();
-            self.look(&targets, None).await
+            // They cannot share a Cluster.
+            let older = if self.link.is_cluster() { Vec::new() } else { self.scan_for_older().await? };
+            self.look(&targets, None, older).await
         };
         self.link.within(self.call_limit, looking).await
     }
@@ -29,11 +32,19 @@ impl RedisStore {
     /// itself again.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if there is no such poller.
+    /// [`StoreError::Refused`] if there is no such poller, or it is cordoned.
     pub async fn pin(&self, target: &str, poller: Option<&str>) -> Result<(), StoreError> {
         let steering = async {
             let name = match poller {
-                Some(poller) => self.living(poller).await?,
+                Some(poller) => {
+                    let found = self.living(poller).await?;
+                    if found.status == PollerStatus::Cordoned {
+                        let told =
+                            format!("{poller:?} is cordoned: it takes no targets until that is taken back");
+                        return Err(StoreError::Refused(told));
+                    }
+                    found.instance.name().to_owned()
+                }
                 None => String::new(),
             };
             self.steer("pin", target, &name).await
@@ -51,20 +62,18 @@ impl RedisStore {
                 return self.steer("cordon", Instance::read(poller).name(), "").await;
             }
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-            let name = self.living(poller).await?;
-            self.steer("cordon", &name, &host).await
+            let found = self.living(poller).await?;
+            self.steer("cordon", found.instance.name(), &host).await
         };
         self.link.within(self.call_limit, steering).await
     }
 
-    /// The name of a poller that lives.
-    async fn living(&self, poller: &str) -> Result<String, StoreError> {
-        let members = self.look(&[], None).await?.members;
-        let found = members
-            .iter()
-            .map(|member| &member.instance)
-            .find(|instance| instance.as_str() == poller || instance.name() == poller);
-        found.map(|instance| instance.name().to_owned()).ok_or_else(|| {
+    /// A poller that lives.
+    async fn living(&self, poller: &str) -> Result<SeenMember, StoreError> {
+        let members = self.look(&[], None, self.older_peers().await?).await?.members;
+        let is_meant =
+            |member: &&SeenMember| member.instance.as_str() == poller || member.instance.name() == poller;
+        members.iter().find(is_meant).cloned().ok_or_else(|| {
             let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
             let living = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
             StoreError::Refused(format!("there is no poller {poller:?}; in this group lives {living}"))

@@ -118,8 +118,11 @@ impl Model {
                 let held = self.holders.values().filter(|(holder, _)| *holder == poller);
                 let mut claims: Vec<Claim> = held.map(|(_, claim)| claim.clone()).collect();
                 let count = claims.len();
-                claims
-                    .extend(self.stale.iter().filter(|((was, _), _)| *was == poller).map(|(_, c)| c.clone()));
+                // A poller knows one claim on a target at a time: of what came back, the latest.
+                let is_gone =
+                    |was: usize, target: usize| was == poller && self.held_by(poller, target).is_none();
+                let stale = self.stale.iter().filter(|((was, target), _)| is_gone(*was, *target));
+                claims.extend(stale.map(|(_, claim)| claim.clone()));
                 let renewal = pollers[poller].store.renew(&claims).await.expect("an answer");
                 let is_stale = |fence: &u64| claims[count..].iter().any(|claim| claim.fence == *fence);
                 let lost: Vec<u64> = renewal.lost.iter().map(|loss| loss.fence).collect();

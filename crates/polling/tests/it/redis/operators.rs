@@ -29,6 +29,11 @@ async fn a_group_is_shown_without_joining_it() {
     other.acquire("c").await;
     assert!(operator.group_view().await.expect("a view").generation > view.generation);
     assert_eq!(server.cli(&["ZCARD", "poll:members"]), "2");
+    server.cli(&["SET", "poll:node:old-1-2", "1", "PX", "30000"]);
+    server.cli(&["SET", "poll:lease:d", "old-1-2", "PX", "30000"]);
+    let view = operator.group_view().await.expect("a view");
+    assert_eq!((view.members.len(), view.owners.len()), (3, 4), "older programs are shown");
+    assert_eq!(poller.view(&[]).await.members.len(), 2, "pollers do not look for them");
 }
 
 #[tokio::test]
@@ -42,6 +47,8 @@ async fn an_operator_names_pollers_that_live() {
     }
     operator.cordon(poller.instance(), true).await.expect("cordoned");
     operator.cordon(poller.instance(), true).await.expect("twice is once");
+    let refused = operator.pin("t", Some(poller.instance())).await;
+    assert!(matches!(refused, Err(StoreError::Refused(_))), "a cordoned poller gets nothing: {refused:?}");
     let about = server.cli(&["HGET", "poll:cordons", poller.instance()]);
     assert!(about.contains("\"at_ms\":1") && about.contains("\"by\":"), "{about}");
     operator.cordon("nobody", false).await.expect("nothing to take back");
@@ -57,8 +64,8 @@ async fn what_was_said_of_a_drawn_name_ends_with_it() {
     fixed.join(&kitchen).await.expect("joins");
     let operator = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");
     for name in [poller.instance(), "kitchen"] {
-        operator.cordon(name, true).await.expect("cordoned");
         operator.pin(&format!("of {name}"), Some(name)).await.expect("pinned");
+        operator.cordon(name, true).await.expect("cordoned");
     }
     poller.store.leave(&[], None).await.expect("left");
     fixed.leave(&[], None).await.expect("left");

@@ -228,7 +228,7 @@ impl Run {
         let timeout = self.timeout();
         let lead = tenure_polling::lead(ttl);
         // What is told to stop has to be gone before its future is dropped: then the target may go to another.
-        let pace = Pace { kill_after: (lead / 2).min(timeout / 4), sweep: lead / 4 };
+        let pace = Pace { kill_after: (lead * 2 / 5).min(timeout / 4), sweep: lead * 2 / 5 };
         let mut builder = Poller::builder(store)
             .group(&self.group.group)
             .targets(source)
