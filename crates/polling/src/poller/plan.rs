@@ -119,7 +119,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
     plan
 }
 
-/// Who counts for assignment, in order of name; this poller always does.
+/// Who counts for assignment, in order of name.
 fn members(situation: &Situation<'_>) -> Vec<SeenMember> {
     let me = situation.me;
     let counts = |member: &&SeenMember| {
@@ -138,6 +138,10 @@ fn members(situation: &Situation<'_>) -> Vec<SeenMember> {
         address: String::new(),
         takes_handovers: true,
     });
+    // Without weights, who takes nothing is left out, as long as anybody is left.
+    if situation.hash == Hash::Fnv1a && members.iter().any(|member| situation.member(member).weight > 0) {
+        members.retain(|member| situation.member(member).weight > 0);
+    }
     members.sort_by(|one, other| one.instance.cmp(&other.instance));
     members
 }
@@ -257,6 +261,24 @@ mod tests {
         let plan = planned(&view, &holdings, &targets, true);
         assert_eq!(plan.give.len(), 3);
         assert!(plan.take.is_empty() && plan.orphans.is_empty());
+    }
+
+    #[test]
+    fn one_who_leaves_beside_older_programs_gives_everything_too() {
+        let targets = names(6);
+        let mut holdings = Holdings::default();
+        targets.iter().for_each(|target| hold(&mut holdings, target));
+        let view = View { members: vec![member("a"), member("b")], ..View::default() };
+        let plan = plan(&Situation {
+            me: &Instance::read("a"),
+            weight: 1,
+            is_leaving: true,
+            hash: Hash::Fnv1a,
+            targets: &targets,
+            view: &view,
+            held: &holdings.held(),
+        });
+        assert_eq!(plan.give.len(), 6);
     }
 
     #[test]
