@@ -197,7 +197,7 @@ impl<S: Store> Control<S> {
             wake.by(again.max(now.after(PACE)));
         }
         self.note_members(&view, now);
-        self.drain(&plan, rate, &mut wake, now);
+        self.drain(&plan, &view, rate, &mut wake, now);
         self.let_go(&mut wake).await?;
         if self.take(plan, &view, &mut wake).await? {
             // What is nobody's does not wait.
@@ -281,11 +281,13 @@ impl<S: Store> Control<S> {
         if names != self.members {
             self.members = names;
             self.settled_since = now;
+            // Who could not keep what it was given may be able to now.
+            self.given.clear();
         }
     }
 
     /// Stops what is to go, as far as moves are allowed now; keeps what is to stay after all.
-    fn drain(&mut self, plan: &Plan, rate: f64, wake: &mut Wake, now: BootInstant) {
+    fn drain(&mut self, plan: &Plan, view: &View, rate: f64, wake: &mut Wake, now: BootInstant) {
         let mut holdings = self.shared.holdings();
         let (successors, given) = (&mut self.successors, &mut self.given);
         // A claim that was lost and taken anew is another one.
@@ -315,7 +317,8 @@ impl<S: Store> Control<S> {
             if holding.handed_maybe {
                 continue;
             }
-            let is_declined = given.get(target).is_some_and(|(name, _)| name == successor.instance.name());
+            let is_declined = !view.pins.contains_key(target)
+                && given.get(target).is_some_and(|(name, _)| name == successor.instance.name());
             if successors.contains_key(target) {
                 successors.insert(target.clone(), (fence, successor.clone()));
             } else if !may_move {

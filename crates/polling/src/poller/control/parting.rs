@@ -75,7 +75,7 @@ impl<S: Store> Control<S> {
         let (plan, rate) = self.planned(&targets, &view);
         let now = BootInstant::now();
         let mut wake = Wake(now);
-        self.drain(&plan, rate, &mut wake, now);
+        self.drain(&plan, &view, rate, &mut wake, now);
         // With nobody to give it to, it is released as soon as it does not run.
         self.drain_all(plan.keep.iter());
         self.let_go(&mut wake).await

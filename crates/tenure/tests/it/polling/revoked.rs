@@ -1,5 +1,7 @@
 //! An operator takes a lease away under the hands of a poller, on a daemon where nothing else happens.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::scene::{Kind, SLACK_MS, Scene, TTL_MS, WINDOW_MS};
@@ -37,10 +39,18 @@ fn a_target_that_is_revoked(scene: &Scene) {
     let after_ms = again.next().unwrap().at_ms - revoked_ms;
     assert!(after_ms <= TTL_MS + 1_000 + SLACK_MS, "taken again after {after_ms} ms");
     end.assert_never_two();
-    // Nobody polls without a lease: what is polled is what the daemon knows.
+    // Nobody polls without a lease: what is polled is what the daemon knows, under the same fences.
     let settled = scene.wait_until_settled(WINDOW_MS);
-    let known = scene.owners();
-    assert_eq!(known.len(), settled.owners().len(), "{known:?}");
+    let listed = scene.http().get("/v1/leases?resource_prefix=poll/default/t").json();
+    let leases = listed["leases"].as_array().unwrap();
+    let fences: BTreeMap<&str, u64> = leases
+        .iter()
+        .map(|lease| (lease["resources"][0].as_str().unwrap(), lease["fence"].as_u64().unwrap()))
+        .collect();
+    for target in settled.owners().into_keys() {
+        let polled = settled.begins().rfind(|line| line.target == target).unwrap();
+        assert_eq!(fences.get(&*format!("poll/default/{target}")), Some(&polled.fence), "{listed}");
+    }
 }
 
 #[test]
