@@ -122,9 +122,9 @@ impl Setting {
 impl Rounds {
     fn new(quick: bool) -> Self {
         if quick {
-            Self { killed: 2, shared: 2, frozen: 1, silence: 1, alone: 2, calls: Duration::from_secs(10) }
+            Self { killed: 1, shared: 1, frozen: 1, silence: 1, alone: 2, calls: Duration::from_secs(10) }
         } else {
-            Self { killed: 5, shared: 5, frozen: 2, silence: 2, alone: 5, calls: Duration::from_secs(40) }
+            Self { killed: 2, shared: 2, frozen: 1, silence: 1, alone: 3, calls: Duration::from_secs(30) }
         }
     }
 }

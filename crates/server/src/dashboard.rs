@@ -66,6 +66,7 @@ fn assets() -> &'static [Asset] {
             "slots.js": SCRIPT,
             "sse.js": SCRIPT,
             "store.js": SCRIPT,
+            "targets.js": SCRIPT,
             "tenure-session.js": SCRIPT,
             "text.js": SCRIPT,
             "view.js": SCRIPT,

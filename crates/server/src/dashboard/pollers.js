@@ -1,5 +1,5 @@
-// The pollers of a group beside its targets: how each stands, how much it has, and what an operator can do to it.
-// Knows nothing of where that was read.
+// The pollers of a group beside its targets: how each stands, how much it has, and what an operator can do to
+// it. Knows nothing of where that was read.
 
 import { ask, path } from "./api.js";
 import { confirm, scopeRefusal } from "./confirm.js";
@@ -35,7 +35,9 @@ export function takesNone({ status, weight }) {
 export class Pollers {
   /**
    * @param {import("./app.js").App} app
-   * @param {{choose: (poller: string) => void, done: () => void}} told `choose`: of which poller targets are looked for.
+   * @param {object} told
+   * @param {(poller: string) => void} told.choose Only its targets are to be shown.
+   * @param {() => void} told.done Something was asked of the daemon.
    */
   constructor(app, { choose, done }) {
     this.app = app;
@@ -55,7 +57,7 @@ export class Pollers {
     );
   }
 
-  /** @param {string} group @param {Poller[]} pollers @param {string} chosen The poller that is filtered by. */
+  /** @param {string} group @param {Poller[]} pollers @param {string} chosen Whose targets are shown alone. */
   draw(group, pollers, chosen) {
     this.group = group;
     this.pollers = pollers;
@@ -149,7 +151,8 @@ export class Pollers {
       ? "It gets its share of the targets again."
       : others.length > 0
         ? `It hands its ${targets} over to the others and gets none until it is uncordoned.`
-        : `It gets no targets until it is uncordoned. Nobody else takes any, so it keeps its ${targets} meanwhile.`;
+        : "It gets no targets until it is uncordoned. " +
+          `Nobody else takes any, so it keeps its ${targets} meanwhile.`;
     const done = await confirm({
       title: `${verb} this poller?`,
       verb,

@@ -1,11 +1,12 @@
-// Polling: who polls what in a group, what nobody polls first. Read as a whole from the daemon, soon after something
-// happened to a poller's lease and every few seconds besides, since silence is no event.
+// Polling: who polls what in a group, what nobody polls first. Read as a whole from the daemon, soon after
+// something happened to a poller's lease and every few seconds besides, since silence is no event.
 
 import { Refusal, ask, path, serverNow } from "../api.js";
 import { confirm, scopeRefusal } from "../confirm.js";
 import { attribute, empty, h, outside, replace, setFacts, write } from "../dom.js";
 import { Pollers, takesNone } from "../pollers.js";
 import { Rows } from "../rows.js";
+import { readGroup, resourceOf } from "../targets.js";
 import { ago, count, moment, shown, words } from "../text.js";
 
 const READ_EVERY_MS = 2_000;
@@ -17,24 +18,9 @@ const READ_SHARE = 10;
 /** What a group can be called. */
 const GROUP = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
 
-/** What the reader came for stands first. */
-const ORDER = ["unowned", "uncertain", "draining", "owned"];
-
 /**
- * @typedef {object} Target
- * @property {string} target
- * @property {string} state
- * @property {string | null} owner Instance; null: nobody polls it.
- * @property {string | null} preferred Instance; null: nobody can.
- * @property {number | null} fence
- * @property {string | null} since When its poller got it, or when it came free.
- * @property {string | null} renewed
- * @property {string | null} uncertain Since when its poller is not heard of.
- * @property {boolean} pinned
- * @property {string | null} last Who polled it last.
- * @property {string | null} reason Why it came free.
- *
- * @typedef {{pollers: import("../pollers.js").Poller[], targets: Target[], names: Map<string, string>}} Group
+ * @typedef {import("../targets.js").Target} Target
+ * @typedef {import("../targets.js").Group} Group
  */
 
 /** @type {[name: string, className: string][]} */
@@ -45,72 +31,6 @@ const COLUMNS = [
   ["Should be with", "p-should"],
   ["Since", "p-since"],
 ];
-
-/** @param {any} told A `PollingView`. @returns {Group} */
-function read(told) {
-  /** @type {Target[]} */
-  const targets = [];
-  for (const node of told.live_nodes) {
-    for (const one of node.owned_targets) {
-      targets.push({
-        target: one.target,
-        state: one.state,
-        owner: one.owner_id,
-        preferred: one.preferred_owner_id,
-        fence: one.fence,
-        since: one.acquired_at,
-        renewed: one.last_renewed_at,
-        uncertain: one.uncertain_since,
-        pinned: one.pinned,
-        last: null,
-        reason: null,
-      });
-    }
-  }
-  for (const target of told.unowned_targets) {
-    const one = told.unowned[target] ?? {};
-    targets.push({
-      target,
-      state: "unowned",
-      owner: null,
-      preferred: one.preferred_owner_id ?? null,
-      fence: null,
-      since: one.since ?? null,
-      renewed: null,
-      uncertain: null,
-      pinned: false,
-      last: one.last_owner_id ?? null,
-      reason: one.reason ?? null,
-    });
-  }
-  const rank = (/** @type {Target} */ { state }) => ORDER.indexOf(state);
-  targets.sort((a, b) => rank(a) - rank(b) || (a.target < b.target ? -1 : 1));
-  return {
-    pollers: told.live_nodes.map((/** @type {any} */ node) => ({
-      instance: node.instance_id,
-      name: node.name,
-      status: node.status,
-      weight: node.weight,
-      owned: node.owned_targets.length,
-    })),
-    targets,
-    names: new Map(told.live_nodes.map((/** @type {any} */ node) => [node.instance_id, node.name])),
-  };
-}
-
-/** The resource that a target is polled under. @param {string} group @param {string} target */
-export function resourceOf(group, target) {
-  const isPath = target.split("/").every((segment) => !["", ".", ".."].includes(segment));
-  const fits = (/** @type {string} */ letter, /** @type {number} */ at) => {
-    if (letter === "/" || letter === ".") return isPath;
-    if (letter === "@") return at > 0;
-    return letter !== "%" && letter >= " " && letter <= "~";
-  };
-  const bytes = (/** @type {string} */ letter) =>
-    [...new TextEncoder().encode(letter)].map((byte) => `%${byte.toString(16).toUpperCase().padStart(2, "0")}`);
-  const written = [...target].map((letter, at) => (fits(letter, at) ? letter : bytes(letter).join("")));
-  return `poll/${group}/${written.join("")}`;
-}
 
 function makeRow() {
   const cells = COLUMNS.map(([, className]) => h("div", { class: `cell ${className}`, role: "gridcell" }));
@@ -317,7 +237,7 @@ export function mount(root, params, app) {
     detail.scrollIntoView({ block: "nearest" });
   }
 
-  /** @type {{facts: HTMLElement, move: HTMLButtonElement, why: HTMLElement, lease: HTMLButtonElement} | null} */
+  /** @type {ReturnType<typeof buildDetail> | null} */
   let parts = null;
   function drawDetail() {
     if (selected === null) return;
@@ -424,8 +344,8 @@ export function mount(root, params, app) {
         h(
           "p",
           {},
-          "Its poller finishes what is under way and hands it over in one step. It stays where it is moved to " +
-            "for as long as that poller takes targets.",
+          "Its poller finishes what is under way and hands it over in one step. It stays where it is moved " +
+            "to for as long as that poller takes targets.",
         ),
         h(
           "dl",
@@ -460,7 +380,7 @@ export function mount(root, params, app) {
       const told = await ask(path(["v1", "polling", asked]));
       // Another group was chosen meanwhile.
       if (asked !== (chosen || "default")) return;
-      group = read(told);
+      group = readGroup(told);
       byName = new Map(group.targets.map((one) => [one.target, one]));
       wasRead = true;
       write(error, "");
