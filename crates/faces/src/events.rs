@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 /// Events that may be on their way to one stream.
 const ROOM: usize = 256;
 /// Leases that one stream remembers.
-const KNOWN_MAX: usize = 10_000;
+const KNOWN_MAX: usize = 50_000;
 
 /// What a stream says next.
 #[derive(Clone, PartialEq, Debug)]
@@ -318,9 +318,19 @@ impl EventStream {
 
     /// What a lease is after a change at this position. Remembered, it follows what happens.
     async fn known(&mut self, lease: LeaseId, at: Lsn, change: Option<&Change>) -> Option<Known> {
-        let unused = matches!(change, Some(Change::Amended(_) | Change::Rebound(_)));
+        let unused = matches!(change, Some(Change::Amended(_)));
         if !self.known.contains_key(&lease) {
-            let known = self.faces.known_lease(lease, at, unused).await?;
+            let told = match change {
+                // It says itself who holds the lease from here on, and on which terms.
+                Some(Change::Rebound(rebound)) if rebound.policy.is_some() => {
+                    self.faces.lease_in_use(lease).await
+                }
+                _ => None,
+            };
+            let known = match told {
+                Some(known) => known,
+                None => self.faces.known_lease(lease, at, unused).await?,
+            };
             self.remember(lease, known);
         }
         let known = self.known.get_mut(&lease)?;

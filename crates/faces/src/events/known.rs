@@ -78,6 +78,17 @@ impl Known {
 }
 
 impl Faces {
+    /// What never changes of a lease that is live: what it covers, and since when. Whoever moves it is not looked at.
+    pub(super) async fn lease_in_use(&self, lease: LeaseId) -> Option<Known> {
+        match self.ask(Request::Read(lease)).await {
+            Answer::Read(read) => match read.lease {
+                LeaseFound::Live(live) => Some(Known { reserved: false, ..Known::live(live) }),
+                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+            },
+            _ => None,
+        }
+    }
+
     /// What a lease was at a position: as it is if its holder has not changed since, else as the log tells.
     /// `unused`: it may not have been in use then, which only the log knows.
     pub(super) async fn known_lease(&self, lease: LeaseId, at: Lsn, unused: bool) -> Option<Known> {
@@ -92,8 +103,25 @@ impl Faces {
                     }
                     (Some(known), since > lease.lsn())
                 }
-                LeaseFound::JustEnded { fence, .. } | LeaseFound::Ended { fence, .. } => {
-                    (None, held_since(fence) > lease.lsn())
+                LeaseFound::JustEnded { fence, was, .. } => {
+                    let since = held_since(fence);
+                    if since <= at && !unused {
+                        return Some(Known::was(&was));
+                    }
+                    (None, since > lease.lsn())
+                }
+                LeaseFound::Ended { fence, ended, .. } => {
+                    let since = held_since(fence);
+                    // The event that ended it repeats what it was, which is what it was then.
+                    if since <= at
+                        && since > lease.lsn()
+                        && !unused
+                        && let Some(event) = self.logged_event(ended.ended_lsn).await
+                        && let Some(was) = event.change.epitaph()
+                    {
+                        return Some(Known::was(was));
+                    }
+                    (None, since > lease.lsn())
                 }
                 LeaseFound::Retired => (None, false),
             },

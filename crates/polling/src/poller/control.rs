@@ -24,7 +24,7 @@ use tokio::sync::watch;
 /// Rounds follow each other no faster than this.
 const PACE: Duration = Duration::from_millis(10);
 /// Looking and planning take at most one part in so many of the time.
-const PACE_PARTS: u32 = 4;
+const PACE_PARTS: u32 = 2;
 /// Targets given away together.
 const LOT: usize = 256;
 /// Targets taken together; before the next ones the group is looked at again.
