@@ -105,7 +105,8 @@ impl Faces {
                 }
                 LeaseFound::JustEnded { fence, was, .. } => {
                     let since = held_since(fence);
-                    if since <= at && !unused {
+                    // Only what was in use can have moved.
+                    if since <= at && since > lease.lsn() && !unused {
                         return Some(Known::was(&was));
                     }
                     (None, since > lease.lsn())
