@@ -2,6 +2,8 @@
 //!
 //! Lines are read in one pass over the bytes: the verb decides the type of its body, wherever the tag stands.
 
+mod quick;
+
 use crate::error::{Error, Lost};
 use crate::event::{Event, EventsQuery, Lagged};
 use crate::lease::{Acquire, Amend, HolderCall, Lease, LeaseList, LeaseQuery, OperatorCall, Renewed};
@@ -20,7 +22,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// What a caller puts beside its verb to know the answer by.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Tag {
     /// A number.
@@ -128,7 +130,7 @@ verbs! {
     /// Says who speaks.
     Hello(Hello) = "hello";
     /// Takes a bundle.
-    Acquire(Acquire) = "acquire";
+    Acquire(Box<Acquire>) = "acquire";
     /// Takes a reserved lease into use.
     Activate(ByLease<HolderCall>) = "activate";
     /// Proves life.
@@ -164,7 +166,7 @@ verbs! {
     /// Makes resources of a revoked lease reusable.
     Reclaim(ByLease<OperatorCall>) = "reclaim";
     /// Advertises a service.
-    Register(Register) = "register";
+    Register(Box<Register>) = "register";
     /// Ends a registration.
     Unregister(String) = "unregister";
     /// Follows the services of a type.
@@ -330,7 +332,12 @@ impl Line {
     /// # Errors
     /// Says what is wrong with it.
     pub fn parse(bytes: &[u8]) -> Result<Self, LineError> {
-        serde_json::from_slice(bytes).map_err(|error| {
+        // Text that is known to be text is not looked at again word by word.
+        let read = match str::from_utf8(bytes) {
+            Ok(text) => serde_json::from_str(text),
+            Err(_) => serde_json::from_slice(bytes),
+        };
+        read.map_err(|error| {
             let fields = serde_json::from_slice::<Map<String, Value>>(bytes).unwrap_or_default();
             let verbs = fields.keys().filter(|key| *key != "tag").count();
             let known = fields.keys().any(|key| Verb::WIRE.contains(&key.as_str()));
@@ -348,6 +355,48 @@ impl Tag {
     }
 }
 
+/// A key, borrowed from the line unless something in it is escaped.
+#[derive(Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+struct TagVisitor;
+
+impl Visitor<'_> for TagVisitor {
+    type Value = Tag;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a tag that is a number or a text")
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<Tag, E> {
+        Ok(Tag::Number(number.into()))
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<Tag, E> {
+        Ok(Tag::Number(number.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Tag, E> {
+        serde_json::Number::from_f64(number)
+            .map(Tag::Number)
+            .ok_or_else(|| E::custom("a tag is a finite number or a text"))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Tag, E> {
+        Ok(Tag::Text(text.to_owned()))
+    }
+
+    fn visit_string<E: serde::de::Error>(self, text: String) -> Result<Tag, E> {
+        Ok(Tag::Text(text))
+    }
+}
+
+impl<'de> Deserialize<'de> for Tag {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(TagVisitor)
+    }
+}
+
 struct LineVisitor;
 
 impl<'de> Visitor<'de> for LineVisitor {
@@ -359,7 +408,7 @@ impl<'de> Visitor<'de> for LineVisitor {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Line, A::Error> {
         let (mut verb, mut tag) = (None, None);
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
             if key == "tag" {
                 tag = map.next_value()?;
                 continue;
@@ -396,7 +445,7 @@ impl<'de> Visitor<'de> for AnswerVisitor {
         let (mut answer, mut tag) = (None, None);
         // Answers whose fields stand beside the tag.
         let mut whole = Map::new();
-        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(Key(key)) = map.next_key::<Key<'de>>()? {
             if key == "tag" {
                 tag = map.next_value()?;
             } else if !whole.is_empty() || key == "error" {
@@ -453,7 +502,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutLease<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        while let Some(key) = self.map.next_key::<Cow<'de, str>>()? {
+        while let Some(Key(key)) = self.map.next_key::<Key<'de>>()? {
             if key != "lease_id" {
                 return seed.deserialize(CowStrDeserializer::new(key)).map(Some);
             }

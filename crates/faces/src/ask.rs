@@ -15,7 +15,7 @@ use tenure_history::{Identity, WireLease};
 /// What to do about a call.
 pub(crate) enum Plan {
     /// One request; its answer takes this shape.
-    Ask(Box<Request>, Shape),
+    Ask(Request, Shape),
     /// Several steps.
     Steps(Call),
 }
@@ -92,20 +92,20 @@ pub(crate) fn lease_id(identity: &Identity, text: &str, asked: Asked) -> Result<
 pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<Plan, Error> {
     let held = |id: &str| lease_id(identity, id, Asked::AsHolder);
     let seen = |id: &str| lease_id(identity, id, Asked::AsAnyone);
-    let ask = |request: Request, shape: Shape| Ok(Plan::Ask(Box::new(request), shape));
+    let ask = |request: Request, shape: Shape| Ok(Plan::Ask(request, shape));
     let own = |action: Action, operation_id: Option<String>| {
         let operation = leases::operation(caller, operation_id)?;
         let asker = Some(caller.principal.clone());
         let submit = Submit { operation, asker, ..Submit::now(action) };
-        Ok(Plan::Ask(Box::new(Request::Submit(submit)), Shape::Lease(Asked::AsHolder)))
+        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder)))
     };
     let order = |order: Order, id: &str, body| {
         let submit = leases::order(caller, order, seen(id)?, body)?;
-        Ok(Plan::Ask(Box::new(Request::Submit(submit)), Shape::Lease(Asked::AsAnyone)))
+        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsAnyone)))
     };
     match call {
         Call::Acquire(body) => {
-            ask(Request::Submit(leases::acquire(caller, body)?), Shape::Lease(Asked::AsAnyone))
+            ask(Request::Submit(leases::acquire(caller, *body)?), Shape::Lease(Asked::AsAnyone))
         }
         Call::Inspect(id) => ask(Request::Read(seen(&id)?), Shape::Lease(Asked::AsAnyone)),
         Call::List(query) => {

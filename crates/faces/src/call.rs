@@ -8,7 +8,7 @@ use tenure_api as api;
 #[derive(Clone, PartialEq, Debug)]
 pub enum Call {
     /// Take a bundle.
-    Acquire(api::Acquire),
+    Acquire(Box<api::Acquire>),
     /// Show one lease.
     Inspect(String),
     /// Show many.
@@ -24,7 +24,7 @@ pub enum Call {
     /// Replace the attachment.
     Amend(String, api::Amend),
     /// Give a lease a new holder or session.
-    Rebind(String, api::Rebind),
+    Rebind(String, Box<api::Rebind>),
     /// Give a lease to another session's holder.
     Handover(String, api::Handover),
     /// Bind a lease to the caller's connection.
@@ -75,7 +75,7 @@ pub enum Call {
     /// End every lease, because the daemon stops.
     EndAll,
     /// Advertise a service.
-    Register(api::Register),
+    Register(Box<api::Register>),
     /// End a registration of one's own.
     Unregister(String),
     /// Prove a registrant's life.
@@ -97,7 +97,7 @@ pub enum Call {
     /// Start a stream.
     StartStream {
         /// What is asked for.
-        start: api::StreamStart,
+        start: Box<api::StreamStart>,
         /// Makes a retry harmless.
         operation_id: Option<String>,
     },

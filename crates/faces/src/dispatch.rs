@@ -7,6 +7,7 @@ use crate::caller::Caller;
 use crate::polling::Polling;
 use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
+use crate::reply::is_told_by_log;
 use crate::show::Lens;
 pub use crate::status::Vitals;
 use crate::streams::{StreamOptions, Streams};
@@ -21,6 +22,7 @@ use tenure_engine::{
     Answer, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Status, Submit, Ticket,
 };
 use tenure_history::{History, Identity};
+use tokio::runtime::RuntimeFlavor;
 
 /// Everything a daemon can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -39,6 +41,27 @@ struct Shared {
     polling: Polling,
     registrations_alone: AtomicBool,
 }
+
+/// What became of calls that were to begin together.
+#[must_use = "what has begun is answered, and what has not is not carried out"]
+pub enum Begun {
+    /// They are asked; the answers may be there already.
+    UnderWay(UnderWay),
+    /// One of them takes several steps: [`Faces::carry_out_all`] takes them.
+    Planned(Planned),
+}
+
+/// Calls that the engine is asked, each with one request.
+pub struct UnderWay {
+    /// `None` once the answers are there.
+    pending: Option<Pending>,
+    answers: Vec<Answer>,
+    /// How each is told, or why it was not even asked.
+    shapes: Vec<Result<Shape, Error>>,
+}
+
+/// Calls of which none has begun.
+pub struct Planned(Vec<Result<Plan, Error>>);
 
 /// Withdraws a waiting request whose asker has gone. A lease that was granted all the same is given up,
 /// unless an operation id lets the asker find it again.
@@ -157,7 +180,7 @@ impl Faces {
         let waits = call.wait_ms() > 0;
         match self.plan(caller, call)? {
             Plan::Ask(request, shape) => {
-                let answer = if waits { self.wait(*request).await } else { self.ask(*request).await };
+                let answer = if waits { self.wait(request).await } else { self.ask(request).await };
                 self.reply(shape, answer).await
             }
             Plan::Steps(call) => self.steps(caller, call).await,
@@ -166,23 +189,53 @@ impl Faces {
 
     /// Carries out calls one after the other; those that are one request each cross to the engine together.
     pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
-        let mut replies = Vec::with_capacity(calls.len());
-        let (mut requests, mut waiting) = (Vec::with_capacity(calls.len()), Vec::new());
-        for call in calls {
-            match self.plan(caller, call) {
+        match self.begin_all(caller, calls) {
+            Begun::UnderWay(asked) => asked.replies(self).await,
+            Begun::Planned(planned) => self.carry_out_all(caller, planned).await,
+        }
+    }
+
+    /// Begins calls, unless one of them takes several steps: then nothing has begun yet.
+    pub fn begin_all(&self, caller: &Caller, calls: Vec<Call>) -> Begun {
+        let count = calls.len();
+        let plans: Vec<_> = calls.into_iter().map(|call| self.plan(caller, call)).collect();
+        if plans.iter().any(|plan| matches!(plan, Ok(Plan::Steps(_)))) {
+            return Begun::Planned(Planned(plans));
+        }
+        let (mut requests, mut shapes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for plan in plans {
+            match plan {
                 Ok(Plan::Ask(request, shape)) => {
-                    requests.push(*request);
-                    waiting.push(Ok(shape));
+                    requests.push(request);
+                    shapes.push(Ok(shape));
                 }
-                Ok(Plan::Steps(call)) => {
-                    let (requests, waiting) = (mem::take(&mut requests), mem::take(&mut waiting));
-                    self.reply_all(requests, waiting, &mut replies).await;
-                    replies.push(self.steps(caller, call).await);
-                }
-                Err(error) => waiting.push(Err(error)),
+                Ok(Plan::Steps(_)) => unreachable!("invariant: none of them takes steps"),
+                Err(error) => shapes.push(Err(error)),
             }
         }
-        self.reply_all(requests, waiting, &mut replies).await;
+        let pending = (!requests.is_empty()).then(|| self.ask_together(requests));
+        Begun::UnderWay(UnderWay { pending, answers: Vec::new(), shapes })
+    }
+
+    /// Carries out what was planned, in order.
+    pub async fn carry_out_all(&self, caller: &Caller, planned: Planned) -> Vec<Result<Reply, Error>> {
+        let mut replies = Vec::with_capacity(planned.0.len());
+        let (mut requests, mut shapes) = (Vec::new(), Vec::new());
+        for plan in planned.0 {
+            match plan {
+                Ok(Plan::Ask(request, shape)) => {
+                    requests.push(request);
+                    shapes.push(Ok(shape));
+                }
+                Ok(Plan::Steps(call)) => {
+                    let (requests, shapes) = (mem::take(&mut requests), mem::take(&mut shapes));
+                    replies.extend(self.reply_all(requests, shapes).await);
+                    replies.push(self.steps(caller, call).await);
+                }
+                Err(error) => shapes.push(Err(error)),
+            }
+        }
+        replies.extend(self.reply_all(requests, shapes).await);
         replies
     }
 
@@ -190,20 +243,10 @@ impl Faces {
     async fn reply_all(
         &self,
         requests: Vec<Request>,
-        waiting: Vec<Result<Shape, Error>>,
-        replies: &mut Vec<Result<Reply, Error>>,
-    ) {
-        let answered = if requests.is_empty() { Vec::new() } else { self.handle().call_all(requests).await };
-        let mut answers = answered.into_iter();
-        for shape in waiting {
-            replies.push(match shape {
-                Ok(shape) => match answers.next() {
-                    Some(answer) => self.reply(shape, answer).await,
-                    None => Err(unknown()),
-                },
-                Err(error) => Err(error),
-            });
-        }
+        shapes: Vec<Result<Shape, Error>>,
+    ) -> Vec<Result<Reply, Error>> {
+        let pending = (!requests.is_empty()).then(|| self.ask_together(requests));
+        UnderWay { pending, answers: Vec::new(), shapes }.replies(self).await
     }
 
     fn plan(&self, caller: &Caller, call: Call) -> Result<Plan, Error> {
@@ -228,8 +271,20 @@ impl Faces {
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Answer {
-        let answer = self.handle().start(request).await.pop();
+        let answer = self.ask_together(vec![request]).await.pop();
         answer.unwrap_or(Answer::Refused(Refused::OutcomeUnknown))
+    }
+
+    /// Who asks alone syncs alone, on this thread; the runtime lends it another one meanwhile.
+    fn ask_together(&self, requests: Vec<Request>) -> Pending {
+        let blocking = |sync: &mut dyn FnMut()| {
+            if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+                sync();
+            } else {
+                tokio::task::block_in_place(sync);
+            }
+        };
+        self.handle().call_all_and_stay(requests, blocking)
     }
 
     async fn wait(&self, request: Request) -> Answer {
@@ -314,6 +369,56 @@ impl Faces {
             Ok(Ok(_)) | Err(_) => {}
             Ok(Err(error)) => tracing::warn!(%error, "an index of the log could not be made"),
         }
+    }
+}
+
+impl UnderWay {
+    /// The replies, if they can be given without waiting for anything.
+    pub fn replies_now(&mut self, faces: &Faces) -> Option<Vec<Result<Reply, Error>>> {
+        if let Some(pending) = &mut self.pending {
+            self.answers = pending.take_now()?;
+            self.pending = None;
+        }
+        if self.answers.iter().any(is_told_by_log) {
+            return None;
+        }
+        let lens = faces.lens();
+        let mut answers = mem::take(&mut self.answers).into_iter();
+        let replies = mem::take(&mut self.shapes).into_iter().map(|shape| {
+            // What was refused before was not asked.
+            let answer = if shape.is_ok() { answers.next() } else { None };
+            shape.and_then(|shape| match answer {
+                Some(answer) => faces.reply_now(&lens, shape, answer),
+                None => Err(unknown()),
+            })
+        });
+        Some(replies.collect())
+    }
+
+    /// The replies, once they are there.
+    pub async fn replies(mut self, faces: &Faces) -> Vec<Result<Reply, Error>> {
+        if let Some(pending) = self.pending.take() {
+            self.answers = pending.await;
+        }
+        if let Some(replies) = self.replies_now(faces) {
+            return replies;
+        }
+        let lens = faces.lens();
+        let mut answers = self.answers.into_iter();
+        let mut replies = Vec::with_capacity(self.shapes.len());
+        for shape in self.shapes {
+            replies.push(match shape {
+                Ok(shape) => match answers.next() {
+                    Some(answer) if is_told_by_log(&answer) => {
+                        faces.reply_from_log(&lens, shape, answer).await
+                    }
+                    Some(answer) => faces.reply_now(&lens, shape, answer),
+                    None => Err(unknown()),
+                },
+                Err(error) => Err(error),
+            });
+        }
+        replies
     }
 }
 

@@ -68,8 +68,7 @@ impl Faces {
             }
         };
         let (line, news) = unbounded_channel();
-        let pending = self.handle().start(Request::Watch { from });
-        let watch = pending.first_ticket();
+        let watch = self.handle().draw_ticket();
         self.switchboard().watch(watch, line);
         let stream = EventStream {
             faces: self.clone(),
@@ -81,7 +80,7 @@ impl Faces {
             known: HashMap::new(),
             over: false,
         };
-        match pending.await.pop() {
+        match self.handle().start_as(watch, Request::Watch { from }).await.pop() {
             Some(Answer::Watching { .. }) => Ok(stream),
             Some(Answer::Refused(refused)) => Err(refusal::error(&self.lens(), &refused, Asked::AsAnyone)),
             _ => Err(Error::new(ErrorCode::Internal, "the watch did not begin")),

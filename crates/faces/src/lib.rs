@@ -26,7 +26,7 @@ mod switchboard;
 pub use call::{Call, Reply};
 pub use caller::{Caller, Origin, Scope};
 pub use connection::Opening;
-pub use dispatch::{Faces, Vitals};
+pub use dispatch::{Begun, Faces, Planned, UnderWay, Vitals};
 pub use events::{EventStream, Streamed};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,

@@ -16,20 +16,53 @@ use tenure_history::wire_session;
 impl Faces {
     pub(crate) async fn reply(&self, shape: Shape, answer: Answer) -> Result<Reply, Error> {
         let lens = self.lens();
+        if is_told_by_log(&answer) {
+            return self.reply_from_log(&lens, shape, answer).await;
+        }
+        self.reply_now(&lens, shape, answer)
+    }
+
+    /// The reply to what ended a while ago.
+    pub(crate) async fn reply_from_log(
+        &self,
+        lens: &Lens<'_>,
+        shape: Shape,
+        answer: Answer,
+    ) -> Result<Reply, Error> {
+        let (found, lsn, replayed, waiters) = match answer {
+            Answer::Lease(given) => (given.lease, given.lsn, given.replayed, None),
+            Answer::Read(read) => {
+                let waiters = read.waiters.iter().map(Text::to_string).collect();
+                (read.lease, read.lsn, false, Some(waiters))
+            }
+            other => return self.reply_now(lens, shape, other),
+        };
+        let LeaseFound::Ended { ended, fence, .. } = found else {
+            return Err(self.not_that(Answer::Done { lsn, replayed }, shape.asked()));
+        };
+        let EndedLease { ended_lsn, epoch, .. } = ended;
+        let (event, wall_ms) = self.logged(ended_lsn).await.ok_or_else(retired)?;
+        let told = told_end(&event.change).ok_or_else(retired)?;
+        let lease = lens.ended(&Ended { fence, ended_wall_ms: wall_ms, ..told }, lsn);
+        Ok(Reply::Lease(Box::new(api::Lease { epoch: epoch.0, replayed, waiters, ..lease })))
+    }
+
+    /// The reply to what needs no log to be told.
+    pub(crate) fn reply_now(&self, lens: &Lens<'_>, shape: Shape, answer: Answer) -> Result<Reply, Error> {
         let answer = match answer {
-            Answer::Refused(refused) => return Err(refusal::error(&lens, &refused, shape.asked())),
+            Answer::Refused(refused) => return Err(refusal::error(lens, &refused, shape.asked())),
             answer => answer,
         };
         Ok(match (shape, answer) {
             (Shape::Lease(_), Answer::Lease(given)) => {
-                let mut lease = self.found(given.lease, given.lsn).await?;
+                let mut lease = found(lens, &given.lease, given.lsn)?;
                 lease.replayed = given.replayed;
-                Reply::Lease(Box::new(lease))
+                Reply::Lease(lease)
             }
             (Shape::Lease(_), Answer::Read(read)) => {
-                let mut lease = self.found(read.lease, read.lsn).await?;
+                let mut lease = found(lens, &read.lease, read.lsn)?;
                 lease.waiters = Some(read.waiters.iter().map(Text::to_string).collect());
-                Reply::Lease(Box::new(lease))
+                Reply::Lease(lease)
             }
             (
                 Shape::Renewed { lease, epoch },
@@ -52,7 +85,7 @@ impl Faces {
                 })
             }
             (Shape::Resources(prefix), Answer::Leases { leases, next, lsn }) => {
-                let held = leases.iter().flat_map(|lease| resources(&lens, lease, &prefix, lsn));
+                let held = leases.iter().flat_map(|lease| resources(lens, lease, &prefix, lsn));
                 Reply::Resources(api::ResourceList {
                     resources: held.collect(),
                     next_cursor: next.map(|next| lens.lease_id(next)),
@@ -61,7 +94,7 @@ impl Faces {
             }
             (Shape::Resource(name), Answer::Resource { lease, waiters, lsn }) => {
                 let waiters = Some(waiters.iter().map(Text::to_string).collect());
-                Reply::Resource(resource(&lens, name, lease.as_deref(), waiters, lsn))
+                Reply::Resource(resource(lens, name, lease.as_deref(), waiters, lsn))
             }
             (Shape::Session(seen), Answer::Session { session, .. }) if !seen.includes(&session.principal) => {
                 return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
@@ -119,7 +152,7 @@ impl Faces {
             (Shape::Status, Answer::Status(found)) => {
                 let vitals = self.vitals();
                 let (now, snapshot) = (read_clocks().boot_ms, self.last_snapshot());
-                let mut shown = status::shown(&lens, &vitals, &found, now, snapshot);
+                let mut shown = status::shown(lens, &vitals, &found, now, snapshot);
                 // The daemon's own watch is nobody's.
                 shown.watches = shown.watches.saturating_sub(self.streams().watches());
                 shown.mdns = self.network_health().0.words;
@@ -131,26 +164,32 @@ impl Faces {
             (shape, answer) => return Err(self.not_that(answer, shape.asked())),
         })
     }
+}
 
-    /// A lease as it is shown. What ended a while ago is told by the event that ended it.
-    pub(crate) async fn found(&self, found: LeaseFound, lsn: Lsn) -> Result<api::Lease, Error> {
-        let retired = || Error::new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown");
-        match found {
-            LeaseFound::Live(lease) => Ok(self.lens().lease(&lease, lsn)),
-            LeaseFound::JustEnded { was, state, reason, text, fence, wall_ms: ended_wall_ms } => {
-                let ended = Ended { was: &was, state, reason, text: &text, fence, ended_wall_ms };
-                Ok(self.lens().ended(&ended, lsn))
-            }
-            LeaseFound::Ended { ended, fence, .. } => {
-                let EndedLease { ended_lsn, epoch, .. } = ended;
-                let (event, wall_ms) = self.logged(ended_lsn).await.ok_or_else(retired)?;
-                let told = told_end(&event.change).ok_or_else(retired)?;
-                let mut lease = self.lens().ended(&Ended { fence, ended_wall_ms: wall_ms, ..told }, lsn);
-                lease.epoch = epoch.0;
-                Ok(lease)
-            }
-            LeaseFound::Retired => Err(retired()),
+/// Whether only the log still knows what is asked for.
+pub(crate) fn is_told_by_log(answer: &Answer) -> bool {
+    match answer {
+        Answer::Lease(given) => matches!(given.lease, LeaseFound::Ended { .. }),
+        Answer::Read(read) => matches!(read.lease, LeaseFound::Ended { .. }),
+        _ => false,
+    }
+}
+
+fn retired() -> Error {
+    Error::new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown")
+}
+
+/// A lease as it is shown.
+fn found(lens: &Lens<'_>, found: &LeaseFound, lsn: Lsn) -> Result<Box<api::Lease>, Error> {
+    match found {
+        LeaseFound::Live(lease) => Ok(Box::new(lens.lease(lease, lsn))),
+        LeaseFound::JustEnded { was, state, reason, text, fence, wall_ms } => {
+            let ended =
+                Ended { was, state: *state, reason: *reason, text, fence: *fence, ended_wall_ms: *wall_ms };
+            Ok(Box::new(lens.ended(&ended, lsn)))
         }
+        LeaseFound::Ended { .. } => unreachable!("invariant: what the log tells is asked of the log"),
+        LeaseFound::Retired => Err(retired()),
     }
 }
 

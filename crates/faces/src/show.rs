@@ -28,7 +28,7 @@ pub(crate) struct Ended<'a> {
 
 impl Lens<'_> {
     pub(crate) fn lease_id(&self, lease: LeaseId) -> String {
-        WireLease::new(self.identity, lease).to_string()
+        WireLease::new(self.identity, lease).text()
     }
 
     pub(crate) fn now(&self) -> api::Time {

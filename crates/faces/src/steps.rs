@@ -39,7 +39,7 @@ impl Faces {
                 self.reply(Shape::Lease(Asked::AsHolder), answer).await
             }
             Call::Resume(id, body) => self.resume(caller, &id, body).await,
-            Call::Rebind(id, body) => self.rebind(caller, &id, body).await,
+            Call::Rebind(id, body) => self.rebind(caller, &id, *body).await,
             Call::Handover(id, body) => self.hand_over(caller, &id, body).await,
             Call::OpenSession(body) => self.open_by_hand(caller, body).await,
             Call::DefinePool(name, body) => {
@@ -55,7 +55,7 @@ impl Faces {
             }
             Call::Why(query) => self.why(query).await,
             Call::EndAll => self.end_all().await,
-            Call::Register(body) => self.register(caller, body).await,
+            Call::Register(body) => self.register(caller, *body).await,
             Call::Unregister(id) => self.unregister(caller, &id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,
@@ -65,7 +65,9 @@ impl Faces {
             Call::EndRegistration(id) => self.order_registration(caller, Order::Revoke, &id).await,
             Call::DrainRegistration(id) => self.order_registration(caller, Order::Drain, &id).await,
             Call::ReviveRegistration(id) => self.order_registration(caller, Order::Revive, &id).await,
-            Call::StartStream { start, operation_id } => self.start_stream(caller, start, operation_id).await,
+            Call::StartStream { start, operation_id } => {
+                self.start_stream(caller, *start, operation_id).await
+            }
             Call::Stream(id) => Ok(Reply::Stream(Box::new(self.stream(&id).await?.stream))),
             Call::Streams(query) => self.list_streams(query).await,
             Call::HeartbeatStream(id, body) => self.heartbeat_stream(caller, &id, body).await,

@@ -331,7 +331,7 @@ impl Faces {
                 place = self.ask(Request::Waiting(ticket)) => match place {
                     Answer::Waiting { place: Some(_), .. } => return None,
                     // Not decided yet.
-                    Answer::Waiting { place: None, .. } => {}
+                    Answer::Waiting { place: None, .. } => tokio::task::yield_now().await,
                     _ => tokio::time::sleep(ASK_AGAIN).await,
                 },
             }

@@ -41,6 +41,9 @@ const ALPHABET_WORDS: &str = "0-9 and a-z without i, l, o, u";
 const TAG_CHARACTERS: usize = 4;
 const BITS_PER_CHARACTER: u32 = 5;
 
+/// A tag, a dash and the digits of the largest position.
+const SPELLED_BYTES_MAX: usize = TAG_CHARACTERS + 1 + 20;
+
 const _: () = assert!(TAG_CHARACTERS as u32 * BITS_PER_CHARACTER == Identity::TAG_BITS);
 
 impl LogTag {
@@ -58,6 +61,31 @@ impl WireLease {
         Self { tag: LogTag::of(identity), lsn: lease.lsn() }
     }
 
+    /// As it is written. Every answer has one: spelled by place, not through the formatter.
+    #[must_use]
+    pub fn text(&self) -> String {
+        ascii(self.spelled(&mut [0; SPELLED_BYTES_MAX])).to_owned()
+    }
+
+    /// Spelled from the end of the room on.
+    fn spelled<'a>(&self, room: &'a mut [u8; SPELLED_BYTES_MAX]) -> &'a [u8] {
+        let mut from = room.len();
+        let mut rest = self.lsn.0;
+        loop {
+            from -= 1;
+            room[from] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        from -= 1;
+        room[from] = b'-';
+        from -= TAG_CHARACTERS;
+        room[from..from + TAG_CHARACTERS].copy_from_slice(&self.tag.letters());
+        &room[from..]
+    }
+
     /// The lease this names in the log; `None` if it is an id of another log.
     #[must_use]
     pub fn lease(self, identity: &Identity) -> Option<LeaseId> {
@@ -65,13 +93,18 @@ impl WireLease {
     }
 }
 
+impl LogTag {
+    fn letters(self) -> [u8; TAG_CHARACTERS] {
+        core::array::from_fn(|place| {
+            let below = (TAG_CHARACTERS - 1 - place) as u32 * BITS_PER_CHARACTER;
+            ALPHABET[(self.0 >> below & 31) as usize]
+        })
+    }
+}
+
 impl fmt::Display for LogTag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for place in (0..TAG_CHARACTERS as u32).rev() {
-            let digit = self.0 >> (place * BITS_PER_CHARACTER) & 31;
-            write!(f, "{}", char::from(ALPHABET[digit as usize]))?;
-        }
-        Ok(())
+        f.write_str(ascii(&self.letters()))
     }
 }
 
@@ -94,7 +127,7 @@ impl FromStr for LogTag {
 
 impl fmt::Display for WireLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.tag, self.lsn)
+        f.write_str(ascii(self.spelled(&mut [0; SPELLED_BYTES_MAX])))
     }
 }
 
@@ -110,6 +143,10 @@ impl FromStr for WireLease {
         let lsn = digits.parse().map(Lsn).map_err(|_| ParseIdError::Lease)?;
         Ok(Self { tag, lsn })
     }
+}
+
+fn ascii(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).expect("invariant: ids are ASCII")
 }
 
 /// What stands before the colon of a session's id.

@@ -41,7 +41,7 @@ pub fn rfc3339(wall_ms: u64) -> String {
             rest /= 10;
         }
     }
-    text.iter().map(|byte| char::from(*byte)).collect()
+    str::from_utf8(&text).expect("invariant: digits are ASCII").to_owned()
 }
 
 /// Reads RFC 3339 into unix milliseconds. Digits below the millisecond are cut off; a leap second counts as the one before.

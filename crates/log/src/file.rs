@@ -327,6 +327,10 @@ impl OrderedLog for FileLog {
         if enough && !self.spare_failed { Space::Ok } else { Space::Low }
     }
 
+    fn wants_chore(&self) -> bool {
+        !self.chore_under_way && (!self.to_remove.is_empty() || self.spares.len() < SPARES_KEPT)
+    }
+
     fn chore(&mut self) -> Option<Chore> {
         if self.chore_under_way {
             return None;

@@ -200,6 +200,8 @@ pub trait OrderedLog: Send {
     fn trim(&mut self, below: Lsn) -> Trimmed;
     /// Whether there is room for more than what frees something.
     fn space(&self) -> Space;
+    /// Whether asking for a chore is worth it. Cheap: asked after every append.
+    fn wants_chore(&self) -> bool;
     /// The next piece of work away from the hot path, if there is any and none is under way. What failed is offered
     /// again: after a [`ChoreDone::error`] the caller waits a while before it asks.
     fn chore(&mut self) -> Option<Chore>;

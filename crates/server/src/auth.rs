@@ -294,9 +294,9 @@ impl Auth {
     }
 
     /// Refuses a principal that asks too often.
-    pub(crate) fn check_rate(&self, principal: &str, boot_ms: u64) -> Result<(), Error> {
+    pub(crate) fn check_rate(&self, principal: &str, boot_ms: impl FnOnce() -> u64) -> Result<(), Error> {
         match &self.rate {
-            Some(rate) => rate.check(principal, boot_ms),
+            Some(rate) => rate.check(principal, boot_ms()),
             None => Ok(()),
         }
     }

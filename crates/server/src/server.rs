@@ -282,7 +282,7 @@ impl Shared {
     pub(crate) fn check_rate(&self, principal: &str, asks: Asks<'_>) -> Result<(), Error> {
         match asks {
             Asks::Call(call) if call.is_heartbeat() => Ok(()),
-            Asks::Call(_) | Asks::Other => self.options.auth.check_rate(principal, read_clocks().boot_ms),
+            Asks::Call(_) | Asks::Other => self.options.auth.check_rate(principal, || read_clocks().boot_ms),
         }
     }
 

@@ -55,7 +55,7 @@ impl Connection {
         let abandoned = if acquire.operation_id.is_some() { Abandoned::Ignore } else { Abandoned::GiveBack };
         let mut acquire = acquire.clone();
         acquire.operation_id.get_or_insert_with(operation_id);
-        let verb = Verb::Acquire(acquire);
+        let verb = Verb::Acquire(Box::new(acquire));
         let limit = limit_of(&verb);
         let answer = within(limit, self.begin_as(verb, abandoned).await?).await?;
         answered!(answer, Acquired).map(|lease| *lease)

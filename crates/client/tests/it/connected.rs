@@ -72,7 +72,7 @@ async fn many_leases_are_taken_and_given_back_in_flight_together() {
             holder: "me".to_owned(),
             ..api::Acquire::default()
         };
-        pending.push(connection.begin(api::Verb::Acquire(acquire)).await.expect("sent"));
+        pending.push(connection.begin(api::Verb::Acquire(Box::new(acquire))).await.expect("sent"));
     }
     let mut leases = Vec::new();
     for answer in pending {

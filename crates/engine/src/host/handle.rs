@@ -1,21 +1,23 @@
-//! How callers speak to a running engine: all requests of one read cross to the writer together, and come
-//! back with one wake-up. Blocking callers wait, async ones await; neither needs a runtime.
+//! How callers speak to a running engine: all requests of one read are handled together, on the caller's own
+//! thread if the helm is free, and come back with at most one wake-up. Blocking callers wait, async ones await;
+//! neither needs a runtime.
 
 use super::Message;
+use super::helm::Mailbox;
 use crate::answer::{Answer, Refused};
 use crate::request::{Request, Ticket};
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SendError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use tenure_kernel::Lsn;
 
 /// A way to ask. Cheap to clone; every clone speaks to the same engine.
 #[derive(Clone)]
 pub struct Handle {
-    sender: Sender<Message>,
+    mailbox: Mailbox,
     shared: Arc<Shared>,
 }
 
@@ -45,14 +47,18 @@ pub(crate) struct Slot {
     complete: Condvar,
 }
 
+#[derive(Default)]
 struct SlotState {
-    answers: Vec<Option<Answer>>,
-    missing: usize,
+    count: usize,
+    /// In order, all at once.
+    answers: Option<Vec<Answer>>,
     waker: Option<Waker>,
+    /// Somebody sleeps until they are there.
+    is_awaited: bool,
 }
 
 impl Handle {
-    pub(crate) fn new(sender: Sender<Message>, outstanding_max: usize) -> Self {
+    pub(crate) fn new(mailbox: Mailbox, outstanding_max: usize) -> Self {
         let shared = Shared {
             next_ticket: AtomicU64::new(1),
             outstanding: AtomicUsize::new(0),
@@ -60,20 +66,55 @@ impl Handle {
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
         };
-        Self { sender, shared: Arc::new(shared) }
+        Self { mailbox, shared: Arc::new(shared) }
     }
 
     /// Asks several things at once. The answers come together, in the order asked.
     pub fn call_all(&self, requests: Vec<Request>) -> Pending {
+        let first = self.draw_tickets(requests.len());
+        self.call_as(first, requests, |message| self.mailbox.put(message))
+    }
+
+    /// The same for one who waits for the answers and does nothing else: alone, it syncs what it asked for on its own
+    /// thread, inside `blocking`.
+    pub fn call_all_and_stay(
+        &self,
+        requests: Vec<Request>,
+        blocking: impl FnOnce(&mut dyn FnMut()),
+    ) -> Pending {
+        let first = self.draw_tickets(requests.len());
+        self.call_as(first, requests, |message| self.mailbox.put_and_stay(message, blocking))
+    }
+
+    /// A ticket for something that is asked later, for who has to be known by it before anything is answered.
+    #[must_use]
+    pub fn draw_ticket(&self) -> Ticket {
+        self.draw_tickets(1)
+    }
+
+    /// Asks one thing under a ticket that was drawn for it.
+    pub fn start_as(&self, ticket: Ticket, request: Request) -> Pending {
+        self.call_as(ticket, vec![request], |message| self.mailbox.put(message))
+    }
+
+    fn draw_tickets(&self, count: usize) -> Ticket {
+        Ticket(self.shared.next_ticket.fetch_add(count as u64, Ordering::Relaxed))
+    }
+
+    fn call_as(
+        &self,
+        first: Ticket,
+        requests: Vec<Request>,
+        put: impl FnOnce(Message) -> Result<(), SendError<Message>>,
+    ) -> Pending {
         let count = requests.len();
-        let first = Ticket(self.shared.next_ticket.fetch_add(count as u64, Ordering::Relaxed));
         let slot = Arc::new(Slot::new(count));
         let outstanding = self.shared.outstanding.fetch_add(count, Ordering::Relaxed);
         if outstanding + count > self.shared.outstanding_max {
             self.fail(&slot, count, &Refused::Overloaded);
         } else {
             let message = Message::Requests { first, requests, owed: Owed(Some(Arc::clone(&slot))) };
-            if self.sender.send(message).is_err() {
+            if put(message).is_err() {
                 self.fail(&slot, count, &Refused::ShuttingDown);
             }
         }
@@ -83,7 +124,7 @@ impl Handle {
     /// Asks one thing and waits for the answer.
     #[must_use]
     pub fn call(&self, request: Request) -> Answer {
-        self.start(request).wait_one()
+        self.call_all_and_stay(vec![request], |sync| sync()).wait_one()
     }
 
     /// Asks one thing.
@@ -94,12 +135,12 @@ impl Handle {
     /// Asks the engine to finish what it has, end the log cleanly and stop.
     pub fn shut_down(&self) {
         // An engine that is gone has nothing left to finish.
-        let _ = self.sender.send(Message::ShutDown);
+        let _ = self.mailbox.put(Message::ShutDown);
     }
 
     /// Asks for a snapshot now, whatever the size of the log.
     pub fn take_snapshot(&self) {
-        let _ = self.sender.send(Message::TakeSnapshot);
+        let _ = self.mailbox.put(Message::TakeSnapshot);
     }
 
     /// Position of the newest snapshot and when it was taken, in unix milliseconds.
@@ -114,9 +155,7 @@ impl Handle {
     }
 
     fn fail(&self, slot: &Slot, count: usize, refused: &Refused) {
-        for index in 0..count {
-            slot.fill(index, Answer::Refused(refused.clone()));
-        }
+        slot.refuse_all(refused);
         self.shared.answered(count);
     }
 }
@@ -142,7 +181,7 @@ impl Owed {
 impl Drop for Owed {
     fn drop(&mut self) {
         if let Some(slot) = self.0.take() {
-            slot.refuse_rest(&Refused::ShuttingDown);
+            slot.refuse_all(&Refused::ShuttingDown);
         }
     }
 }
@@ -154,14 +193,23 @@ impl Pending {
         self.first
     }
 
+    /// The answers, if they are there.
+    #[must_use]
+    pub fn take_now(&mut self) -> Option<Vec<Answer>> {
+        self.slot.lock().answers.take()
+    }
+
     /// Waits for all answers.
     #[must_use]
     pub fn wait(self) -> Vec<Answer> {
         let mut state = self.slot.lock();
-        while state.missing > 0 {
+        loop {
+            if let Some(answers) = state.answers.take() {
+                return answers;
+            }
+            state.is_awaited = true;
             state = self.slot.complete.wait(state).expect("invariant: nobody panics while holding a slot");
         }
-        state.take()
     }
 
     /// Waits for the single answer.
@@ -176,8 +224,8 @@ impl Future for Pending {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Vec<Answer>> {
         let mut state = self.slot.lock();
-        if state.missing == 0 {
-            return Poll::Ready(state.take());
+        if let Some(answers) = state.answers.take() {
+            return Poll::Ready(answers);
         }
         match &mut state.waker {
             Some(waker) => waker.clone_from(context.waker()),
@@ -189,42 +237,31 @@ impl Future for Pending {
 
 impl Slot {
     fn new(count: usize) -> Self {
-        let state = SlotState { answers: vec![None; count], missing: count, waker: None };
+        let state = SlotState { count, ..SlotState::default() };
         Self { state: Mutex::new(state), complete: Condvar::new() }
     }
 
-    /// Puts an answer in its place; the last one wakes the caller.
-    pub(crate) fn fill(&self, index: usize, answer: Answer) {
+    /// Gives the answers, once, and wakes the caller.
+    pub(crate) fn fill(&self, answers: Vec<Answer>) {
         let mut state = self.lock();
-        if state.answers.get(index).is_none_or(Option::is_some) {
-            return;
-        }
-        state.answers[index] = Some(answer);
-        state.missing -= 1;
-        if state.missing == 0 {
-            let waker = state.waker.take();
-            drop(state);
+        debug_assert_eq!(answers.len(), state.count);
+        state.answers = Some(answers);
+        let (waker, is_awaited) = (state.waker.take(), state.is_awaited);
+        drop(state);
+        if is_awaited {
             self.complete.notify_one();
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+        }
+        if let Some(waker) = waker {
+            waker.wake();
         }
     }
 
-    fn refuse_rest(&self, refused: &Refused) {
-        let count = self.lock().answers.len();
-        for index in 0..count {
-            self.fill(index, Answer::Refused(refused.clone()));
-        }
+    pub(crate) fn refuse_all(&self, refused: &Refused) {
+        let count = self.lock().count;
+        self.fill(vec![Answer::Refused(refused.clone()); count]);
     }
 
     fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.state.lock().expect("invariant: nobody panics while holding a slot")
-    }
-}
-
-impl SlotState {
-    fn take(&mut self) -> Vec<Answer> {
-        self.answers.drain(..).flatten().collect()
     }
 }

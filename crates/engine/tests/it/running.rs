@@ -410,6 +410,10 @@ impl OrderedLog for Failing {
     fn space(&self) -> Space {
         self.log.space()
     }
+    fn wants_chore(&self) -> bool {
+        self.log.wants_chore()
+    }
+
     fn chore(&mut self) -> Option<Chore> {
         self.log.chore()
     }

@@ -12,6 +12,8 @@ use crate::ordered::{Chore, ChoreDone};
 /// The next segment and one in reserve.
 pub(crate) const SPARES_KEPT: usize = 2;
 
+/// Zeros that are synced together.
+const PIECE_BYTES: u64 = 1 << 20;
 const SUFFIX: &str = ".spare";
 const UNFINISHED_SUFFIX: &str = ".part";
 
@@ -135,8 +137,15 @@ fn copy_into(disk: &dyn Disk, file: &Path, archive: &Path) -> io::Result<()> {
     disk.sync_dir(archive)
 }
 
+/// Synced piece by piece: frames are synced to the same disk meanwhile, and must not wait behind a whole segment.
 fn write_zeros(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<()> {
     let file = disk.open(path, OpenMode::Create)?;
-    fill_with_zeros(&*file, 0, bytes)?;
-    file.sync()
+    let mut at = 0;
+    while at < bytes {
+        let piece = (bytes - at).min(PIECE_BYTES);
+        fill_with_zeros(&*file, at, at + piece)?;
+        file.sync()?;
+        at += piece;
+    }
+    Ok(())
 }

@@ -199,9 +199,9 @@ fn beyond_loopback_the_daemon_does_not_start_open() {
 #[test]
 fn the_rate_is_off_unless_set() {
     let free = auth(settings());
-    assert!((0..10_000).all(|_| free.check_rate("local", 0).is_ok()));
+    assert!((0..10_000).all(|_| free.check_rate("local", || 0).is_ok()));
     let limited = auth(AuthSettings { requests_per_second: 5, ..settings() });
-    assert_eq!((0..10).filter(|_| limited.check_rate("local", 0).is_ok()).count(), 5);
+    assert_eq!((0..10).filter(|_| limited.check_rate("local", || 0).is_ok()).count(), 5);
 }
 
 /// The cookie's value in a header.

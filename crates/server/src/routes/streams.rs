@@ -30,7 +30,7 @@ fn id(parts: &Parts<'_>) -> String {
 
 fn intend(parts: &Parts<'_>) -> Result<Wanted, Error> {
     call(match parts.body()? {
-        api::Intent::Start(start) => Call::StartStream { start, operation_id: None },
+        api::Intent::Start(start) => Call::StartStream { start: Box::new(start), operation_id: None },
         api::Intent::Stop(stop) => Call::IntendStop { stop, operation_id: None },
     })
 }

@@ -10,7 +10,7 @@ use super::closing::LAST_WITHIN;
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, Unread, outbox};
 use crate::server::{Asks, Shared};
-use bytes::{Buf, BufMut, BytesMut};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use streams::{Source, Stream, Streams};
@@ -19,7 +19,7 @@ use tenure_api::{
     RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
-use tenure_faces::{Call, Caller, Opening, Reply, Scope};
+use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -34,15 +34,22 @@ const UNDER_WAY_MAX: usize = 16_384;
 const UNDER_WAY_BYTES_MAX: usize = 16 << 20;
 /// What a line costs beside its bytes.
 const LINE_BYTES: usize = 256;
+/// What the shortest lines that come in numbers have.
+const SHORT_LINE_BYTES: usize = 64;
 /// Answers that may be large and are being made at once.
 const LARGE_MAX: usize = 2;
 /// Bytes asked of the stream at once.
 const READ_BYTES: usize = 64 << 10;
+/// Room that is made when less is left.
+const READ_BYTES_MIN: usize = 4 << 10;
 /// How long a peer that sends nothing more may pause before it has read all that it is owed.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Makes an answer of a lease.
 type Wrap = fn(Box<Lease>) -> Answer;
+
+/// What an answer is put into.
+type Frame = (Option<Wrap>, Option<Tag>);
 
 /// What a line asks for.
 enum Wish {
@@ -118,14 +125,19 @@ pub(crate) async fn serve(
     let (mut reading, writing) = tokio::io::split(stream);
     let ends = Ends::default();
     let (_over, _gone) = (ends.over.clone().drop_guard(), ends.gone.clone().drop_guard());
-    let (out, outgoing) = outbox(ends.over.clone());
-    let mut writer = tokio::spawn(outgoing.write_to(writing));
-    let mut buffer = BytesMut::with_capacity(READ_BYTES);
+    let (out, outgoing) = outbox(writing, ends.over.clone());
+    let mut writer = tokio::spawn(outgoing.write());
+    // Used from its beginning again and again: it stays warm, however many connections there are.
+    let mut buffer = Vec::with_capacity(READ_BYTES);
     let mut begun: Option<(Connection, Opening)> = None;
     let mut too_long = false;
     let mut at_end = false;
     let stopping = shared.stopping();
+    // Made once: every one that is made stands in line with those of all other connections.
+    let mut over = pin!(ends.over.cancelled());
+    let mut stopped = pin!(stopping.cancelled());
     while !at_end {
+        buffer.reserve(READ_BYTES_MIN);
         let lost = async {
             match &mut begun {
                 Some((_, opening)) => opening.lost().await,
@@ -137,7 +149,7 @@ pub(crate) async fn serve(
                 Ok(0) => {
                     at_end = true;
                     // A last line without its end is a line all the same.
-                    buffer.put_u8(b'\n');
+                    buffer.push(b'\n');
                 }
                 Ok(_) => {}
                 Err(_) => break,
@@ -146,8 +158,8 @@ pub(crate) async fn serve(
                 out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
                 continue;
             }
-            () = ends.over.cancelled() => break,
-            () = stopping.cancelled() => break,
+            () = &mut over => break,
+            () = &mut stopped => break,
         }
         let before = buffer.len();
         let lines = take_lines(&mut buffer, shared.options().line_bytes_max, &mut too_long);
@@ -207,23 +219,25 @@ async fn while_it_is_read(unread: &Unread, work: impl Future) -> bool {
 
 /// Whole lines that have arrived. A line over its limit is an error where it stands; its bytes are dropped.
 fn take_lines(
-    buffer: &mut BytesMut,
+    buffer: &mut Vec<u8>,
     line_bytes_max: usize,
     too_long: &mut bool,
 ) -> Vec<Result<Line, (Error, Option<Tag>)>> {
-    let mut lines = Vec::new();
-    while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-        let line = buffer.split_to(end);
-        buffer.advance(1);
+    let mut lines = Vec::with_capacity(buffer.len() / SHORT_LINE_BYTES + 1);
+    let mut taken = 0;
+    while let Some(end) = memchr::memchr(b'\n', &buffer[taken..]) {
+        let line = &buffer[taken..taken + end];
+        taken += end + 1;
         if std::mem::take(too_long) {
             continue;
         }
         if line.len() > line_bytes_max {
             lines.push(Err((line_too_long(line_bytes_max), None)));
         } else if !line.iter().all(u8::is_ascii_whitespace) {
-            lines.push(Line::parse(&line).map_err(|error| (line_error(&error), error.tag)));
+            lines.push(Line::parse(line).map_err(|error| (line_error(&error), error.tag)));
         }
     }
+    buffer.drain(..taken);
     if buffer.len() > line_bytes_max {
         if !*too_long {
             lines.push(Err((line_too_long(line_bytes_max), None)));
@@ -304,6 +318,7 @@ impl Connection {
         let mut writes = Vec::new();
         let mut others = Vec::new();
         let mut large = Vec::new();
+        let count = lines.len();
         for line in lines {
             let (wish, tag) = match line {
                 Ok(Line { verb, tag }) => (wish(verb), tag),
@@ -318,6 +333,10 @@ impl Connection {
                 (Admitted::Call(call, wrap), tag) if is_large(&call) => large.push(Asked { call, wrap, tag }),
                 (Admitted::Call(call, wrap), tag) => {
                     let group = if class(&call).may_write() { &mut writes } else { &mut others };
+                    // One read mostly asks for one kind of thing.
+                    if group.is_empty() {
+                        group.reserve_exact(count);
+                    }
                     group.push(Asked { call, wrap, tag });
                 }
                 (Admitted::Watch(stream, query), None) => in_order.push(Ordered::Watch(stream, query)),
@@ -381,24 +400,32 @@ impl Connection {
         let Some(asked) = self.admit_task(asked) else { return };
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
         let room = Arc::clone(room);
-        self.tasks.spawn(async move {
-            let _room = room;
-            let mut frames = Vec::with_capacity(asked.len());
-            let calls = asked
-                .into_iter()
-                .map(|Asked { call, wrap, tag }| {
-                    frames.push((wrap, tag));
-                    call
-                })
-                .collect();
-            let replies = shared.faces().dispatch_all(&caller, calls).await;
-            let said: Vec<AnswerLine> = frames
-                .into_iter()
-                .zip(replies)
-                .map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag })
-                .collect();
-            out.say_all(&said);
-        });
+        let (calls, frames): (Vec<Call>, Vec<Frame>) =
+            asked.into_iter().map(|Asked { call, wrap, tag }| (call, (wrap, tag))).unzip();
+        let say_all = move |out: &Outbox, frames: Vec<Frame>, replies: Vec<Result<Reply, Error>>| {
+            let frames = frames.into_iter().zip(replies);
+            out.say_all(frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag }));
+        };
+        match shared.faces().begin_all(&caller, calls) {
+            Begun::UnderWay(mut under_way) => {
+                // What needs no disk is answered by now; only what has to wait becomes a task.
+                if let Some(replies) = under_way.replies_now(shared.faces()) {
+                    return say_all(&out, frames, replies);
+                }
+                self.tasks.spawn(async move {
+                    let _room = room;
+                    let replies = under_way.replies(shared.faces()).await;
+                    say_all(&out, frames, replies);
+                });
+            }
+            Begun::Planned(planned) => {
+                self.tasks.spawn(async move {
+                    let _room = room;
+                    let replies = shared.faces().carry_out_all(&caller, planned).await;
+                    say_all(&out, frames, replies);
+                });
+            }
+        }
     }
 
     /// Answers that may be large are made when the peer has read what was said before.
@@ -520,12 +547,10 @@ impl InOrder {
                     wraps.push(wrap);
                 }
                 let replies = self.shared.faces().dispatch_all(&self.caller, calls).await;
-                let said: Vec<AnswerLine> = wraps
-                    .into_iter()
-                    .zip(replies)
-                    .map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None })
-                    .collect();
-                self.out.say_all(&said);
+                let frames = wraps.into_iter().zip(replies);
+                self.out.say_all(
+                    frames.map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None }),
+                );
             }
         }
     }

@@ -1,48 +1,76 @@
-//! What leaves on one connection: any task may put lines in, one writes them. A peer that does not read is
-//! hung up on, not waited for.
+//! What leaves on one connection. Any task may say something, and writes it itself as far as the peer takes it; one
+//! task writes what is left over. A peer that does not read is hung up on, not waited for.
 
-use std::sync::Arc;
+use std::borrow::Borrow;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
 use tenure_api::AnswerLine;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes that may wait for a peer to read them, before whatever is said next.
 const UNREAD_BYTES_MAX: usize = 8 << 20;
 /// Bytes beyond which streams add nothing.
 const STREAM_BYTES_MAX: usize = 256 << 10;
-/// Pieces joined into one write.
-const JOINED_MAX: usize = 256;
+/// Room that is kept between answers; more than this was needed once and may not be again.
+const KEPT_BYTES_MAX: usize = 256 << 10;
 
 /// Where lines go.
 #[derive(Clone)]
 pub(crate) struct Outbox {
-    pieces: UnboundedSender<Vec<u8>>,
-    unread: Unread,
-    read_some: Arc<Notify>,
+    shared: Arc<Shared>,
     /// Ends the connection.
     hang_up: CancellationToken,
+    /// Says that somebody may still say something.
+    _open: Sender<Infallible>,
 }
 
 /// How much was said and not read.
 #[derive(Clone, Default)]
 pub(crate) struct Unread(Arc<AtomicUsize>);
 
-/// What the writing task takes from.
+/// What writes the rest.
 pub(crate) struct Outgoing {
-    pieces: UnboundedReceiver<Vec<u8>>,
-    unread: Unread,
-    read_some: Arc<Notify>,
+    shared: Arc<Shared>,
+    open: Receiver<Infallible>,
 }
 
-pub(crate) fn outbox(hang_up: CancellationToken) -> (Outbox, Outgoing) {
-    let (sender, receiver) = unbounded_channel();
-    let (unread, read_some) = (Unread::default(), Arc::new(Notify::new()));
-    let outbox =
-        Outbox { pieces: sender, unread: unread.clone(), read_some: Arc::clone(&read_some), hang_up };
-    (outbox, Outgoing { pieces: receiver, unread, read_some })
+struct Shared {
+    way: Mutex<Way>,
+    /// There is a rest to write.
+    rest: Notify,
+    unread: Unread,
+    read_some: Notify,
+}
+
+struct Way {
+    /// `None` once the peer is gone.
+    stream: Option<Box<dyn AsyncWrite + Send + Unpin>>,
+    said: Vec<u8>,
+    /// How much of it the peer took.
+    taken: usize,
+}
+
+pub(crate) fn outbox(
+    stream: impl AsyncWrite + Send + Unpin + 'static,
+    hang_up: CancellationToken,
+) -> (Outbox, Outgoing) {
+    let shared = Arc::new(Shared {
+        way: Mutex::new(Way { stream: Some(Box::new(stream)), said: Vec::new(), taken: 0 }),
+        rest: Notify::new(),
+        unread: Unread::default(),
+        read_some: Notify::new(),
+    });
+    let (sender, receiver) = channel(1);
+    let outbox = Outbox { shared: Arc::clone(&shared), hang_up, _open: sender };
+    (outbox, Outgoing { shared, open: receiver })
 }
 
 impl Unread {
@@ -53,19 +81,19 @@ impl Unread {
 
 impl Outbox {
     pub(crate) fn unread(&self) -> Unread {
-        self.unread.clone()
+        self.shared.unread.clone()
     }
 
     pub(crate) fn say(&self, line: &AnswerLine) {
-        self.say_all(std::slice::from_ref(line));
+        self.say_all([line]);
     }
 
     /// Waits until the peer has read most of what is there, or the stream is stopped.
     pub(crate) async fn drained(&self, stop: &CancellationToken) {
         loop {
             // Made before the look, it hears of what is read after it.
-            let read_some = self.read_some.notified();
-            if self.unread.bytes() <= STREAM_BYTES_MAX {
+            let read_some = self.shared.read_some.notified();
+            if self.shared.unread.bytes() <= STREAM_BYTES_MAX {
                 return;
             }
             tokio::select! {
@@ -77,54 +105,101 @@ impl Outbox {
 
     /// Whether so much waits that the peer is hung up on.
     pub(crate) fn is_overfull(&self) -> bool {
-        self.unread.bytes() > UNREAD_BYTES_MAX
+        self.shared.unread.bytes() > UNREAD_BYTES_MAX
     }
 
     /// Lines that leave together. What comes on top of too much is not kept: the peer is gone for us.
-    pub(crate) fn say_all(&self, lines: &[AnswerLine]) {
+    pub(crate) fn say_all(&self, lines: impl IntoIterator<Item = impl Borrow<AnswerLine>>) {
         if self.is_overfull() {
             self.hang_up.cancel();
             return;
         }
-        let mut piece = Vec::with_capacity(lines.len() * 512);
+        let mut way = self.shared.way();
+        // While there is a rest its task waits to be told that the peer takes more; nobody else may ask for that.
+        let is_free = way.said.is_empty();
         for line in lines {
-            serde_json::to_writer(&mut piece, line).expect("invariant: answers can be written");
-            piece.push(b'\n');
+            line.borrow().write(&mut way.said);
         }
-        self.unread.0.fetch_add(piece.len(), Ordering::Relaxed);
-        // A writer that is gone was hung up on.
-        let _ = self.pieces.send(piece);
+        if !is_free {
+            self.shared.count(&way);
+            return;
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        if way.poll_write(&mut context, &self.shared).is_pending() {
+            self.shared.rest.notify_one();
+        }
+    }
+}
+
+impl Shared {
+    fn way(&self) -> MutexGuard<'_, Way> {
+        self.way.lock().expect("invariant: nobody panics while speaking")
+    }
+
+    fn count(&self, way: &Way) {
+        self.unread.0.store(way.said.len() - way.taken, Ordering::Relaxed);
+    }
+}
+
+impl Way {
+    /// Writes until nothing is left or the peer takes no more for now. A peer that is gone takes everything.
+    fn poll_write(&mut self, context: &mut Context<'_>, shared: &Shared) -> Poll<()> {
+        let written = self.poll_stream(context);
+        if !matches!(written, Poll::Pending) {
+            if let Poll::Ready(Err(_)) = written {
+                self.stream = None;
+            }
+            self.taken = 0;
+            self.said.clear();
+            self.said.shrink_to(KEPT_BYTES_MAX);
+        }
+        shared.count(self);
+        shared.read_some.notify_waiters();
+        written.map(drop)
+    }
+
+    fn poll_stream(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+        while self.taken < self.said.len() {
+            match Pin::new(&mut *stream).poll_write(context, &self.said[self.taken..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(count)) => self.taken += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl Outgoing {
-    /// Writes until every sender is gone or the peer is.
-    pub(crate) async fn write_to(mut self, mut stream: impl AsyncWrite + Unpin) {
-        let mut pieces = Vec::new();
-        let mut joined = Vec::new();
-        while self.pieces.recv_many(&mut pieces, JOINED_MAX).await > 0 {
-            let bytes: &[u8] = match &pieces[..] {
-                [only] => only,
-                several => {
-                    joined.clear();
-                    several.iter().for_each(|piece| joined.extend_from_slice(piece));
-                    &joined
-                }
-            };
-            let mut rest = bytes;
-            while !rest.is_empty() {
-                match stream.write(rest).await {
-                    Ok(0) | Err(_) => return,
-                    Ok(written) => {
-                        rest = &rest[written..];
-                        self.unread.0.fetch_sub(written, Ordering::Relaxed);
-                        self.read_some.notify_waiters();
-                    }
-                }
+    /// Writes what is left over, until nobody can say anything more or the peer is gone.
+    pub(crate) async fn write(mut self) {
+        let mut is_open = true;
+        while is_open {
+            tokio::select! {
+                () = self.shared.rest.notified() => {}
+                closed = self.open.recv() => match closed {
+                    None => is_open = false,
+                    Some(never) => match never {},
+                },
             }
-            pieces.clear();
+            poll_fn(|context| self.shared.way().poll_write(context, &self.shared)).await;
+            if self.shared.way().stream.is_none() {
+                return;
+            }
         }
-        // The peer may be gone already; there is nobody to tell.
-        let _ = stream.shutdown().await;
+        let stream = self.shared.way().stream.take();
+        if let Some(mut stream) = stream {
+            // The peer may be gone already; there is nobody to tell.
+            let _ = stream.shutdown().await;
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    /// However the writing ends, the peer sees the end.
+    fn drop(&mut self) {
+        self.shared.way().stream = None;
     }
 }

@@ -308,7 +308,7 @@ mod tests {
         };
         for (ask, verb) in [
             (Ask::Greet, Verb::Hello(tenure_api::Hello::default())),
-            (Ask::Acquire(10), Verb::Acquire(acquire())),
+            (Ask::Acquire(10), Verb::Acquire(Box::new(acquire()))),
             (Ask::Heartbeat(held()), Verb::Heartbeat(Heartbeat::Lease(by_lease()))),
             (Ask::Release(held()), Verb::Release(by_lease())),
         ] {

@@ -1,0 +1,443 @@
+//! What a turn needs beside the engine, and what follows from one: messages in, answers and frames out. Knows
+//! nothing of who runs it.
+
+use super::handle::{Shared, Slot};
+use super::helm::Mailbox;
+use super::{HostOptions, Listener, Message, SharedLog, append_now, lock, read_clocks, spawn};
+use crate::answer::{Answer, Refused};
+use crate::engine::{Completion, Engine, Outputs, Stop};
+use crate::hub::LogRead;
+use crate::journal::Out;
+use crate::request::{Input, Request, Ticket};
+use crate::snapshot::build_snapshot;
+use crate::ticker::Now;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use tenure_kernel::{Lsn, Setup};
+use tenure_log::{AppendOutcome, Batch, Moment, Space};
+
+/// The host's own request; callers' tickets count up from one.
+const TRIM_TICKET: Ticket = Ticket(u64::MAX);
+/// Syncs quicker than this are done by whoever asked alone.
+const OWN_SYNC_US_MAX: u64 = 1_500;
+/// Messages taken in one turn.
+const MESSAGES_MAX: usize = 4_096;
+/// How often room on the disk is looked at.
+const SPACE_EVERY_MS: u64 = 1_000;
+/// Pause after work away from the hot path failed.
+pub(crate) const RETRY_AFTER_MS: u64 = 5_000;
+
+/// Which work on the log a thread keeps for itself; the rest goes to the log thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Keeps {
+    /// It is the log thread.
+    Everything,
+    /// It would only wait for it, and may.
+    WhatIsQuick,
+    /// It has other things to do.
+    Nothing,
+    /// The same, and turns are all that it does.
+    NothingForLong,
+}
+
+/// Work on the log, and the log: nobody else holds on to it.
+pub(crate) struct Work {
+    log: SharedLog,
+    chores: Sender<()>,
+    what: What,
+}
+
+enum What {
+    Append(Batch),
+    Resolve(Batch),
+}
+
+impl Work {
+    /// Does it; may block on the disk.
+    pub(crate) fn carry_out(self) -> Completion {
+        let Self { log, chores, what } = self;
+        let mut log = lock(&log);
+        match what {
+            What::Append(batch) => {
+                let (outcome, took_us) = append_now(log.as_mut(), &batch);
+                if log.wants_chore() {
+                    // Who is gone has nothing left to do.
+                    let _ = chores.send(());
+                }
+                Completion::Appended { batch, outcome, took_us }
+            }
+            What::Resolve(batch) => {
+                let resolution = log.resolve(batch.id());
+                Completion::Resolved { batch, resolution }
+            }
+        }
+    }
+}
+
+/// What came of a turn.
+pub(crate) struct Turned {
+    /// Work that this thread kept.
+    pub(crate) work: Option<Work>,
+    /// When time alone brings the next turn, in boot time; zero: there is more to do at once.
+    pub(crate) next_turn_at_ms: Option<u64>,
+    /// There will be no more turns.
+    pub(crate) outcome: Option<Result<(), Stop>>,
+}
+
+/// What turns are run with.
+pub(crate) struct Writer {
+    engine: Engine,
+    log: SharedLog,
+    setup: Setup,
+    options: HostOptions,
+    listener: Listener,
+    shared: Arc<Shared>,
+    mailbox: Mailbox,
+    inbox: Receiver<Message>,
+    /// Taken from the inbox already, for the next turn.
+    peeked: Option<Message>,
+    appender: Sender<Work>,
+    reader: Sender<LogRead>,
+    chores: Sender<()>,
+    ended: Sender<Result<(), Stop>>,
+    /// What is owed to callers, by the first ticket of each.
+    calls: BTreeMap<Ticket, Gathered>,
+    inputs: Vec<Input>,
+    completions: Vec<Completion>,
+    /// How long syncs take, smoothed.
+    sync_us: u64,
+    /// How many came with something since the last frame was given out, and before that one.
+    callers: u32,
+    callers_before: u32,
+    bytes_since_snapshot: u64,
+    snapshot_bytes: u64,
+    snapshot_under_way: bool,
+    space: Space,
+    space_at_ms: u64,
+    retry_at_ms: u64,
+    /// History below here is to go.
+    trim_below: Option<tenure_log::Lsn>,
+    shutting_down: bool,
+}
+
+/// The answers of one call that are there by now.
+struct Gathered {
+    slot: Arc<Slot>,
+    answers: Vec<Option<Answer>>,
+    missing: usize,
+}
+
+/// The ways out of a writer.
+pub(crate) struct Ways {
+    pub(crate) mailbox: Mailbox,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) appender: Sender<Work>,
+    pub(crate) reader: Sender<LogRead>,
+    pub(crate) chores: Sender<()>,
+    pub(crate) ended: Sender<Result<(), Stop>>,
+    pub(crate) listener: Listener,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Writer {
+    pub(crate) fn new(
+        engine: Engine,
+        log: SharedLog,
+        setup: Setup,
+        options: HostOptions,
+        ways: Ways,
+    ) -> Self {
+        let Ways { mailbox, inbox, appender, reader, chores, ended, listener, shared } = ways;
+        Self {
+            engine,
+            log,
+            setup,
+            options,
+            listener,
+            shared,
+            mailbox,
+            inbox,
+            peeked: None,
+            appender,
+            reader,
+            chores,
+            ended,
+            calls: BTreeMap::new(),
+            inputs: Vec::new(),
+            completions: Vec::new(),
+            sync_us: 0,
+            callers: 0,
+            callers_before: 0,
+            bytes_since_snapshot: 0,
+            snapshot_bytes: 0,
+            snapshot_under_way: false,
+            space: Space::Ok,
+            space_at_ms: 0,
+            retry_at_ms: 0,
+            trim_below: None,
+            shutting_down: false,
+        }
+    }
+
+    /// Takes what has arrived and runs one turn of the machine.
+    pub(crate) fn turn(&mut self, keeps: Keeps) -> Turned {
+        self.receive();
+        let now = read_clocks();
+        self.look_at_space(now);
+        if let Some(below) = self.trim_below {
+            self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
+        }
+        let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
+        let wake_in_ms = outputs.wake_in_ms;
+        let (work, stop) = self.carry_out(outputs, keeps);
+        // Due by now is due at zero, whatever the clock says meanwhile.
+        let next_turn_at_ms =
+            wake_in_ms.map(|in_ms| if in_ms == 0 { 0 } else { now.boot_ms.saturating_add(in_ms) });
+        let outcome = match stop {
+            Some(stop) => Some(Err(stop)),
+            None if self.shutting_down && self.inbox_is_empty() && self.engine.is_settled() => {
+                Some(self.close())
+            }
+            None => None,
+        };
+        Turned { work, next_turn_at_ms, outcome }
+    }
+
+    /// Takes what has arrived.
+    fn receive(&mut self) {
+        if let Some(message) = self.peeked.take() {
+            self.accept(message);
+        }
+        for _ in 0..MESSAGES_MAX {
+            match self.inbox.try_recv() {
+                Ok(message) => self.accept(message),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+            }
+        }
+    }
+
+    /// Whether nothing more has arrived. What has is kept for the next turn.
+    fn inbox_is_empty(&mut self) -> bool {
+        if self.peeked.is_none() {
+            self.peeked = self.inbox.try_recv().ok();
+        }
+        self.peeked.is_none()
+    }
+
+    fn accept(&mut self, message: Message) {
+        match message {
+            Message::Requests { first, requests, owed } => {
+                let slot = owed.accept();
+                self.callers += 1;
+                let count = requests.len();
+                if self.shutting_down || count == 0 {
+                    slot.refuse_all(&Refused::ShuttingDown);
+                    self.shared.answered(count);
+                    return;
+                }
+                let tickets = (first.0..).map(Ticket);
+                self.inputs.extend(tickets.zip(requests).map(|(ticket, request)| Input { ticket, request }));
+                self.calls.insert(first, Gathered { slot, answers: vec![None; count], missing: count });
+            }
+            Message::Completed(completion) => {
+                if let Completion::Appended { batch, took_us, .. } = &completion {
+                    self.appended(batch.payload().len() as u64, *took_us);
+                }
+                self.completions.push(completion);
+            }
+            Message::SnapshotDone => {
+                self.snapshot_under_way = false;
+                self.trim();
+            }
+            Message::TakeSnapshot => self.begin_snapshot(),
+            Message::ShutDown => self.shutting_down = true,
+        }
+    }
+
+    fn carry_out(&mut self, outputs: Outputs, keeps: Keeps) -> (Option<Work>, Option<Stop>) {
+        let Outputs { outs, append, resolve, reads, wake_in_ms: _, stop } = outputs;
+        // The frame first: it syncs while the answers are delivered.
+        let work = append.map(What::Append).or(resolve.map(What::Resolve));
+        let kept = work.and_then(|what| self.send_or_keep(what, keeps));
+        for read in reads {
+            // A reader that is gone took the process's log with it; the append will say so.
+            let _ = self.reader.send(read);
+        }
+        for out in outs {
+            self.deliver(out);
+        }
+        (kept, stop)
+    }
+
+    /// Gives work on the log to its thread, unless this one does it as well.
+    fn send_or_keep(&mut self, what: What, keeps: Keeps) -> Option<Work> {
+        // Twice in a row: among several the next are likely under way, and the log thread gathers them.
+        let is_alone = self.callers.max(self.callers_before) <= 1;
+        self.callers_before = core::mem::take(&mut self.callers);
+        let is_kept = match (keeps, &what) {
+            (Keeps::Everything, _) => true,
+            (Keeps::WhatIsQuick, What::Append(_)) => {
+                is_alone && self.sync_us < OWN_SYNC_US_MAX && self.inbox_is_empty()
+            }
+            (Keeps::WhatIsQuick, What::Resolve(_)) | (Keeps::Nothing | Keeps::NothingForLong, _) => false,
+        };
+        let work = Work { log: Arc::clone(&self.log), chores: self.chores.clone(), what };
+        if is_kept {
+            return Some(work);
+        }
+        self.appender.send(work).expect("invariant: the log thread lives as long as the writer");
+        None
+    }
+
+    fn deliver(&mut self, out: Out) {
+        match out {
+            // Refused, it is asked again with the next turn.
+            Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
+            Out::Answer(TRIM_TICKET, _) => {
+                if let Some(below) = self.trim_below.take() {
+                    let _ = lock(&self.log).trim(below);
+                    // What is let go is removed away from the hot path, and now: the next frame may be far.
+                    let _ = self.chores.send(());
+                }
+            }
+            Out::Answer(ticket, answer) => self.gather(ticket, answer),
+            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) | Out::Followed(_) => {
+                (self.listener)(out)
+            }
+        }
+    }
+
+    /// Puts an answer to the others of its call; with the last one they leave together.
+    fn gather(&mut self, ticket: Ticket, answer: Answer) {
+        let Some((first, call)) = self.calls.range_mut(..=ticket).next_back() else { return };
+        let first = *first;
+        let place = call.answers.get_mut((ticket.0 - first.0) as usize);
+        let Some(place) = place.filter(|place| place.is_none()) else { return };
+        *place = Some(answer);
+        call.missing -= 1;
+        self.shared.answered(1);
+        if call.missing == 0
+            && let Some(Gathered { slot, answers, .. }) = self.calls.remove(&first)
+        {
+            slot.fill(answers.into_iter().flatten().collect());
+        }
+    }
+
+    fn appended(&mut self, bytes: u64, took_us: u64) {
+        self.sync_us = (self.sync_us * 7 + took_us) / 8;
+        self.bytes_since_snapshot += bytes;
+        let due = self.options.snapshot_bytes_min.max(2 * self.snapshot_bytes);
+        if self.bytes_since_snapshot >= due {
+            self.begin_snapshot();
+        }
+    }
+
+    fn look_at_space(&mut self, now: Now) {
+        if now.boot_ms < self.space_at_ms {
+            return;
+        }
+        self.space_at_ms = now.boot_ms + SPACE_EVERY_MS;
+        // While a frame is being synced the answer can wait.
+        let Ok(log) = self.log.try_lock() else { return };
+        let space = log.space();
+        drop(log);
+        if space != self.space {
+            self.space = space;
+            self.completions.push(Completion::Space(space));
+            if space == Space::Low {
+                self.begin_snapshot();
+            }
+        }
+    }
+
+    fn begin_snapshot(&mut self) {
+        let now_ms = read_clocks().boot_ms;
+        if self.snapshot_under_way || now_ms < self.retry_at_ms {
+            return;
+        }
+        self.retry_at_ms = now_ms + RETRY_AFTER_MS;
+        self.snapshot_under_way = true;
+        self.bytes_since_snapshot = 0;
+        let (setup, mailbox) = (self.setup.clone(), self.mailbox.clone());
+        let (store, mut reader) = {
+            let log = lock(&self.log);
+            (log.snapshots(), log.reader())
+        };
+        let upto = self.engine.synced_lsn();
+        spawn("tenure-snapshot", move || {
+            // Snapshots may take as long as they like; holders may not.
+            let _ = rustix::process::setpriority_process(None, 19);
+            // A snapshot that fails leaves the log as it was; the next attempt comes with more log.
+            let _ = build_snapshot(setup, &store, reader.as_mut(), upto);
+            let _ = mailbox.put(Message::SnapshotDone);
+        });
+    }
+
+    /// Decides what history goes. The state is told first; the disk follows once that is durable.
+    fn trim(&mut self) {
+        let (store, extents) = {
+            let log = lock(&self.log);
+            (log.snapshots(), log.extents())
+        };
+        let newest = store.newest();
+        self.snapshot_bytes = newest.map_or(0, |header| header.payload_bytes);
+        if let Some(newest) = newest {
+            self.shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
+        }
+        let [older, _newest] = store.generations()[..] else { return };
+        let oldest_ms = read_clocks().wall_ms.saturating_sub(self.options.history_age_max.as_millis() as u64);
+        let mut bytes = 0;
+        // From the newest back: the first extent that is too much or too old is where history ends.
+        let surplus = extents.iter().rev().find(|extent| {
+            bytes += extent.bytes;
+            bytes > self.options.history_bytes_max
+                || extent.began_wall_ms < oldest_ms
+                || self.space == Space::Low
+        });
+        let Some(surplus) = surplus else { return };
+        let bound = surplus.first_lsn.min(older.lsn);
+        let kept = extents.iter().find(|extent| extent.last_lsn >= bound);
+        if let Some(kept) = kept
+            && extents.first().is_some_and(|first| first.first_lsn < kept.first_lsn)
+        {
+            self.trim_below = Some(kept.first_lsn);
+        }
+    }
+
+    fn close(&mut self) -> Result<(), Stop> {
+        let now = read_clocks();
+        let at = Moment { tick: self.engine.tick().0, wall_ms: now.wall_ms };
+        self.answer_rest(&Refused::ShuttingDown);
+        match lock(&self.log).close(at) {
+            AppendOutcome::Committed { .. } => Ok(()),
+            AppendOutcome::Fenced => Err(Stop::Fenced),
+            AppendOutcome::Unknown => Ok(()),
+            AppendOutcome::Failed(error) => Err(Stop::LogFailed(error.to_string())),
+        }
+    }
+}
+
+impl Writer {
+    /// Tells everybody that there will be no more turns.
+    pub(crate) fn over(mut self, outcome: Result<(), Stop>) {
+        if outcome.is_err() {
+            self.answer_rest(&Refused::OutcomeUnknown);
+        }
+        // Whoever started the host may have gone.
+        let _ = self.ended.send(outcome);
+    }
+
+    /// A turn panicked: what became of anything is not known.
+    pub(crate) fn broken(mut self) {
+        self.answer_rest(&Refused::OutcomeUnknown);
+    }
+
+    /// Nobody may wait for an answer that will never come.
+    fn answer_rest(&mut self, refused: &Refused) {
+        while let Some((_, Gathered { slot, answers, .. })) = self.calls.pop_first() {
+            let refused = || Answer::Refused(refused.clone());
+            slot.fill(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect());
+        }
+    }
+}
