@@ -1,5 +1,7 @@
 //! Measuring: a clock, a random source, counted memory, and the table.
 
+use crate::history::{self, Figures};
+use serde_json::Value;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +15,8 @@ pub(crate) struct Row {
     pub(crate) ratio: String,
     pub(crate) must: String,
     pub(crate) reached: bool,
+    /// The same as numbers, for comparing runs.
+    pub(crate) figures: Figures,
 }
 
 /// Counts what is allocated, so that memory is a number and not a guess.
@@ -106,6 +110,11 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 % bound as u64) as usize
     }
+}
+
+/// The rows as they are kept.
+pub(crate) fn kept(rows: &[Row]) -> Value {
+    rows.iter().map(|row| history::row(&row.name, &row.figures, &row.measured, row.reached)).collect()
 }
 
 /// The rows as a Markdown table.

@@ -1,11 +1,15 @@
-//! `cargo xtask bench core` and `cargo xtask bench polling`: each row beside its reference or its goal, measured in one
-//! run on one machine. A ratio or a goal is the claim; the absolute numbers only say what machine it was.
+//! `cargo xtask bench core`, `polling` and `peers`: each row beside its reference or its goal, measured in one run on one
+//! machine. A ratio or a goal is the claim; the absolute numbers only say what machine it was.
 
 #![expect(clippy::print_stdout, reason = "the table is the data this program makes")]
 
 mod core;
 mod gauge;
+mod history;
+mod machine;
+mod peers;
 mod polling;
+mod process;
 mod rows;
 
 use clap::{Parser, Subcommand};
@@ -30,9 +34,19 @@ enum Suite {
     Core,
     /// Pollers that share targets, through the daemon and through Redis
     Polling(polling::Arguments),
+    /// Tenure beside what people would use instead
+    Peers(peers::Arguments),
+    /// Earlier runs side by side
+    History(history::Arguments),
     /// One of those pollers
     #[command(hide = true)]
     Poller(polling::Orders),
+    /// Holds a name until it is killed
+    #[command(hide = true)]
+    Holder(peers::HolderOrders),
+    /// Answers with a greeting until it is killed
+    #[command(hide = true)]
+    Greeter(peers::GreeterOrders),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -42,11 +56,18 @@ fn main() -> anyhow::Result<()> {
         Suite::Core => {
             let rows = core::measure(quick, only.as_deref())?;
             println!("{}", gauge::table(&rows));
+            history::keep("core", &gauge::kept(&rows))?;
         }
         Suite::Polling(arguments) => {
             println!("{}", polling::measure(&arguments, quick, only.as_deref())?);
         }
+        Suite::Peers(arguments) => {
+            println!("{}", peers::measure(arguments, quick, only)?);
+        }
+        Suite::History(arguments) => println!("{}", history::shown(&arguments)?),
         Suite::Poller(orders) => polling::poll(orders)?,
+        Suite::Holder(orders) => peers::hold(&orders)?,
+        Suite::Greeter(orders) => peers::greet(&orders)?,
     }
     Ok(())
 }

@@ -4,9 +4,7 @@
 mod balance;
 mod group;
 mod judge;
-mod machine;
 mod poller;
-mod process;
 mod record;
 mod rounds;
 mod server;
@@ -16,9 +14,10 @@ mod witness;
 pub(crate) use poller::{Orders, run as poll};
 
 use crate::gauge::Random;
+use crate::history;
+use crate::machine::{self, Usage};
 use anyhow::{Context, Result, bail};
 use group::Group;
-use machine::Usage;
 use rounds::{alone, calls, frozen, killed, shared, silence};
 use server::{StoreKind, StoreServer};
 use std::fmt::Write as _;
@@ -181,6 +180,7 @@ async fn report(arguments: &Arguments, quick: bool, only: &Only) -> Result<Strin
         }
     }
     rows.sort_by_key(|row| row.promise);
+    history::keep("polling", &rows.iter().map(Row::kept).collect())?;
     let listed = table(&rows);
     let missed = rows.iter().filter(|row| !row.is_reached).count();
     let summary = format!("{} rows, {missed} missed", rows.len());
@@ -315,6 +315,7 @@ fn broken(store: StoreKind, targets: usize, fault: &anyhow::Error) -> Row {
         measured: format!("{fault:#}"),
         goal: "is measured".to_owned(),
         is_reached: false,
+        figures: Vec::new(),
     }
 }
 

@@ -9,14 +9,19 @@ use crate::{needs, shell};
 /// `cargo xtask bench core --quick` measures kernel, log and engine briefly.
 /// `cargo xtask bench mdns` measures how long dead services are seen, next to Avahi; needs root.
 /// `cargo xtask bench polling` holds pollers through the daemon and through Redis against what polling promises.
+/// `cargo xtask bench peers` puts Tenure beside Redis, etcd, PostgreSQL and ZooKeeper; `--install` gets what is missing.
+/// `cargo xtask bench history [SUITE]` shows the last runs side by side.
 /// `cargo xtask bench --help` is the benchmarks' own help.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `core`, `mdns`, `polling`, `--quick`.
+    /// `core`, `mdns`, `polling`, `peers`, `--quick`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_bench: Vec<String>,
 }
+
+/// Nothing that others are measured by is installed without this word.
+const INSTALL: &str = "--install";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     // Beside the binary, because it runs it, between peers that have to be there.
@@ -34,7 +39,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
         shell::run(command.args(shell::locked()))?;
     }
+    let is_peers = arguments.for_bench.first().is_some_and(|suite| suite == "peers");
+    if is_peers {
+        if arguments.for_bench.iter().any(|argument| argument == INSTALL) {
+            let redis = needs::FOR_TESTS.iter().filter(|need| need.name.starts_with("redis-"));
+            redis.chain(needs::FOR_PEERS).try_for_each(|need| needs::provide(std::slice::from_ref(need)))?;
+        }
+        let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
+        shell::run(command.args(shell::locked()))?;
+    }
     let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-bench"]);
     command.args(shell::locked()).arg("--");
-    shell::run(command.args(&arguments.for_bench))
+    // Installing is ours; everything else is the benchmarks'.
+    let for_bench = arguments.for_bench.iter().filter(|argument| !(is_peers && *argument == INSTALL));
+    shell::run(command.args(for_bench))
 }

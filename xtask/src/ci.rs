@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-use crate::{fuzz, shell, sim, test, tidy};
+use crate::{fuzz, instructions, shell, sim, test, tidy};
 
-/// Run all checks: format, clippy, tidy, every test, simulator seeds, decoders, documentation.
+/// Run all checks: format, clippy, tidy, every test, instruction counts, simulator seeds, decoders, documentation.
 ///
 /// This is what `.ci/run` calls. It never writes to tracked files; `cargo xtask fix` does.
 #[derive(clap::Args)]
@@ -25,6 +25,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", run: || quiet(tidy::run(&tidy::Arguments {})) },
     Step { name: "clippy", run: || quiet(clippy()) },
     Step { name: "test", run: test::run_all_for_ci },
+    Step { name: "instructions", run: || quiet(instructions::check()) },
     Step { name: "sim", run: || quiet(sim::seeds(SEEDS)) },
     Step { name: "fuzz", run: || quiet(fuzz::iterations(ITERATIONS)) },
     Step { name: "doc", run: || quiet(doc()) },
@@ -91,9 +92,9 @@ fn doc() -> Result<()> {
 fn summary(taken: &[(&str, Duration)], total: Duration) -> String {
     let mut table = String::new();
     for (name, time) in taken {
-        table += &format!("{name:<8}{:>8.1} s  ok\n", time.as_secs_f64());
+        table += &format!("{name:<14}{:>8.1} s  ok\n", time.as_secs_f64());
     }
-    table += &format!("{:<8}{:>8.1} s\n", "total", total.as_secs_f64());
+    table += &format!("{:<14}{:>8.1} s\n", "total", total.as_secs_f64());
     table
 }
 
@@ -116,6 +117,6 @@ mod tests {
     #[test]
     fn summary_has_a_line_per_step_and_the_total() {
         let table = summary(&[("fmt", Duration::from_millis(1500))], Duration::from_secs(90));
-        assert_eq!(table, "fmt          1.5 s  ok\ntotal       90.0 s\n");
+        assert_eq!(table, "fmt                1.5 s  ok\ntotal             90.0 s\n");
     }
 }

@@ -11,6 +11,7 @@ mod ci;
 mod deny;
 mod fix;
 mod fuzz;
+mod instructions;
 mod mutants;
 mod needs;
 mod shell;
@@ -38,6 +39,7 @@ enum Command {
     Fix(fix::Arguments),
     Tidy(tidy::Arguments),
     Bench(bench::Arguments),
+    Instructions(instructions::Arguments),
     Sim(sim::Arguments),
     Fuzz(fuzz::Arguments),
     Soak(soak::Arguments),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Fix(arguments) => fix::run(&arguments),
         Command::Tidy(arguments) => tidy::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Instructions(arguments) => instructions::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),

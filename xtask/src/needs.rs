@@ -37,7 +37,7 @@ printf '#!/bin/sh\nexit 101\n' >"$refusal"
 chmod 755 "$refusal"
 if [ ! -e "$policy" ]; then : >"$policy"; made=$policy; fi
 units=
-for unit in avahi-daemon.service avahi-daemon.socket redis-server.service; do
+for unit in avahi-daemon.service avahi-daemon.socket redis-server.service etcd.service postgresql.service; do
     if [ ! -e "/lib/systemd/system/$unit" ]; then units="$units $unit"; fi
 done
 unshare --mount sh -euc 'mount --bind "$1" "$2"; shift 2
@@ -157,6 +157,34 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         ],
     },
 ];
+
+/// What `cargo xtask bench peers` measures beside us. Each run starts servers of its own, in directories of its own.
+pub(crate) const FOR_PEERS: &[Need] = &[
+    Need {
+        name: "etcd-server",
+        check: &["etcd", "--version"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "etcd-server"]],
+    },
+    // Debian keeps its programs beside the path, by version.
+    Need {
+        name: "postgresql",
+        check: &["sh", "-c", "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "postgresql"]],
+    },
+    // Only what Java runs: the service is another package.
+    Need {
+        name: "zookeeper",
+        check: &["sh", "-c", "java -version && test -e /usr/share/java/zookeeper.jar"],
+        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "default-jre-headless", "zookeeper"]],
+    },
+];
+
+/// What `cargo xtask instructions` needs.
+pub(crate) const FOR_INSTRUCTIONS: &[Need] = &[Need {
+    name: "valgrind",
+    check: &["valgrind", "--version"],
+    install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "valgrind"]],
+}];
 
 /// What `cargo xtask mutants` needs.
 pub(crate) const FOR_MUTANTS: &[Need] = &[Need {

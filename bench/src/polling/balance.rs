@@ -58,6 +58,7 @@ pub(super) fn measure() -> (Row, String) {
         ),
         goal: "never over max(ceil(n/p), floor(1.1 n/p))".to_owned(),
         is_reached: over == 0,
+        figures: vec![("over", over as f64)],
     };
     (row, listed(&cases))
 }

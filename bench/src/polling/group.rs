@@ -2,9 +2,9 @@
 
 use super::Setting;
 use super::judge::{Fates, Verdict, judge};
-use super::process::{Process, wait_until};
 use super::server::StoreServer;
 use super::witness::{Latest, Ledger, PollerNumber, Witness};
+use crate::process::{Process, wait_until};
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};

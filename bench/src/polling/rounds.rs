@@ -23,6 +23,7 @@ fn row(group: &Group<'_>, promise: &'static str, what: &str) -> Row {
         measured: String::new(),
         goal: String::new(),
         is_reached: false,
+        figures: Vec::new(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the pollers agree through, as people run it: `tenure serve` with its durable defaults, or `redis-server` with an
 //! append-only file that is synced every second. Each in a directory of its own, on a socket there.
 
-use super::process::{Process, tied, wait_until};
+use crate::process::{Process, tied, wait_until};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::fmt;

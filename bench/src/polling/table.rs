@@ -1,5 +1,7 @@
 //! Rows, the times they are made of, and the table.
 
+use crate::history::{self, Figures};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -24,16 +26,25 @@ pub(super) struct Row {
     pub(super) measured: String,
     pub(super) goal: String,
     pub(super) is_reached: bool,
+    /// What was measured as numbers, for comparing runs.
+    pub(super) figures: Figures,
 }
 
 impl Row {
     /// As it stands in the table.
     pub(super) fn line(&self) -> String {
-        let Self { promise, what, store, targets, rounds, samples, measured, goal, is_reached } = self;
+        let Self { promise, what, store, targets, rounds, samples, measured, goal, is_reached, .. } = self;
         let mark = if *is_reached { "PASS" } else { "**miss**" };
         format!(
             "| {promise} | {what} | {store} | {targets} | {rounds} | {samples} | {measured} | {goal} | {mark} |"
         )
+    }
+
+    /// As it is kept for later runs.
+    pub(super) fn kept(&self) -> Value {
+        let Self { promise, what, store, targets, .. } = self;
+        let name = format!("{promise} {what}; {store}, {targets} targets");
+        history::row(&name, &self.figures, &self.measured, self.is_reached)
     }
 }
 
@@ -68,6 +79,12 @@ impl Times {
     /// Whether there are any, none is longer, and none never came.
     pub(super) fn are_within(&self, limit: f64) -> bool {
         self.never == 0 && self.longest() <= limit
+    }
+
+    /// The same as numbers.
+    pub(super) fn figures(&self) -> Figures {
+        let [half, most, all] = [0.5, 0.99, 1.0].map(|part| self.part(part));
+        vec![("p50_seconds", half), ("p99_seconds", most), ("max_seconds", all), ("never", self.never as f64)]
     }
 
     /// Half of them, nearly all, all.

@@ -45,6 +45,7 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
             ratio: format!("{:.0} ×", granted / single),
             must: "≥ 60 ×".into(),
             reached: granted / single >= 60.0,
+            figures: vec![("per_second", granted), ("syncs_per_second", single), ("ratio", granted / single)],
         },
         Row {
             name: format!("a contended grant that loses, {IN_FLIGHT} in flight"),
@@ -53,6 +54,11 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
             ratio: format!("{:.1} × and {:.2} ×", lost / granted, lost / read),
             must: "no write; ≥ 1 × and ≥ 0.5 ×".into(),
             reached: frames_for_losers == 0 && lost >= granted && lost / read >= 0.5,
+            figures: vec![
+                ("per_second", lost),
+                ("ratio_to_grants", lost / granted),
+                ("ratio_to_reads", lost / read),
+            ],
         },
     ])
 }

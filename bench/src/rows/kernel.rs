@@ -37,6 +37,7 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
             ratio: format!("{:.2} ×", ours / raw),
             must: "≥ 0.2 ×".into(),
             reached: ours / raw >= 0.2,
+            figures: vec![("per_second", ours), ("ratio", ours / raw)],
         },
         Row {
             name: format!("the same, against {SMALL} live"),
@@ -45,6 +46,7 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
             ratio: format!("{:.2} ×", ours / ours_small),
             must: "≥ 0.5 ×".into(),
             reached: ours / ours_small >= 0.5,
+            figures: vec![("ratio", ours / ours_small)],
         },
     ])
 }

@@ -18,5 +18,6 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
         ratio: "–".into(),
         must: "≤ 256 bytes".into(),
         reached: bytes <= 256.0,
+        figures: vec![("bytes", bytes)],
     }])
 }

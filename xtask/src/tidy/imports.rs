@@ -44,12 +44,13 @@ const TABLE: &[Row] = &[
     row("tenure",   Product,                                                  &[]),
     row("sim",      Only(&["kernel", "liveness", "log", "engine"]),           &[ASYNC, HTTP, MDNS, CLOCK]),
     row("bench",    ProductAndSim,                                            &[]),
+    row("instructions", Only(&["kernel", "liveness", "log", "engine", "api"]), &[ASYNC, HTTP, MDNS, CLOCK]),
     row("fuzz",     ProductAndSim,                                            &[]),
     row("xtask",    Only(&[]),                                                &[]),
 ];
 
 /// Not shipped: no package of the product depends on one, not even for its tests.
-const TOOLS: &[&str] = &["sim", "bench", "fuzz", "xtask"];
+const TOOLS: &[&str] = &["sim", "bench", "instructions", "fuzz", "xtask"];
 
 const PURE: &[&[&str]] = &[CLOCK, RANDOM, LOGGING, SERDE, ASYNC, SYSTEM, HTTP, MDNS];
 const CLOCK: &[&str] = &["chrono", "time", "jiff", "quanta", "coarsetime", "minstant"];
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn tests_may_import_more_but_no_tools() {
         assert_eq!(messages("tenure-kernel", &[("tenure-log", Kind::Tests)], ""), [""; 0]);
-        for tool in ["tenure-sim", "tenure-bench", "tenure-fuzz", "xtask"] {
+        for tool in ["tenure-sim", "tenure-bench", "tenure-instructions", "tenure-fuzz", "xtask"] {
             let kinds = [Kind::Tests, Kind::Product];
             for kind in kinds {
                 assert_eq!(messages("tenure-engine", &[(tool, kind)], "").len(), 1, "{tool}");

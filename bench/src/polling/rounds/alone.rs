@@ -3,9 +3,9 @@
 use super::row;
 use crate::polling::Setting;
 use crate::polling::group::{Group, SETTLE_WITHIN};
-use crate::polling::process::wait_until;
 use crate::polling::server::StoreServer;
 use crate::polling::table::{Row, Times, shown};
+use crate::process::wait_until;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ pub(crate) async fn measure(setting: &Setting, server: &StoreServer, rounds: usi
             measured: format!("{}; from the join {}", first.shown(), first_since_join.shown()),
             goal: format!("no delay: ≤ {}", shown(AT_ONCE)),
             is_reached: first.are_within(AT_ONCE.as_secs_f64()),
+            figures: first.figures(),
             ..row(&group, "Q6", "a lone poller, from the start of its process to its first poll")
         },
         Row {
@@ -49,6 +50,7 @@ pub(crate) async fn measure(setting: &Setting, server: &StoreServer, rounds: usi
             measured: last.shown(),
             goal: format!("≤ one interval = {}", shown(setting.every)),
             is_reached: last.are_within(setting.every.as_secs_f64()),
+            figures: last.figures(),
             ..row(&group, "Q6", &format!("the same, to the first poll of the {}th target", setting.targets))
         },
     ])

@@ -33,6 +33,7 @@ pub(crate) async fn measure(group: &mut Group<'_>, window: Duration) -> Result<V
         measured: format!("{rate:.1} calls/s over {took:.0} s{inside}"),
         goal: format!("< {CALLS_PER_SECOND_MAX:.0} calls/s"),
         is_reached: rate < CALLS_PER_SECOND_MAX && group.settle().await?,
+        figures: vec![("calls_per_second", rate), ("commands_per_second", commands as f64 / took)],
         ..row(group, "Q7", &format!("{POLLERS} pollers, steady"))
     }])
 }
@@ -46,6 +47,7 @@ pub(crate) fn settlings(group: &Group<'_>) -> Row {
         measured: format!("{reached} of {awaited} times"),
         goal: format!("always, within {}", shown(SETTLE_WITHIN)),
         is_reached: reached == awaited,
+        figures: vec![("unsettled", (awaited - reached) as f64)],
         ..row(group, "Q3", "shared evenly again after each change, every target polled in its time")
     }
 }
@@ -62,6 +64,7 @@ pub(crate) fn balance(group: &Group<'_>) -> Result<Row> {
         measured: format!("most {most}, least {least}, fair {fair:.1}"),
         goal: format!("≤ cap = {cap}"),
         is_reached: most > 0 && most <= cap,
+        figures: vec![("most", most as f64), ("least", least as f64)],
         ..row(group, "Q3", &format!("{pollers} pollers that live: what each polls"))
     })
 }

@@ -3,9 +3,9 @@
 use super::{row, settle};
 use crate::gauge::Random;
 use crate::polling::group::{Group, SETTLE_WITHIN};
-use crate::polling::process::wait_until;
 use crate::polling::table::{Row, Times, seconds};
 use crate::polling::witness::Latest;
+use crate::process::wait_until;
 use anyhow::Result;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -61,6 +61,10 @@ pub(crate) fn rows(group: &Group<'_>, stood: Option<&Stood>, rounds: usize) -> R
             measured: format!("{} overlaps, {} fences used by two", verdict.overlaps, verdict.shared_fences),
             goal: "0".to_owned(),
             is_reached: polls > 0 && verdict.overlaps == 0 && verdict.shared_fences == 0,
+            figures: vec![
+                ("overlaps", verdict.overlaps as f64),
+                ("shared_fences", verdict.shared_fences as f64),
+            ],
             ..row(group, "Q1", "accepted polls that overlap, whole run")
         },
         Row {
@@ -69,6 +73,7 @@ pub(crate) fn rows(group: &Group<'_>, stood: Option<&Stood>, rounds: usize) -> R
             measured: in_flight,
             goal: "0 begun".to_owned(),
             is_reached: polls > 0 && verdict.begins_refused == 0,
+            figures: vec![("begins_refused", verdict.begins_refused as f64)],
             ..row(group, "Q1", "polls that a sink would refuse, whole run")
         },
     ];
@@ -83,6 +88,7 @@ pub(crate) fn rows(group: &Group<'_>, stood: Option<&Stood>, rounds: usize) -> R
             ),
             goal: "0 not taken over; comes back by itself".to_owned(),
             is_reached: stood.left_alone == 0 && stood.back.never == 0,
+            figures: vec![("left_alone", stood.left_alone as f64), ("back_seconds", stood.back.longest())],
             ..row(group, "Q1", "SIGSTOP of one of five for ttl + 3 s, SIGCONT")
         });
     }

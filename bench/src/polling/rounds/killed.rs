@@ -3,8 +3,8 @@
 use super::{row, settle};
 use crate::gauge::Random;
 use crate::polling::group::Group;
-use crate::polling::process::wait_until;
 use crate::polling::table::{Row, Times, shown};
+use crate::process::wait_until;
 use anyhow::Result;
 use std::time::Duration;
 
@@ -39,6 +39,7 @@ pub(crate) async fn measure(group: &mut Group<'_>, rounds: usize, random: &mut R
             measured: since_kill.shown(),
             goal: format!("≤ ttl + 1 s = {}", shown(limit)),
             is_reached: since_kill.are_within(limit.as_secs_f64()),
+            figures: since_kill.figures(),
             ..row(group, "Q2", "kill -9 of one of five: until each of its targets is polled by another")
         },
         Row {
@@ -47,6 +48,7 @@ pub(crate) async fn measure(group: &mut Group<'_>, rounds: usize, random: &mut R
             measured: beyond_lease.shown(),
             goal: "> 0 and ≤ 1 s".to_owned(),
             is_reached: beyond_lease.are_within(1.0) && beyond_lease.part(0.0) > 0.0,
+            figures: beyond_lease.figures(),
             ..row(group, "Q2", "the same, from the end of the dead one's lease")
         },
     ])

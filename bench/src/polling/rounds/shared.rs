@@ -3,8 +3,8 @@
 use super::{row, settle};
 use crate::gauge::Random;
 use crate::polling::group::Group;
-use crate::polling::process::wait_until;
 use crate::polling::table::{Row, Times, most_in_a_second, shown};
+use crate::process::wait_until;
 use anyhow::Result;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -67,6 +67,7 @@ fn stops(group: &Group<'_>, rounds: usize, taken: &Times, gaps: &Times) -> Vec<R
             measured: taken.shown(),
             goal: "≤ 1 s".to_owned(),
             is_reached: taken.are_within(1.0),
+            figures: taken.figures(),
             ..row(group, "Q2", "SIGTERM to one of six: until each of its targets is polled by another")
         },
         Row {
@@ -75,6 +76,7 @@ fn stops(group: &Group<'_>, rounds: usize, taken: &Times, gaps: &Times) -> Vec<R
             measured: gaps.shown(),
             goal: format!("≤ one interval, scatter included = {}", shown(interval)),
             is_reached: gaps.are_within(interval.as_secs_f64()),
+            figures: gaps.figures(),
             ..row(
                 group,
                 "Q2",
@@ -105,6 +107,7 @@ impl Moves {
             measured: format!("{moved} moves for {optimum}; {worst:.2} × in the worst round"),
             goal: "≤ optimum + 10 %".to_owned(),
             is_reached: is_few,
+            figures: vec![("moves", moved as f64), ("worst_ratio", worst)],
             ..row(group, "Q4", &format!("{what}: moves beside the least possible"))
         }];
         let least = self.counts.iter().map(|(_, best)| *best).max().unwrap_or(0);
@@ -120,6 +123,7 @@ impl Moves {
                 None => format!("≤ {}", shown(limit)),
             },
             is_reached: self.is_settled && self.until_last.are_within(limit.as_secs_f64()),
+            figures: self.until_last.figures(),
             ..row(group, "Q4", &format!("{what}: until the last target has moved"))
         });
         if let Some(moves_max) = moves_max {
@@ -129,6 +133,7 @@ impl Moves {
                 measured: format!("{} moves", self.busiest),
                 goal: format!("≤ max_moves = {moves_max}"),
                 is_reached: self.busiest <= moves_max,
+                figures: vec![("moves", self.busiest as f64)],
                 ..row(group, "Q4", &format!("{what}: the busiest second"))
             });
         }

@@ -3,9 +3,9 @@
 
 use super::{row, settle};
 use crate::polling::group::{Group, SETTLE_WITHIN};
-use crate::polling::process::wait_until;
 use crate::polling::record::Kind;
 use crate::polling::table::{Row, Times, seconds, seconds_between, shown};
+use crate::process::wait_until;
 use anyhow::Result;
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
@@ -71,6 +71,11 @@ pub(crate) async fn measure(group: &mut Group<'_>, rounds: usize) -> Result<Vec<
             ),
             goal: format!("≤ ttl − margin = {}; none after its promise", shown(promise)),
             is_reached: ends > 0 && late == 0 && last_ends.are_within(promise.as_secs_f64()),
+            figures: vec![
+                ("last_end_seconds", last_ends.longest()),
+                ("late", late as f64),
+                ("least_left_seconds", least_left),
+            ],
             ..row(
                 group,
                 "Q5",
@@ -83,6 +88,7 @@ pub(crate) async fn measure(group: &mut Group<'_>, rounds: usize) -> Result<Vec<
             measured: back.shown(),
             goal: format!("by itself; ≤ ttl + 1 s = {}", shown(again)),
             is_reached: back.are_within(again.as_secs_f64()),
+            figures: back.figures(),
             ..row(group, "Q5", "SIGCONT: until each target is polled again")
         },
     ])

@@ -4,21 +4,21 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 use tenure_client::clock::BootInstant;
 
 /// How often a condition is looked at while it is waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     name: String,
 }
 
 impl Process {
     /// Starts it in a process group of its own: Ctrl-C at a terminal is for us, who have something to end first.
-    pub(super) fn start(command: &mut Command) -> Result<Self> {
+    pub(crate) fn start(command: &mut Command) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command
             .process_group(0)
@@ -28,29 +28,34 @@ impl Process {
         Ok(Self { child, name })
     }
 
-    pub(super) fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
         kill_process(Pid::from_child(&self.child), signal)
             .with_context(|| format!("cannot send a signal to {} ({})", self.name, self.id()))
     }
 
     /// Ends it without a word, and waits until it is gone.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
+    /// What it says, if that was to be read.
+    pub(crate) fn take_output(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
     /// How it ended, if it did.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
     /// Waits until it has ended by itself.
-    pub(super) async fn end(&mut self, limit: Duration) -> Result<()> {
+    pub(crate) async fn end(&mut self, limit: Duration) -> Result<()> {
         let mut status = None;
         let is_over = wait_until(limit, || {
             status = self.ended()?;
@@ -72,14 +77,14 @@ impl Drop for Process {
 }
 
 /// A program that the system ends when this one is gone, however that came about.
-pub(super) fn tied(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn tied(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
 
 /// Waits until a condition holds; `false` when it does not within the limit.
-pub(super) async fn wait_until(limit: Duration, mut condition: impl FnMut() -> Result<bool>) -> Result<bool> {
+pub(crate) async fn wait_until(limit: Duration, mut condition: impl FnMut() -> Result<bool>) -> Result<bool> {
     let deadline = BootInstant::now().after(limit);
     loop {
         if condition()? {
@@ -89,5 +94,32 @@ pub(super) async fn wait_until(limit: Duration, mut condition: impl FnMut() -> R
             return Ok(false);
         }
         tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Does nothing for so long; for whoever blocks anyway.
+pub(crate) fn pause(time: Duration) {
+    let time =
+        rustix::thread::Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    // A signal ends it early, which whoever looks at a clock notices.
+    let _ = rustix::thread::nanosleep(&time);
+}
+
+/// Waits until a condition holds, looking so often, on a thread that may be blocked; `false` when it does not within
+/// the limit.
+pub(crate) fn block_until(
+    limit: Duration,
+    every: Duration,
+    mut condition: impl FnMut() -> Result<bool>,
+) -> Result<bool> {
+    let deadline = BootInstant::now().after(limit);
+    loop {
+        if condition()? {
+            return Ok(true);
+        }
+        if BootInstant::now() >= deadline {
+            return Ok(false);
+        }
+        pause(every);
     }
 }

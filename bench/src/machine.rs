@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// Time of the processors until now, in ticks of the system.
 #[derive(Clone, Copy)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     all: u64,
     busy: u64,
     /// Taken by the machine below this one.
@@ -17,7 +17,7 @@ pub(super) struct Usage {
 }
 
 impl Usage {
-    pub(super) fn now() -> Result<Self> {
+    pub(crate) fn now() -> Result<Self> {
         let stat = fs::read_to_string("/proc/stat")?;
         let first = stat.lines().next().context("no processors")?;
         let ticks: Vec<u64> = first.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -34,7 +34,7 @@ impl Usage {
     }
 
     /// Parts of all processors since then: others, ourselves, stolen. Only children that have ended are ours.
-    pub(super) fn since(self, before: Self) -> String {
+    pub(crate) fn since(self, before: Self) -> String {
         let all = (self.all - before.all).max(1) as f64;
         let own = self.own.saturating_sub(before.own);
         let others = (self.busy - before.busy).saturating_sub(own);
@@ -49,7 +49,7 @@ impl Usage {
 }
 
 /// One line about the machine.
-pub(super) fn described() -> Result<String> {
+pub(crate) fn described() -> Result<String> {
     let cpus = fs::read_to_string("/proc/cpuinfo")?;
     let of = |line: &str| line.split_once(':').map(|(_, value)| value.trim().to_owned());
     let model = cpus.lines().find(|line| line.starts_with("model name")).and_then(of).unwrap_or_default();
@@ -64,7 +64,7 @@ pub(super) fn described() -> Result<String> {
 }
 
 /// The first line that a program says about its version.
-pub(super) fn version(program: &Path) -> Result<String> {
+pub(crate) fn version(program: &Path) -> Result<String> {
     let output = Command::new(program)
         .arg("--version")
         .output()
@@ -76,7 +76,7 @@ pub(super) fn version(program: &Path) -> Result<String> {
 }
 
 /// Over one, five and fifteen minutes.
-pub(super) fn load() -> Result<String> {
+pub(crate) fn load() -> Result<String> {
     let text = fs::read_to_string("/proc/loadavg")?;
     Ok(text.split_whitespace().take(3).collect::<Vec<_>>().join(", "))
 }
