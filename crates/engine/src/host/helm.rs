@@ -25,6 +25,9 @@ const NEVER: u64 = u64::MAX;
 /// Turns that one who only came with a question runs for others; then the keeper takes over.
 const TURNS_FOR_OTHERS_MAX: usize = 8;
 
+/// The same for one who has a frame to append: the disk waits.
+const TURNS_BEFORE_WORK_MAX: usize = 2;
+
 /// Where turns are run, by one thread at a time.
 pub(crate) struct Helm {
     state: AtomicU8,
@@ -89,7 +92,8 @@ impl Helm {
                 core::mem::forget(leaving);
                 return kept;
             }
-            if keeps != Keeps::NothingForLong && turns >= TURNS_FOR_OTHERS_MAX {
+            let turns_max = if kept.is_some() { TURNS_BEFORE_WORK_MAX } else { TURNS_FOR_OTHERS_MAX };
+            if keeps != Keeps::NothingForLong && turns >= turns_max {
                 drop(leaving);
                 self.wake_keeper_at(0);
                 return kept;

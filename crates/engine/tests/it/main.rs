@@ -10,6 +10,7 @@
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
 //! - `counting`: every counter moves
+//! - `helm`: which thread runs a turn, and what it may do there
 //! - `running`, `killed`: the host with real files and threads; a process killed at random points
 
 #![expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
@@ -21,6 +22,7 @@ mod counting;
 mod desk;
 mod ends;
 mod following;
+mod helm;
 mod killed;
 mod outcomes;
 mod recovery;

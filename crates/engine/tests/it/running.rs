@@ -363,10 +363,23 @@ fn a_watcher_of_a_running_host_sees_everything_in_order() {
     host.shut_down().unwrap();
 }
 
-/// A file log whose syncs fail once they are told to.
-struct Failing {
+/// A file log whose syncs fail once they are told to, and which remembers the threads that appended.
+pub(crate) struct Failing {
     log: FileLog,
     fails: Arc<Mutex<bool>>,
+    appended_by: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl Failing {
+    /// One that does not fail yet.
+    pub(crate) fn new(log: FileLog) -> Self {
+        Self { log, fails: Arc::default(), appended_by: Arc::default() }
+    }
+
+    /// The names of the threads that appended, in order.
+    pub(crate) fn appended_by(&self) -> Arc<Mutex<Vec<Option<String>>>> {
+        Arc::clone(&self.appended_by)
+    }
 }
 
 impl OrderedLog for Failing {
@@ -389,6 +402,7 @@ impl OrderedLog for Failing {
         self.log.extents()
     }
     fn append(&mut self, batch: &Batch) -> AppendOutcome {
+        self.appended_by.lock().unwrap().push(std::thread::current().name().map(str::to_owned));
         if *self.fails.lock().unwrap() {
             let source = std::io::Error::other("the disk is gone");
             return AppendOutcome::Failed(tenure_log::AppendError::Io { action: "sync", source });
@@ -413,7 +427,6 @@ impl OrderedLog for Failing {
     fn wants_chore(&self) -> bool {
         self.log.wants_chore()
     }
-
     fn chore(&mut self) -> Option<Chore> {
         self.log.chore()
     }
@@ -430,8 +443,8 @@ impl OrderedLog for Failing {
 fn a_log_that_fails_stops_the_host_and_everyone_is_answered() {
     let directory = TempDir::new().unwrap();
     let (log, recovery) = files(directory.path());
-    let fails = Arc::new(Mutex::new(false));
-    let failing = Failing { log, fails: Arc::clone(&fails) };
+    let failing = Failing::new(log);
+    let fails = Arc::clone(&failing.fails);
     let host = start(failing, &recovery, HostOptions::default(), Box::new(|_| {}));
     let handle = host.handle();
     let kept = handle.call(grant("a", "alice")).live().unwrap().id;

@@ -10,6 +10,7 @@ use super::closing::LAST_WITHIN;
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, Unread, outbox};
 use crate::server::{Asks, Shared};
+use std::mem;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,9 +39,9 @@ const LINE_BYTES: usize = 256;
 const SHORT_LINE_BYTES: usize = 64;
 /// Answers that may be large and are being made at once.
 const LARGE_MAX: usize = 2;
-/// Bytes asked of the stream at once.
-const READ_BYTES: usize = 64 << 10;
-/// Room that is made when less is left.
+/// Bytes asked of the stream at once, by one who sends as much.
+const READ_BYTES_MAX: usize = 64 << 10;
+/// The same at first: most connections are idle.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// How long a peer that sends nothing more may pause before it has read all that it is owed.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -128,16 +129,20 @@ pub(crate) async fn serve(
     let (out, outgoing) = outbox(writing, ends.over.clone());
     let mut writer = tokio::spawn(outgoing.write());
     // Used from its beginning again and again: it stays warm, however many connections there are.
-    let mut buffer = Vec::with_capacity(READ_BYTES);
+    let mut buffer = Vec::with_capacity(READ_BYTES_MIN);
     let mut begun: Option<(Connection, Opening)> = None;
     let mut too_long = false;
     let mut at_end = false;
+    let mut was_full = false;
     let stopping = shared.stopping();
     // Made once: every one that is made stands in line with those of all other connections.
     let mut over = pin!(ends.over.cancelled());
     let mut stopped = pin!(stopping.cancelled());
     while !at_end {
-        buffer.reserve(READ_BYTES_MIN);
+        if mem::take(&mut was_full) {
+            let twice = (2 * buffer.capacity()).min(READ_BYTES_MAX);
+            buffer.reserve(twice.saturating_sub(buffer.len()).max(READ_BYTES_MIN));
+        }
         let lost = async {
             match &mut begun {
                 Some((_, opening)) => opening.lost().await,
@@ -151,7 +156,7 @@ pub(crate) async fn serve(
                     // A last line without its end is a line all the same.
                     buffer.push(b'\n');
                 }
-                Ok(_) => {}
+                Ok(_) => was_full = buffer.len() == buffer.capacity(),
                 Err(_) => break,
             },
             lost = lost => {
@@ -228,7 +233,7 @@ fn take_lines(
     while let Some(end) = memchr::memchr(b'\n', &buffer[taken..]) {
         let line = &buffer[taken..taken + end];
         taken += end + 1;
-        if std::mem::take(too_long) {
+        if mem::take(too_long) {
             continue;
         }
         if line.len() > line_bytes_max {
