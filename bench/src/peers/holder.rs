@@ -3,7 +3,7 @@
 
 use super::redis;
 use super::tenure;
-use crate::process::{Process, pause, tied};
+use crate::process::{Process, block_until, pause, tied};
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use serde_json::json;
@@ -98,9 +98,12 @@ fn succeed_tenure(holder: &Process, socket: &Path, name: &str) -> Result<Duratio
     wanted["acquire"]["wait_ms"] = json!(WAIT_MAX.as_millis() as u64);
     wanted["tag"] = json!(1);
     waiter.say(&wanted)?;
-    // Lines are taken in order: once this one is answered, the waiter stands in line.
-    let answer = waiter.ask(&json!({"status": {}}))?;
-    ensure!(answer["status"]["waiters"].as_u64().is_some_and(|waiters| waiters > 0), "no waiting: {answer}");
+    // A line with a tag is nobody's predecessor: it stands in line once the daemon says so.
+    let in_line = || {
+        let answer = waiter.ask(&json!({"status": {}}))?;
+        Ok(answer["status"]["waiters"].as_u64().is_some_and(|waiters| waiters > 0))
+    };
+    ensure!(block_until(WAIT_MAX, POLL_EVERY, in_line)?, "nobody stands in line");
     let killed = BootInstant::now();
     holder.signal(Signal::KILL)?;
     let answer = waiter.hear()?;

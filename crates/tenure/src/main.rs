@@ -32,10 +32,6 @@ use connect::Reach;
 use failure::{Failure, exit_code};
 use printer::Printer;
 
-/// Answers are many small allocations that are made by one thread and let go by another.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Decides who holds what, until when, and lets go on behalf of those who cannot.
 #[derive(Parser)]
 #[command(name = "tenure", version, max_term_width = 100, after_help = EXIT_CODES)]
