@@ -36,7 +36,7 @@ fn who_asks_alone_syncs_on_its_own_thread() {
     let host = start(log, &recovery, HostOptions::default(), quiet());
     let own = std::thread::current().name().map(str::to_owned);
     for number in 0..4 {
-        host.handle().call(grant(&format!("a{number}"), "alice"));
+        let _ = host.handle().call(grant(&format!("a{number}"), "alice"));
     }
     assert_eq!(appended_by.lock().unwrap().last(), Some(&own));
     // One who has other things to do leaves it to the log thread.
@@ -88,7 +88,7 @@ fn one_who_is_told_something_may_ask_but_not_wait() {
     let host = start(log, &recovery, HostOptions::default(), listener);
     handle.set(host.handle()).ok().unwrap();
     let lease = host.handle().call(grant("a", "alice")).live().unwrap().id;
-    host.handle().call(release(lease));
+    let _ = host.handle().call(release(lease));
     assert!(matches!(asked.recv().unwrap().wait_one(), Answer::Status(_)));
     host.shut_down().unwrap();
 }

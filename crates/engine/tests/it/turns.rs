@@ -2,7 +2,7 @@
 
 use crate::desk::{Desk, tell, tell_with};
 use expect_test::expect;
-use tenure_engine::{Answer, EngineConfig, Status};
+use tenure_engine::{Answer, EngineConfig, Status, TURN_EVENTS_MAX};
 use tenure_kernel::{LeaseId, StateName};
 use tenure_log::{FRAME_BYTES_MAX, RECORDS_PER_FRAME_MAX};
 
@@ -636,7 +636,7 @@ fn each_lane_gets_at_least_a_tenth_of_a_turn_under_a_flood_of_the_others() {
     let before = counts(&desk);
     desk.turn();
     let after = counts(&desk);
-    assert!(before.0 - after.0 >= 400, "deadlines: {before:?} {after:?}");
+    assert!(before.0 - after.0 >= TURN_EVENTS_MAX as i64 / 10, "deadlines: {before:?} {after:?}");
     assert!(before.1 - after.1 >= 150, "ends: {before:?} {after:?}");
     assert!(after.2 - before.2 >= 150, "grants: {before:?} {after:?}");
     let reads = desk.answers.keys().filter(|name| name.starts_with("read")).count();
