@@ -47,8 +47,16 @@ for unit in $units; do
 done
 "#;
 
+/// Carries the log of a cluster; a peer as well.
+const ETCD: Need = Need {
+    name: "etcd-server",
+    check: &["etcd", "--version"],
+    install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "etcd-server"]],
+};
+
 /// What `cargo xtask test` needs.
 pub(crate) const FOR_TESTS: &[Need] = &[
+    ETCD,
     Need {
         name: "cargo-nextest",
         check: &["cargo", "nextest", "--version"],
@@ -160,11 +168,7 @@ pub(crate) const FOR_TESTS: &[Need] = &[
 
 /// What `cargo xtask bench peers` measures beside us. Each run starts servers of its own, in directories of its own.
 pub(crate) const FOR_PEERS: &[Need] = &[
-    Need {
-        name: "etcd-server",
-        check: &["etcd", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "etcd-server"]],
-    },
+    ETCD,
     // Debian keeps its programs beside the path, by version.
     Need {
         name: "postgresql",

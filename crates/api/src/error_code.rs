@@ -122,6 +122,8 @@ codes! {
     DeadlinePassed = "deadline_passed", 409, 1, Never;
     /// The session id is taken.
     SessionExists = "session_exists", 409, 1, Never;
+    /// This daemon has a log of its own: it is not a node of a cluster.
+    NotClustered = "not_clustered", 409, 1, Never;
     /// The lease ended too long ago to be shown.
     LeaseRetired = "lease_retired", 410, 1, Never;
     /// The position in the log is not kept any more; `oldest` is.
@@ -154,7 +156,7 @@ codes! {
     NoCapacity = "no_capacity", 503, 1, AfterMs(1_000);
     /// The daemon is stopping.
     ShuttingDown = "shutting_down", 503, 3, AfterMs(1_000);
-    /// Another node is the writer.
+    /// This node cannot decide it and could not reach one that can.
     NotLeader = "not_leader", 503, 3, AfterMs(200);
     /// It may have been done or not; ask again with the same operation id.
     OutcomeUnknown = "outcome_unknown", 504, 3, AfterMs(100);

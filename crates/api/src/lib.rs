@@ -4,6 +4,7 @@
 //! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
 
 mod caller;
+mod cluster;
 mod error;
 mod error_code;
 mod event;
@@ -19,6 +20,10 @@ mod story;
 mod stream;
 
 pub use caller::{Caller, Scope, SignIn, SignInQuery, SignedOut};
+pub use cluster::{
+    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten, Role,
+    SteppedDown, StoreMember, WriterChange,
+};
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};
 pub use event::{Event, EventKind, EventLease, EventsQuery, Lagged};

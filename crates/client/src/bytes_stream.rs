@@ -2,6 +2,7 @@
 
 use crate::client::Client;
 use crate::error::CallError;
+use crate::nodes::Answered;
 use crate::transport::{Opened, Sender};
 use bytes::Bytes;
 use core::time::Duration;
@@ -15,6 +16,8 @@ const PIECE_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct ByteStream {
     client: Client,
+    /// Which of the client's nodes it comes from.
+    node: usize,
     body: Incoming,
     piece_limit: Duration,
     /// The connection lives as long as its sender.
@@ -22,8 +25,14 @@ pub struct ByteStream {
 }
 
 impl ByteStream {
-    pub(crate) fn new(client: Client, opened: Opened) -> Self {
-        Self { client, body: opened.body, piece_limit: PIECE_LIMIT, _sender: opened.sender }
+    pub(crate) fn new(client: Client, opened: Answered<Opened>) -> Self {
+        let Answered { node, body: Opened { body, sender, .. }, .. } = opened;
+        Self { client, node, body, piece_limit: PIECE_LIMIT, _sender: sender }
+    }
+
+    /// It is over, and what comes next is better asked of another node.
+    pub(crate) fn leave_node(&self) {
+        self.client.nodes().leave(self.node);
     }
 
     pub(crate) fn with_piece_limit(mut self, limit: Duration) -> Self {
@@ -38,11 +47,15 @@ impl ByteStream {
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             let Ok(frame) = tokio::time::timeout(self.piece_limit, self.body.frame()).await else {
+                self.leave_node();
                 return Err(CallError::TimedOut { limit: self.piece_limit });
             };
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(self.client.transport().broken(error)),
+                Some(Err(error)) => {
+                    self.leave_node();
+                    return Err(self.client.nodes().node(self.node).broken(error));
+                }
                 Some(Ok(frame)) => {
                     if let Ok(piece) = frame.into_data()
                         && !piece.is_empty()

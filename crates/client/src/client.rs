@@ -1,16 +1,21 @@
-//! One daemon, spoken to over HTTP: how a client is built, how one call is made and its answer understood.
-//! The typed calls, one per route, stand in `client/calls.rs`, `client/registrations.rs`, `client/streams.rs` and
-//! `client/polling.rs`.
+//! One daemon or the nodes of a cluster, spoken to over HTTP: how a client is built and how one call is made. Which node
+//! is asked stands in `nodes.rs`, what an answer means in `answer.rs`. The typed calls, one per route, stand in
+//! `client/calls.rs`, `client/cluster.rs`, `client/registrations.rs`, `client/streams.rs` and `client/polling.rs`.
 
 mod calls;
+mod cluster;
 mod polling;
 mod registrations;
 mod streams;
 
+use crate::answer::unexpected;
 use crate::bytes_stream::ByteStream;
-use crate::endpoint::Endpoint;
+use crate::clock::BootInstant;
+use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::CallError;
-use crate::transport::{Connector, Identity, Opened, Patience, Reply, Request, Tls, Transport};
+use crate::nodes::{Asking, Nodes};
+use crate::operation::{operation_id, takes_operation_id};
+use crate::transport::{Connector, Identity, Patience, Request, Tls, Transport};
 use bytes::Bytes;
 use core::fmt;
 use core::time::Duration;
@@ -19,34 +24,37 @@ use http::{HeaderName, HeaderValue, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
-use tenure_api::{Error, ErrorCode, Problem};
 
 /// How long opening a connection may take, unless told.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an answer may take, unless told; a wait that was asked for comes on top.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
-/// How much of an answer that is not understood is shown.
-const SHOWN_BYTES: usize = 200;
+
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// What RFC 3986 leaves as it is in a path segment; a `/` inside a name is none of the path's.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A client of one daemon. Cheap to clone; clones share their connections.
+/// A client of one daemon, or of the nodes of one cluster. Cheap to clone; clones share their connections.
+///
+/// With several endpoints a call goes to the one that answered last. Where that one is not there, breaks off, keeps
+/// silent or says that it cannot decide now, the same call, under the same operation id, goes to the next, until one
+/// answers or the time of the call is over.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    transport: Transport,
+    nodes: Nodes,
     holder: String,
 }
 
 /// Builds a [`Client`].
 pub struct ClientBuilder {
-    endpoint: Endpoint,
+    endpoints: Endpoints,
     token: Option<String>,
     ca_pem: Option<Vec<u8>>,
     identity: Option<Identity>,
@@ -91,6 +99,14 @@ impl Manner {
 }
 
 impl ClientBuilder {
+    /// Where more nodes of the same cluster are; one that is known already counts once. They must be nodes of one
+    /// cluster: a call may be made at any of them.
+    #[must_use]
+    pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
+        endpoints.into_iter().for_each(|endpoint| self.endpoints.add(endpoint));
+        self
+    }
+
     /// The token to present, as `tenure token new` printed it.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
@@ -126,7 +142,8 @@ impl ClientBuilder {
         self
     }
 
-    /// How long an answer may take (10 s unless told); a wait that was asked for comes on top.
+    /// How long an answer may take (10 s unless told), from however many nodes it is asked for; a wait that was asked for
+    /// comes on top.
     #[must_use]
     pub fn answer_limit(mut self, limit: Duration) -> Self {
         self.answer_limit = limit;
@@ -138,13 +155,11 @@ impl ClientBuilder {
     /// # Errors
     /// When certificates or token cannot be used.
     pub fn build(self) -> Result<Client, BuildError> {
-        let tls = match (&self.endpoint, &self.ca_pem) {
-            (Endpoint::Https(authority), Some(ca_pem)) => {
-                Some(Tls::new(authority, ca_pem, self.identity.as_ref())?)
-            }
-            (Endpoint::Http(_) | Endpoint::Unix(_), None) if self.identity.is_none() => None,
-            (Endpoint::Https(_) | Endpoint::Http(_) | Endpoint::Unix(_), _) => return Err(BuildError::Trust),
-        };
+        let is_https = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Https(_));
+        let has_certificates = self.ca_pem.is_some() || self.identity.is_some();
+        if has_certificates && !self.endpoints.as_slice().iter().any(is_https) {
+            return Err(BuildError::Trust);
+        }
         let authorization = match &self.token {
             None => None,
             Some(token) => {
@@ -153,19 +168,36 @@ impl ClientBuilder {
                 Some(value)
             }
         };
-        let connector = Connector::new(self.endpoint, tls, self.connect_limit);
-        let transport = Transport::new(connector, authorization, self.answer_limit)?;
+        let mut transports = Vec::new();
+        for endpoint in self.endpoints.as_slice() {
+            let tls = match (endpoint, &self.ca_pem) {
+                (Endpoint::Https(authority), Some(ca_pem)) => {
+                    Some(Tls::new(authority, ca_pem, self.identity.as_ref())?)
+                }
+                (Endpoint::Https(_), None) => return Err(BuildError::Trust),
+                (Endpoint::Http(_) | Endpoint::Unix(_), _) => None,
+            };
+            let connector = Connector::new(endpoint.clone(), tls, self.connect_limit);
+            transports.push(Transport::new(connector, authorization.clone())?);
+        }
+        let nodes = Nodes::new(transports, self.answer_limit);
         let holder = self.holder.unwrap_or_else(this_process);
-        Ok(Client { shared: Arc::new(Shared { transport, holder }) })
+        Ok(Client { shared: Arc::new(Shared { nodes, holder }) })
     }
 }
 
 impl Client {
-    /// Begins to build a client.
+    /// Begins to build a client of the daemon or node at this endpoint; [`ClientBuilder::endpoints`] adds others.
     #[must_use]
     pub fn builder(endpoint: Endpoint) -> ClientBuilder {
+        Self::builder_of(endpoint.into())
+    }
+
+    /// Begins to build a client of the nodes at these endpoints.
+    #[must_use]
+    pub fn builder_of(endpoints: Endpoints) -> ClientBuilder {
         ClientBuilder {
-            endpoint,
+            endpoints,
             token: None,
             ca_pem: None,
             identity: None,
@@ -175,10 +207,15 @@ impl Client {
         }
     }
 
-    /// Where its daemon is.
+    /// Where its daemon is; of several nodes, the one that answered last.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.transport().endpoint()
+        self.nodes().preferred().endpoint()
+    }
+
+    /// Where its daemon, or each of its nodes, is.
+    pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
+        self.nodes().all().map(Transport::endpoint)
     }
 
     /// In whose name leases are held where a call does not say.
@@ -190,7 +227,8 @@ impl Client {
     /// Makes any call: a path from the root with its query, and a body that becomes JSON.
     ///
     /// A `POST` is sent at most once here; put an operation id into its body and ask again where the outcome
-    /// is unknown.
+    /// is unknown. Among several nodes one that takes an operation id gets it before its first try, and is sent to one
+    /// after the other until one answers.
     ///
     /// # Errors
     /// [`CallError`]; its [`CallError::is_definite`] says whether the call may have had an effect.
@@ -228,17 +266,28 @@ impl Client {
         body: Option<&impl Serialize>,
         manner: Manner,
     ) -> Result<T, CallError> {
-        let request = request(method, path_and_query, body, manner)?;
-        let reply = self.transport().exchange(&request).await?;
-        let status = reply.status;
-        let body = accepted(reply)?;
-        serde_json::from_slice(&body).map_err(|error| unexpected(status, &error.to_string(), &body, true))
+        self.ask_timed(method, path_and_query, body, manner).await.map(|(_, answer)| answer)
+    }
+
+    /// The same, with the instant before the try that was answered.
+    pub(crate) async fn ask_timed<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: Option<&impl Serialize>,
+        manner: Manner,
+    ) -> Result<(BootInstant, T), CallError> {
+        let asking = self.asking(method, path_and_query, body, manner)?;
+        let answered = self.nodes().exchange(&asking).await?;
+        let (status, body) = (answered.status, answered.body);
+        let answer = serde_json::from_slice(&body);
+        let answer = answer.map_err(|error| unexpected(status, &error.to_string(), &body, true))?;
+        Ok((answered.sent, answer))
     }
 
     pub(crate) async fn ask_text(&self, path: &str, manner: Manner) -> Result<String, CallError> {
-        let request = request(Method::GET, path, None::<&()>, manner)?;
-        let reply = self.transport().exchange(&request).await?;
-        let body = accepted(reply)?;
+        let asking = self.asking(Method::GET, path, None::<&()>, manner)?;
+        let body = self.nodes().exchange(&asking).await?.body;
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
@@ -249,24 +298,46 @@ impl Client {
         path_and_query: &str,
         manner: Manner,
     ) -> Result<ByteStream, CallError> {
-        let request = request(method, path_and_query, None::<&()>, manner)?;
-        let opened: Opened = self.transport().open(&request).await?;
-        if is_success(opened.status) {
-            return Ok(ByteStream::new(self.clone(), opened));
-        }
-        let reply = self.transport().finish(opened).await?;
-        let status = reply.status;
-        Err(accepted(reply).err().unwrap_or_else(|| unexpected(status, "not a stream", b"", true)))
+        let asking = self.asking(method, path_and_query, None::<&()>, manner)?;
+        let opened = self.nodes().open(&asking).await?;
+        Ok(ByteStream::new(self.clone(), opened))
     }
 
-    pub(crate) fn transport(&self) -> &Transport {
-        &self.shared.transport
+    pub(crate) fn nodes(&self) -> &Nodes {
+        &self.shared.nodes
+    }
+
+    fn asking(
+        &self,
+        method: Method,
+        path_and_query: &str,
+        body: Option<&impl Serialize>,
+        manner: Manner,
+    ) -> Result<Asking, CallError> {
+        let mut request = request(method, path_and_query, body, manner)?;
+        let mut waiting = None;
+        if self.nodes().are_several() {
+            let object = request.body.as_ref().and_then(|body| serde_json::from_slice(body).ok());
+            let object: Map<String, Value> = object.unwrap_or_default();
+            if !request.repeatable && takes_operation_id(&request.method, request.uri.path()) {
+                if object.get("operation_id").is_none_or(Value::is_null) {
+                    let key = HeaderValue::from_str(&operation_id())
+                        .expect("invariant: hexadecimal digits are plain text");
+                    request.headers.push((IDEMPOTENCY_KEY, key));
+                }
+                request.repeatable = true;
+            }
+            waiting = object.get("wait_ms").is_some_and(Value::is_u64).then_some(object);
+        }
+        Ok(Asking { request, waiting })
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("endpoint", self.endpoint()).finish_non_exhaustive()
+        f.debug_struct("Client")
+            .field("endpoints", &self.endpoints().collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
@@ -298,54 +369,6 @@ fn request(
     Ok(Request { method, uri, headers, body, repeatable, patience })
 }
 
-/// The body of a call that was carried out, or why it was not.
-fn accepted(reply: Reply) -> Result<Bytes, CallError> {
-    if is_success(reply.status) {
-        return Ok(reply.body);
-    }
-    match serde_json::from_slice(&reply.body) {
-        Ok(error) => Err(CallError::Refused(error)),
-        Err(error) => match serde_json::from_slice(&reply.body) {
-            Ok(problem) => Err(CallError::Refused(of_problem(problem, reply.retry_after))),
-            Err(_) => Err(unexpected(reply.status, &error.to_string(), &reply.body, false)),
-        },
-    }
-}
-
-/// What `/api/v3` says in its own form means the same as everywhere else.
-fn of_problem(problem: Problem, retry_after: Option<u64>) -> Error {
-    let Problem { code, detail, session_id, mut details, .. } = problem;
-    let told = |key: &str| details.get(key).and_then(Value::as_bool);
-    let definite = told("definite").unwrap_or(code.is_definite());
-    let is_end =
-        matches!(code, ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired);
-    let lost = told("lost").unwrap_or(is_end);
-    let retry_after_ms = details.remove("retry_after_ms").and_then(|ms| ms.as_u64());
-    let retry_after_ms = retry_after_ms.or(retry_after.map(|secs| secs.saturating_mul(1_000)));
-    details.retain(|key, _| key != "definite" && key != "lost");
-    if let Some(session_id) = session_id {
-        details.insert("session_id".to_owned(), session_id.into());
-    }
-    Error { code, message: detail, definite, lost, retry_after_ms, details }
-}
-
-/// A code of a newer daemon is not in our table, but what it means for the caller can still be read.
-fn unexpected(status: u16, fault: &str, body: &[u8], carried_out: bool) -> CallError {
-    let object: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
-    let says = |key: &str| object.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let shown = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES)]).into_owned();
-    CallError::Unexpected {
-        status,
-        message: format!("{fault}; it begins {shown:?}"),
-        definite: !carried_out && says("definite"),
-        lost: !carried_out && says("lost"),
-    }
-}
-
-fn is_success(status: u16) -> bool {
-    (200..300).contains(&status)
-}
-
 fn this_process() -> String {
     let program = std::env::current_exe()
         .ok()
@@ -359,10 +382,6 @@ fn this_process() -> String {
 mod tests {
     use super::*;
     use tenure_api::{LeaseQuery, State};
-
-    fn reply(status: u16, body: &str) -> Reply {
-        Reply { status, retry_after: None, body: Bytes::from(body.to_owned()) }
-    }
 
     #[test]
     fn names_are_one_segment_of_the_path() {
@@ -384,39 +403,6 @@ mod tests {
             with_query("/v1/leases", &query).expect("a path"),
             "/v1/leases?holder=a+b%26c&state=active&limit=5"
         );
-    }
-
-    #[test]
-    fn a_refusal_has_the_code_of_the_table() {
-        let body = r#"{"error":"stale_epoch","message":"m","definite":true,"lost":true,"current":4}"#;
-        let error = accepted(reply(409, body)).expect_err("a refusal");
-        assert_eq!(error.code(), Some(ErrorCode::StaleEpoch));
-        assert!(error.lost());
-    }
-
-    #[test]
-    fn a_problem_is_a_refusal_with_the_code_of_the_table() {
-        let body = r#"{"type":"urn:tenure:error:no_capacity","title":"t","status":503,"code":"no_capacity",
-            "detail":"all slots are taken","request_id":"r","session_id":null,"pool":"tuner","size":4}"#;
-        let reply = Reply { retry_after: Some(7), ..reply(503, body) };
-        let CallError::Refused(error) = accepted(reply).expect_err("a refusal") else { panic!("a refusal") };
-        assert_eq!((error.code, error.message.as_str()), (ErrorCode::NoCapacity, "all slots are taken"));
-        assert_eq!((error.retry_after_ms, error.lost), (Some(7_000), false));
-        assert_eq!(error.details["pool"], "tuner");
-        assert!(!error.details.contains_key("request_id"), "{:?}", error.details);
-        let body = r#"{"type":"x","title":"t","status":410,"code":"session_expired","detail":"d","request_id":"r",
-            "session_id":"5d0c","state":"stopped"}"#;
-        let error = accepted(self::reply(410, body)).expect_err("a refusal");
-        assert!(error.lost() && error.is_definite());
-    }
-
-    #[test]
-    fn a_code_of_a_newer_daemon_keeps_its_meaning() {
-        let body = r#"{"error":"from_the_future","message":"m","definite":true,"lost":true}"#;
-        let error = accepted(reply(409, body)).expect_err("a refusal");
-        assert!(matches!(error, CallError::Unexpected { status: 409, definite: true, lost: true, .. }));
-        let error = accepted(reply(502, "<html>Bad Gateway")).expect_err("no daemon");
-        assert!(matches!(error, CallError::Unexpected { status: 502, definite: false, lost: false, .. }));
     }
 
     #[test]

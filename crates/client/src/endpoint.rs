@@ -1,4 +1,4 @@
-//! Where a daemon listens, as people write it. Knows nothing of connections.
+//! Where a daemon, or each node of a cluster, listens, as people write it. Knows nothing of connections.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,6 +14,10 @@ pub enum Endpoint {
     /// The daemon's socket.
     Unix(PathBuf),
 }
+
+/// Where the nodes of one cluster listen, each as good as the others; or one daemon. Written with commas between.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoints(Vec<Endpoint>);
 
 /// Host and port of an endpoint.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -42,6 +46,62 @@ pub enum EndpointError {
     /// The path of a socket is not absolute.
     #[error("{0:?} names no absolute path")]
     Path(String),
+    /// A socket is on one machine: it cannot be one of several endpoints.
+    #[error("{0:?} is a socket, which stands alone")]
+    Socket(String),
+}
+
+impl Endpoints {
+    /// Each once, in the order given; never empty.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Endpoint] {
+        &self.0
+    }
+
+    pub(crate) fn add(&mut self, endpoint: Endpoint) {
+        if !self.0.contains(&endpoint) {
+            self.0.push(endpoint);
+        }
+    }
+}
+
+impl From<Endpoint> for Endpoints {
+    fn from(endpoint: Endpoint) -> Self {
+        Self(vec![endpoint])
+    }
+}
+
+impl FromStr for Endpoints {
+    type Err = EndpointError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointError> {
+        // The path of a socket may have commas in it.
+        if text.starts_with("unix:") {
+            return text.parse().map(|endpoint: Endpoint| endpoint.into());
+        }
+        let mut each = text.split(',').map(|part| part.trim().parse());
+        let mut endpoints: Self = match each.next() {
+            Some(first) => <Result<Endpoint, EndpointError>>::map(first, Into::into)?,
+            None => return Err(EndpointError::Scheme(text.to_owned())),
+        };
+        for endpoint in each {
+            match endpoint? {
+                Endpoint::Unix(_) => return Err(EndpointError::Socket(text.to_owned())),
+                endpoint @ (Endpoint::Http(_) | Endpoint::Https(_)) => endpoints.add(endpoint),
+            }
+        }
+        Ok(endpoints)
+    }
+}
+
+impl fmt::Display for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, endpoint) in self.0.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{endpoint}")?;
+        }
+        Ok(())
+    }
 }
 
 impl Endpoint {
@@ -184,6 +244,20 @@ mod tests {
         ];
         for (text, fault) in cases {
             assert_eq!(parsed(text), Err(fault((*text).to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_has_each_endpoint_once_and_a_socket_stands_alone() {
+        let parsed = |text: &str| text.parse::<Endpoints>().map(|endpoints| endpoints.to_string());
+        assert_eq!(parsed("http://a:1,http://b:2, http://a:1/").as_deref(), Ok("http://a:1,http://b:2"));
+        assert_eq!(parsed("unix:/run/a,b").as_deref(), Ok("unix:/run/a,b"));
+        for (text, fault) in [
+            ("http://a:1,unix:/run/x", EndpointError::Socket("http://a:1,unix:/run/x".to_owned())),
+            ("http://a:1,", EndpointError::Scheme(String::new())),
+            ("", EndpointError::Scheme(String::new())),
+        ] {
+            assert_eq!(parsed(text), Err(fault), "{text}");
         }
     }
 }

@@ -55,7 +55,7 @@ impl Client {
 
 impl Events {
     /// The same, going on from the last event whenever its connection ends, be it that the daemon was
-    /// restarted or that the reader was too slow. Asks the daemon where it stands if no event came yet, so
+    /// restarted or that the reader was too slow; at another node where there are several. Asks the daemon where it stands if no event came yet, so
     /// that nothing between is missed.
     ///
     /// # Errors
@@ -164,6 +164,9 @@ impl Events {
         loop {
             if let Some(message) = parser.next() {
                 let event = understand(&message)?;
+                if event.kind == EventKind::Closing {
+                    stream.leave_node();
+                }
                 // Where to resume is a position, not the id of an event that was given.
                 if event.kind != EventKind::Lagged && message.id.is_some() {
                     self.last_id = message.id;
@@ -171,7 +174,10 @@ impl Events {
                 return Ok(Some(event));
             }
             match stream.next().await? {
-                None => return Ok(None),
+                None => {
+                    stream.leave_node();
+                    return Ok(None);
+                }
                 Some(piece) => parser.push(&piece).map_err(|TooLarge| unexpected("a message without end"))?,
             }
         }

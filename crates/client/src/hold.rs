@@ -64,6 +64,11 @@ impl Client {
         let promised = hold.confirm(self, &lease, deadline).await?;
         Ok(hold.renewed(self.clone(), lease, &promised, parting))
     }
+
+    /// The terms on which what this client holds is kept.
+    pub(crate) fn terms(&self, margin: Duration) -> Terms {
+        Terms { margin, several_nodes: self.nodes().are_several() }
+    }
 }
 
 impl Connection {
@@ -187,7 +192,7 @@ impl Hold {
             let Obtained { lease, sent } =
                 obtain::obtain(&client, &self.request, wait_until, deadline).await?;
             let owed = Owed::new(Voice::Http(client.clone()), &lease);
-            let promised = match self.fresh_promise(&lease, sent) {
+            let promised = match self.fresh_promise(&client, &lease, sent) {
                 Some(promised) => promised,
                 None => match self.confirm(&client, &lease, deadline).await {
                     Ok(promised) => promised,
@@ -201,14 +206,15 @@ impl Hold {
     }
 
     /// What a grant promised, if it is no replay and was not long on its way.
-    fn fresh_promise(&self, lease: &Lease, sent: BootInstant) -> Option<Promised> {
+    fn fresh_promise(&self, client: &Client, lease: &Lease, sent: BootInstant) -> Option<Promised> {
         let Lease { replayed: false, state: State::Active, valid_ms: Some(valid_ms), epoch, lsn, .. } =
             *lease
         else {
             return None;
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch, lsn };
-        (!self.terms().is_stale(BootInstant::now(), &promised)).then_some(promised)
+        let is_stale = client.terms(self.margin).is_stale(BootInstant::now(), &promised);
+        (!is_stale).then_some(promised)
     }
 
     /// Heartbeats a lease of which nothing can be believed yet.
@@ -220,9 +226,8 @@ impl Hold {
     ) -> Result<Promised, CallError> {
         let mut tries = obtain::Tries::new(deadline);
         loop {
-            let sent = BootInstant::now();
-            let error = match client.heartbeat(&lease.lease_id, lease.epoch).await {
-                Ok(renewed) => {
+            let error = match client.timed_heartbeat(&lease.lease_id, lease.epoch, Duration::MAX).await {
+                Ok((sent, renewed)) => {
                     let Some(valid_ms) = renewed.valid_ms else {
                         let message = "the lease is not kept by heartbeats".to_owned();
                         return Err(CallError::Unsendable(message));
@@ -237,7 +242,7 @@ impl Hold {
     }
 
     fn renewed(&self, client: Client, lease: Lease, promised: &Promised, parting: Parting) -> Guard {
-        let core = Core::new(self.terms(), Scatter::from_system(), promised);
+        let core = Core::new(client.terms(self.margin), Scatter::from_system(), promised);
         let life = Arc::new(Life::new(GuardState::held(&lease, Some(core.valid_until()))));
         let task = renew(client, lease.lease_id.clone(), core, life.clone(), lease.epoch);
         let keeping = Keeping::Renewer(AbortOnDropHandle::new(tokio::spawn(task)));
@@ -275,10 +280,6 @@ impl Hold {
             None => Ok(()),
             Some(_) => Err(CallError::Unsendable(format!("no ttl: the lease is kept by {keeper}"))),
         }
-    }
-
-    fn terms(&self) -> Terms {
-        Terms { margin: self.margin }
     }
 }
 

@@ -6,6 +6,7 @@
 //! [`clock`] is the time that all of them go by.
 #![doc = include_str!("../README.md")]
 
+mod answer;
 mod backoff;
 mod bytes_stream;
 mod client;
@@ -16,6 +17,7 @@ mod events;
 mod guard;
 mod hold;
 mod insist;
+mod nodes;
 mod operation;
 mod registration;
 mod session;
@@ -28,7 +30,7 @@ mod transport;
 pub use backoff::{Backoff, Scatter};
 pub use bytes_stream::ByteStream;
 pub use client::{BuildError, Client, ClientBuilder};
-pub use endpoint::{Authority, Endpoint, EndpointError};
+pub use endpoint::{Authority, Endpoint, EndpointError, Endpoints};
 pub use error::{CallError, Cause};
 pub use events::Events;
 pub use guard::{Guard, GuardState, LossReason, ReleaseError, Standing};

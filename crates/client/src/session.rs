@@ -7,9 +7,7 @@ use crate::backoff::Scatter;
 use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
-use crate::guard::{
-    Core, GuardState, Life, LossReason, Observation, Promised, Standing, Terms, drive, failed,
-};
+use crate::guard::{Core, GuardState, Life, LossReason, Observation, Promised, Standing, drive, failed};
 use crate::hold::{Hold, MARGIN};
 use crate::insist::{Way, insist};
 use core::fmt;
@@ -72,7 +70,7 @@ impl Client {
             return Err(unexpected("a session by hand without a promise"));
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
-        let core = Core::new(Terms { margin }, Scatter::from_system(), &promised);
+        let core = Core::new(self.terms(margin), Scatter::from_system(), &promised);
         let state = GuardState {
             standing: Standing::Held,
             draining: false,
@@ -216,13 +214,12 @@ impl Keeper {
     }
 
     async fn heartbeat(&self, limit: Duration) -> Observation {
-        let sent = BootInstant::now();
         let heartbeat = SessionHeartbeat { seen_lsn: Some(self.roll().seen_lsn()) };
         // The leases on the roll now; what is granted meanwhile is not judged by this answer.
         let judged = self.roll().ids();
-        let answer = self.client.session_heartbeat_within(&self.session, &heartbeat, limit).await;
-        let renewed = match answer {
-            Ok(renewed) => renewed,
+        let answer = self.client.timed_session_heartbeat(&self.session, &heartbeat, limit).await;
+        let (sent, renewed) = match answer {
+            Ok(answer) => answer,
             Err(error) => return failed(&error),
         };
         if let Err(error) = self.take_in(&renewed, &judged).await {

@@ -71,7 +71,7 @@ impl<T: DeserializeOwned> Sightings<T> {
     pub async fn next(&mut self) -> Result<Option<T>, CallError> {
         loop {
             if let Some(message) = self.parser.next() {
-                return understand(&message).map(Some);
+                return understand(&message).map(Some).inspect_err(|_| self.stream.leave_node());
             }
             match self.stream.next().await? {
                 None => return Ok(None),

@@ -41,8 +41,13 @@ impl StreamEvents {
     pub async fn next(&mut self) -> Result<Option<(StreamNews, Stream)>, CallError> {
         loop {
             while let Some(message) = self.parser.next() {
-                if let Some(news) = understand(&message)? {
-                    return Ok(Some(news));
+                match understand(&message) {
+                    Ok(None) => {}
+                    Ok(Some(news)) => return Ok(Some(news)),
+                    Err(error) => {
+                        self.stream.leave_node();
+                        return Err(error);
+                    }
                 }
             }
             match self.stream.next().await? {

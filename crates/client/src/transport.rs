@@ -30,11 +30,20 @@ pub(crate) struct Transport {
     connector: Connector,
     host: HeaderValue,
     authorization: Option<HeaderValue>,
-    answer_limit: Duration,
     idle: Mutex<Vec<Sender>>,
 }
 
+/// How long one try may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Opening a connection, where that is less than it always may take.
+    pub(crate) connect: Duration,
+    /// Everything, the connection included.
+    pub(crate) answer: Duration,
+}
+
 /// One request, ready to be written as often as needed.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
@@ -76,10 +85,9 @@ impl Transport {
     pub(crate) fn new(
         connector: Connector,
         authorization: Option<HeaderValue>,
-        answer_limit: Duration,
     ) -> Result<Self, http::header::InvalidHeaderValue> {
         let host = HeaderValue::from_str(&connector.endpoint().host_header())?;
-        Ok(Self { connector, host, authorization, answer_limit, idle: Mutex::default() })
+        Ok(Self { connector, host, authorization, idle: Mutex::default() })
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
@@ -87,25 +95,24 @@ impl Transport {
     }
 
     /// Asks and reads the whole answer.
-    pub(crate) async fn exchange(&self, request: &Request) -> Result<Reply, CallError> {
-        let limit = self.limit(request.patience);
+    pub(crate) async fn exchange(&self, request: &Request, limits: Limits) -> Result<Reply, CallError> {
         let whole = async {
-            let opened = self.send(request).await?;
+            let opened = self.send(request, limits.connect).await?;
             let body = self.read_whole(opened.body).await?;
             self.keep(opened.sender);
             Ok(Reply { status: opened.status, retry_after: opened.retry_after, body })
         };
-        within(limit, whole).await
+        within(limits.answer, whole).await
     }
 
     /// Asks and leaves the body to be read piece by piece.
-    pub(crate) async fn open(&self, request: &Request) -> Result<Opened, CallError> {
-        within(self.limit(request.patience), self.send(request)).await
+    pub(crate) async fn open(&self, request: &Request, limits: Limits) -> Result<Opened, CallError> {
+        within(limits.answer, self.send(request, limits.connect)).await
     }
 
     /// Reads what is left of a body, for answers that are not the stream that was asked for.
-    pub(crate) async fn finish(&self, opened: Opened) -> Result<Reply, CallError> {
-        let body = within(self.answer_limit, self.read_whole(opened.body)).await?;
+    pub(crate) async fn finish(&self, opened: Opened, limit: Duration) -> Result<Reply, CallError> {
+        let body = within(limit, self.read_whole(opened.body)).await?;
         Ok(Reply { status: opened.status, retry_after: opened.retry_after, body })
     }
 
@@ -113,7 +120,7 @@ impl Transport {
         CallError::Broken { endpoint: self.endpoint().clone(), source: source.into() }
     }
 
-    async fn send(&self, request: &Request) -> Result<Opened, CallError> {
+    async fn send(&self, request: &Request, connect_limit: Duration) -> Result<Opened, CallError> {
         while let Some(mut sender) = self.take_idle() {
             // Closed by the daemon while it was idle.
             if sender.ready().await.is_err() {
@@ -126,7 +133,7 @@ impl Transport {
                 Err(failed) => return Err(self.broken(failed.into_error())),
             }
         }
-        let mut sender = self.connector.connect().await?;
+        let mut sender = self.connector.connect(connect_limit).await?;
         match sender.try_send_request(self.written(request)).await {
             Ok(answer) => Ok(opened(answer, sender)),
             Err(failed) if failed.message().is_some() => Err(self.connector.unreachable(failed.into_error())),
@@ -155,13 +162,6 @@ impl Transport {
     async fn read_whole(&self, body: Incoming) -> Result<Bytes, CallError> {
         let whole = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         whole.map(|whole| whole.to_bytes()).map_err(|error| self.broken(error))
-    }
-
-    fn limit(&self, patience: Patience) -> Duration {
-        match patience {
-            Patience::Longer(by) => self.answer_limit.saturating_add(by),
-            Patience::AtMost(limit) => self.answer_limit.min(limit),
-        }
     }
 
     /// The connection used last: those that nobody needs any more grow old at the other end.

@@ -315,6 +315,8 @@ pub enum Refused {
     },
     /// The engine stopped before the outcome was known.
     OutcomeUnknown,
+    /// This engine follows another writer, or does not know whether it still is the one.
+    NotLeader,
     /// The engine takes nothing more.
     ShuttingDown,
 }
@@ -451,6 +453,7 @@ impl Refused {
             Self::Cancelled => "cancelled",
             Self::Trimmed { .. } => "lsn_trimmed",
             Self::OutcomeUnknown => "outcome_unknown",
+            Self::NotLeader => "not_leader",
             Self::ShuttingDown => "shutting_down",
         }
     }

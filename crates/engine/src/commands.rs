@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::endings::given_back;
-use crate::engine::{Engine, ending_reason, ending_text};
+use crate::engine::{Engine, Role, ending_reason, ending_text};
 use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
@@ -15,7 +15,7 @@ use tenure_kernel::{
     LeaseState, LeaseView, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection,
     Replay, SessionId, StateName, Steer, Text,
 };
-use tenure_liveness::{Refusal, Renewal, Standing};
+use tenure_liveness::{LivenessView, Refusal, Renewal, Standing};
 use tenure_log::Space;
 
 /// How a command came out, and the position its answer rests on.
@@ -843,7 +843,11 @@ impl Engine {
     }
 
     pub(crate) fn snapshot(&self, view: LeaseView<'_>) -> LeaseSnapshot {
-        LeaseSnapshot::new(view, self.liveness.view(view, self.tick), self.tick, self.now.wall_ms)
+        let liveness = match self.role {
+            Role::Writing => self.liveness.view(view, self.tick),
+            Role::Following => LivenessView::UNKNOWN,
+        };
+        LeaseSnapshot::new(view, liveness, self.tick, self.now.wall_ms)
     }
 }
 
@@ -868,6 +872,7 @@ fn can_be_waited_for(refused: &Refused) -> bool {
         | Refused::Cancelled
         | Refused::Trimmed { .. }
         | Refused::OutcomeUnknown
+        | Refused::NotLeader
         | Refused::ShuttingDown => false,
     }
 }

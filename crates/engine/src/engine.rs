@@ -100,6 +100,19 @@ pub enum Completion {
     Space(Space),
     /// How long this writer may answer.
     Authority(Authority),
+    /// Another writer took over.
+    Fenced,
+    /// A frame that another writer committed, for an engine that follows.
+    Copied(Batch),
+}
+
+/// What an engine does with its log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// It decides and writes.
+    Writing,
+    /// It applies what another one wrote, and is only looked at.
+    Following,
 }
 
 /// What became of a frame.
@@ -165,7 +178,10 @@ pub struct Engine {
     pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
     pub(crate) notices: Notices,
     pub(crate) space: Space,
+    pub(crate) role: Role,
     authority: Authority,
+    /// Authority ran out, and nothing has been decided since.
+    lapsed: bool,
     pub(crate) restored_until: Option<Tick>,
     frozen: bool,
     /// The daemon stops; see [`Request::Stopping`].
@@ -190,6 +206,20 @@ impl Engine {
         last_tick: Tick,
     ) -> Self {
         let liveness = Liveness::recover(&kernel, last_tick, config.liveness.clone());
+        Self::with_liveness(config, kernel, liveness, now, next_lsn, synced, writer_epoch, last_tick)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that an engine begins with, named where it is called")]
+    pub(crate) fn with_liveness(
+        config: EngineConfig,
+        kernel: Kernel,
+        liveness: Liveness,
+        now: Now,
+        next_lsn: Lsn,
+        synced: Lsn,
+        writer_epoch: u64,
+        last_tick: Tick,
+    ) -> Self {
         Self {
             lanes: Lanes::new(config.inbox_max),
             waiters: Waiters::new(config.waiters_max),
@@ -209,7 +239,9 @@ impl Engine {
             connections: HashMap::default(),
             notices: Notices::default(),
             space: Space::Ok,
+            role: Role::Writing,
             authority: Authority::Forever,
+            lapsed: false,
             restored_until: None,
             frozen: false,
             stopping: false,
@@ -230,6 +262,12 @@ impl Engine {
     #[must_use]
     pub fn liveness(&self) -> &Liveness {
         &self.liveness
+    }
+
+    /// What it does with its log.
+    #[must_use]
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// The present tick.
@@ -272,6 +310,15 @@ impl Engine {
         if self.stop.is_some() {
             return self.stopped(inputs, outputs);
         }
+        if self.role == Role::Following {
+            return self.look_only(inputs, outputs);
+        }
+        if !self.may_answer() {
+            return self.without_authority(inputs, outputs);
+        }
+        if self.lapsed {
+            self.regain();
+        }
         let passed = self.ticker.pass(now, deadline_pending);
         self.tick = passed.now;
         if let Some(gap_ms) = passed.stalled_ms {
@@ -299,11 +346,49 @@ impl Engine {
             }
         }
         self.leaving.extend(self.pushes.drain(..).map(Out::Push));
-        if self.may_answer() {
-            outputs.outs.append(&mut self.leaving);
-        }
+        outputs.outs.append(&mut self.leaving);
         outputs.wake_in_ms = self.wake_in_ms();
         outputs
+    }
+
+    /// A spell without authority is downtime: nothing is decided, nothing leaves, and time does not count. What was not
+    /// decided yet may be asked elsewhere; what may be in a frame is not known.
+    fn without_authority(
+        &mut self,
+        inputs: impl IntoIterator<Item = Input>,
+        mut outputs: Outputs,
+    ) -> Outputs {
+        self.ticker.stand_still(self.now);
+        self.lapsed = true;
+        let mut unknown = self.journal.take_answers();
+        // What rests on nothing unsynced waits for authority alone.
+        self.leaving.retain(|out| match out {
+            Out::Answer(ticket, _) => {
+                unknown.push(*ticket);
+                false
+            }
+            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) | Out::Followed(_) => {
+                true
+            }
+        });
+        for ticket in unknown {
+            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
+        }
+        let unheard = self.lanes.drain().chain(inputs).map(|input| input.ticket);
+        for ticket in unheard.chain(self.waiters.drain()) {
+            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::NotLeader)));
+        }
+        for ticket in self.retries.drain() {
+            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::NotLeader)));
+        }
+        outputs
+    }
+
+    /// Authority is back: what recovery does is done again, from this instant.
+    fn regain(&mut self) {
+        self.lapsed = false;
+        self.ticker.stand_still(self.now);
+        self.liveness = Liveness::recover(&self.kernel, self.tick, self.config.liveness.clone());
     }
 
     fn work(&mut self) {
@@ -395,7 +480,7 @@ impl Engine {
     }
 
     /// Handles one request; returns about how many units of work it was.
-    fn handle(&mut self, input: Input) -> usize {
+    pub(crate) fn handle(&mut self, input: Input) -> usize {
         let Input { ticket, request } = input;
         match request {
             Request::Submit(submit) => self.submit(ticket, submit),
@@ -645,11 +730,26 @@ impl Engine {
                 Resolution::Absent => outputs.append = Some(batch),
                 Resolution::Fenced => self.stop = Some(Stop::Fenced),
                 Resolution::Unknown => outputs.resolve = Some(batch),
+                Resolution::Corrupt => {
+                    let why = "it holds what this writer did not write";
+                    self.stop = Some(Stop::LogFailed(why.to_owned()));
+                }
             },
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
             Completion::Space(space) => self.space = space,
             Completion::Authority(authority) => self.authority = authority,
+            Completion::Fenced => self.stop = Some(Stop::Fenced),
+            Completion::Copied(batch) => self.copied(batch),
         }
+    }
+
+    pub(crate) fn stop_for(&mut self, stop: Stop) {
+        self.stop.get_or_insert(stop);
+    }
+
+    /// Says how long this engine may answer before it has heard anything from its log.
+    pub fn set_authority(&mut self, authority: Authority) {
+        self.authority = authority;
     }
 
     fn committed(&mut self, batch: Batch) {
@@ -731,7 +831,12 @@ impl Engine {
         let live = self.kernel.live_count() > 0;
         let tick_due = self.journal.newest_tick().after_ms(TICK_EVERY_MS);
         let tick_in = (live && anything_fits).then(|| tick_due.ms_since(self.tick));
-        [deadline_in, tick_in].into_iter().flatten().min()
+        // When authority ends, whoever waits is told.
+        let authority_in = match self.authority {
+            Authority::Forever => None,
+            Authority::Until { boot_ms } => Some(boot_ms.saturating_sub(self.now.boot_ms).max(1)),
+        };
+        [deadline_in, tick_in, authority_in].into_iter().flatten().min()
     }
 }
 

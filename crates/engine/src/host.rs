@@ -16,23 +16,30 @@ use crate::journal::Out;
 use crate::recovery::setup;
 use crate::request::{Request, Ticket};
 use crate::ticker::Now;
-use handle::Owed;
+use handle::{Owed, Shared};
 use helm::{Helm, Mailbox};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tenure_kernel::Lsn;
-use tenure_log::{AppendOutcome, Batch, LogReader, OrderedLog, ReadError};
+use tenure_log::{AppendOutcome, Authority, Batch, LogReader, OrderedLog, Proof, ReadError};
 use writer::{Keeps, RETRY_AFTER_MS, Ways, Work, Writer};
 
 /// What runs an engine.
 pub struct Host {
     handle: Handle,
-    ended: Receiver<Result<(), Stop>>,
+    ended: Receiver<Over>,
     /// They hold the log: the directory is free only when all have ended.
     threads: Vec<JoinHandle<()>>,
+}
+
+/// There are no more turns.
+pub(crate) struct Over {
+    outcome: Result<(), Stop>,
+    /// As the last turn left it.
+    engine: Box<Engine>,
 }
 
 /// Settings of the host.
@@ -72,12 +79,16 @@ pub(crate) enum Message {
     },
     /// Something finished.
     Completed(Completion),
+    /// Something finished on the log, which may be answered for until then.
+    Logged(Option<Completion>, Authority),
     /// A snapshot attempt finished.
     SnapshotDone,
     /// Take a snapshot now.
     TakeSnapshot,
     /// Finish and stop.
     ShutDown,
+    /// Stop as it is; somebody goes on with the engine.
+    HandOver,
 }
 
 /// Receives what the engine says without being asked: pushes, gates, notices.
@@ -134,9 +145,9 @@ impl Host {
         let mailbox = Mailbox::new(sender, Helm::new());
         let handle = Handle::new(mailbox.clone(), options.outstanding_max);
         let (reader, reader_thread) = spawn_reader(reader, mailbox.clone());
-        let (appender, log_thread) = spawn_appender(mailbox.clone());
-        let (chores, chores_thread) = spawn_chores(Arc::clone(&log));
         let shared = handle.shared();
+        let (appender, log_thread) = spawn_appender(mailbox.clone(), Arc::clone(&log), Arc::clone(&shared));
+        let (chores, chores_thread) = spawn_chores(Arc::clone(&log));
         if let Some(newest) = lock(&log).snapshots().newest() {
             shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
         }
@@ -167,11 +178,25 @@ impl Host {
     /// # Errors
     /// When the engine had to stop.
     pub fn join(self) -> Result<(), Stop> {
-        let ended = self.ended.recv().expect("invariant: no turn panics");
+        self.end().outcome
+    }
+
+    /// Stops without ending the log, and gives the engine to whoever goes on with it.
+    ///
+    /// # Errors
+    /// When the engine had to stop before that.
+    pub fn hand_over(self) -> Result<Engine, Stop> {
+        self.handle.hand_over();
+        let Over { outcome, engine } = self.end();
+        outcome.map(|()| *engine)
+    }
+
+    fn end(self) -> Over {
+        let over = self.ended.recv().expect("invariant: no turn panics");
         for thread in self.threads {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }
-        ended
+        over
     }
 }
 
@@ -209,13 +234,23 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn spawn_appender(mailbox: Mailbox) -> (Sender<Work>, JoinHandle<()>) {
+fn spawn_appender(mailbox: Mailbox, log: SharedLog, shared: Arc<Shared>) -> (Sender<Work>, JoinHandle<()>) {
     let (work, todo) = channel::<Work>();
     let thread = spawn("tenure-log", move || {
-        for first in todo {
-            let mut next = Some(first);
+        loop {
+            let mut next = match wait_for_work(&todo, &log) {
+                Waited::Work(work) => Some(work),
+                Waited::ProofDue => {
+                    let logged = prove(&log, shared.tick());
+                    if mailbox.put(logged).is_err() {
+                        return;
+                    }
+                    None
+                }
+                Waited::Over => return,
+            };
             while let Some(work) = next.take() {
-                if mailbox.leave(Message::Completed(work.carry_out())).is_err() {
+                if mailbox.leave(work.carry_out()).is_err() {
                     return;
                 }
                 next = mailbox.helm().drive(Keeps::Everything);
@@ -223,6 +258,37 @@ fn spawn_appender(mailbox: Mailbox) -> (Sender<Work>, JoinHandle<()>) {
         }
     });
     (work, thread)
+}
+
+enum Waited {
+    Work(Work),
+    ProofDue,
+    Over,
+}
+
+/// Waits for the next frame, or for the instant at which a log whose authority ends wants to hear that its writer lives.
+fn wait_for_work(todo: &Receiver<Work>, log: &SharedLog) -> Waited {
+    let due_ms = lock(log).proof_due_ms();
+    let Some(due_ms) = due_ms else {
+        return todo.recv().map_or(Waited::Over, Waited::Work);
+    };
+    let in_ms = due_ms.saturating_sub(read_clocks().boot_ms);
+    match todo.recv_timeout(Duration::from_millis(in_ms)) {
+        Ok(work) => Waited::Work(work),
+        Err(RecvTimeoutError::Timeout) => Waited::ProofDue,
+        Err(RecvTimeoutError::Disconnected) => Waited::Over,
+    }
+}
+
+fn prove(log: &SharedLog, tick: u64) -> Message {
+    let mut log = lock(log);
+    // Whoever appended meanwhile proved as much.
+    let is_due = log.proof_due_ms().is_some_and(|due_ms| due_ms <= read_clocks().boot_ms);
+    let completion = match is_due.then(|| log.prove(tick)) {
+        Some(Proof::Fenced) => Some(Completion::Fenced),
+        Some(Proof::Held | Proof::Unknown) | None => None,
+    };
+    Message::Logged(completion, log.authority_until())
 }
 
 fn spawn_reader(mut reader: Box<dyn LogReader>, mailbox: Mailbox) -> (Sender<LogRead>, JoinHandle<()>) {

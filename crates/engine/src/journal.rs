@@ -251,6 +251,32 @@ impl Journal {
         self.in_flight.is_none() && self.gathering.is_none()
     }
 
+    /// A frame of another writer is in the log.
+    pub(crate) fn copied(&mut self, next: Lsn, tick: Tick) {
+        self.next_lsn = next;
+        self.synced = Lsn(next.0 - 1);
+        self.last_tick = self.last_tick.max(tick);
+    }
+
+    /// Takes out the answers that wait; the rest goes on waiting for what it rests on.
+    pub(crate) fn take_answers(&mut self) -> Vec<Ticket> {
+        let mut tickets = Vec::new();
+        for waiting in [&mut self.after_flight, &mut self.after_gathering] {
+            waiting.retain(|out| match out {
+                Out::Answer(ticket, _) => {
+                    tickets.push(*ticket);
+                    false
+                }
+                Out::Push(_)
+                | Out::OpenGate(_)
+                | Out::SendNotice { .. }
+                | Out::Ended(_)
+                | Out::Followed(_) => true,
+            });
+        }
+        tickets
+    }
+
     /// Everything that will never leave, because the engine stops.
     pub(crate) fn abandon(&mut self) -> Vec<Out> {
         let mut outs = core::mem::take(&mut self.after_flight);

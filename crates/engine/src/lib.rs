@@ -12,6 +12,7 @@ mod answer;
 mod commands;
 mod endings;
 mod engine;
+mod following;
 mod gates;
 pub mod host;
 mod hub;
@@ -30,11 +31,13 @@ pub use answer::{
     Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
     Published, Push, Refused, SessionSnapshot,
 };
-pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX};
+pub use engine::{
+    Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
+};
 pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
-pub use recovery::{RecoverError, Replay, setup};
+pub use recovery::{GoingOn, RecoverError, Replay, setup};
 pub use request::{Check, Input, Lane, List, OperationId, Request, Submit, TakeOver, Ticket};
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};

@@ -10,7 +10,7 @@ use tenure_kernel::{
     Violation,
 };
 use tenure_log::snapshot::LoadError;
-use tenure_log::{Frame, Identity, OrderedLog, ReadError, RecordKind, Recovery};
+use tenure_log::{Authority, Frame, Identity, OrderedLog, ReadError, RecordKind, Recovery};
 
 /// Why a log cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +51,19 @@ pub enum RecoverError {
     /// The state breaks an invariant.
     #[error("the recovered state is broken: {0}")]
     Broken(#[from] Violation),
+}
+
+/// What a writer's log says when it goes on with it.
+#[derive(Clone, Copy, Debug)]
+pub struct GoingOn {
+    /// Where the log goes on.
+    pub next_lsn: Lsn,
+    /// This writer's incarnation.
+    pub writer_epoch: u64,
+    /// How long it may answer before it has heard anything from its log.
+    pub authority: Authority,
+    /// The position at which the log's identity began.
+    pub identity_since: Lsn,
 }
 
 /// A state being rebuilt from records.
@@ -175,14 +188,40 @@ impl Engine {
             replay.frame(&frame)?;
         }
         let (kernel, tick) = replay.finish();
-        let next_lsn = Lsn(log.next_lsn().0);
+        Ok(Self::take_over(log, kernel, tick, Lsn(recovery.identity_since.0), config, now))
+    }
+
+    /// Goes on as the writer of a log, from the state it is in now. `tick` is the last one that was ever told.
+    #[must_use]
+    pub fn take_over(
+        log: &dyn OrderedLog,
+        kernel: Kernel,
+        tick: Tick,
+        identity_since: Lsn,
+        config: EngineConfig,
+        now: Now,
+    ) -> Self {
+        let from = GoingOn {
+            next_lsn: Lsn(log.next_lsn().0),
+            writer_epoch: log.writer_epoch(),
+            authority: log.authority_until(),
+            identity_since,
+        };
+        Self::go_on(from, kernel, tick, config, now)
+    }
+
+    /// The same, where what the log says is known without it.
+    #[must_use]
+    pub fn go_on(from: GoingOn, kernel: Kernel, tick: Tick, config: EngineConfig, now: Now) -> Self {
+        let GoingOn { next_lsn, writer_epoch, authority, identity_since } = from;
         let synced = Lsn(next_lsn.0 - 1);
         let retention = config.retention;
-        let mut engine = Self::new(config, kernel, now, next_lsn, synced, log.writer_epoch(), tick);
+        let mut engine = Self::new(config, kernel, now, next_lsn, synced, writer_epoch, tick);
+        engine.set_authority(authority);
         engine.configure(&Internal::Configure(retention));
         engine.resume_ends();
-        engine.revoke_restored(Lsn(recovery.identity_since.0));
-        Ok(engine)
+        engine.revoke_restored(identity_since);
+        engine
     }
 
     fn configure(&mut self, configure: &Internal) {

@@ -35,6 +35,11 @@ impl Ticker {
         Self { tick: last, boot_ms: now.boot_ms }
     }
 
+    /// Time that does not count went by.
+    pub(crate) fn stand_still(&mut self, now: Now) {
+        self.boot_ms = self.boot_ms.max(now.boot_ms);
+    }
+
     pub(crate) fn pass(&mut self, now: Now, deadline_pending: bool) -> Passed {
         // A clock that went back is a clock that stood still.
         let gap_ms = now.boot_ms.saturating_sub(self.boot_ms);

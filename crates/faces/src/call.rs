@@ -2,10 +2,11 @@
 //! no call has its own.
 
 use crate::caller::Scope;
+use serde::{Deserialize, Serialize};
 use tenure_api as api;
 
-/// What can be asked.
-#[derive(Clone, PartialEq, Debug)]
+/// What can be asked. Written down only between nodes of one version; the wire has its own forms.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Call {
     /// Take a bundle.
     Acquire(Box<api::Acquire>),
@@ -151,8 +152,8 @@ pub enum Call {
     },
 }
 
-/// What can be answered.
-#[derive(Clone, PartialEq, Debug)]
+/// What can be answered. Written down with its name only between nodes; callers get [`Reply::body`].
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// A lease.
     Lease(Box<api::Lease>),
@@ -351,6 +352,38 @@ impl Call {
         }
     }
 
+    /// Whether it only looks, so that one who follows may answer it from what it has applied.
+    #[must_use]
+    pub fn may_be_stale(&self) -> bool {
+        matches!(
+            self,
+            Self::Inspect(_)
+                | Self::List(_)
+                | Self::Session(_)
+                | Self::Sessions { .. }
+                | Self::Resource(_)
+                | Self::Resources(_)
+                | Self::Pool(_)
+                | Self::Pools
+                | Self::Why(_)
+        )
+    }
+
+    /// Whether it belongs to the node that is asked, whoever writes.
+    #[must_use]
+    pub fn is_of_this_node(&self) -> bool {
+        matches!(self, Self::Resolve(_))
+    }
+
+    /// Waits no longer than this.
+    pub fn shorten_wait(&mut self, wait_ms: u64) {
+        if let Self::Acquire(acquire) = self
+            && let Some(wait) = &mut acquire.wait_ms
+        {
+            *wait = (*wait).min(wait_ms);
+        }
+    }
+
     /// How long it may take beyond an ordinary call.
     #[must_use]
     pub fn wait_ms(&self) -> u64 {
@@ -360,8 +393,8 @@ impl Call {
         }
     }
 
-    /// Gives it an operation id that came beside it; one in the body counts more.
-    pub fn set_operation_id(&mut self, id: &str) {
+    /// Gives it an operation id that came beside it; one in the body counts more. `true`: it has it now.
+    pub fn set_operation_id(&mut self, id: &str) -> bool {
         let place = match self {
             Self::Acquire(body) => &mut body.operation_id,
             Self::Activate(_, body)
@@ -414,48 +447,61 @@ impl Call {
             | Self::ActivateStream(..)
             | Self::FailStream(..)
             | Self::StopStream(_)
-            | Self::Polling(_) => return,
+            | Self::Polling(_) => return false,
         };
-        if place.is_none() {
+        let has_none = place.is_none();
+        if has_none {
             *place = Some(id.to_owned());
         }
+        has_none
     }
 }
 
-impl serde::Serialize for Reply {
+impl Reply {
+    /// As callers get it.
+    #[must_use]
+    pub fn body(&self) -> ReplyBody<'_> {
+        ReplyBody(self)
+    }
+}
+
+/// A reply as callers get it: what it holds, without its name.
+pub struct ReplyBody<'a>(&'a Reply);
+
+impl Serialize for ReplyBody<'_> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Lease(body) => body.serialize(serializer),
-            Self::Leases(body) => body.serialize(serializer),
-            Self::Renewed(body) => body.serialize(serializer),
-            Self::Session(body) => body.serialize(serializer),
-            Self::Sessions(body) => body.serialize(serializer),
-            Self::SessionRenewed(body) => body.serialize(serializer),
-            Self::SessionEnd(body) => body.serialize(serializer),
-            Self::Resource(body) => body.serialize(serializer),
-            Self::Resources(body) => body.serialize(serializer),
-            Self::Pool(body) => body.serialize(serializer),
-            Self::Pools(body) => body.serialize(serializer),
-            Self::Checked(body) => body.serialize(serializer),
-            Self::Why(body) => body.serialize(serializer),
-            Self::Status(body) => body.serialize(serializer),
-            Self::BreakerReset(body) => body.serialize(serializer),
-            Self::Ended(body) => body.serialize(serializer),
-            Self::Registered(body) => api::Registered { registered: body.clone() }.serialize(serializer),
-            Self::Unregistered(body) => body.serialize(serializer),
-            Self::RegistrationRenewed(body) => body.serialize(serializer),
-            Self::Resolved(body) => body.serialize(serializer),
-            Self::RegistrationStatus(body) => body.serialize(serializer),
-            Self::Registrations(body) => body.serialize(serializer),
-            Self::Registration(body) => body.serialize(serializer),
-            Self::RegistrationDrained(body) => body.serialize(serializer),
-            Self::RegistrationRevived(body) => body.serialize(serializer),
-            Self::Stream(body) => body.serialize(serializer),
-            Self::Streams(body) => body.serialize(serializer),
-            Self::StreamRenewed(body) => body.serialize(serializer),
-            Self::Polling(body) => body.serialize(serializer),
-            Self::Moved(body) => body.serialize(serializer),
-            Self::Cordoned(body) => body.serialize(serializer),
+        match self.0 {
+            Reply::Lease(body) => body.serialize(serializer),
+            Reply::Leases(body) => body.serialize(serializer),
+            Reply::Renewed(body) => body.serialize(serializer),
+            Reply::Session(body) => body.serialize(serializer),
+            Reply::Sessions(body) => body.serialize(serializer),
+            Reply::SessionRenewed(body) => body.serialize(serializer),
+            Reply::SessionEnd(body) => body.serialize(serializer),
+            Reply::Resource(body) => body.serialize(serializer),
+            Reply::Resources(body) => body.serialize(serializer),
+            Reply::Pool(body) => body.serialize(serializer),
+            Reply::Pools(body) => body.serialize(serializer),
+            Reply::Checked(body) => body.serialize(serializer),
+            Reply::Why(body) => body.serialize(serializer),
+            Reply::Status(body) => body.serialize(serializer),
+            Reply::BreakerReset(body) => body.serialize(serializer),
+            Reply::Ended(body) => body.serialize(serializer),
+            Reply::Registered(body) => api::Registered { registered: body.clone() }.serialize(serializer),
+            Reply::Unregistered(body) => body.serialize(serializer),
+            Reply::RegistrationRenewed(body) => body.serialize(serializer),
+            Reply::Resolved(body) => body.serialize(serializer),
+            Reply::RegistrationStatus(body) => body.serialize(serializer),
+            Reply::Registrations(body) => body.serialize(serializer),
+            Reply::Registration(body) => body.serialize(serializer),
+            Reply::RegistrationDrained(body) => body.serialize(serializer),
+            Reply::RegistrationRevived(body) => body.serialize(serializer),
+            Reply::Stream(body) => body.serialize(serializer),
+            Reply::Streams(body) => body.serialize(serializer),
+            Reply::StreamRenewed(body) => body.serialize(serializer),
+            Reply::Polling(body) => body.serialize(serializer),
+            Reply::Moved(body) => body.serialize(serializer),
+            Reply::Cordoned(body) => body.serialize(serializer),
         }
     }
 }

@@ -27,6 +27,18 @@ pub enum Origin {
     },
 }
 
+/// How old an answer may be, on a node that follows another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Freshness {
+    /// As the writer knows it.
+    #[default]
+    Present,
+    /// As this node knows it.
+    Stale,
+    /// As this node knows it, once it has applied this position.
+    AtLeast(u64),
+}
+
 /// Who asks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Caller {
@@ -36,6 +48,8 @@ pub struct Caller {
     pub scope: Scope,
     /// How it came in.
     pub origin: Origin,
+    /// How old answers may be.
+    pub freshness: Freshness,
 }
 
 impl Scope {

@@ -1,6 +1,6 @@
 //! A connection that is a session, from its opening to whatever ends it.
 
-use crate::caller::{Caller, Origin, Scope};
+use crate::caller::{Caller, Freshness, Origin, Scope};
 use crate::dispatch::Faces;
 use crate::leases::connection_grace_ms;
 use crate::refusal::{self, Asked};
@@ -21,6 +21,8 @@ pub struct Opening {
     session: SessionId,
     /// Losses of leases that the connection keeps.
     losses: UnboundedReceiver<LostLease>,
+    /// The engine knows nothing of it.
+    is_kept: bool,
 }
 
 impl Faces {
@@ -34,6 +36,9 @@ impl Faces {
         principal: &Text,
         scope: Scope,
     ) -> Result<(Opening, Caller), Error> {
+        if self.is_of_cluster() {
+            return Ok(self.open_kept(kind, principal, scope));
+        }
         let session = self
             .open_session(
                 |session| {
@@ -51,9 +56,17 @@ impl Faces {
             .await?;
         let (line, losses) = unbounded_channel();
         self.switchboard().connect(session, line);
-        let caller =
-            Caller { principal: principal.clone(), scope, origin: Origin::Connection { session, kind } };
-        Ok((Opening { faces: self.clone(), session, losses }, caller))
+        let origin = Origin::Connection { session, kind };
+        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
+        Ok((Opening { faces: self.clone(), session, losses, is_kept: false }, caller))
+    }
+
+    /// In a cluster an open socket proves nothing to whoever writes: its leases are kept by heartbeats.
+    fn open_kept(&self, kind: SessionKind, principal: &Text, scope: Scope) -> (Opening, Caller) {
+        let (_, losses) = unbounded_channel();
+        let (origin, freshness) = (Origin::Http, Freshness::Present);
+        let caller = Caller { principal: principal.clone(), scope, origin, freshness };
+        (Opening { faces: self.clone(), session: sessions::draw(kind), losses, is_kept: true }, caller)
     }
 
     /// Opens a session under an id that is not taken.
@@ -96,6 +109,9 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         self.faces.switchboard().disconnect(self.session);
         drop(self.faces.handle().start(Request::ConnectionClosed(self.session)));
     }

@@ -3,7 +3,8 @@
 
 use crate::ask::{Plan, Shape, plan};
 use crate::call::{Call, Reply};
-use crate::caller::Caller;
+use crate::caller::{Caller, Freshness};
+use crate::elsewhere::Elsewhere;
 use crate::polling::Polling;
 use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
@@ -13,6 +14,7 @@ pub use crate::status::Vitals;
 use crate::streams::{StreamOptions, Streams};
 use crate::switchboard::Switchboard;
 use core::mem;
+use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use tenure_api::{Error, ErrorCode};
@@ -23,6 +25,10 @@ use tenure_engine::{
 };
 use tenure_history::{History, Identity};
 use tokio::runtime::RuntimeFlavor;
+
+/// How often, and how many times, it is looked whether a position is applied: for 5 s in all.
+const REACH_EVERY: Duration = Duration::from_millis(10);
+const REACH_LOOKS: usize = 500;
 
 /// Everything a daemon can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -40,6 +46,9 @@ struct Shared {
     streams: Streams,
     polling: Polling,
     registrations_alone: AtomicBool,
+    /// Set on a node that follows another.
+    elsewhere: OnceLock<Arc<dyn Elsewhere>>,
+    is_of_cluster: AtomicBool,
 }
 
 /// What became of calls that were to begin together.
@@ -100,6 +109,8 @@ impl Faces {
             streams,
             polling,
             registrations_alone,
+            elsewhere: OnceLock::new(),
+            is_of_cluster: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -108,6 +119,47 @@ impl Faces {
     /// trusted with anything else.
     pub fn serve_registrations_alone(&self) {
         self.shared.registrations_alone.store(true, Ordering::Relaxed);
+    }
+
+    /// These are the faces of a node, for as long as it plays one part. `elsewhere`: it follows, and that is the way to who
+    /// writes.
+    pub fn belong_to_cluster(&self, elsewhere: Option<Arc<dyn Elsewhere>>) {
+        self.shared.is_of_cluster.store(true, Ordering::Relaxed);
+        if let Some(elsewhere) = elsewhere {
+            let _ = self.shared.elsewhere.set(elsewhere);
+        }
+    }
+
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.shared.is_of_cluster.load(Ordering::Relaxed)
+    }
+
+    /// Whether this node follows another.
+    #[must_use]
+    pub fn follows(&self) -> bool {
+        self.shared.elsewhere.get().is_some()
+    }
+
+    /// The way to who writes, for calls that this node does not answer itself.
+    fn elsewhere_for(&self, caller: &Caller, calls: &[Call]) -> Option<&Arc<dyn Elsewhere>> {
+        let elsewhere = self.shared.elsewhere.get()?;
+        let is_here = |call: &Call| {
+            call.is_of_this_node() || (caller.freshness != Freshness::Present && call.may_be_stale())
+        };
+        (!calls.iter().all(is_here)).then_some(elsewhere)
+    }
+
+    /// Waits until a position is applied that the caller has seen elsewhere.
+    pub(crate) async fn reach(&self, freshness: Freshness) -> Result<(), Error> {
+        let Freshness::AtLeast(lsn) = freshness else { return Ok(()) };
+        for _ in 0..REACH_LOOKS {
+            if self.synced_lsn().await?.0 >= lsn {
+                return Ok(());
+            }
+            tokio::time::sleep(REACH_EVERY).await;
+        }
+        let message = format!("this node has not applied lsn {lsn} yet");
+        Err(Error::new(ErrorCode::NotLeader, message).with("min_lsn", lsn))
     }
 
     pub(crate) fn check_served(&self, is_of_registrations: bool) -> Result<(), Error> {
@@ -177,6 +229,10 @@ impl Faces {
     /// # Errors
     /// Why it was not carried out.
     pub async fn dispatch(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
+        if let Some(elsewhere) = self.elsewhere_for(caller, core::slice::from_ref(&call)) {
+            return elsewhere.pass(caller, vec![call]).await.pop().unwrap_or_else(|| Err(unknown()));
+        }
+        self.reach(caller.freshness).await?;
         let waits = call.wait_ms() > 0;
         match self.plan(caller, call)? {
             Plan::Ask(request, shape) => {
@@ -189,6 +245,9 @@ impl Faces {
 
     /// Carries out calls one after the other; those that are one request each cross to the engine together.
     pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
+        if let Some(elsewhere) = self.elsewhere_for(caller, &calls) {
+            return elsewhere.pass(caller, calls).await;
+        }
         match self.begin_all(caller, calls) {
             Begun::UnderWay(asked) => asked.replies(self).await,
             Begun::Planned(planned) => self.carry_out_all(caller, planned).await,

@@ -5,6 +5,7 @@
 
 mod known;
 
+use crate::caller::Freshness;
 use crate::dispatch::Faces;
 use crate::refusal::{self, Asked};
 use crate::show::{Ended, Terms, attachment, face, mode, state, words};
@@ -54,6 +55,10 @@ impl Faces {
     /// When history from there on is not kept, or the position lies in the future.
     pub async fn events(&self, query: EventsQuery) -> Result<EventStream, Error> {
         self.check_served(false)?;
+        if let (true, Some(after)) = (self.is_of_cluster(), query.from) {
+            // Seen at another node, which was a moment ahead of this one.
+            self.reach(Freshness::AtLeast(after)).await?;
+        }
         let newest = self.synced_lsn().await?;
         let from = match query.from {
             None => newest.next(),

@@ -7,6 +7,7 @@ mod call;
 mod caller;
 mod connection;
 mod dispatch;
+mod elsewhere;
 mod events;
 mod gates;
 mod leases;
@@ -17,16 +18,18 @@ mod registrations;
 mod reply;
 mod sessions;
 mod show;
+mod stage;
 mod status;
 mod steps;
 mod story;
 mod streams;
 mod switchboard;
 
-pub use call::{Call, Reply};
-pub use caller::{Caller, Origin, Scope};
+pub use call::{Call, Reply, ReplyBody};
+pub use caller::{Caller, Freshness, Origin, Scope};
 pub use connection::Opening;
 pub use dispatch::{Begun, Faces, Planned, UnderWay, Vitals};
+pub use elsewhere::{Elsewhere, Passed};
 pub use events::{EventStream, Streamed};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
@@ -38,5 +41,6 @@ pub use registrations::{
     ServiceType, Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance,
     understand_registration,
 };
+pub use stage::Stage;
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};

@@ -43,6 +43,9 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
             ErrorCode::OutcomeUnknown,
             "the daemon stopped before the outcome was known; ask again with the same operation id",
         ),
+        Refused::NotLeader => {
+            Error::new(ErrorCode::NotLeader, "this node does not write, and does not know who does")
+        }
         Refused::ShuttingDown => Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"),
     };
     debug_assert!(

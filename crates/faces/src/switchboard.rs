@@ -100,6 +100,11 @@ impl Switchboard {
         (Arc::new(board), Ends { ends: receiver, unheard })
     }
 
+    /// The engine is gone: whoever listens hears that there will be nothing more.
+    pub fn hang_up(&self) {
+        *self.lines() = Lines::default();
+    }
+
     /// What the engine's host speaks to.
     #[must_use]
     pub fn listener(self: &Arc<Self>) -> Listener {

@@ -36,6 +36,11 @@ pub struct LivenessView {
     pub valid_ms: Option<u64>,
 }
 
+impl LivenessView {
+    /// What one who does not hear the holders can say.
+    pub const UNKNOWN: Self = Self { standing: None, last_seen: Tick(0), deadline: None, valid_ms: None };
+}
+
 /// What liveness says of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionStanding {

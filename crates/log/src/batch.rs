@@ -3,7 +3,7 @@
 //! A payload is records one after another, each `kind u8, length u32 le, bytes`. A `Batch` that exists is within
 //! the limits and numbers its records densely from `first_lsn`.
 
-use crate::frame::FRAME_HEADER_BYTES;
+use crate::frame::{FRAME_HEADER_BYTES, Frame};
 use crate::ids::{BatchId, Lsn, Moment};
 
 /// The most records one frame holds; also how many LSNs are skipped after a cut.
@@ -175,6 +175,18 @@ impl Batch {
         let mut batch = BatchBuilder::new(id, first_lsn, at).finish();
         batch.put(RecordKind::Close, &[]);
         batch
+    }
+
+    /// The batch that a frame was made from.
+    #[must_use]
+    pub fn of_frame(frame: &Frame<'_>) -> Self {
+        Self {
+            id: frame.header.batch,
+            first_lsn: frame.header.first_lsn,
+            at: frame.header.at,
+            count: frame.header.count,
+            payload: frame.payload().to_vec(),
+        }
     }
 
     /// Its name.

@@ -4,6 +4,7 @@
 //! one frame after it is in the file unsynced. After the first failed write or sync nothing is written any more.
 
 mod catalog;
+mod mirror;
 mod offline;
 mod open;
 mod reader;
@@ -17,6 +18,7 @@ mod spare;
 mod tail;
 mod window;
 
+pub use mirror::{Copied, CopyError, CopyOf, Mirror};
 pub use offline::{OfflineFrames, OfflineLog, Verification};
 pub use open::OpenError;
 pub use reader::{FileReader, Position};
@@ -35,7 +37,8 @@ use std::path::{Path, PathBuf};
 
 use crate::batch::Batch;
 use crate::disk::{DiskFile, DiskLock, SharedDisk};
-use crate::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
+use crate::end::LogEnd;
+use crate::frame::FRAME_HEADER_BYTES;
 use crate::identity::{Genesis, Identity};
 use crate::ids::{BatchId, Lsn, Moment};
 use crate::ordered::{
@@ -45,8 +48,8 @@ use crate::ordered::{
 use crate::planted::{self, Planted};
 use crate::snapshot::SnapshotStore;
 
+use open::Begins;
 use reader::{Durable, Published};
-use scan::LogEnd;
 use segment::SealFound;
 use spare::{SPARES_KEPT, Spare};
 
@@ -112,6 +115,8 @@ pub struct FileLog {
     offset: u64,
     next_lsn: Lsn,
     end: LogEnd,
+    /// Frames in the segment being written.
+    frames: u64,
     published: Published,
     snapshots: SnapshotStore,
     spares: Vec<Spare>,
@@ -143,7 +148,16 @@ impl FileLog {
         root: &Path,
         options: FileLogOptions,
     ) -> Result<(Self, Recovery), OpenError> {
-        let opened = open::open(&disk, root, &options)?;
+        Self::open_as(disk, root, options, Begins::Incarnation)
+    }
+
+    fn open_as(
+        disk: SharedDisk,
+        root: &Path,
+        options: FileLogOptions,
+        begins: Begins<'_>,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let opened = open::open(&disk, root, &options, begins)?;
         let current = opened.segments.last().expect("invariant: a log has a segment");
         let (header, file_bytes) = (current.header, current.file_bytes);
         let published = Published::new(durable_parts(&opened));
@@ -157,6 +171,7 @@ impl FileLog {
             offset: opened.offset,
             next_lsn: opened.end.last_lsn.next(),
             end: opened.end,
+            frames: opened.frames,
             published,
             snapshots: opened.snapshots,
             spares: opened.spares,
@@ -201,36 +216,33 @@ impl FileLog {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), AppendError> {
-        let frame_bytes = (FRAME_HEADER_BYTES + batch.payload().len()) as u64;
+        self.make_room((FRAME_HEADER_BYTES + batch.payload().len()) as u64)?;
+        self.frame.clear();
+        let end = self.end.follow(batch, self.header.identity.salt, &mut self.frame);
+        self.place_frame(end)
+    }
+
+    /// Goes on in the next segment if this one has no room.
+    fn make_room(&mut self, frame_bytes: u64) -> Result<(), AppendError> {
         let holds_records = self.next_lsn > self.header.first_lsn;
         // A segment without records grows instead: its successor would get the same name.
         if self.offset + frame_bytes > self.file_bytes && holds_records {
             self.rotate(frame_bytes)?;
         }
-        let header = FrameHeader {
-            opening: false,
-            gap: false,
-            count: batch.count(),
-            first_lsn: batch.first_lsn(),
-            previous_lsn: self.end.last_lsn,
-            at: batch.at(),
-            writer_epoch: self.end.writer_epoch,
-            batch: batch.id(),
-            synced_lsn: self.end.last_lsn,
-            payload_bytes: batch.payload().len() as u32,
-            previous_checksum: self.end.checksum,
-            checksum: 0,
-        };
-        self.frame.clear();
-        let checksum = frame::encode(&header, batch.payload(), self.header.identity.salt, &mut self.frame);
+        Ok(())
+    }
+
+    /// Writes the frame that has been prepared, and syncs it.
+    fn place_frame(&mut self, end: LogEnd) -> Result<(), AppendError> {
         self.file.write_at(&self.frame, self.offset).map_err(failed("write a frame"))?;
         if !planted::has(Planted::SyncSkipped) {
             self.file.sync().map_err(failed("sync a frame"))?;
         }
-        self.offset += frame_bytes;
+        self.offset += self.frame.len() as u64;
         self.file_bytes = self.file_bytes.max(self.offset);
-        self.next_lsn = header.next_lsn();
-        self.end = LogEnd::after(&FrameHeader { checksum, ..header }, false);
+        self.frames += 1;
+        self.next_lsn = end.last_lsn.next();
+        self.end = end;
         self.published.advance(self.offset, self.end.last_lsn);
         Ok(())
     }

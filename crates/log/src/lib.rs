@@ -12,6 +12,7 @@ mod damage;
 pub mod disk;
 #[cfg(feature = "contract")]
 pub mod disk_contract;
+mod end;
 pub mod file;
 pub mod frame;
 mod identity;
@@ -26,12 +27,16 @@ pub use batch::{
 };
 pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
-pub use file::{FileLog, FileLogOptions, OfflineFrames, OfflineLog, OpenError, Recovery, restore};
+pub use end::LogEnd;
+pub use file::{
+    Copied, CopyError, CopyOf, FileLog, FileLogOptions, Mirror, OfflineFrames, OfflineLog, OpenError,
+    Recovery, restore,
+};
 pub use frame::{Frame, FrameHeader};
 pub use identity::{Genesis, Identity};
 pub use ids::{BatchId, Lsn, Moment};
 pub use ordered::{
     AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, LogReader, OrderedLog,
-    Resolution, Space, Trimmed,
+    Proof, Resolution, Space, Trimmed,
 };
 pub use snapshot::SnapshotStore;

@@ -51,6 +51,12 @@ pub enum AppendError {
     /// The log has been closed.
     #[error("the log is closed")]
     Closed,
+    /// The log holds what this writer did not write.
+    #[error("the log is not what this writer left: {why}")]
+    Foreign {
+        /// What is wrong.
+        why: String,
+    },
     /// The caller's idea of the log is wrong. Nothing was written.
     #[error("the batch does not fit the log: {0}")]
     Refused(#[from] BatchRefusal),
@@ -102,6 +108,8 @@ pub enum Resolution {
     Fenced,
     /// Still not known.
     Unknown,
+    /// The log holds what this writer did not write; the process stops.
+    Corrupt,
 }
 
 /// How long this writer may answer from its own state.
@@ -114,6 +122,17 @@ pub enum Authority {
         /// Milliseconds of CLOCK_BOOTTIME.
         boot_ms: u64,
     },
+}
+
+/// What became of a writer's proof of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// It counts: authority lasts longer now.
+    Held,
+    /// Another writer has taken over.
+    Fenced,
+    /// Nobody answered; it does not count.
+    Unknown,
 }
 
 /// Whether there is room to grow.
@@ -181,6 +200,15 @@ pub trait OrderedLog: Send {
     fn writer_epoch(&self) -> u64;
     /// How long this writer may answer from its own state.
     fn authority_until(&self) -> Authority;
+    /// When authority should be made longer, in milliseconds of CLOCK_BOOTTIME, unless a batch does so first. `None`:
+    /// it does not end.
+    fn proof_due_ms(&self) -> Option<u64> {
+        None
+    }
+    /// Makes authority longer without writing. `tick` is the writer's present one.
+    fn prove(&mut self, _tick: u64) -> Proof {
+        Proof::Held
+    }
     /// The LSN at which the next batch must begin; after a cut, past the gap.
     fn next_lsn(&self) -> Lsn;
     /// The last durable LSN.

@@ -164,6 +164,26 @@ impl SnapshotStore {
     }
 }
 
+/// Puts a snapshot from elsewhere where the log under `root` will look for it when it is opened. Nobody has it open.
+///
+/// # Errors
+/// When it cannot be stored.
+pub fn place(
+    disk: &SharedDisk,
+    root: &Path,
+    log_id: u64,
+    lsn: Lsn,
+    at: Moment,
+    bytes: &[u8],
+) -> Result<SnapshotHeader, StoreError> {
+    let directory = root.join("snapshots");
+    disk.create_dir(root).map_err(StoreError::io("make a directory for"))?;
+    disk.create_dir(&directory).map_err(StoreError::io("make a directory for"))?;
+    let (store, _) = SnapshotStore::find(disk.clone(), &directory, &[log_id])
+        .map_err(StoreError::io("list what is beside"))?;
+    store.store(lsn, at, bytes)
+}
+
 /// The file name of the snapshot at `lsn`.
 pub fn file_name(lsn: Lsn) -> String {
     format!("{:020}{SUFFIX}", lsn.0)

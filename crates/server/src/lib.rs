@@ -7,6 +7,7 @@ mod auth;
 mod dashboard;
 mod docs;
 mod metrics;
+mod node;
 mod openapi;
 mod routes;
 mod server;
@@ -17,6 +18,7 @@ pub use auth::{
     Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name,
     parse_tokens, token_hash,
 };
+pub use node::{APPEND_BUCKETS, Back, Done, NODE_HEADER, Node, NodeNumbers, PASS_PATH, PassedBack, PassedOn};
 pub use openapi::openapi;
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
 pub use tls::{Tls, TlsError, TlsFiles};

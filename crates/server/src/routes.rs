@@ -1,6 +1,7 @@
 //! Every HTTP route, once: method, path, what it takes, what it gives, who may ask. The router, the OpenAPI
 //! document, the pages at `/docs` and the metrics all read this table.
 
+mod cluster;
 mod polling;
 mod registrations;
 mod streams;
@@ -29,6 +30,12 @@ pub(crate) enum Wanted {
     FollowStream(String),
     /// A copy of the data.
     Backup,
+    /// The cluster.
+    Cluster,
+    /// The writer's resignation.
+    StepDown,
+    /// The end of a node's place in the cluster.
+    ForgetNode(String),
     /// The daemon's end.
     ShutDown(api::ShutDown),
     /// Who asks.
@@ -233,6 +240,7 @@ pub(crate) fn routes() -> Vec<Route> {
     routes.extend(registrations::routes());
     routes.extend(streams::routes());
     routes.extend(polling::routes());
+    routes.extend(cluster::routes());
     routes.extend(story());
     routes.extend(daemon());
     routes

@@ -5,6 +5,7 @@
 
 use crate::auth::Auth;
 use crate::metrics::HttpCounters;
+use crate::node::Node;
 use crate::transports::{socket, tcp};
 use std::io;
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_faces::{Call, Faces};
+use tenure_faces::{Call, Faces, Stage};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -47,6 +48,8 @@ pub struct ServerOptions {
     pub backup: Backup,
     /// How long recovery took, for the metrics.
     pub recovery_secs: f64,
+    /// The node this is, if it is one of a cluster.
+    pub node: Option<Arc<dyn Node>>,
 }
 
 /// Why the daemon cannot listen.
@@ -140,7 +143,7 @@ pub struct Bound {
 
 /// What every transport needs.
 pub(crate) struct Shared {
-    faces: Faces,
+    stage: Stage,
     options: ServerOptions,
     http: HttpCounters,
     connections: Arc<Semaphore>,
@@ -159,7 +162,7 @@ impl Server {
     /// # Errors
     /// When an address or the socket cannot be bound.
     pub async fn bind(
-        faces: Faces,
+        stage: Stage,
         options: ServerOptions,
         port: Option<ReservedPort>,
         stopping: CancellationToken,
@@ -179,7 +182,7 @@ impl Server {
         let tls = options.tls.clone().map(TlsAcceptor::from);
         let document = crate::openapi::openapi();
         let shared = Shared {
-            faces,
+            stage,
             http: HttpCounters::default(),
             connections: Arc::new(Semaphore::new(options.connections_max)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
@@ -229,8 +232,25 @@ pub(crate) enum Asks<'a> {
 }
 
 impl Shared {
-    pub(crate) fn faces(&self) -> &Faces {
-        &self.faces
+    /// The faces of this moment.
+    pub(crate) fn faces(&self) -> Faces {
+        self.stage.faces()
+    }
+
+    /// The faces whoever writes: calls go through here.
+    pub(crate) fn stage(&self) -> &Stage {
+        &self.stage
+    }
+
+    /// The node this is.
+    ///
+    /// # Errors
+    /// When there is no cluster.
+    pub(crate) fn node(&self) -> Result<&Arc<dyn Node>, Error> {
+        let none = || {
+            Error::new(ErrorCode::NotClustered, "this daemon has a log of its own and belongs to no cluster")
+        };
+        self.options.node.as_ref().ok_or_else(none)
     }
 
     pub(crate) fn options(&self) -> &ServerOptions {

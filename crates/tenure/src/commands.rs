@@ -5,6 +5,7 @@ mod arguments;
 mod backup;
 mod bench;
 mod check;
+mod cluster;
 mod completions;
 mod guardian;
 mod install;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Session(session::Session),
     Mdns(mdns::Mdns),
     Poll(poll::Poll),
+    Cluster(cluster::Cluster),
     Admin(admin::Admin),
     Log(log::Log),
     Backup(backup::Backup),
@@ -120,6 +122,7 @@ impl Command {
                 admin.check()?;
                 asking(reach, printer, async |daemon, p| admin.run(daemon, p).await)
             }
+            Self::Cluster(cluster) => cluster.run(reach, printer),
             Self::Log(log) => log.run(printer),
             Self::Backup(backup) => {
                 backup.check()?;

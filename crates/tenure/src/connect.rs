@@ -16,7 +16,7 @@ use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_client::{CallError, Client, Endpoint, Method};
+use tenure_client::{CallError, Client, Endpoint, Endpoints, Method};
 
 use crate::breadcrumb::{self, Trail};
 use crate::failure::{Failure, Words, chain};
@@ -32,10 +32,11 @@ const PROBE_LIMIT: Duration = Duration::from_millis(200);
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Finding the daemon")]
 pub(crate) struct Reach {
-    /// The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+    /// The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told. Nodes of a cluster with
+    /// commas between: the one that answers is asked
     #[arg(long, global = true, value_name = "URL", env = "TENURE_ENDPOINT", hide_env_values = true)]
     #[arg(display_order = 110)]
-    endpoint: Option<Endpoint>,
+    endpoint: Option<Endpoints>,
     /// Use no daemon: mDNS commands then do it themselves, for as long as they run
     #[arg(long, global = true, conflicts_with = "endpoint", display_order = 115)]
     standalone: bool,
@@ -58,7 +59,7 @@ pub(crate) struct Reach {
 }
 
 /// The daemon that was found.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Daemon {
     client: Client,
     /// `None`: the caller said where it is.
@@ -106,7 +107,8 @@ impl Reach {
             None => "as told".to_owned(),
             Some(trail) => format!("found by {}", trail.file.display()),
         };
-        printer.talk(format_args!("note: asking the daemon at {}, {how}", daemon.endpoint()));
+        let places: Vec<String> = daemon.client.endpoints().map(ToString::to_string).collect();
+        printer.talk(format_args!("note: asking the daemon at {}, {how}", places.join(" or ")));
         Ok(daemon)
     }
 
@@ -124,7 +126,7 @@ impl Reach {
         }
         let standalone = Standalone::start().await?;
         printer.talk("note: no daemon is asked; mDNS is spoken by this command alone, until it ends");
-        let client = self.client(Endpoint::Unix(standalone.socket()))?;
+        let client = self.client(Endpoint::Unix(standalone.socket()).into())?;
         Ok(Found { daemon: Daemon { client, trail: None }, standalone: Some(standalone) })
     }
 
@@ -145,12 +147,21 @@ impl Reach {
         }
     }
 
+    /// Finds a daemon again that went away. One that was told is where it was: of several nodes, the one that answered
+    /// last is known.
+    pub(crate) async fn find_again(&self, daemon: &Daemon) -> Result<Daemon, Failure> {
+        match &self.endpoint {
+            Some(_) => Ok(daemon.clone()),
+            None => self.find().await,
+        }
+    }
+
     /// The socket if there is one and it lets us in, because there we are known by our user id.
     async fn follow(&self, trail: &Trail) -> Result<Daemon, Failure> {
         let socket = trail.breadcrumb.socket.as_ref().filter(|socket| Path::new(socket).exists());
         let socket = socket.map(|socket| Endpoint::Unix(PathBuf::from(socket)));
-        let address = trail.breadcrumb.endpoint.parse().ok();
-        for endpoint in socket.into_iter().chain(address) {
+        let address = trail.breadcrumb.endpoint.parse::<Endpoint>().ok();
+        for endpoint in socket.into_iter().chain(address).map(Endpoints::from) {
             // A breadcrumb names no authority to trust; without one `https` is out of reach.
             let Ok(client) = self.client(endpoint) else { continue };
             if let Ok(Ok(())) = tokio::time::timeout(PROBE_LIMIT, client.health()).await {
@@ -165,10 +176,9 @@ impl Reach {
         self.token.as_deref()
     }
 
-    fn client(&self, endpoint: Endpoint) -> Result<Client, Failure> {
-        let is_https = matches!(endpoint, Endpoint::Https(_));
-        let shown = endpoint.to_string();
-        let mut builder = Client::builder(endpoint);
+    fn client(&self, endpoints: Endpoints) -> Result<Client, Failure> {
+        let is_https = endpoints.as_slice().iter().any(|endpoint| matches!(endpoint, Endpoint::Https(_)));
+        let mut builder = Client::builder_of(endpoints.clone());
         if let Some(token) = &self.token {
             builder = builder.token(token);
         }
@@ -179,7 +189,7 @@ impl Reach {
             builder = builder.identity_pem(read_pem(cert)?, read_pem(key)?);
         }
         builder.build().map_err(|error| {
-            let words = Words::new(format_args!("cannot talk to {shown}: {}", chain(&error)));
+            let words = Words::new(format_args!("cannot talk to {endpoints}: {}", chain(&error)));
             Failure::Usage(if is_https && self.ca.is_none() {
                 words.hint("give the certificate of its authority with --ca FILE or TENURE_CA")
             } else {

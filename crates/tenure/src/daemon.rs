@@ -8,11 +8,13 @@ mod files;
 mod hook;
 mod logging;
 mod network;
+mod node;
 mod notify;
 
 pub(crate) use hook::HookPlan;
 pub(crate) use logging::start as start_logging;
 pub(crate) use network::NetworkPlan;
+pub(crate) use node::{ClusterPlan, NodeError, run as run_node};
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +23,7 @@ use std::time::Duration;
 use tenure_api::Breadcrumb;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
-use tenure_faces::{EndHook, Faces, RegistrationOptions, StreamOptions, Switchboard, Vitals};
+use tenure_faces::{EndHook, Faces, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals};
 use tenure_history::{History, rfc3339};
 use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
 use tenure_mdns::StartError;
@@ -60,6 +62,7 @@ pub(crate) enum StopOn {
 }
 
 /// Settings of the log beside where it is.
+#[derive(Clone)]
 pub(crate) struct LogPlan {
     pub(crate) segment_bytes: u64,
     pub(crate) free_bytes_min: u64,
@@ -125,6 +128,9 @@ pub(crate) enum DaemonError {
     /// The threads cannot be started.
     #[error("cannot start the async threads")]
     Runtime(#[source] std::io::Error),
+    /// It is a node that cannot be one.
+    #[error(transparent)]
+    Node(#[from] NodeError),
     /// The engine had to stop.
     #[error("the engine stopped: {0}")]
     Stopped(String),
@@ -156,6 +162,10 @@ impl DaemonError {
                 Some("that daemon can be asked with: tenure status".to_owned())
             }
             Self::Network(_) => Some("--no-mdns serves everything but mDNS".to_owned()),
+            Self::Node(error) => error.hint(),
+            Self::Open { source: OpenError::Copy { .. }, .. } => {
+                Some("serve it with --log and the address of its store".to_owned())
+            }
             Self::Open { .. }
             | Self::Server(ServerError::Socket { .. })
             | Self::Runtime(_)
@@ -340,7 +350,7 @@ async fn serve(
             (stopping, None)
         }
     };
-    let bound_server = Server::bind(faces.clone(), server, port, stopping.clone()).await;
+    let bound_server = Server::bind(Stage::alone(faces.clone()), server, port, stopping.clone()).await;
     let server = match bound_server {
         Ok(server) => server,
         Err(error) => {

@@ -1,6 +1,7 @@
 //! What the API says, put into words for people. Pure: answers in, pages, tables and sentences out; `--json` never
 //! comes through here.
 
+mod cluster;
 mod event;
 mod lease;
 mod page;
@@ -13,6 +14,7 @@ mod status;
 mod story;
 mod stream;
 
+pub(crate) use cluster::{cluster_node_words, cluster_page, node_list, writer_words};
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;

@@ -116,6 +116,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
             recovery_secs: 0.0,
+            node: None,
         },
         network: settings.network_plan(),
         registrations: settings.registration_options(false),

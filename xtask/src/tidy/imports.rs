@@ -32,6 +32,8 @@ const TABLE: &[Row] = &[
     row("kernel",   Only(&[]),                                                PURE),
     row("liveness", Only(&["kernel"]),                                        PURE),
     row("log",      Only(&[]),                                                &[ASYNC, HTTP, MDNS]),
+    // The protocol is pure; the store over gRPC is a feature that the simulator does without.
+    row("cluster",  Only(&["log"]),                                           &[MDNS]),
     row("engine",   Only(&["kernel", "liveness", "log"]),                     &[ASYNC, HTTP, MDNS]),
     row("history",  Only(&["kernel", "log"]),                                 &[ASYNC, HTTP, MDNS]),
     row("api",      Only(&[]),                                                &[ASYNC, MDNS]),
@@ -42,7 +44,7 @@ const TABLE: &[Row] = &[
     row("polling",  Only(&["api", "client", "assignment"]),                   &[MDNS]),
     row("server",   Only(&["engine", "faces", "history", "api", "mdns"]),     &[]),
     row("tenure",   Product,                                                  &[]),
-    row("sim",      Only(&["kernel", "liveness", "log", "engine"]),           &[ASYNC, HTTP, MDNS, CLOCK]),
+    row("sim",      Only(&["kernel", "liveness", "log", "cluster", "engine"]), &[ASYNC, HTTP, MDNS, CLOCK]),
     row("bench",    ProductAndSim,                                            &[]),
     row("instructions", Only(&["kernel", "liveness", "log", "engine", "api"]), &[ASYNC, HTTP, MDNS, CLOCK]),
     row("fuzz",     ProductAndSim,                                            &[]),

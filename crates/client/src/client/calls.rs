@@ -2,6 +2,7 @@
 
 use super::{Client, Manner, segment, with_query};
 use crate::bytes_stream::ByteStream;
+use crate::clock::BootInstant;
 use crate::error::CallError;
 use crate::operation::operation_id;
 use crate::transport::Patience;
@@ -64,15 +65,31 @@ impl Client {
         self.heartbeat_within(lease_id, epoch, Duration::MAX).await
     }
 
-    pub(crate) async fn heartbeat_within(
+    /// The same, given up after this long: an answer that comes later is of no use. Among several nodes one that keeps
+    /// silent is left in time to ask another.
+    ///
+    /// # Errors
+    /// As [`Client::heartbeat`].
+    pub async fn heartbeat_within(
         &self,
         lease_id: &str,
         epoch: u64,
         limit: Duration,
     ) -> Result<Renewed, CallError> {
+        self.timed_heartbeat(lease_id, epoch, limit).await.map(|(_, renewed)| renewed)
+    }
+
+    /// The same, with the instant before the try that was answered.
+    pub(crate) async fn timed_heartbeat(
+        &self,
+        lease_id: &str,
+        epoch: u64,
+        limit: Duration,
+    ) -> Result<(BootInstant, Renewed), CallError> {
         let path = format!("/v1/leases/{}/heartbeat", segment(lease_id));
         let manner = Manner { patience: Patience::AtMost(limit), ..Manner::REPEATABLE };
-        self.ask(Method::POST, &path, Some(&HolderCall { epoch, ..HolderCall::default() }), manner).await
+        let body = HolderCall { epoch, ..HolderCall::default() };
+        self.ask_timed(Method::POST, &path, Some(&body), manner).await
     }
 
     /// Gives a lease back.
@@ -202,18 +219,19 @@ impl Client {
         session: &str,
         heartbeat: &SessionHeartbeat,
     ) -> Result<SessionRenewed, CallError> {
-        self.session_heartbeat_within(session, heartbeat, Duration::MAX).await
+        self.timed_session_heartbeat(session, heartbeat, Duration::MAX).await.map(|(_, renewed)| renewed)
     }
 
-    pub(crate) async fn session_heartbeat_within(
+    /// The same within a limit, with the instant before the try that was answered.
+    pub(crate) async fn timed_session_heartbeat(
         &self,
         session: &str,
         heartbeat: &SessionHeartbeat,
         limit: Duration,
-    ) -> Result<SessionRenewed, CallError> {
+    ) -> Result<(BootInstant, SessionRenewed), CallError> {
         let path = format!("/v1/sessions/{}/heartbeat", segment(session));
         let manner = Manner { patience: Patience::AtMost(limit), ..Manner::REPEATABLE };
-        self.ask(Method::POST, &path, Some(heartbeat), manner).await
+        self.ask_timed(Method::POST, &path, Some(heartbeat), manner).await
     }
 
     /// Shows a page of resources that are held.

@@ -1,15 +1,13 @@
 //! The typed calls of polling, one per route: how a group of pollers stands, and what operators may say to it. Being a
 //! poller is another crate's business.
 
-use super::{Client, Manner, segment};
+use super::{Client, IDEMPOTENCY_KEY, Manner, segment};
 use crate::error::CallError;
 use crate::operation::operation_id;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_api::{CordonPoller, Cordoned, MoveTarget, Moved, PollingView};
-
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Calls about groups of pollers.
 impl Client {

@@ -1,12 +1,12 @@
 //! The typed calls of `/api/v3`, one per route: sessions that are one lease each, usually over slots of a pool. What
 //! happens to one, as it happens, stands in `stream_events.rs`.
 
-use super::{Client, Manner, segment, with_query};
+use super::{Client, IDEMPOTENCY_KEY, Manner, segment, with_query};
 use crate::error::CallError;
 use crate::operation::operation_id;
 use crate::transport::Patience;
 use core::time::Duration;
-use http::{HeaderName, HeaderValue, Method};
+use http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_api::{
@@ -14,7 +14,6 @@ use tenure_api::{
 };
 
 const SESSIONS: &str = "/api/v3/sessions";
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Calls of `/api/v3`. What they call a session is a stream here: a session is what keeps leases alive.
 impl Client {

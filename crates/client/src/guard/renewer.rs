@@ -24,10 +24,7 @@ pub(crate) async fn renew(client: Client, lease_id: String, mut core: Core, life
     let life = LoseOnDrop(life);
     let beat = |limit| {
         let (client, lease_id) = (client.clone(), lease_id.clone());
-        async move {
-            let sent = BootInstant::now();
-            observed(sent, client.heartbeat_within(&lease_id, epoch, limit).await)
-        }
+        async move { observed(client.timed_heartbeat(&lease_id, epoch, limit).await) }
     };
     let reason = drive(&mut core, beat, |core| life.0.publish(core)).await;
     let better = match reason {
@@ -70,10 +67,10 @@ async fn answered<Answer: Future>(in_flight: &mut Option<core::pin::Pin<Box<Answ
     }
 }
 
-/// What a heartbeat that was sent at an instant brought.
-pub(crate) fn observed(sent: BootInstant, answer: Result<Renewed, CallError>) -> Observation {
+/// What a heartbeat brought, with the instant before it was sent.
+pub(crate) fn observed(answer: Result<(BootInstant, Renewed), CallError>) -> Observation {
     match answer {
-        Ok(Renewed { valid_ms: Some(valid_ms), draining, epoch, lsn, .. }) => {
+        Ok((sent, Renewed { valid_ms: Some(valid_ms), draining, epoch, lsn, .. })) => {
             Observation::Promised(Promised { sent, valid_ms, draining, epoch, lsn })
         }
         // A lease that is kept by something else promises nothing here.

@@ -40,6 +40,8 @@ pub enum LossReason {
 pub(crate) struct Terms {
     /// Taken off every promise, for what happens between the end of a promise being noticed and acted on.
     pub(crate) margin: Duration,
+    /// Heartbeats go to one node after the other, each within its share of the limit.
+    pub(crate) several_nodes: bool,
 }
 
 /// An answer that promises something.
@@ -244,8 +246,11 @@ impl Core {
 
     /// One silent try must leave room for others.
     fn heartbeat_limit(&self, now: BootInstant) -> Duration {
-        let share = (self.promise.valid / 5).max(RENEW_GAP_MIN);
-        share.min(self.promise.until.since(now))
+        let left = self.promise.until.since(now);
+        if self.terms.several_nodes {
+            return left;
+        }
+        (self.promise.valid / 5).max(RENEW_GAP_MIN).min(left)
     }
 
     fn lose(&mut self, reason: LossReason) -> Action {

@@ -25,10 +25,12 @@ impl Connector {
         &self.endpoint
     }
 
-    pub(crate) async fn connect(&self) -> Result<Sender, CallError> {
-        match tokio::time::timeout(self.limit, self.dial()).await {
+    /// Within the limit of this connector, or within this one if it is less.
+    pub(crate) async fn connect(&self, limit: Duration) -> Result<Sender, CallError> {
+        let limit = limit.min(self.limit);
+        match tokio::time::timeout(limit, self.dial()).await {
             Ok(dialled) => dialled.map_err(|cause| self.unreachable(cause)),
-            Err(_) => Err(self.unreachable(format!("no connection within {} ms", self.limit.as_millis()))),
+            Err(_) => Err(self.unreachable(format!("no connection within {} ms", limit.as_millis()))),
         }
     }
 

@@ -3,6 +3,7 @@
 mod calls;
 mod connected;
 mod daemon;
+mod endpoints;
 mod examples;
 mod holding;
 mod lines;

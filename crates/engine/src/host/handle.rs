@@ -5,6 +5,7 @@
 use super::Message;
 use super::helm::Mailbox;
 use crate::answer::{Answer, Refused};
+use crate::engine::Completion;
 use crate::request::{Request, Ticket};
 use core::future::Future;
 use core::pin::Pin;
@@ -12,7 +13,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::mpsc::SendError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use tenure_kernel::Lsn;
+use tenure_kernel::{Lsn, Tick};
+use tenure_log::Batch;
 
 /// A way to ask. Cheap to clone; every clone speaks to the same engine.
 #[derive(Clone)]
@@ -29,6 +31,8 @@ pub(crate) struct Shared {
     /// Position of the newest snapshot, zero before the first, and when it was taken.
     snapshot_lsn: AtomicU64,
     snapshot_wall_ms: AtomicU64,
+    /// The tick of the last turn, for whoever proves the writer's life.
+    tick: AtomicU64,
 }
 
 /// Answers on their way.
@@ -65,6 +69,7 @@ impl Handle {
             outstanding_max,
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
+            tick: AtomicU64::new(0),
         };
         Self { mailbox, shared: Arc::new(shared) }
     }
@@ -138,6 +143,16 @@ impl Handle {
         let _ = self.mailbox.put(Message::ShutDown);
     }
 
+    /// Gives an engine that follows a frame that its writer committed.
+    pub fn copied(&self, batch: Batch) {
+        // An engine that is gone follows nobody.
+        let _ = self.mailbox.put(Message::Completed(Completion::Copied(batch)));
+    }
+
+    pub(crate) fn hand_over(&self) {
+        let _ = self.mailbox.put(Message::HandOver);
+    }
+
     /// Asks for a snapshot now, whatever the size of the log.
     pub fn take_snapshot(&self) {
         let _ = self.mailbox.put(Message::TakeSnapshot);
@@ -164,6 +179,14 @@ impl Shared {
     pub(crate) fn snapshot_taken(&self, lsn: Lsn, wall_ms: u64) {
         self.snapshot_wall_ms.store(wall_ms, Ordering::Relaxed);
         self.snapshot_lsn.store(lsn.0, Ordering::Release);
+    }
+
+    pub(crate) fn tell_tick(&self, tick: Tick) {
+        self.tick.store(tick.0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick.load(Ordering::Relaxed)
     }
 
     pub(crate) fn answered(&self, count: usize) {

@@ -202,7 +202,7 @@ impl Mailbox {
         let done = done.or_else(|| work.map(Work::carry_out));
         match done {
             // An engine that has ended meanwhile waits for nothing.
-            Some(completion) => self.put(Message::Completed(completion)).or(Ok(())),
+            Some(message) => self.put(message).or(Ok(())),
             None => Ok(()),
         }
     }

@@ -3,9 +3,9 @@
 
 use super::handle::{Shared, Slot};
 use super::helm::Mailbox;
-use super::{HostOptions, Listener, Message, SharedLog, append_now, lock, read_clocks, spawn};
+use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, lock, read_clocks, spawn};
 use crate::answer::{Answer, Refused};
-use crate::engine::{Completion, Engine, Outputs, Stop};
+use crate::engine::{Completion, Engine, Outputs, Role, Stop};
 use crate::hub::LogRead;
 use crate::journal::Out;
 use crate::request::{Input, Request, Ticket};
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use tenure_kernel::{Lsn, Setup};
-use tenure_log::{AppendOutcome, Batch, Moment, Space};
+use tenure_log::{AppendOutcome, Authority, Batch, Moment, Space};
 
 /// The host's own request; callers' tickets count up from one.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -55,10 +55,10 @@ enum What {
 
 impl Work {
     /// Does it; may block on the disk.
-    pub(crate) fn carry_out(self) -> Completion {
+    pub(crate) fn carry_out(self) -> Message {
         let Self { log, chores, what } = self;
         let mut log = lock(&log);
-        match what {
+        let completion = match what {
             What::Append(batch) => {
                 let (outcome, took_us) = append_now(log.as_mut(), &batch);
                 if log.wants_chore() {
@@ -71,7 +71,8 @@ impl Work {
                 let resolution = log.resolve(batch.id());
                 Completion::Resolved { batch, resolution }
             }
-        }
+        };
+        Message::Logged(Some(completion), log.authority_until())
     }
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct Writer {
     appender: Sender<Work>,
     reader: Sender<LogRead>,
     chores: Sender<()>,
-    ended: Sender<Result<(), Stop>>,
+    ended: Sender<Over>,
     /// What is owed to callers, by the first ticket of each.
     calls: BTreeMap<Ticket, Gathered>,
     inputs: Vec<Input>,
@@ -119,6 +120,7 @@ pub(crate) struct Writer {
     /// History below here is to go.
     trim_below: Option<tenure_log::Lsn>,
     shutting_down: bool,
+    handing_over: bool,
 }
 
 /// The answers of one call that are there by now.
@@ -135,7 +137,7 @@ pub(crate) struct Ways {
     pub(crate) appender: Sender<Work>,
     pub(crate) reader: Sender<LogRead>,
     pub(crate) chores: Sender<()>,
-    pub(crate) ended: Sender<Result<(), Stop>>,
+    pub(crate) ended: Sender<Over>,
     pub(crate) listener: Listener,
     pub(crate) shared: Arc<Shared>,
 }
@@ -177,6 +179,7 @@ impl Writer {
             retry_at_ms: 0,
             trim_below: None,
             shutting_down: false,
+            handing_over: false,
         }
     }
 
@@ -189,6 +192,7 @@ impl Writer {
             self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
         }
         let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
+        self.shared.tell_tick(self.engine.tick());
         let wake_in_ms = outputs.wake_in_ms;
         let (work, stop) = self.carry_out(outputs, keeps);
         // Due by now is due at zero, whatever the clock says meanwhile.
@@ -196,6 +200,7 @@ impl Writer {
             wake_in_ms.map(|in_ms| if in_ms == 0 { 0 } else { now.boot_ms.saturating_add(in_ms) });
         let outcome = match stop {
             Some(stop) => Some(Err(stop)),
+            None if self.handing_over => Some(Ok(())),
             None if self.shutting_down && self.inbox_is_empty() && self.engine.is_settled() => {
                 Some(self.close())
             }
@@ -240,11 +245,14 @@ impl Writer {
                 self.inputs.extend(tickets.zip(requests).map(|(ticket, request)| Input { ticket, request }));
                 self.calls.insert(first, Gathered { slot, answers: vec![None; count], missing: count });
             }
-            Message::Completed(completion) => {
-                if let Completion::Appended { batch, took_us, .. } = &completion {
-                    self.appended(batch.payload().len() as u64, *took_us);
+            Message::Completed(completion) => self.completed(completion),
+            Message::Logged(completion, authority) => {
+                if let Some(completion) = completion {
+                    self.completed(completion);
                 }
-                self.completions.push(completion);
+                if authority != Authority::Forever {
+                    self.completions.push(Completion::Authority(authority));
+                }
             }
             Message::SnapshotDone => {
                 self.snapshot_under_way = false;
@@ -252,7 +260,24 @@ impl Writer {
             }
             Message::TakeSnapshot => self.begin_snapshot(),
             Message::ShutDown => self.shutting_down = true,
+            Message::HandOver => self.handing_over = true,
         }
+    }
+
+    fn completed(&mut self, completion: Completion) {
+        match &completion {
+            Completion::Appended { batch, took_us, .. } => {
+                self.sync_us = (self.sync_us * 7 + took_us) / 8;
+                self.grew(batch.payload().len() as u64);
+            }
+            Completion::Copied(batch) => self.grew(batch.payload().len() as u64),
+            Completion::Resolved { .. }
+            | Completion::LogRead(_)
+            | Completion::Space(_)
+            | Completion::Authority(_)
+            | Completion::Fenced => {}
+        }
+        self.completions.push(completion);
     }
 
     fn carry_out(&mut self, outputs: Outputs, keeps: Keeps) -> (Option<Work>, Option<Stop>) {
@@ -324,8 +349,7 @@ impl Writer {
         }
     }
 
-    fn appended(&mut self, bytes: u64, took_us: u64) {
-        self.sync_us = (self.sync_us * 7 + took_us) / 8;
+    fn grew(&mut self, bytes: u64) {
         self.bytes_since_snapshot += bytes;
         let due = self.options.snapshot_bytes_min.max(2 * self.snapshot_bytes);
         if self.bytes_since_snapshot >= due {
@@ -401,7 +425,14 @@ impl Writer {
         if let Some(kept) = kept
             && extents.first().is_some_and(|first| first.first_lsn < kept.first_lsn)
         {
-            self.trim_below = Some(kept.first_lsn);
+            match self.engine.role() {
+                Role::Writing => self.trim_below = Some(kept.first_lsn),
+                // What this machine keeps is its own business: nothing is told to the state.
+                Role::Following => {
+                    let _ = lock(&self.log).trim(kept.first_lsn);
+                    let _ = self.chores.send(());
+                }
+            }
         }
     }
 
@@ -424,8 +455,11 @@ impl Writer {
         if outcome.is_err() {
             self.answer_rest(&Refused::OutcomeUnknown);
         }
+        if self.handing_over {
+            self.answer_rest(&Refused::NotLeader);
+        }
         // Whoever started the host may have gone.
-        let _ = self.ended.send(outcome);
+        let _ = self.ended.send(Over { outcome, engine: Box::new(self.engine) });
     }
 
     /// A turn panicked: what became of anything is not known.

@@ -131,16 +131,19 @@ fn a_resolve_that_says_fenced_stops_too() {
 }
 
 #[test]
-fn answers_are_withheld_once_authority_has_passed_and_leave_when_it_is_extended() {
+fn without_authority_nothing_is_decided_and_asking_again_elsewhere_is_safe() {
     expect![[r#"
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
         499    alice <- renewed valid 90000 left 90000
-        500    frame 1.2 at 2: granted
-        500    alice <- renewed valid 90000 left 90000
-        500    reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
-        500    checker <- current, lease 1 at 1
-        500    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        499    alice <- not_leader
+        499    reader <- not_leader
+        499    checker <- not_leader
+        499    bob <- not_leader
+        499    alice <- not_leader
+        499    checker <- not_leader
+        499    frame 1.2 at 2: granted
+        499    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -153,9 +156,59 @@ fn answers_are_withheld_once_authority_has_passed_and_leave_when_it_is_extended(
          checker: check alice
          +1
          bob: grant scanner
+         alice: heartbeat alice
+         checker: check alice
+         turn
+         authority 1000
+         bob: grant scanner
+         turn
+         sync",
+    ));
+}
+
+#[test]
+fn what_may_be_in_a_frame_when_authority_ends_is_not_known() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- outcome_unknown
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000, waiters [] at 1
+    "#]]
+    .assert_eq(&tell(
+        "authority 500
+         alice: grant printer
+         turn
+         +500
          turn
          sync
-         authority 1000",
+         authority 1000
+         reader: resource printer
+         turn",
+    ));
+}
+
+/// Like a restart: whoever could not be heard meanwhile gets a full ttl from the instant it can.
+#[test]
+fn a_spell_without_authority_ages_nobody() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 1000
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 1000
+        1100   frame 1.2 at 2: revoked, reclaimed
+    "#]]
+    .assert_eq(&tell(
+        "authority 500
+         alice: grant printer ttl=1000 grace=0
+         settle
+         +900
+         turn
+         +60000
+         authority 90000
+         reader: read alice
+         turn
+         +900
+         turn
+         +200
+         settle",
     ));
 }
 
@@ -166,10 +219,10 @@ fn answers_withheld_for_want_of_authority_never_leave_once_another_writer_took_o
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
         499    frame 1.2 at 2: granted
-        500    bob <- outcome_unknown
-        500    alice <- outcome_unknown
-        500    checker <- outcome_unknown
-        500    stop: another writer took the log over
+        499    bob <- outcome_unknown
+        499    alice <- not_leader
+        499    checker <- not_leader
+        499    stop: another writer took the log over
     "#]]
     .assert_eq(&tell(
         "alice: grant printer

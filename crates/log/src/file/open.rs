@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 
 use crate::damage::ReadError;
 use crate::disk::{DiskFile, DiskLock, LockError, LockHolder, OpenMode, SharedDisk};
+use crate::end::LogEnd;
 use crate::file::catalog::{Reach, Segment, read_catalog};
+use crate::file::mirror::CopyOf;
 use crate::file::recovery::{Ended, Recovery};
 use crate::file::repair;
-use crate::file::scan::{LogEnd, ScanEnd, Scanner};
+use crate::file::scan::{ScanEnd, Scanner};
 use crate::file::segment::{SealFound, SegmentHeader, segment_name};
 use crate::file::spare::{self, Spare};
 use crate::file::{Directories, FileLogOptions};
@@ -51,6 +53,18 @@ pub enum OpenError {
         /// The last LSN in the snapshot.
         snapshot: Lsn,
     },
+    /// It is a copy of a log that is kept elsewhere.
+    #[error("{} holds a node's copy of a cluster's log, which is written in the cluster alone", directory.display())]
+    Copy {
+        /// The data directory.
+        directory: PathBuf,
+    },
+    /// It is no copy.
+    #[error("{} holds an embedded log, not a copy of a cluster's", directory.display())]
+    NoCopy {
+        /// The data directory.
+        directory: PathBuf,
+    },
     /// The disk refused.
     #[error("cannot {action}")]
     Io {
@@ -62,6 +76,15 @@ pub enum OpenError {
     },
 }
 
+/// How opening ends.
+#[derive(Clone, Copy)]
+pub(super) enum Begins<'a> {
+    /// With a new incarnation of the writer.
+    Incarnation,
+    /// As it was: a copy goes on where it stopped.
+    Copying(&'a CopyOf),
+}
+
 /// All that a `FileLog` starts from.
 pub(super) struct Opened {
     pub(super) directories: Directories,
@@ -70,13 +93,20 @@ pub(super) struct Opened {
     pub(super) file: Box<dyn DiskFile>,
     pub(super) end: LogEnd,
     pub(super) offset: u64,
+    /// Frames in the last segment.
+    pub(super) frames: u64,
     pub(super) snapshots: SnapshotStore,
     pub(super) spares: Vec<Spare>,
     pub(super) spare_number: u64,
     pub(super) recovery: Recovery,
 }
 
-pub(super) fn open(disk: &SharedDisk, root: &Path, options: &FileLogOptions) -> Result<Opened, OpenError> {
+pub(super) fn open(
+    disk: &SharedDisk,
+    root: &Path,
+    options: &FileLogOptions,
+    begins: Begins<'_>,
+) -> Result<Opened, OpenError> {
     let directories = Directories::under(root);
     for directory in [root, &directories.log, &directories.snapshots] {
         disk.create_dir(directory).map_err(failed("create the data directory"))?;
@@ -84,13 +114,29 @@ pub(super) fn open(disk: &SharedDisk, root: &Path, options: &FileLogOptions) -> 
     let lock = lock(disk, root, options.wall_ms)?;
     let mut segments = read_catalog(&**disk, &directories.log, Reach::ToTheEnd)?;
     let created = segments.is_empty();
-    let log_ids = if created { vec![options.genesis.identity().log_id] } else { log_ids(&segments) };
+    let is_copy = segments.last().map(|segment| segment.header.first_frame > 0);
+    match (begins, is_copy) {
+        (Begins::Incarnation, Some(true)) => return Err(OpenError::Copy { directory: root.to_owned() }),
+        (Begins::Copying(_), Some(false)) => return Err(OpenError::NoCopy { directory: root.to_owned() }),
+        (Begins::Incarnation | Begins::Copying(_), Some(_) | None) => {}
+    }
+    let log_ids = match begins {
+        Begins::Incarnation if created => vec![options.genesis.identity().log_id],
+        Begins::Copying(of) if created => vec![of.identity.log_id],
+        Begins::Incarnation | Begins::Copying(_) => log_ids(&segments),
+    };
     let (snapshots, rejected_snapshots) = SnapshotStore::find(disk.clone(), &directories.snapshots, &log_ids)
         .map_err(failed("list the snapshots"))?;
     let snapshot = snapshots.newest();
     if created {
-        refuse_loss(&snapshots, &rejected_snapshots)?;
-        segments.push(create_first(disk, &directories, options)?);
+        let header = match begins {
+            Begins::Incarnation => {
+                refuse_loss(&snapshots, &rejected_snapshots)?;
+                first_header(options)
+            }
+            Begins::Copying(of) => of.first_header(),
+        };
+        segments.push(create_first(disk, &directories, options, header)?);
     }
     let (scan, checked) = scan(disk, &directories, &segments, snapshot)?;
 
@@ -98,7 +144,10 @@ pub(super) fn open(disk: &SharedDisk, root: &Path, options: &FileLogOptions) -> 
     snapshots.remove_unfinished().map_err(failed("remove an unfinished snapshot"))?;
     let (spares, spare_number) = spare::adopt(&**disk, &directories.log, options.segment_bytes)
         .map_err(failed("look for spare segments"))?;
-    let begun = repair::repair(disk, &directories, &mut segments, &scan, options.wall_ms)?;
+    let begun = match begins {
+        Begins::Incarnation => repair::repair(disk, &directories, &mut segments, &scan, options.wall_ms)?,
+        Begins::Copying(_) => repair::repair_copy(disk, &directories, &mut segments, &scan)?,
+    };
     let last = segments.last().expect("invariant: a log has a segment");
     let recovery = Recovery {
         ended: match (created, scan.end.closed) {
@@ -125,6 +174,7 @@ pub(super) fn open(disk: &SharedDisk, root: &Path, options: &FileLogOptions) -> 
         file: begun.file,
         end: begun.end,
         offset: begun.offset,
+        frames: checked.in_last_segment,
         snapshots,
         spares,
         spare_number,
@@ -161,16 +211,8 @@ fn refuse_loss(snapshots: &SnapshotStore, rejected: &[RejectedSnapshot]) -> Resu
     }
 }
 
-fn create_first(
-    disk: &SharedDisk,
-    directories: &Directories,
-    options: &FileLogOptions,
-) -> Result<Segment, OpenError> {
-    let (_, number) =
-        spare::adopt(&**disk, &directories.log, 0).map_err(failed("look for spare segments"))?;
-    let spare = spare::make(&**disk, &directories.log, number, options.inline_bytes())
-        .map_err(failed("make the first segment"))?;
-    let header = SegmentHeader {
+fn first_header(options: &FileLogOptions) -> SegmentHeader {
+    SegmentHeader {
         identity: options.genesis.identity(),
         identity_since: Lsn(1),
         parent_log_id: 0,
@@ -179,8 +221,22 @@ fn create_first(
         previous_checksum: 0,
         writer_epoch: 0,
         at: Moment { tick: 0, wall_ms: options.wall_ms },
-        file_bytes: spare.bytes,
-    };
+        file_bytes: 0,
+        first_frame: 0,
+    }
+}
+
+fn create_first(
+    disk: &SharedDisk,
+    directories: &Directories,
+    options: &FileLogOptions,
+    header: SegmentHeader,
+) -> Result<Segment, OpenError> {
+    let (_, number) =
+        spare::adopt(&**disk, &directories.log, 0).map_err(failed("look for spare segments"))?;
+    let spare = spare::make(&**disk, &directories.log, number, options.inline_bytes())
+        .map_err(failed("make the first segment"))?;
+    let header = SegmentHeader { file_bytes: spare.bytes, ..header };
     place_segment(disk, &directories.log, spare, &header).map_err(failed("make the first segment"))
 }
 
@@ -203,6 +259,7 @@ pub(super) fn place_segment(
 struct Checked {
     frames: u64,
     bytes: u64,
+    in_last_segment: u64,
 }
 
 /// Checks every frame that replay will need, and all of the last segment.
@@ -221,8 +278,10 @@ fn scan(
     let index = segments.partition_point(|segment| segment.header.previous_lsn <= known) - 1;
     let mut scanner = Scanner::new(disk.clone(), &directories.log, segments.to_vec(), index)?;
     let mut checked = Checked::default();
+    let last_segment = segments.last().map(|segment| segment.header.first_lsn);
     while let Some(located) = scanner.next_frame()? {
         checked.frames += 1;
+        checked.in_last_segment += u64::from(Some(located.segment) == last_segment);
         checked.bytes += located.frame.header.frame_bytes() as u64;
     }
     let scan = scanner.finish()?;

@@ -8,14 +8,15 @@ use std::ops::Range;
 
 use crate::batch::RECORDS_PER_FRAME_MAX;
 use crate::disk::{DiskFile, OpenMode, SharedDisk, fill_with_zeros};
+use crate::end::LogEnd;
 use crate::file::Directories;
 use crate::file::catalog::Segment;
 use crate::file::open::{OpenError, failed};
 use crate::file::recovery::Gap;
-use crate::file::scan::{LogEnd, ScanEnd, Scanner};
+use crate::file::scan::{ScanEnd, Scanner};
 use crate::file::segment::{SEAL_AT, Seal, SealFound, SegmentHeader};
-use crate::frame::{self, FRAME_HEADER_BYTES, FrameHeader};
-use crate::ids::{BatchId, Lsn, Moment};
+use crate::frame::FRAME_HEADER_BYTES;
+use crate::ids::{Lsn, Moment};
 use crate::planted::{self, Planted};
 
 /// Where the new writer goes on.
@@ -33,6 +34,33 @@ pub(super) fn repair(
     scan: &ScanEnd,
     wall_ms: u64,
 ) -> Result<Begun, OpenError> {
+    let file = confirm(disk, directories, segments, scan)?;
+    let last = segments.last_mut().expect("invariant: a log has a segment");
+    let gap = gap_after(scan, &last.header);
+    let end = begin_incarnation(&*file, last, scan, gap, wall_ms)?;
+    Ok(Begun { file, end, offset: scan.offset + FRAME_HEADER_BYTES as u64, gap })
+}
+
+/// The same for a copy: what was torn is read again from where it was copied, so that nothing is skipped.
+pub(super) fn repair_copy(
+    disk: &SharedDisk,
+    directories: &Directories,
+    segments: &mut [Segment],
+    scan: &ScanEnd,
+) -> Result<Begun, OpenError> {
+    let file = confirm(disk, directories, segments, scan)?;
+    let cut_end = scan.tail.cut.as_ref().map_or(0, |cut| cut.offset + cut.bytes.len() as u64);
+    erase(&*file, scan.offset, cut_end)?;
+    Ok(Begun { file, end: scan.end, offset: scan.offset, gap: None })
+}
+
+/// Makes sure that everything before the end is on the disk.
+fn confirm(
+    disk: &SharedDisk,
+    directories: &Directories,
+    segments: &mut [Segment],
+    scan: &ScanEnd,
+) -> Result<Box<dyn DiskFile>, OpenError> {
     for directory in [&directories.log, &directories.snapshots] {
         disk.sync_dir(directory).map_err(failed("sync the data directory"))?;
     }
@@ -49,9 +77,7 @@ pub(super) fn repair(
     {
         write_again(&*file, last_frame).map_err(failed("confirm the last frame"))?;
     }
-    let gap = gap_after(scan, &last.header);
-    let end = begin_incarnation(&*file, last, scan, gap, wall_ms)?;
-    Ok(Begun { file, end, offset: scan.offset + FRAME_HEADER_BYTES as u64, gap })
+    Ok(file)
 }
 
 /// The last process may have stopped at any step of a rotation: the seal may be missing, torn, or only seem to be there.
@@ -121,30 +147,17 @@ fn begin_incarnation(
     if planted::has(Planted::CutBeforeGap) {
         erase(file, scan.offset, cut_end)?;
     }
-    let writer_epoch = scan.end.writer_epoch + 1;
-    let previous_lsn = scan.end.last_lsn;
-    let header = FrameHeader {
-        opening: true,
-        gap: gap.is_some(),
-        count: 0,
-        first_lsn: gap.map_or(previous_lsn.next(), |gap| gap.next),
-        previous_lsn,
-        at: Moment { tick: scan.end.at.tick, wall_ms },
-        writer_epoch,
-        batch: BatchId::opening(writer_epoch),
-        synced_lsn: previous_lsn,
-        payload_bytes: 0,
-        previous_checksum: scan.end.checksum,
-        checksum: 0,
-    };
+    let first_lsn = gap.map_or(scan.end.last_lsn.next(), |gap| gap.next);
+    let at = Moment { tick: scan.end.at.tick, wall_ms };
     let mut bytes = Vec::with_capacity(FRAME_HEADER_BYTES);
-    let checksum = frame::encode(&header, &[], segment.header.identity.salt, &mut bytes);
+    let salt = segment.header.identity.salt;
+    let end = scan.end.open_at(first_lsn, scan.end.writer_epoch + 1, at, salt, &mut bytes);
     file.write_at(&bytes, scan.offset).map_err(failed("write the opening frame"))?;
     file.sync().map_err(failed("sync the opening frame"))?;
     let offset = scan.offset + FRAME_HEADER_BYTES as u64;
     erase(file, offset, cut_end)?;
     segment.file_bytes = segment.file_bytes.max(offset);
-    Ok(LogEnd::after(&FrameHeader { checksum, ..header }, false))
+    Ok(end)
 }
 
 fn erase(file: &dyn DiskFile, from: u64, to: u64) -> Result<(), OpenError> {

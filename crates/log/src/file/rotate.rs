@@ -13,7 +13,11 @@ use crate::ordered::AppendError;
 impl FileLog {
     /// Goes on in a new segment with room for a frame of `frame_bytes`.
     pub(super) fn rotate(&mut self, frame_bytes: u64) -> Result<(), AppendError> {
-        let header = SegmentHeader { first_lsn: self.next_lsn, ..self.header };
+        let first_frame = match self.header.first_frame {
+            0 => 0,
+            first => first + self.frames,
+        };
+        let header = SegmentHeader { first_lsn: self.next_lsn, first_frame, ..self.header };
         self.go_on_in(header, frame_bytes)
     }
 
@@ -44,6 +48,7 @@ impl FileLog {
         let path = next.path(&self.directories.log);
         self.file = self.disk.open(&path, OpenMode::Write).map_err(failed("open a segment"))?;
         (self.header, self.file_bytes, self.offset) = (header, next.file_bytes, SEGMENT_HEADER_BYTES);
+        self.frames = 0;
         self.published.lock().push(durable_part(&next, self.offset, self.end.last_lsn));
         Ok(())
     }

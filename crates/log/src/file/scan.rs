@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use crate::damage::{Damage, DamageCause, ReadError};
 use crate::disk::{OpenMode, SharedDisk};
+use crate::end::LogEnd;
 use crate::file::catalog::Segment;
 use crate::file::segment::{SEAL_AT, SEGMENT_HEADER_BYTES, SealFound};
 use crate::file::tail::{self, Tail, TailAt};
 use crate::file::window::Window;
 use crate::frame::{Frame, FrameError, FrameHeader};
-use crate::ids::{BatchId, Lsn, Moment};
+use crate::ids::Lsn;
 use crate::planted::{self, Planted};
 
 /// A frame and where it stands.
@@ -25,52 +26,6 @@ pub struct LocatedFrame<'a> {
     pub offset: u64,
     /// The frame.
     pub frame: Frame<'a>,
-}
-
-/// What the next frame has to continue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LogEnd {
-    pub(crate) last_lsn: Lsn,
-    pub(crate) checksum: u32,
-    pub(crate) writer_epoch: u64,
-    pub(crate) at: Moment,
-    pub(crate) last_batch: BatchId,
-    pub(crate) closed: bool,
-}
-
-impl LogEnd {
-    pub(crate) fn before(segment: &Segment) -> Self {
-        let header = &segment.header;
-        Self {
-            last_lsn: header.previous_lsn,
-            checksum: header.previous_checksum,
-            writer_epoch: header.writer_epoch,
-            at: header.at,
-            last_batch: BatchId::opening(header.writer_epoch),
-            closed: false,
-        }
-    }
-
-    pub(crate) fn after(header: &FrameHeader, closed: bool) -> Self {
-        Self {
-            last_lsn: header.last_lsn(),
-            checksum: header.checksum,
-            writer_epoch: header.writer_epoch,
-            at: header.at,
-            last_batch: header.batch,
-            closed,
-        }
-    }
-
-    fn is_continued_by(&self, header: &FrameHeader) -> bool {
-        let epoch_fits = if header.opening {
-            header.writer_epoch > self.writer_epoch
-        } else {
-            header.writer_epoch == self.writer_epoch && !self.closed
-        };
-        let chained = header.previous_checksum == self.checksum || planted::has(Planted::ChainNotChecked);
-        header.previous_lsn == self.last_lsn && chained && epoch_fits
-    }
 }
 
 /// Where a scan came to the end of the log.
@@ -103,7 +58,7 @@ impl Scanner {
         index: usize,
     ) -> Result<Self, ReadError> {
         let window = open_window(&disk, directory, &segments[index])?;
-        let end = LogEnd::before(&segments[index]);
+        let end = segments[index].header.end();
         let offset = SEGMENT_HEADER_BYTES;
         let before_last = (end, offset);
         Ok(Self { disk, directory: directory.to_owned(), segments, index, window, offset, end, before_last })

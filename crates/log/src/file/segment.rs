@@ -6,8 +6,9 @@
 use crate::bytes::{all_zero, put, u32_at, u64_at};
 use crate::checksum::crc32c;
 use crate::damage::DamageCause;
+use crate::end::LogEnd;
 use crate::identity::Identity;
-use crate::ids::{Lsn, Moment};
+use crate::ids::{BatchId, Lsn, Moment};
 
 /// Header and seal; frames begin here.
 pub const SEGMENT_HEADER_BYTES: u64 = 2 * BLOCK as u64;
@@ -43,9 +44,23 @@ pub struct SegmentHeader {
     pub at: Moment,
     /// How long the file was made; it may grow, never shrink.
     pub file_bytes: u64,
+    /// In a copy of a log that numbers its frames: the number of the first frame here. 0 elsewhere.
+    pub first_frame: u64,
 }
 
 impl SegmentHeader {
+    /// What the first frame of this segment has to continue.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd {
+            last_lsn: self.previous_lsn,
+            checksum: self.previous_checksum,
+            writer_epoch: self.writer_epoch,
+            at: self.at,
+            last_batch: BatchId::opening(self.writer_epoch),
+            closed: false,
+        }
+    }
+
     pub(crate) fn encode(&self) -> [u8; BLOCK] {
         let mut block = [0; BLOCK];
         put(&mut block, 0, HEADER_MAGIC);
@@ -64,6 +79,7 @@ impl SegmentHeader {
         put(&mut block, 88, &self.at.tick.to_le_bytes());
         put(&mut block, 96, &self.at.wall_ms.to_le_bytes());
         put(&mut block, 104, &self.file_bytes.to_le_bytes());
+        put(&mut block, 112, &self.first_frame.to_le_bytes());
         let checksum = crc32c(0, &block[..CHECKSUM_AT]);
         put(&mut block, CHECKSUM_AT, &checksum.to_le_bytes());
         block
@@ -96,6 +112,7 @@ impl SegmentHeader {
             writer_epoch: u64_at(block, 80),
             at: Moment { tick: u64_at(block, 88), wall_ms: u64_at(block, 96) },
             file_bytes: u64_at(block, 104),
+            first_frame: u64_at(block, 112),
         })
     }
 }

@@ -33,6 +33,12 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    pub(super) fn io(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        failed(action)
+    }
+}
+
 /// Takes the bytes of one snapshot as they come, without holding them. Dropped before `finish`, it leaves nothing.
 pub struct SnapshotWriter {
     store: SnapshotStore,

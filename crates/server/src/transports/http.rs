@@ -2,6 +2,7 @@
 
 mod body;
 mod events;
+mod passing;
 mod problem;
 mod sightings;
 mod signing_in;
@@ -9,6 +10,7 @@ mod streams;
 
 use crate::auth::{Admitted, TcpAsk};
 use crate::dashboard::{self, Asset};
+use crate::node::PASS_PATH;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared};
 use crate::{docs, metrics};
@@ -22,6 +24,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
@@ -31,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::{boot_us, read_clocks};
-use tenure_faces::{Call, Caller, OPERATION_ID_BYTES_MAX, Origin, Reply};
+use tenure_faces::{Call, Caller, Faces, Freshness, OPERATION_ID_BYTES_MAX, Origin, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -133,6 +136,12 @@ pub(crate) fn raw_refusal(error: &Error) -> Vec<u8> {
 
 async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -> Answered {
     let began = boot_us();
+    if request.uri().path() == PASS_PATH && request.method() == Method::POST {
+        return match passing::answer(shared, request).await {
+            Ok(answered) => answered,
+            Err(error) => refused_as(&error, None, &[]),
+        };
+    }
     let method = request.method().clone();
     let found = find(&method, request.uri().path());
     let route = found.as_ref().ok().map_or("unknown", |(route, _)| route.path);
@@ -163,8 +172,8 @@ async fn carry_out(
     let (head, body) = request.into_parts();
     let admitted = admit(shared, peer, route, &head)?;
     let body = read_body(shared, body).await?;
-    let query = head.uri.query().unwrap_or("");
-    let wanted = (route.read)(&Parts { params, query, body: &body })?;
+    let (query, freshness) = freshness(head.uri.query().unwrap_or(""))?;
+    let wanted = (route.read)(&Parts { params, query: &query, body: &body })?;
     match wanted {
         Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
         Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
@@ -172,7 +181,7 @@ async fn carry_out(
             let Some(admitted) = admitted else {
                 return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
             };
-            wanted_answer(shared, &admitted, route, wanted, &head.headers).await
+            wanted_answer(shared, &admitted, route, wanted, &head.headers, freshness).await
         }
     }
 }
@@ -183,9 +192,14 @@ async fn wanted_answer(
     route: &Route,
     wanted: Wanted,
     headers: &HeaderMap,
+    freshness: Freshness,
 ) -> Result<Answered, Error> {
-    let caller =
-        &Caller { principal: admitted.principal.clone(), scope: admitted.scope, origin: Origin::Http };
+    let caller = &Caller {
+        principal: admitted.principal.clone(),
+        scope: admitted.scope,
+        origin: Origin::Http,
+        freshness,
+    };
     if let Some(needed) = route.scope
         && needed > caller.scope
     {
@@ -215,14 +229,14 @@ async fn wanted_answer(
                 Reply::Stream(_) if matches!(route.gives, Gives::Json(202, _)) => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            Ok(json(status, &reply))
+            Ok(json(status, &reply.body()))
         }
         Wanted::Events(query) => events::begin(shared, query, headers).await,
         Wanted::Browse { query, whole } => sightings::begin(shared, &query, whole),
         Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {
             let reply = match body.end_all {
-                true => shared.faces().dispatch(caller, Call::EndAll).await?,
+                true => shared.stage().dispatch(caller, Call::EndAll).await?,
                 false => Reply::Ended(tenure_api::ShuttingDown {
                     shutting_down: true,
                     ended: 0,
@@ -232,8 +246,14 @@ async fn wanted_answer(
             tracing::info!(principal = %caller.principal, end_all = body.end_all, "told to stop");
             shared.faces().stopping();
             shared.stopping().cancel();
-            Ok(json(StatusCode::OK, &reply))
+            Ok(json(StatusCode::OK, &reply.body()))
         }
+        Wanted::Cluster => Ok(json(StatusCode::OK, &shared.node()?.shown())),
+        Wanted::StepDown => {
+            tracing::info!(principal = %caller.principal, "told to step down");
+            Ok(json(StatusCode::OK, &shared.node()?.step_down().await?))
+        }
+        Wanted::ForgetNode(node) => Ok(json(StatusCode::OK, &shared.node()?.forget(node).await?)),
         Wanted::Backup => Ok(backup(shared, shared.admit_backup()?)),
         Wanted::Caller => signing_in::caller(shared, admitted).await,
         Wanted::SignIn => signing_in::sign_in(shared, admitted).await,
@@ -245,13 +265,49 @@ async fn wanted_answer(
 /// Carries a call out. One that waits is not waited for once the daemon stops.
 async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
     if call.wait_ms() == 0 {
-        return shared.faces().dispatch(caller, call).await;
+        return shared.stage().dispatch(caller, call).await;
     }
     let stopping = shared.stopping();
     tokio::select! {
-        reply = shared.faces().dispatch(caller, call) => reply,
+        reply = shared.stage().dispatch(caller, call) => reply,
         () = stopping.cancelled() => Err(stopped_waiting()),
     }
+}
+
+/// The same, by the faces of this moment alone.
+async fn dispatch_here(shared: &Shared, faces: &Faces, caller: &Caller, call: Call) -> Result<Reply, Error> {
+    let stopping = shared.stopping();
+    tokio::select! {
+        reply = faces.dispatch(caller, call) => reply,
+        () = stopping.cancelled() => Err(stopped_waiting()),
+    }
+}
+
+/// Takes from a query how old the answer may be; the rest is the route's.
+fn freshness(query: &str) -> Result<(Cow<'_, str>, Freshness), Error> {
+    if !query.contains("consistency=") && !query.contains("min_lsn=") {
+        return Ok((Cow::Borrowed(query), Freshness::Present));
+    }
+    let mut freshness = Freshness::Present;
+    let mut rest = Vec::new();
+    for part in query.split('&') {
+        match part.split_once('=') {
+            Some(("consistency", "stale")) => freshness = Freshness::Stale,
+            Some(("consistency", "writer")) => {}
+            Some(("consistency", other)) => {
+                let message = format!("consistency is `stale` or `writer`, not {other:?}");
+                return Err(Error::new(ErrorCode::InvalidRequest, message));
+            }
+            Some(("min_lsn", lsn)) => {
+                let lsn = lsn.parse().map_err(|_| {
+                    Error::new(ErrorCode::InvalidRequest, format!("min_lsn is a position, not {lsn:?}"))
+                })?;
+                freshness = Freshness::AtLeast(lsn);
+            }
+            Some(_) | None => rest.push(part),
+        }
+    }
+    Ok((Cow::Owned(rest.join("&")), freshness))
 }
 
 /// What a request that waits is told when the daemon stops.
@@ -312,7 +368,11 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
-        Page::Ready if shared.stopping().is_cancelled() || !shared.faces().is_ready().await => {
+        Page::Ready
+            if shared.stopping().is_cancelled()
+                || !shared.faces().is_ready().await
+                || shared.node().is_ok_and(|node| !node.is_ready()) =>
+        {
             return Err(Error::new(ErrorCode::ShuttingDown, "the engine takes no calls"));
         }
         Page::Ready => media(plain, full("OK\n")),

@@ -411,22 +411,31 @@ impl Connection {
             let frames = frames.into_iter().zip(replies);
             out.say_all(frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag }));
         };
-        match shared.faces().begin_all(&caller, calls) {
+        if shared.stage().is_of_cluster() {
+            self.tasks.spawn(async move {
+                let _room = room;
+                let replies = shared.stage().dispatch_all(&caller, calls).await;
+                say_all(&out, frames, replies);
+            });
+            return;
+        }
+        let faces = shared.faces();
+        match faces.begin_all(&caller, calls) {
             Begun::UnderWay(mut under_way) => {
                 // What needs no disk is answered by now; only what has to wait becomes a task.
-                if let Some(replies) = under_way.replies_now(shared.faces()) {
+                if let Some(replies) = under_way.replies_now(&faces) {
                     return say_all(&out, frames, replies);
                 }
                 self.tasks.spawn(async move {
                     let _room = room;
-                    let replies = under_way.replies(shared.faces()).await;
+                    let replies = under_way.replies(&faces).await;
                     say_all(&out, frames, replies);
                 });
             }
             Begun::Planned(planned) => {
                 self.tasks.spawn(async move {
                     let _room = room;
-                    let replies = shared.faces().carry_out_all(&caller, planned).await;
+                    let replies = faces.carry_out_all(&caller, planned).await;
                     say_all(&out, frames, replies);
                 });
             }
@@ -446,7 +455,7 @@ impl Connection {
                 if gone.is_cancelled() {
                     return;
                 }
-                let reply = shared.faces().dispatch(&caller, call).await;
+                let reply = shared.stage().dispatch(&caller, call).await;
                 out.say(&AnswerLine { answer: answer(reply, wrap), tag });
             }
         });
@@ -473,7 +482,7 @@ impl Connection {
                 () = stopping.cancelled() => {
                     out.say(&AnswerLine { answer: Answer::Error(stopped_waiting()), tag });
                 }
-                reply = shared.faces().dispatch(&caller, call) => {
+                reply = shared.stage().dispatch(&caller, call) => {
                     out.say(&AnswerLine { answer: answer(reply, wrap), tag });
                 }
                 () = over.cancelled() => {}
@@ -538,7 +547,7 @@ impl InOrder {
                     if self.gone.is_cancelled() {
                         return;
                     }
-                    let reply = self.shared.faces().dispatch(&self.caller, call).await;
+                    let reply = self.shared.stage().dispatch(&self.caller, call).await;
                     self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
                     continue;
                 }
@@ -551,7 +560,7 @@ impl InOrder {
                     calls.push(call);
                     wraps.push(wrap);
                 }
-                let replies = self.shared.faces().dispatch_all(&self.caller, calls).await;
+                let replies = self.shared.stage().dispatch_all(&self.caller, calls).await;
                 let frames = wraps.into_iter().zip(replies);
                 self.out.say_all(
                     frames.map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None }),

@@ -42,7 +42,12 @@ impl Serve {
         }
         let plan = plan(&settings)?;
         let data_dir = plan.data_dir.display().to_string();
-        daemon::run(plan, |started| say(printer, &started, &data_dir)).map_err(|error| failed(&error))
+        let started = |started: Started| say(printer, &started, &data_dir);
+        let outcome = match settings.cluster_plan().map_err(Failure::Usage)? {
+            Some(cluster) => daemon::run_node(plan, cluster, started),
+            None => daemon::run(plan, started),
+        };
+        outcome.map_err(|error| failed(&error))
     }
 }
 
@@ -70,6 +75,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
             recovery_secs: 0.0,
+            node: None,
         },
         network: settings.network_plan(),
         registrations: settings

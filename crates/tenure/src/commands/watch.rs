@@ -70,7 +70,7 @@ impl Watch {
                 End::GoOn => printer.talk("note: too slow to follow"),
                 End::Gone => printer.talk("note: the daemon is gone; waiting for it"),
             }
-            events = self.find_again(reach, &mut position, printer).await?;
+            events = self.find_again(reach, daemon, &mut position, printer).await?;
             printer.talk(format_args!("note: connected again; going on after lsn {}", position.lsn));
         }
     }
@@ -136,12 +136,13 @@ impl Watch {
     async fn find_again(
         &self,
         reach: &Reach,
+        daemon: &Daemon,
         position: &mut Position,
         printer: &mut Printer,
     ) -> Result<Events, Failure> {
         let mut pause = PAUSE_MIN;
         loop {
-            match reach.find().await {
+            match reach.find_again(daemon).await {
                 Ok(daemon) => match self.open_again(&daemon, position, printer).await {
                     Ok(events) => return Ok(events),
                     Err(CallError::Refused(error)) if error.code == ErrorCode::LsnTrimmed => {

@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use tenure_faces::Scope;
 
 use super::Preset::{Place, Text};
-use super::value::{Bytes, Filter, LocalScope, LogFormat, OnEnd, PoolName, Pools, SlotReuse, Value};
+use super::value::{
+    Bytes, Compaction, Filter, LocalScope, LogFormat, NodeName, NodeUrl, OnEnd, PlainText, PoolName, Pools,
+    SlotReuse, StoreAddress, Value,
+};
 use super::{ConfigError, Given, Key, Origin};
 use crate::duration::Span;
 
@@ -239,6 +242,36 @@ settings! {
         hook_timeout: Span = Text("60s"), "sessions-hook-timeout", within "1s" to "24h", like "20s";
         /// Not used: sessions end at their deadline and nobody has to look; accepted for old files
         expiry_check_interval: Option<Span> = Text(""), "sessions-expiry-check-interval", like "10s";
+    }
+
+    /// Several machines over one log. Without `store` the daemon has a log of its own and is alone.
+    cluster: ClusterSettings {
+        /// Where the log is: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
+        ///
+        /// Every node of a cluster has the same here. Empty: the log is in the data directory.
+        store: StoreAddress = Text(""), "log", like "etcd://127.0.0.1:2379/tenure";
+        /// Where other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`
+        advertise: NodeUrl = Text(""), "advertise", like "http://127.0.0.1:5641";
+        /// This node's name, its own in the cluster; empty: the machine's
+        node: NodeName = Text(""), "node", like "east-1";
+        /// How long the writer may be silent before another node takes its place
+        ///
+        /// What counts is what the present writer was started with.
+        writer_ttl: Span = Text("3s"), "writer-ttl", within "1s" to "30s", like "5s";
+        /// PEM file with the roots of the certificates of other nodes, where they are reached by https
+        ca: Option<PathBuf> = Text(""), "cluster-ca", like "/srv/ca.pem";
+        /// PEM file with the roots of etcd's certificates; with it etcd is spoken to over TLS
+        etcd_ca: Option<PathBuf> = Text(""), "etcd-ca", like "/srv/etcd-ca.pem";
+        /// PEM file with a certificate to show to etcd
+        etcd_cert: Option<PathBuf> = Text(""), "etcd-cert", like "/srv/etcd.pem";
+        /// PEM file with that certificate's key
+        etcd_key: Option<PathBuf> = Text(""), "etcd-key", like "/srv/etcd-key.pem";
+        /// Name of an etcd user; empty: none is needed
+        etcd_user: PlainText = Text(""), "etcd-user", like "tenure";
+        /// File with that user's password
+        etcd_password_file: Option<PathBuf> = Text(""), "etcd-password-file", like "/srv/etcd-password";
+        /// Who compacts etcd after a trim; `auto`: this daemon, where it is alone in etcd
+        compaction: Compaction = Text("auto"), "etcd-compaction", like "operator";
     }
 
     /// The log on disk, and log lines for people.

@@ -1,7 +1,9 @@
 //! Settings as the parts of the daemon take them.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use tenure_cluster::etcd::{EtcdOptions, EtcdTls};
 use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
 use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
@@ -10,9 +12,10 @@ use tenure_liveness::{BreakerConfig, LivenessConfig};
 use tenure_server::{AuthSettings, Tls, TlsFiles};
 
 use super::Settings;
-use super::value::{LogFormat, SlotReuse};
-use crate::daemon::{HookPlan, NetworkPlan};
+use super::value::{Compaction, LogFormat, SlotReuse};
+use crate::daemon::{ClusterPlan, HookPlan, NetworkPlan};
 use crate::duration::Span;
+use crate::failure::Words;
 
 impl Settings {
     /// For the engine.
@@ -103,6 +106,60 @@ impl Settings {
             },
             on_end: None,
         }
+    }
+
+    /// What makes this daemon a node; `None`: it is alone.
+    pub(crate) fn cluster_plan(&self) -> Result<Option<ClusterPlan>, Words> {
+        let cluster = &self.cluster;
+        let Some(address) = &cluster.store.0 else { return Ok(None) };
+        let read = |path: &PathBuf| {
+            std::fs::read_to_string(path)
+                .map_err(|error| Words::new(format!("cannot read {}: {error}", path.display())))
+        };
+        if cluster.advertise.0.is_empty() {
+            let words = Words::new("a node needs --advertise: where the other nodes reach it");
+            return Err(
+                words.hint("for example --advertise http://ADDRESS:PORT, the address and port it listens on")
+            );
+        }
+        let tls = match &cluster.etcd_ca {
+            None => None,
+            Some(ca) => Some(EtcdTls {
+                ca_pem: read(ca)?,
+                identity: match (&cluster.etcd_cert, &cluster.etcd_key) {
+                    (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+                    (None, None) => None,
+                    (Some(_), None) | (None, Some(_)) => {
+                        return Err(Words::new("--etcd-cert and --etcd-key belong together"));
+                    }
+                },
+                domain: None,
+            }),
+        };
+        let user = match (cluster.etcd_user.0.as_str(), &cluster.etcd_password_file) {
+            ("", None) => None,
+            ("", Some(_)) => return Err(Words::new("--etcd-password-file needs --etcd-user")),
+            (_, None) => return Err(Words::new("--etcd-user needs --etcd-password-file")),
+            (user, Some(file)) => Some((user.to_owned(), read(file)?.trim_end().to_owned())),
+        };
+        let node = match cluster.node.0.as_str() {
+            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            named => named.to_owned(),
+        };
+        Ok(Some(ClusterPlan {
+            address: format!("etcd://{}/{}", address.endpoints.join(","), address.prefix),
+            etcd: EtcdOptions { endpoints: address.endpoints.clone(), tls, user },
+            prefix: address.prefix.clone(),
+            node,
+            advertise: cluster.advertise.0.clone(),
+            writer_ttl_ms: cluster.writer_ttl.ms(),
+            ca_pem: cluster.ca.as_ref().map(read).transpose()?,
+            compacts: match cluster.compaction {
+                Compaction::Auto => None,
+                Compaction::Ourselves => Some(true),
+                Compaction::Operator => Some(false),
+            },
+        }))
     }
 
     /// Who is told of sessions' ends.

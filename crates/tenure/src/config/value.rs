@@ -1,8 +1,10 @@
 //! Kinds of values: how each is read from text and written back as it stands in the file. A value is text in a flag,
 //! in the environment and in the file alike.
 
+mod cluster;
 mod sessions;
 
+pub(crate) use cluster::{Compaction, NodeName, NodeUrl, PlainText, StoreAddress};
 pub(crate) use sessions::{OnEnd, PoolName, Pools, SlotReuse};
 
 use std::fmt;

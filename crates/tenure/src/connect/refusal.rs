@@ -105,6 +105,10 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::DeadlinePassed => {
             "tenure lease show tells its state, tenure why how it came to it".to_owned()
         }
+        ErrorCode::NotClustered => {
+            "tenure serve --log etcd://HOST:PORT/PREFIX makes a node of it; tenure status tells of this one"
+                .to_owned()
+        }
         ErrorCode::LeaseRetired => "tenure why tells what is still recorded of it".to_owned(),
         ErrorCode::LsnTrimmed => format!("the oldest that is kept: --from {}", number("oldest")?),
         ErrorCode::OperationConflict => "use another --operation-id for another request".to_owned(),

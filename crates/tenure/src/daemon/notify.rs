@@ -37,6 +37,18 @@ pub(crate) async fn keep_watchdog(faces: Faces, stopping: CancellationToken) {
     }
 }
 
+/// The same, once.
+pub(crate) async fn keep_watchdog_once(faces: &Faces) {
+    if watchdog_interval().is_some() && faces.is_ready().await {
+        tell(&[NotifyState::Watchdog]);
+    }
+}
+
+/// How long to wait before the next time.
+pub(crate) fn watchdog_pause() -> Duration {
+    watchdog_interval().unwrap_or(Duration::from_secs(60))
+}
+
 /// Twice as often as asked for.
 fn watchdog_interval() -> Option<Duration> {
     sd_notify::watchdog_enabled().map(|limit| limit / 2)

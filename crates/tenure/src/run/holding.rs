@@ -208,12 +208,10 @@ impl Holding {
     async fn renew(&self) -> Result<Validity, RenewError> {
         let limit = (self.ttl / 6).clamp(Duration::from_millis(150), Duration::from_secs(5));
         let sent = BootInstant::now();
-        let answer = timeout(limit, self.client.heartbeat(&self.lease.lease_id, self.lease.epoch)).await;
-        match answer {
-            Ok(Ok(renewed)) => self.understand(sent, &renewed),
-            Ok(Err(error)) if is_lost(&error) => Err(RenewError::Lost(error.to_string())),
-            Ok(Err(error)) => Err(RenewError::Failed(error.to_string())),
-            Err(_) => Err(RenewError::Failed(format!("no answer within {} ms", limit.as_millis()))),
+        match self.client.heartbeat_within(&self.lease.lease_id, self.lease.epoch, limit).await {
+            Ok(renewed) => self.understand(sent, &renewed),
+            Err(error) if is_lost(&error) => Err(RenewError::Lost(error.to_string())),
+            Err(error) => Err(RenewError::Failed(error.to_string())),
         }
     }
 

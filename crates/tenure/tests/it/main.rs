@@ -25,6 +25,8 @@ mod cli_session;
 mod cli_streams;
 mod cli_terminal;
 mod cli_usage;
+mod cluster;
+mod cluster_cli;
 mod daemon;
 mod dumping;
 mod faults;

@@ -22,7 +22,7 @@ fn answer(sent_ms: u64) -> Promised {
 
 impl Desk {
     fn new() -> Self {
-        let terms = Terms { margin: Duration::from_millis(50) };
+        let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
         Self { core: Core::new(terms, Scatter::from_seed(3), &answer(GRANTED_AT)) }
     }
 
@@ -64,14 +64,14 @@ fn lost(reason: LossReason) -> Option<Action> {
 fn a_promise_is_believed_a_thousandth_and_a_margin_less_from_before_it_was_asked_for() {
     let desk = Desk::new();
     assert_eq!(desk.core.valid_until(), at(VALID_UNTIL));
-    let wide = Terms { margin: Duration::from_secs(2) };
+    let wide = Terms { margin: Duration::from_secs(2), several_nodes: false };
     let core = Core::new(wide, Scatter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(7_991));
 }
 
 #[test]
 fn a_promise_no_longer_than_the_margin_is_none() {
-    let terms = Terms { margin: Duration::from_secs(20) };
+    let terms = Terms { margin: Duration::from_secs(20), several_nodes: false };
     let mut core = Core::new(terms, Scatter::from_seed(1), &answer(GRANTED_AT));
     assert_eq!(core.valid_until(), at(GRANTED_AT));
     assert_eq!(core.observe(at(GRANTED_AT), Observation::Time), lost(LossReason::Unreachable));
@@ -80,14 +80,15 @@ fn a_promise_no_longer_than_the_margin_is_none() {
 #[test]
 fn the_longest_promise_there_can_be_does_not_overflow() {
     let promised = Promised { valid_ms: u64::MAX, ..answer(GRANTED_AT) };
-    let core = Core::new(Terms { margin: Duration::ZERO }, Scatter::from_seed(1), &promised);
+    let core =
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(1), &promised);
     assert_eq!(core.valid_until().as_ns(), u64::MAX);
 }
 
 #[test]
 fn renewal_is_asked_for_at_a_third_give_or_take_a_tenth() {
     for seed in 0..200 {
-        let terms = Terms { margin: Duration::from_millis(50) };
+        let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
         let core = Core::new(terms, Scatter::from_seed(seed), &answer(GRANTED_AT));
         let due = core.next_deadline().expect("held").as_ms();
         assert!((GRANTED_AT + 2_700..=GRANTED_AT + 3_300).contains(&due), "{due}");
@@ -146,7 +147,8 @@ fn failures_put_at_risk_at_once_and_are_tried_again_sooner_and_sooner_apart() {
 #[test]
 fn a_short_promise_is_tried_for_in_shorter_pauses() {
     let short = Promised { valid_ms: 2_000, ..answer(GRANTED_AT) };
-    let mut core = Core::new(Terms { margin: Duration::ZERO }, Scatter::from_seed(5), &short);
+    let mut core =
+        Core::new(Terms { margin: Duration::ZERO, several_nodes: false }, Scatter::from_seed(5), &short);
     let mut now = core.next_deadline().expect("held");
     let mut tries = 0;
     assert!(core.observe(now, Observation::Time).is_some());
@@ -295,7 +297,7 @@ fn the_daemons_reason_is_better_than_none_also_when_it_comes_late() {
 
 #[test]
 fn a_grant_that_took_long_is_asked_for_again() {
-    let terms = Terms { margin: Duration::from_millis(50) };
+    let terms = Terms { margin: Duration::from_millis(50), several_nodes: false };
     assert!(!terms.is_stale(at(GRANTED_AT + 10), &answer(GRANTED_AT)));
     assert!(!terms.is_stale(at(GRANTED_AT + 2_999), &answer(GRANTED_AT)));
     assert!(terms.is_stale(at(GRANTED_AT + 3_000), &answer(GRANTED_AT)));

@@ -52,19 +52,24 @@ impl Watch {
                     is_over = stream.state.is_terminal();
                 }
                 Ok(None) if is_over => return Ok(()),
-                Ok(None) => events = self.find_again(reach, printer).await?,
-                Err(error) if is_passing(&error) => events = self.find_again(reach, printer).await?,
+                Ok(None) => events = self.find_again(reach, daemon, printer).await?,
+                Err(error) if is_passing(&error) => events = self.find_again(reach, daemon, printer).await?,
                 Err(error) => return Err(call_failure(error)),
             }
         }
     }
 
     /// Waits for a daemon as long as it takes; it may have moved.
-    async fn find_again(&self, reach: &Reach, printer: &mut Printer) -> Result<StreamEvents, Failure> {
+    async fn find_again(
+        &self,
+        reach: &Reach,
+        daemon: &Daemon,
+        printer: &mut Printer,
+    ) -> Result<StreamEvents, Failure> {
         printer.talk("note: the daemon is gone; waiting for it");
         let mut pause = PAUSE_MIN;
         loop {
-            match reach.find().await {
+            match reach.find_again(daemon).await {
                 Ok(daemon) => match daemon.client().stream_events(&self.session).await {
                     Ok(events) => {
                         printer.talk("note: connected again");

@@ -1,0 +1,240 @@
+//! Several nodes over one log: who writes, who follows, and how the store that carries the log is.
+
+use crate::Time;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+/// The cluster as one node sees it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClusterStatus {
+    /// The node that answers.
+    pub node: String,
+    /// What it does at present.
+    pub role: Role,
+    /// Who writes; null while nobody does as far as this node knows.
+    pub writer: Option<ClusterWriter>,
+    /// How long a writer may be silent before another claims its place.
+    pub writer_ttl_ms: u64,
+    /// Rises each time the log is restored or moved.
+    pub generation: u64,
+    /// Names the log for good, in hexadecimal digits.
+    pub log_id: String,
+    /// First four characters of every lease id.
+    pub tag: String,
+    /// Newest position in the log that this node has applied.
+    pub applied_lsn: u64,
+    /// Newest position in the log that this node knows of.
+    pub head_lsn: u64,
+    /// How many positions it is behind.
+    pub lag_lsn: u64,
+    /// For how long it has been behind.
+    pub lag_seconds: f64,
+    /// For how long it may answer as the writer without another proof; null on a follower.
+    pub authority_ms: Option<u64>,
+    /// Every node that has joined and was not forgotten, in order of name.
+    pub nodes: Vec<ClusterNode>,
+    /// What carries the log.
+    pub store: ClusterStore,
+    /// The latest changes of writer, oldest first.
+    pub changes: Vec<WriterChange>,
+}
+
+/// What a node does at present.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It decides, and appends to the log.
+    Writer,
+    /// It applies what the writer appends, and passes on what it cannot answer itself.
+    Follower,
+}
+
+/// Who writes.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClusterWriter {
+    /// Its name.
+    pub node: String,
+    /// Where it is reached.
+    pub url: String,
+    /// Rises with every change of writer.
+    pub epoch: u64,
+    /// Since when.
+    pub since: Time,
+}
+
+/// One node.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClusterNode {
+    /// Its name.
+    pub node: String,
+    /// Where it is reached.
+    pub url: String,
+    /// Names one run of it, in hexadecimal digits.
+    pub incarnation: String,
+    /// Version of the daemon.
+    pub version: String,
+    /// The networks it is on, as address and length of the prefix.
+    pub subnets: Vec<String>,
+    /// Position of its newest snapshot; 0 before the first.
+    pub snapshot_lsn: u64,
+    /// When it last told of itself.
+    pub seen: Time,
+}
+
+/// The store that carries the log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ClusterStore {
+    /// Which kind: `etcd`.
+    pub kind: String,
+    /// Where it is reached.
+    pub endpoints: Vec<String>,
+    /// Its members, as far as they answer.
+    pub members: Vec<StoreMember>,
+    /// Size of the largest member.
+    pub bytes: u64,
+    /// Beyond this size it takes no more writes.
+    pub quota_bytes: u64,
+    /// What an operator should see to, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// One member of the store.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StoreMember {
+    /// Its name.
+    pub name: String,
+    /// Its id, in hexadecimal digits.
+    pub id: String,
+    /// Its version.
+    pub version: String,
+    /// Size of its database.
+    pub db_bytes: u64,
+    /// The other members follow it.
+    pub is_leader: bool,
+    /// Alarms it has raised.
+    pub alarms: Vec<String>,
+}
+
+/// A change of writer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WriterChange {
+    /// The epoch of the writer it concerns.
+    pub epoch: u64,
+    /// Its name.
+    pub node: String,
+    /// When.
+    pub at: Time,
+    /// How.
+    pub how: ChangeOfWriter,
+}
+
+/// How a writer changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum ChangeOfWriter {
+    /// The node became the writer.
+    Claimed,
+    /// The node gave its place up.
+    Resigned,
+}
+
+/// The writer gave its place up.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SteppedDown {
+    /// Always true.
+    pub stepped_down: bool,
+    /// Who was the writer.
+    pub node: String,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+/// Takes a node that will not come back out of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ForgetNode {
+    /// Its name.
+    pub node: String,
+}
+
+/// A node was taken out of the cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NodeForgotten {
+    /// Its name.
+    pub forgotten: String,
+}
+
+impl Role {
+    /// Wire name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Follower => "follower",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl ChangeOfWriter {
+    /// Wire name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Claimed => "claimed",
+            Self::Resigned => "resigned",
+        }
+    }
+}
+
+impl fmt::Display for ChangeOfWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_node_without_a_writer_says_so_with_null() {
+        let told = json!({
+            "node": "a", "role": "follower", "writer": null, "writer_ttl_ms": 3000, "generation": 1,
+            "log_id": "0f", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
+            "authority_ms": null, "nodes": [],
+            "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": []},
+            "changes": [{"epoch": 6, "node": "b", "at": "2026-01-01T00:00:00.000Z", "how": "resigned"}],
+        });
+        let status: ClusterStatus = serde_json::from_value(told.clone()).expect("as the wire says it");
+        assert_eq!((status.role, status.changes[0].how), (Role::Follower, ChangeOfWriter::Resigned));
+        assert_eq!(serde_json::to_value(&status).expect("JSON"), told);
+    }
+
+    #[test]
+    fn wire_names_are_those_of_serde() {
+        for role in [Role::Writer, Role::Follower] {
+            assert_eq!(serde_json::to_value(role).expect("a string"), role.as_str());
+        }
+        for how in [ChangeOfWriter::Claimed, ChangeOfWriter::Resigned] {
+            assert_eq!(serde_json::to_value(how).expect("a string"), how.as_str());
+        }
+    }
+}

@@ -1,0 +1,392 @@
+//! A node finds its log: the one in the store, the copy on this machine, and what this machine remembers of the store. What
+//! does not fit together is refused: a store that was put back to an earlier state has forgotten promises.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recovery, SharedDisk};
+
+use crate::keys::Keys;
+use crate::store::{Compare, Op, Store, StoreError, Txn};
+use crate::values::{Beat, FORMAT, Floor, Head, Meta, Standing, State, ValueError, Writer, decode, encode};
+
+/// How long a step of this may take.
+const WITHIN: Duration = Duration::from_secs(5);
+/// Where a node remembers which log it follows.
+const REMEMBERED: &str = "cluster.json";
+
+/// What a machine remembers of the store, so that it notices when that has forgotten something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Which log.
+    pub log_id: u64,
+    /// Which generation of it.
+    pub generation: u64,
+    /// The highest writer epoch that was seen.
+    pub epoch: u64,
+    /// The highest revision that was seen.
+    pub revision: u64,
+}
+
+/// A node's log, found.
+pub struct Booted {
+    /// Who it is.
+    pub meta: Meta,
+    /// The copy.
+    pub mirror: Mirror,
+    /// What opening it found.
+    pub recovery: Recovery,
+    /// What this machine remembered before; `None`: it has never followed a log.
+    pub remembered: Option<Remembered>,
+    /// Whether a damaged or outdated copy was put aside, and why.
+    pub put_aside: Option<String>,
+}
+
+/// Why a node does not follow the log in the store.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    /// The store does not answer, or refuses.
+    #[error("the store cannot be asked")]
+    Store(#[from] StoreError),
+    /// Something in it cannot be understood.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// There is no log in the store, though this machine has followed one there.
+    #[error("the store has no log, but this machine has followed one; was it restored or wiped?")]
+    MetaMissing,
+    /// It is another log.
+    #[error("the store has log {found:016x}, this machine has followed {known:016x}")]
+    AnotherLog {
+        /// In the store.
+        found: u64,
+        /// Followed here.
+        known: u64,
+    },
+    /// The store has forgotten something.
+    #[error("the store knows less than this machine: {what}; it was restored from a backup")]
+    Restored {
+        /// What it has forgotten.
+        what: String,
+    },
+    /// A migration into the store was not finished.
+    #[error("the log in the store is being copied there; finish that with `tenure cluster migrate`")]
+    Importing,
+    /// The log went elsewhere.
+    #[error("the log was moved to {to}")]
+    Moved {
+        /// Where.
+        to: String,
+    },
+    /// Written by another version.
+    #[error("the store's layout {found} is not known to this program, which knows {FORMAT}")]
+    Format {
+        /// What was found.
+        found: u32,
+    },
+    /// A key that must be there is not.
+    #[error("`{key}` is missing from the store")]
+    Missing {
+        /// Which.
+        key: String,
+    },
+    /// What is gone from the store is covered by no snapshot there.
+    #[error("the log begins with frame {floor}, and the snapshot before it is not in the store")]
+    NoSnapshot {
+        /// The first frame.
+        floor: u64,
+    },
+    /// The copy cannot be opened.
+    #[error("cannot open this machine's copy of the log")]
+    Open(#[from] OpenError),
+    /// The disk refused.
+    #[error("cannot {action} {}", path.display())]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// What a node boots with.
+pub struct BootOptions<'a> {
+    /// The store.
+    pub store: &'a dyn Store,
+    /// Where in it.
+    pub keys: &'a Keys,
+    /// The disk of the copy.
+    pub disk: SharedDisk,
+    /// Its directory.
+    pub root: &'a Path,
+    /// How segments are made; its genesis is what a new log is made from.
+    pub options: FileLogOptions,
+    /// What nodes show each other, if the log is new.
+    pub secret: String,
+    /// How long a step is good for, if the log is new.
+    pub writer_ttl_ms: u64,
+}
+
+/// Finds the log, begins one if there has never been any, and opens the copy.
+///
+/// # Errors
+/// When what is found does not fit together.
+pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
+    let remembered = recall(with.root)?;
+    let meta = match read_meta(with)? {
+        Some(meta) => meta,
+        None if remembered.is_some() => return Err(BootError::MetaMissing),
+        None => create(with)?,
+    };
+    if meta.format != FORMAT {
+        return Err(BootError::Format { found: meta.format });
+    }
+    if meta.state == State::Importing {
+        return Err(BootError::Importing);
+    }
+    let head: Head = read(with, with.keys.head(), "head")?.0;
+    let (writer, revision): (Writer, u64) = read(with, with.keys.writer(), "writer")?;
+    if let Standing::Moved { to } = writer.standing {
+        return Err(BootError::Moved { to });
+    }
+    if let Some(known) = &remembered {
+        compare(known, &meta, writer.epoch, revision)?;
+    }
+    let floor: Floor = read(with, with.keys.floor(), "floor")?.0;
+    let is_new_generation =
+        remembered.as_ref().is_some_and(|remembered| remembered.generation < meta.generation);
+    let mut put_aside = None;
+    let opened = open(with, &meta, &floor).and_then(|opened| fits(opened, &meta, &head, &floor));
+    let (mirror, recovery) = match opened {
+        Ok(opened) => opened,
+        Err(Unfit::Error(error)) => return Err(error),
+        Err(Unfit::Restored(what)) if remembered.is_some() && !is_new_generation => {
+            return Err(BootError::Restored { what });
+        }
+        Err(Unfit::Restored(why) | Unfit::Outdated(why)) => {
+            set_aside(with)?;
+            put_aside = Some(why);
+            match begin(with, &meta, &floor) {
+                Ok(begun) => begun,
+                Err(error) => return Err(error),
+            }
+        }
+    };
+    let now = Remembered { log_id: meta.log_id, generation: meta.generation, epoch: writer.epoch, revision };
+    remember(with.root, &now)?;
+    Ok(Booted { meta, mirror, recovery, remembered, put_aside })
+}
+
+/// What is wrong with a copy.
+enum Unfit {
+    /// It cannot be used, and nothing else can be done about it here.
+    Error(BootError),
+    /// It has what the store has forgotten.
+    Restored(String),
+    /// It can be had again from the store.
+    Outdated(String),
+}
+
+fn compare(known: &Remembered, meta: &Meta, epoch: u64, revision: u64) -> Result<(), BootError> {
+    if meta.generation > known.generation {
+        return Ok(());
+    }
+    if meta.log_id != known.log_id {
+        return Err(BootError::AnotherLog { found: meta.log_id, known: known.log_id });
+    }
+    let forgotten = [
+        ("generation", meta.generation, known.generation),
+        ("writer epoch", epoch, known.epoch),
+        ("revision", revision, known.revision),
+    ];
+    for (what, found, known) in forgotten {
+        if found < known {
+            return Err(BootError::Restored { what: format!("{what} {found} after {known}") });
+        }
+    }
+    Ok(())
+}
+
+fn copy_of(meta: &Meta, floor: &Floor) -> CopyOf {
+    CopyOf {
+        identity: meta.identity(),
+        identity_since: Lsn(meta.identity_since),
+        parent_log_id: meta.parent_log_id,
+        first_frame: floor.frame.max(1),
+        end: floor.end.end(),
+    }
+}
+
+fn open(with: &BootOptions<'_>, meta: &Meta, floor: &Floor) -> Result<(Mirror, Recovery), Unfit> {
+    let is_empty = !with.root.join("log").exists();
+    if is_empty {
+        return begin(with, meta, floor).map_err(Unfit::Error);
+    }
+    match Mirror::open(with.disk.clone(), with.root, with.options.clone(), &copy_of(meta, floor)) {
+        Ok(opened) => Ok(opened),
+        Err(
+            error @ (OpenError::Read(_) | OpenError::BeginningMissing { .. } | OpenError::EndMissing { .. }),
+        ) => Err(Unfit::Outdated(error.to_string())),
+        Err(error) => Err(Unfit::Error(error.into())),
+    }
+}
+
+fn fits(
+    (mirror, recovery): (Mirror, Recovery),
+    meta: &Meta,
+    head: &Head,
+    floor: &Floor,
+) -> Result<(Mirror, Recovery), Unfit> {
+    let (found, copied) = (mirror.identity().log_id, mirror.last_frame());
+    if found != meta.log_id && found != meta.parent_log_id {
+        return Err(Unfit::Error(BootError::AnotherLog { found: meta.log_id, known: found }));
+    }
+    if head.frame < copied {
+        return Err(Unfit::Restored(format!(
+            "it ends with frame {}, the copy here with {copied}",
+            head.frame
+        )));
+    }
+    if head.frame == copied && head.chain != mirror.end().checksum {
+        return Err(Unfit::Restored(format!("frame {copied} is another one")));
+    }
+    if copied + 1 < floor.frame {
+        return Err(Unfit::Outdated(format!(
+            "it ends with frame {copied}; the log begins with {}",
+            floor.frame
+        )));
+    }
+    Ok((mirror, recovery))
+}
+
+/// Begins a copy with what the store has.
+fn begin(with: &BootOptions<'_>, meta: &Meta, floor: &Floor) -> Result<(Mirror, Recovery), BootError> {
+    let of = copy_of(meta, floor);
+    let open = || Mirror::open(with.disk.clone(), with.root, with.options.clone(), &of);
+    if floor.frame <= 1 {
+        return Ok(open()?);
+    }
+    let bytes = crate::growth::load_snapshot(with.store, with.keys, floor)?
+        .ok_or(BootError::NoSnapshot { floor: floor.frame })?;
+    // The snapshot is there before the log that begins after it.
+    let at = Moment { tick: floor.end.tick, wall_ms: floor.end.wall_ms };
+    tenure_log::snapshot::place(&with.disk, with.root, meta.log_id, Lsn(floor.snapshot_lsn), at, &bytes)
+        .map_err(|source| BootError::Io {
+            action: "store a snapshot under",
+            path: with.root.to_owned(),
+            source: io::Error::other(source),
+        })?;
+    Ok(open()?)
+}
+
+/// A copy that is of no use any more is kept for people, once.
+fn set_aside(with: &BootOptions<'_>) -> Result<(), BootError> {
+    for name in ["log", "snapshots"] {
+        let (from, to) = (with.root.join(name), with.root.join(format!("{name}.aside")));
+        let failed = |action| move |source| BootError::Io { action, path: from.clone(), source };
+        if to.exists() {
+            std::fs::remove_dir_all(&to).map_err(failed("remove"))?;
+        }
+        let from = with.root.join(name);
+        if from.exists() {
+            std::fs::rename(&from, &to).map_err(|source| BootError::Io {
+                action: "put aside",
+                path: from.clone(),
+                source,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn read_meta(with: &BootOptions<'_>) -> Result<Option<Meta>, BootError> {
+    let key = with.keys.meta();
+    let ranged = with.store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+    let found = ranged.found.first().map(|found| decode("meta", &found.value)).transpose();
+    Ok(found?)
+}
+
+fn read<T: serde::de::DeserializeOwned>(
+    with: &BootOptions<'_>,
+    key: String,
+    name: &'static str,
+) -> Result<(T, u64), BootError> {
+    let ranged = with.store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+    let found = ranged.found.first().ok_or(BootError::Missing { key })?;
+    Ok((decode(name, &found.value)?, ranged.revision))
+}
+
+/// Begins a log. Whoever comes second finds the one that came first.
+fn create(with: &BootOptions<'_>) -> Result<Meta, BootError> {
+    let identity = with.options.genesis.identity();
+    let meta = Meta::of(&identity, Lsn(1), 0, with.secret.clone());
+    let txn = first_keys(with.keys, &meta, &Head::default(), with.writer_ttl_ms, with.options.wall_ms);
+    // Whatever became of it, the log is what is there now.
+    let stepped = with.store.step(&txn, WITHIN);
+    match read_meta(with)? {
+        Some(meta) => Ok(meta),
+        None => Err(stepped.err().map_or(BootError::MetaMissing, BootError::Store)),
+    }
+}
+
+/// The step that begins a log nobody writes yet.
+pub(crate) fn first_keys(keys: &Keys, meta: &Meta, head: &Head, writer_ttl_ms: u64, wall_ms: u64) -> Txn {
+    let writer = Writer {
+        epoch: head.epoch,
+        claim: String::new(),
+        node: String::new(),
+        incarnation: String::new(),
+        url: String::new(),
+        writer_ttl_ms,
+        tick: head.tick,
+        wall_ms,
+        standing: Standing::Resigned,
+    };
+    let floor = Floor { frame: 1, ..Floor::default() };
+    let put = |key, value| Op::Put { key, value };
+    Txn {
+        compares: vec![Compare::Absent { key: keys.meta() }],
+        then: vec![
+            put(keys.meta(), encode(meta)),
+            put(keys.writer(), encode(&writer)),
+            put(keys.head(), encode(head)),
+            put(keys.beat(), encode(&Beat::default())),
+            put(keys.floor(), encode(&floor)),
+        ],
+        otherwise: Vec::new(),
+    }
+}
+
+/// What this machine remembers.
+///
+/// # Errors
+/// When it cannot be read.
+pub fn recall(root: &Path) -> Result<Option<Remembered>, BootError> {
+    let path = root.join(REMEMBERED);
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(Some(decode("what this machine remembers", &bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(BootError::Io { action: "read", path, source }),
+    }
+}
+
+/// Remembers, durably.
+///
+/// # Errors
+/// When the disk refuses.
+pub fn remember(root: &Path, what: &Remembered) -> Result<(), BootError> {
+    let path = root.join(REMEMBERED);
+    let temporary = root.join(format!("{REMEMBERED}.part"));
+    let written = || -> io::Result<()> {
+        let mut file = std::fs::File::create(&temporary)?;
+        io::Write::write_all(&mut file, &encode(what))?;
+        file.sync_all()?;
+        std::fs::rename(&temporary, &path)?;
+        std::fs::File::open(root)?.sync_all()
+    };
+    written().map_err(|source| BootError::Io { action: "write", path: path.clone(), source })
+}

@@ -1,0 +1,309 @@
+//! When a node may claim the log, and whether it got it. Pure: instants and what was seen come in, steps go out.
+//!
+//! Invariant: a claim is made only after `writer`, `head` and `beat` have not been seen to change for longer than the
+//! writer's authority can last, and succeeds only if they still have not. So nothing of the old writer succeeded since
+//! the count began, and its authority is over.
+
+use crate::keys::Keys;
+use crate::planted::{Planted, has};
+use crate::store::{Compare, Op, Stepped, StoreError, Txn};
+use crate::term::Won;
+use crate::values::{Beat, Head, Standing, ValueError, Writer, decode, encode};
+
+/// The most that rank and chance may add to the wait, so that not everybody claims at once.
+pub const SPREAD_MS_MAX: u64 = 500;
+/// The same after a resignation, when nothing has to be waited for.
+pub const SPREAD_RESIGNED_MS_MAX: u64 = 60;
+
+/// Who claims.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimant {
+    /// Its name.
+    pub node: String,
+    /// Which run of it.
+    pub incarnation: String,
+    /// Where other nodes reach it.
+    pub url: String,
+    /// How long a step is to be good for.
+    pub writer_ttl_ms: u64,
+}
+
+/// What a node knows of who writes.
+#[derive(Clone, Debug)]
+pub struct Lookout {
+    keys: Keys,
+    me: Claimant,
+    seen: Option<Seen>,
+    /// The instant at which a change was last received.
+    changed_ms: u64,
+    /// The instant at which anything was last received.
+    heard_ms: u64,
+    /// From 0 to 1000: where in the spread this node stands.
+    place: u64,
+    /// A claim that was sent and whose outcome is not known.
+    sent: Option<Sent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Seen {
+    writer: Writer,
+    writer_bytes: Vec<u8>,
+    head: Head,
+    head_bytes: Vec<u8>,
+    beat: Beat,
+    beat_bytes: Vec<u8>,
+}
+
+#[derive(Clone, Debug)]
+struct Sent {
+    writer: Writer,
+    bytes: Vec<u8>,
+    tick: u64,
+    /// Proofs of life sent to find out, so that none is sent twice.
+    asked: u64,
+    /// Nobody said what became of it.
+    is_unknown: bool,
+}
+
+/// What a node does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing before this instant, unless something is seen.
+    Wait {
+        /// Milliseconds of boot time.
+        until_ms: u64,
+    },
+    /// Read the three keys: nothing has been heard for a while.
+    Look,
+    /// Claim.
+    Claim,
+    /// Find out what became of a claim.
+    FindOut,
+}
+
+/// What became of a claim.
+#[derive(Clone, Debug)]
+pub enum Claimed {
+    /// The log is this node's.
+    Won(Box<Won>),
+    /// Somebody or something came before; the count begins again.
+    Lost,
+    /// Not known.
+    Unknown,
+}
+
+impl Lookout {
+    /// Begins to look. `place` is where in the spread of claims this node stands, from 0 to 1000.
+    #[must_use]
+    pub fn new(keys: Keys, me: Claimant, place: u64) -> Self {
+        Self { keys, me, seen: None, changed_ms: 0, heard_ms: 0, place: place.min(1_000), sent: None }
+    }
+
+    /// Who writes, as far as was seen.
+    #[must_use]
+    pub fn writer(&self) -> Option<&Writer> {
+        self.seen.as_ref().map(|seen| &seen.writer)
+    }
+
+    /// Where the log ends, as far as was seen.
+    #[must_use]
+    pub fn head(&self) -> Option<&Head> {
+        self.seen.as_ref().map(|seen| &seen.head)
+    }
+
+    /// When a change was last received.
+    #[must_use]
+    pub fn changed_ms(&self) -> u64 {
+        self.changed_ms
+    }
+
+    /// The step that reads the three keys. Old values do no harm: a claim compares them.
+    #[must_use]
+    pub fn look(&self) -> [String; 3] {
+        [self.keys.writer(), self.keys.head(), self.keys.beat()]
+    }
+
+    /// Takes in what the three keys have.
+    ///
+    /// # Errors
+    /// When a value cannot be understood.
+    pub fn read(&mut self, now_ms: u64, writer: &[u8], head: &[u8], beat: &[u8]) -> Result<(), ValueError> {
+        let seen = Seen {
+            writer: decode("writer", writer)?,
+            writer_bytes: writer.to_vec(),
+            head: decode("head", head)?,
+            head_bytes: head.to_vec(),
+            beat: decode("beat", beat)?,
+            beat_bytes: beat.to_vec(),
+        };
+        self.heard_ms = now_ms;
+        if self.seen.as_ref() != Some(&seen) {
+            self.seen = Some(seen);
+            self.changed_ms = now_ms;
+        }
+        Ok(())
+    }
+
+    /// Takes in a change of one key; others than the three say nothing here.
+    ///
+    /// # Errors
+    /// When a value cannot be understood.
+    pub fn saw(&mut self, now_ms: u64, key: &str, value: &[u8]) -> Result<(), ValueError> {
+        let Some(mut seen) = self.seen.clone() else { return Ok(()) };
+        if key == self.keys.writer() {
+            (seen.writer, seen.writer_bytes) = (decode("writer", value)?, value.to_vec());
+        } else if key == self.keys.head() {
+            (seen.head, seen.head_bytes) = (decode("head", value)?, value.to_vec());
+        } else if key == self.keys.beat() {
+            (seen.beat, seen.beat_bytes) = (decode("beat", value)?, value.to_vec());
+        } else {
+            return Ok(());
+        }
+        self.heard_ms = now_ms;
+        if self.seen.as_ref() != Some(&seen) {
+            self.seen = Some(seen);
+            self.changed_ms = now_ms;
+        }
+        Ok(())
+    }
+
+    /// What to do at this instant.
+    #[must_use]
+    pub fn next(&self, now_ms: u64) -> Next {
+        let Some(seen) = &self.seen else { return Next::Look };
+        let ttl_ms = seen.writer.writer_ttl_ms;
+        if let Some(sent) = &self.sent {
+            if sent.is_unknown || seen.writer.claim == sent.writer.claim {
+                return Next::FindOut;
+            }
+        }
+        let look_ms = self.heard_ms + (ttl_ms / 3).max(1);
+        let claim_ms = match &seen.writer.standing {
+            Standing::Moved { .. } => u64::MAX,
+            Standing::Resigned => self.changed_ms + self.place * SPREAD_RESIGNED_MS_MAX / 1_000,
+            Standing::Writes => {
+                let silent_ms = if has(Planted::SuccessorServesTooSoon) {
+                    ttl_ms / 2
+                } else {
+                    ttl_ms + ttl_ms.div_ceil(100)
+                };
+                self.changed_ms + silent_ms + 1 + self.place * SPREAD_MS_MAX / 1_000
+            }
+        };
+        if now_ms >= claim_ms {
+            Next::Claim
+        } else if now_ms >= look_ms {
+            Next::Look
+        } else {
+            Next::Wait { until_ms: claim_ms.min(look_ms) }
+        }
+    }
+
+    /// The step that claims. `claim` is 128 random bits, never used before.
+    ///
+    /// # Panics
+    /// If nothing was seen yet: [`Lookout::next`] does not say so then.
+    pub fn claim(&mut self, claim: String, wall_ms: u64) -> Txn {
+        let seen = self.seen.as_ref().expect("invariant: who claims has looked");
+        let tick = if has(Planted::TickGoesBack) {
+            seen.head.tick
+        } else {
+            seen.head.tick.max(seen.beat.tick).max(seen.writer.tick)
+        };
+        let writer = Writer {
+            epoch: seen.writer.epoch + 1,
+            claim,
+            node: self.me.node.clone(),
+            incarnation: self.me.incarnation.clone(),
+            url: self.me.url.clone(),
+            writer_ttl_ms: self.me.writer_ttl_ms,
+            tick,
+            wall_ms,
+            standing: Standing::Writes,
+        };
+        let value = |key, value: &[u8]| Compare::Value { key, value: value.to_vec() };
+        let mut compares = vec![value(self.keys.writer(), &seen.writer_bytes)];
+        if seen.writer.standing == Standing::Writes && !has(Planted::ClaimComparesWriterOnly) {
+            compares.push(value(self.keys.head(), &seen.head_bytes));
+            compares.push(value(self.keys.beat(), &seen.beat_bytes));
+        }
+        let bytes = encode(&writer);
+        let put = Op::Put { key: self.keys.writer(), value: bytes.clone() };
+        self.sent = Some(Sent { writer, bytes, tick, asked: 0, is_unknown: false });
+        Txn { compares, then: vec![put, Op::Get { key: self.keys.head() }], otherwise: self.gets() }
+    }
+
+    /// Judges what came of a claim. `sent_ms` is the instant before it was sent.
+    ///
+    /// # Errors
+    /// When a value cannot be understood.
+    pub fn claimed(
+        &mut self,
+        sent_ms: u64,
+        now_ms: u64,
+        stepped: Result<Stepped, StoreError>,
+    ) -> Result<Claimed, ValueError> {
+        match stepped {
+            Ok(Stepped { held: true, found, .. }) => {
+                Ok(self.won(sent_ms, found.into_iter().next().flatten()))
+            }
+            Ok(Stepped { held: false, found, .. }) => {
+                self.sent = None;
+                self.lost(now_ms, found)?;
+                Ok(Claimed::Lost)
+            }
+            Err(_) => {
+                if let Some(sent) = &mut self.sent {
+                    sent.is_unknown = true;
+                }
+                Ok(Claimed::Unknown)
+            }
+        }
+    }
+
+    /// The step that finds out whether this node's claim stands.
+    pub fn find_out(&mut self) -> Txn {
+        let Some(sent) = &mut self.sent else { return Txn::default() };
+        sent.asked += 1;
+        // Far above what a term of this epoch counts to.
+        let beat =
+            Beat { epoch: sent.writer.epoch, counter: (1 << 62) + sent.asked, tick: sent.tick, frame: 0 };
+        Txn {
+            compares: vec![Compare::Value { key: self.keys.writer(), value: sent.bytes.clone() }],
+            then: vec![
+                Op::Put { key: self.keys.beat(), value: encode(&beat) },
+                Op::Get { key: self.keys.head() },
+            ],
+            otherwise: self.gets(),
+        }
+    }
+
+    fn won(&mut self, sent_ms: u64, head: Option<Vec<u8>>) -> Claimed {
+        match (self.sent.take(), head) {
+            (Some(Sent { writer, bytes, tick, .. }), Some(head_bytes)) => {
+                let logged = decode::<Head>("head", &head_bytes).map_or(0, |head| head.tick);
+                Claimed::Won(Box::new(Won {
+                    writer,
+                    writer_bytes: bytes,
+                    head_bytes,
+                    sent_ms,
+                    tick: tick.max(logged),
+                }))
+            }
+            _ => Claimed::Lost,
+        }
+    }
+
+    fn lost(&mut self, now_ms: u64, found: Vec<Option<Vec<u8>>>) -> Result<(), ValueError> {
+        if let [Some(writer), Some(head), Some(beat)] = &found[..] {
+            self.read(now_ms, writer, head, beat)?;
+        }
+        // The count begins again even if all is as it was: somebody else may have claimed and resigned.
+        self.changed_ms = now_ms;
+        Ok(())
+    }
+
+    fn gets(&self) -> Vec<Op> {
+        self.look().into_iter().map(|key| Op::Get { key }).collect()
+    }
+}

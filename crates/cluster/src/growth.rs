@@ -1,0 +1,263 @@
+//! The store stays small: frames that a snapshot covers go, and what is gone is compacted away. Every step is done only
+//! while this writer's claim stands.
+//!
+//! Order: the snapshot's pieces, then `floor`, then the frames below it. Whoever finds `floor` finds the snapshot; below
+//! `floor` is trimmed, missing above it is damage.
+
+use std::io::Read;
+use std::time::Duration;
+
+use tenure_log::{Lsn, SnapshotStore};
+use twox_hash::XxHash64;
+
+use crate::boot::BootError;
+use crate::keys::Keys;
+use crate::planted::{Planted, has};
+use crate::remote::SharedMirror;
+use crate::store::{Compare, Op, Store, StoreError, Txn};
+use crate::values::{Floor, Head, ValueError, decode, encode};
+
+/// A piece of a snapshot is at most this long.
+pub const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Compressed snapshots up to this size are kept in the store.
+pub const SNAPSHOT_BYTES_MAX: usize = 128 << 20;
+/// A snapshot is due after this many bytes of frames, or less where the store has little room.
+pub const DUE_BYTES_MAX: u64 = 64 << 20;
+/// The share of the store's quota that frames may take before a snapshot is due.
+const QUOTA_PARTS: u64 = 32;
+/// How long a step of this may take.
+const WITHIN: Duration = Duration::from_secs(5);
+
+/// What looks after the store's room, for one term.
+pub struct Growth {
+    keys: Keys,
+    /// The value that says that this writer's claim stands.
+    mine: Compare,
+    floor: Floor,
+    /// As the store has it.
+    floor_bytes: Vec<u8>,
+    /// The revision of the trim before the last one.
+    compact_at: Option<u64>,
+    /// Whether what keys had before is let go by us.
+    compacts: bool,
+}
+
+/// What a look at the store's room came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tended {
+    /// Nothing is due.
+    Quiet,
+    /// A snapshot is due.
+    SnapshotDue,
+    /// Frames below this number are gone.
+    Trimmed {
+        /// The first that is kept.
+        floor: u64,
+    },
+    /// The snapshot is too large for the store: frames stay.
+    TooLarge {
+        /// Its compressed size.
+        bytes: usize,
+    },
+    /// Another claim stands.
+    Fenced,
+}
+
+/// Why the store's room could not be looked after. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum GrowthError {
+    /// The store did not answer, or refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What stands in the store cannot be understood.
+    #[error(transparent)]
+    Value(#[from] ValueError),
+    /// The snapshot on this machine cannot be read.
+    #[error("cannot read the snapshot at lsn {lsn}: {why}")]
+    Snapshot {
+        /// Which.
+        lsn: Lsn,
+        /// Why.
+        why: String,
+    },
+}
+
+/// After how many bytes of frames a snapshot is due.
+#[must_use]
+pub fn due_bytes(quota_bytes: u64) -> u64 {
+    match quota_bytes {
+        0 => DUE_BYTES_MAX,
+        quota => DUE_BYTES_MAX.min(quota / QUOTA_PARTS),
+    }
+}
+
+/// A checksum over a snapshot's bytes, the same on every machine.
+#[must_use]
+pub fn snapshot_hash(bytes: &[u8]) -> u64 {
+    XxHash64::oneshot(0, bytes)
+}
+
+impl Growth {
+    /// Begins with what the store has. `writer` is this claim's value.
+    ///
+    /// # Errors
+    /// When the store does not answer, or `floor` cannot be understood.
+    pub fn begin(store: &dyn Store, keys: Keys, writer: Vec<u8>, compacts: bool) -> Result<Self, BootError> {
+        let key = keys.floor();
+        let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+        let found = ranged.found.first().ok_or(BootError::Missing { key })?;
+        let floor = decode("floor", &found.value)?;
+        let mine = Compare::Value { key: keys.writer(), value: writer };
+        Ok(Self { keys, mine, floor, floor_bytes: found.value.clone(), compact_at: None, compacts })
+    }
+
+    /// Looks whether anything is due, and does the next part of it.
+    ///
+    /// # Errors
+    /// When something failed; the next look tries again.
+    pub fn tend(
+        &mut self,
+        store: &dyn Store,
+        mirror: &SharedMirror,
+        quota_bytes: u64,
+    ) -> Result<Tended, GrowthError> {
+        let (grown, newest, snapshots) = {
+            let mirror = crate::remote::lock(mirror);
+            let snapshots = mirror.snapshots();
+            let newest = snapshots.newest();
+            let frame = newest.and_then(|header| mirror.frame_ending_at(header.lsn));
+            (mirror.bytes_after(self.floor.frame.saturating_sub(1)), frame, snapshots)
+        };
+        if grown < due_bytes(quota_bytes) {
+            return Ok(Tended::Quiet);
+        }
+        let Some(frame) = newest.filter(|frame| frame.number >= self.floor.frame) else {
+            return Ok(Tended::SnapshotDue);
+        };
+        // One that covers little leaves as much behind: a newer one first.
+        let left = crate::remote::lock(mirror).bytes_after(frame.number);
+        if left * 2 > grown {
+            return Ok(Tended::SnapshotDue);
+        }
+        let lsn = frame.end.last_lsn;
+        let floor = Floor {
+            frame: frame.number + 1,
+            end: Head::of(frame.number, &frame.end),
+            snapshot_lsn: lsn.0,
+            snapshot_hash: 0,
+        };
+        self.trim(store, &snapshots, floor).inspect(|tended| {
+            if matches!(tended, Tended::Trimmed { .. }) {
+                crate::remote::lock(mirror).forget_upto(frame.number);
+            }
+        })
+    }
+
+    fn trim(
+        &mut self,
+        store: &dyn Store,
+        snapshots: &SnapshotStore,
+        floor: Floor,
+    ) -> Result<Tended, GrowthError> {
+        let lsn = Lsn(floor.snapshot_lsn);
+        let unreadable = |why: String| GrowthError::Snapshot { lsn, why };
+        let mut bytes = Vec::new();
+        let mut reader = snapshots.open(lsn).map_err(|error| unreadable(error.to_string()))?;
+        reader.read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
+        let floor = Floor { snapshot_hash: snapshot_hash(&bytes), ..floor };
+        let packed = lz4_flex::compress_prepend_size(&bytes);
+        drop(bytes);
+        if packed.len() > SNAPSHOT_BYTES_MAX {
+            return Ok(Tended::TooLarge { bytes: packed.len() });
+        }
+        if !has(Planted::TrimBeforeSnapshot) {
+            for (index, piece) in packed.chunks(PIECE_BYTES_MAX).enumerate() {
+                let put = Op::Put { key: self.keys.piece(lsn.0, index), value: piece.to_vec() };
+                if !self.step(store, vec![put])?.0 {
+                    return Ok(Tended::Fenced);
+                }
+            }
+        }
+        if let Some(instead) = self.raise(store, floor)? {
+            return Ok(instead);
+        }
+        self.sweep(store)
+    }
+
+    /// Puts the new floor where the old one stands: an earlier try that arrives late must not bring back a floor below
+    /// which everything is gone. `Some`: it was not done.
+    fn raise(&mut self, store: &dyn Store, floor: Floor) -> Result<Option<Tended>, GrowthError> {
+        let key = self.keys.floor();
+        let value = encode(&floor);
+        let txn = Txn {
+            compares: vec![
+                self.mine.clone(),
+                Compare::Value { key: key.clone(), value: self.floor_bytes.clone() },
+            ],
+            then: vec![Op::Put { key: key.clone(), value: value.clone() }],
+            otherwise: vec![Op::Get { key: self.keys.writer() }, Op::Get { key }],
+        };
+        let stepped = store.step(&txn, WITHIN)?;
+        if stepped.held {
+            (self.floor, self.floor_bytes) = (floor, value);
+            return Ok(None);
+        }
+        let mut found = stepped.found.into_iter().map(Option::unwrap_or_default);
+        let writer = Compare::Value { key: self.keys.writer(), value: found.next().unwrap_or_default() };
+        if writer != self.mine {
+            return Ok(Some(Tended::Fenced));
+        }
+        // An earlier try was done after all: from there the next look goes on.
+        self.floor_bytes = found.next().unwrap_or_default();
+        self.floor = decode("floor", &self.floor_bytes)?;
+        Ok(Some(Tended::Quiet))
+    }
+
+    /// Deletes what lies below the floor. Needs no room in the store.
+    ///
+    /// # Errors
+    /// When the store did not answer, or refused.
+    pub fn sweep(&mut self, store: &dyn Store) -> Result<Tended, GrowthError> {
+        let frames = Op::Delete { from: self.keys.frame(0), to: self.keys.frame(self.floor.frame) };
+        let (first, _) = self.keys.snapshots();
+        let (kept, _) = self.keys.pieces(self.floor.snapshot_lsn);
+        let (held, revision) = self.step(store, vec![frames, Op::Delete { from: first, to: kept }])?;
+        if !held {
+            return Ok(Tended::Fenced);
+        }
+        // Whoever was reading before the trim has had until the next one.
+        if let Some(before) = self.compact_at.replace(revision)
+            && self.compacts
+        {
+            store.compact(before, WITHIN)?;
+        }
+        Ok(Tended::Trimmed { floor: self.floor.frame })
+    }
+
+    fn step(&self, store: &dyn Store, then: Vec<Op>) -> Result<(bool, u64), StoreError> {
+        let txn = Txn { compares: vec![self.mine.clone()], then, otherwise: Vec::new() };
+        let stepped = store.step(&txn, WITHIN)?;
+        Ok((stepped.held, stepped.revision))
+    }
+}
+
+/// The snapshot that `floor` names, whole; `None`: it is not in the store.
+pub(crate) fn load_snapshot(
+    store: &dyn Store,
+    keys: &Keys,
+    floor: &Floor,
+) -> Result<Option<Vec<u8>>, BootError> {
+    let (mut from, to) = keys.pieces(floor.snapshot_lsn);
+    let mut packed = Vec::new();
+    loop {
+        let ranged = store.range(&from, &to, 1, WITHIN)?;
+        let Some(found) = ranged.found.into_iter().next() else { break };
+        packed.extend_from_slice(&found.value);
+        if packed.len() > SNAPSHOT_BYTES_MAX + PIECE_BYTES_MAX {
+            return Ok(None);
+        }
+        from = format!("{}\0", found.key);
+    }
+    let bytes = lz4_flex::decompress_size_prepended(&packed).ok();
+    Ok(bytes.filter(|bytes| snapshot_hash(bytes) == floor.snapshot_hash))
+}

@@ -1,0 +1,26 @@
+//! One ordered log on several machines: who may write, until when, and how everybody else follows.
+//!
+//! The protocol is pure (`term.rs`, `claim.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
+//! of leases, engines or HTTP. Start reading at `term.rs`, then `claim.rs`, then `follow.rs` and `remote.rs`.
+
+#![forbid(unsafe_code)]
+
+mod boot;
+mod claim;
+#[cfg(feature = "etcd")]
+pub mod etcd;
+mod follow;
+pub mod growth;
+mod keys;
+pub mod planted;
+mod remote;
+pub mod store;
+mod term;
+pub mod values;
+
+pub use boot::{BootError, BootOptions, Booted, Remembered, boot, recall, remember};
+pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
+pub use follow::{FollowEnd, FollowError, Follower, Seen};
+pub use keys::Keys;
+pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within};
+pub use term::{Beaten, Over, Term, Won, Written};

@@ -1,0 +1,449 @@
+//! The log of a cluster as its writer sees it: frames go to the store, and into this machine's copy once they are
+//! committed there. And as everybody else sees it: the copy alone.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use tenure_log::{
+    AppendError, AppendOutcome, Authority, Batch, BatchId, BatchRefusal, Chore, ChoreDone, CopyError, Extent,
+    Identity, LogReader, Lsn, Mirror, Moment, OrderedLog, Proof, Resolution, SnapshotStore, Space, Trimmed,
+};
+
+use crate::planted::{Planted, has};
+use crate::store::{Store, Txn};
+use crate::term::{Beaten, Term, Written};
+
+/// This machine's copy of the log, for everybody here.
+pub type SharedMirror = Arc<Mutex<Mirror>>;
+
+/// Milliseconds of boot time, and of wall time for people.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    /// Counts suspend, never goes back.
+    pub boot_ms: fn() -> u64,
+    /// The same in microseconds, for measuring how long things take.
+    pub boot_us: fn() -> u64,
+    /// Unix milliseconds.
+    pub wall_ms: fn() -> u64,
+}
+
+/// What others may know of a writer's log, without waiting for it.
+#[derive(Clone, Debug, Default)]
+pub struct Vitals {
+    /// How long steps that appended took, in microseconds, since the last look; at most a few thousand.
+    pub append_us: Vec<u64>,
+    /// Frames whose outcome was unknown and turned out committed.
+    pub unknown_committed: u64,
+    /// The same, absent.
+    pub unknown_absent: u64,
+    /// The same, and another writer had taken over.
+    pub unknown_fenced: u64,
+    /// Until when answers may leave, in milliseconds of boot time.
+    pub authority_until_ms: u64,
+}
+
+/// The log of a cluster, in the hands of its writer.
+pub struct RemoteLog {
+    store: Arc<dyn Store>,
+    mirror: SharedMirror,
+    identity: Identity,
+    term: Term,
+    clock: Clock,
+    vitals: Arc<Mutex<Vitals>>,
+    /// When the last step that counted was sent.
+    proved_ms: u64,
+    /// Not before this instant again: somebody does not answer.
+    pause_until_ms: u64,
+    /// The store is short of room.
+    is_short: Arc<AtomicBool>,
+    tick: u64,
+    keeps_authority: bool,
+}
+
+/// What a step came to.
+enum Taken {
+    Committed { synced: Lsn },
+    Absent,
+    Fenced,
+    Unknown,
+    Failed(AppendError),
+}
+
+/// The same, in the hands of one who follows: nothing can be appended.
+pub struct FollowedLog {
+    mirror: SharedMirror,
+    identity: Identity,
+}
+
+/// Steps take at least this long before they are given up.
+const STEP_MS_MIN: u64 = 200;
+/// Pause after a step that nobody answered.
+const PAUSE_MS: u64 = 50;
+/// Measurements kept between two looks.
+const MEASURED_MAX: usize = 4_096;
+
+/// How long one step may take, where `ttl_ms` is how long it would be good for.
+#[must_use]
+pub fn step_within(ttl_ms: u64) -> Duration {
+    Duration::from_millis((ttl_ms / 3).max(STEP_MS_MIN))
+}
+
+impl RemoteLog {
+    /// The log of a term, over a copy that has everything up to the term's head.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        mirror: SharedMirror,
+        term: Term,
+        clock: Clock,
+        proved_ms: u64,
+    ) -> Self {
+        let identity = lock(&mirror).identity();
+        let vitals = Vitals { authority_until_ms: term.authority_until_ms(), ..Vitals::default() };
+        Self {
+            store,
+            mirror,
+            identity,
+            tick: term.writer().tick,
+            term,
+            clock,
+            vitals: Arc::new(Mutex::new(vitals)),
+            proved_ms,
+            pause_until_ms: 0,
+            is_short: Arc::default(),
+            keeps_authority: false,
+        }
+    }
+
+    /// What others may know of it.
+    #[must_use]
+    pub fn vitals(&self) -> Arc<Mutex<Vitals>> {
+        Arc::clone(&self.vitals)
+    }
+
+    /// Whoever looks after the store's room says here whether it is short.
+    #[must_use]
+    pub fn shortage(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_short)
+    }
+
+    /// The term.
+    #[must_use]
+    pub fn term(&self) -> &Term {
+        &self.term
+    }
+
+    /// Appends the frame that opens this term: from here on its epoch and tick are part of the log.
+    pub fn open(&mut self, at: Moment) -> AppendOutcome {
+        let txn = self.term.open(at);
+        self.tick = at.tick;
+        self.send(&txn)
+    }
+
+    /// For tests alone: answers however long ago the last step was.
+    #[doc(hidden)]
+    pub fn keep_authority(&mut self) {
+        self.keeps_authority = true;
+    }
+
+    /// Finds out what became of the frame that opens this term.
+    pub fn resolve_opening(&mut self) -> Resolution {
+        resolution(self.look())
+    }
+
+    fn send(&mut self, txn: &Txn) -> AppendOutcome {
+        self.pause();
+        let sent_ms = (self.clock.boot_ms)();
+        let began_us = (self.clock.boot_us)();
+        let stepped = self.store.step(txn, step_within(self.term.ttl_ms()));
+        let took_us = (self.clock.boot_us)().saturating_sub(began_us);
+        let written = self.term.appended(sent_ms, (self.clock.boot_ms)(), stepped);
+        match self.take_in(written, sent_ms) {
+            Taken::Committed { synced } => {
+                let mut vitals = lock(&self.vitals);
+                if vitals.append_us.len() < MEASURED_MAX {
+                    vitals.append_us.push(took_us);
+                }
+                AppendOutcome::Committed { synced }
+            }
+            Taken::Fenced => AppendOutcome::Fenced,
+            Taken::Absent | Taken::Unknown => AppendOutcome::Unknown,
+            Taken::Failed(error) => AppendOutcome::Failed(error),
+        }
+    }
+
+    fn look(&mut self) -> Taken {
+        self.pause();
+        let txn = self.term.look(self.tick);
+        let sent_ms = (self.clock.boot_ms)();
+        let stepped = self.store.step(&txn, step_within(self.term.ttl_ms()));
+        let written = self.term.looked(sent_ms, stepped);
+        let taken = self.take_in(written, sent_ms);
+        let mut vitals = lock(&self.vitals);
+        match taken {
+            Taken::Committed { .. } => vitals.unknown_committed += 1,
+            Taken::Absent => vitals.unknown_absent += 1,
+            Taken::Fenced => vitals.unknown_fenced += 1,
+            Taken::Unknown | Taken::Failed(_) => {}
+        }
+        taken
+    }
+
+    /// What a step came to, for the copy and for whoever waits.
+    fn take_in(&mut self, written: Written, sent_ms: u64) -> Taken {
+        let taken = match written {
+            Written::Committed { frame } => {
+                self.proved_ms = sent_ms;
+                match lock(&self.mirror).copy(&frame) {
+                    Ok(header) => Taken::Committed { synced: header.last_lsn() },
+                    Err(CopyError::Write(error)) => Taken::Failed(error),
+                    Err(error) => Taken::Failed(AppendError::Foreign { why: error.to_string() }),
+                }
+            }
+            Written::Absent => {
+                self.proved_ms = sent_ms;
+                Taken::Absent
+            }
+            Written::Fenced => Taken::Fenced,
+            Written::Unknown => {
+                self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS;
+                Taken::Unknown
+            }
+            Written::Corrupt { why } => Taken::Failed(AppendError::Foreign { why }),
+        };
+        self.tell_authority();
+        taken
+    }
+
+    fn tell_authority(&self) {
+        lock(&self.vitals).authority_until_ms = self.term.authority_until_ms();
+    }
+
+    /// After a step that nobody answered the next one waits a moment: a store that is gone is not asked in a loop.
+    fn pause(&self) {
+        let mut left_ms = self.pause_until_ms.saturating_sub((self.clock.boot_ms)());
+        while left_ms > 0 {
+            std::thread::park_timeout(Duration::from_millis(left_ms));
+            left_ms = self.pause_until_ms.saturating_sub((self.clock.boot_ms)());
+        }
+    }
+
+    fn check(&self, batch: &Batch) -> Result<(), BatchRefusal> {
+        let next = Lsn(self.term.head().lsn).next();
+        if batch.count() == 0 {
+            return Err(BatchRefusal::Empty);
+        }
+        if batch.first_lsn() != next {
+            return Err(BatchRefusal::Position { expected: next, found: batch.first_lsn() });
+        }
+        if batch.id().writer_epoch() != self.term.writer().epoch {
+            let last = BatchId(self.term.head().batch);
+            return Err(BatchRefusal::Id { last, found: batch.id() });
+        }
+        Ok(())
+    }
+}
+
+impl OrderedLog for RemoteLog {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn writer_epoch(&self) -> u64 {
+        self.term.writer().epoch
+    }
+
+    fn authority_until(&self) -> Authority {
+        if has(Planted::AuthorityNotChecked) || self.keeps_authority {
+            return Authority::Forever;
+        }
+        Authority::Until { boot_ms: self.term.authority_until_ms() }
+    }
+
+    fn proof_due_ms(&self) -> Option<u64> {
+        Some((self.proved_ms + self.term.ttl_ms() / 3).max(self.pause_until_ms))
+    }
+
+    fn prove(&mut self, tick: u64) -> Proof {
+        self.tick = self.tick.max(tick);
+        let txn = self.term.beat(self.tick);
+        let sent_ms = (self.clock.boot_ms)();
+        let stepped = self.store.step(&txn, step_within(self.term.ttl_ms()));
+        let beaten = self.term.beaten(sent_ms, (self.clock.boot_ms)(), stepped);
+        self.tell_authority();
+        match beaten {
+            Beaten::Held => {
+                self.proved_ms = sent_ms;
+                Proof::Held
+            }
+            Beaten::Fenced => Proof::Fenced,
+            Beaten::Unknown => {
+                self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS;
+                Proof::Unknown
+            }
+        }
+    }
+
+    fn next_lsn(&self) -> Lsn {
+        Lsn(self.term.head().lsn).next()
+    }
+
+    fn synced_lsn(&self) -> Lsn {
+        Lsn(self.term.head().lsn)
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        lock(&self.mirror).extents()
+    }
+
+    fn append(&mut self, batch: &Batch) -> AppendOutcome {
+        if let Err(refusal) = self.check(batch) {
+            return AppendOutcome::Failed(refusal.into());
+        }
+        self.tick = self.tick.max(batch.at().tick);
+        let txn = self.term.append(batch);
+        self.send(&txn)
+    }
+
+    fn resolve(&mut self, batch: BatchId) -> Resolution {
+        // What was committed while nobody looked is not in flight any more.
+        if !self.term.is_in_flight() && batch.0 <= self.term.head().batch {
+            return Resolution::Committed { synced: self.synced_lsn() };
+        }
+        resolution(self.look())
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(lock(&self.mirror).reader())
+    }
+
+    fn snapshots(&self) -> SnapshotStore {
+        lock(&self.mirror).snapshots()
+    }
+
+    fn trim(&mut self, below: Lsn) -> Trimmed {
+        lock(&self.mirror).trim(below)
+    }
+
+    fn space(&self) -> Space {
+        match lock(&self.mirror).space() {
+            Space::Ok if self.is_short.load(Ordering::Relaxed) => Space::Low,
+            space @ (Space::Ok | Space::Low) => space,
+        }
+    }
+
+    fn wants_chore(&self) -> bool {
+        lock(&self.mirror).wants_chore()
+    }
+
+    fn chore(&mut self) -> Option<Chore> {
+        lock(&self.mirror).chore()
+    }
+
+    fn chore_done(&mut self, done: ChoreDone) {
+        lock(&self.mirror).chore_done(done);
+    }
+
+    /// Gives the log up for whoever comes next. Nothing is written: the log goes on.
+    fn close(&mut self, at: Moment) -> AppendOutcome {
+        let txn = self.term.resign(at.tick.max(self.tick), (self.clock.wall_ms)());
+        self.tell_authority();
+        // Once sent, this claim answers nothing any more, whatever became of it.
+        match self.store.step(&txn, step_within(self.term.ttl_ms())) {
+            Ok(stepped) if stepped.held => AppendOutcome::Committed { synced: self.synced_lsn() },
+            Ok(_) => AppendOutcome::Fenced,
+            Err(_) => AppendOutcome::Unknown,
+        }
+    }
+}
+
+impl FollowedLog {
+    /// The copy of one who follows.
+    #[must_use]
+    pub fn new(mirror: SharedMirror) -> Self {
+        let identity = lock(&mirror).identity();
+        Self { mirror, identity }
+    }
+}
+
+impl OrderedLog for FollowedLog {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn writer_epoch(&self) -> u64 {
+        0
+    }
+
+    fn authority_until(&self) -> Authority {
+        Authority::Forever
+    }
+
+    fn next_lsn(&self) -> Lsn {
+        self.synced_lsn().next()
+    }
+
+    fn synced_lsn(&self) -> Lsn {
+        lock(&self.mirror).end().last_lsn
+    }
+
+    fn extents(&self) -> Vec<Extent> {
+        lock(&self.mirror).extents()
+    }
+
+    fn append(&mut self, _batch: &Batch) -> AppendOutcome {
+        AppendOutcome::Fenced
+    }
+
+    fn resolve(&mut self, _batch: BatchId) -> Resolution {
+        Resolution::Fenced
+    }
+
+    fn reader(&self) -> Box<dyn LogReader> {
+        Box::new(lock(&self.mirror).reader())
+    }
+
+    fn snapshots(&self) -> SnapshotStore {
+        lock(&self.mirror).snapshots()
+    }
+
+    fn trim(&mut self, below: Lsn) -> Trimmed {
+        lock(&self.mirror).trim(below)
+    }
+
+    fn space(&self) -> Space {
+        lock(&self.mirror).space()
+    }
+
+    fn wants_chore(&self) -> bool {
+        lock(&self.mirror).wants_chore()
+    }
+
+    fn chore(&mut self) -> Option<Chore> {
+        lock(&self.mirror).chore()
+    }
+
+    fn chore_done(&mut self, done: ChoreDone) {
+        lock(&self.mirror).chore_done(done);
+    }
+
+    /// There is nothing to end: the log is the writer's.
+    fn close(&mut self, _at: Moment) -> AppendOutcome {
+        AppendOutcome::Committed { synced: self.synced_lsn() }
+    }
+}
+
+fn resolution(taken: Taken) -> Resolution {
+    match taken {
+        Taken::Committed { synced } => Resolution::Committed { synced },
+        Taken::Absent => Resolution::Absent,
+        Taken::Fenced => Resolution::Fenced,
+        Taken::Unknown => Resolution::Unknown,
+        Taken::Failed(_) => Resolution::Corrupt,
+    }
+}
+
+pub(crate) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().expect("invariant: nobody panics while holding the copy")
+}

@@ -1,0 +1,343 @@
+//! One claim's right to write, from the claim to whatever ends it. Pure: it makes the steps that are to be sent and judges
+//! what came of them; clocks and stores are the caller's.
+//!
+//! Invariants: every step compares `writer` with this claim's value, so that a deposed writer changes nothing. At most
+//! one frame is in flight, and it is sent again only as the same bytes at the same number. Authority counts from the
+//! instant *before* a step was sent.
+
+use tenure_log::{Batch, BatchId, LogEnd, Moment};
+
+use crate::keys::Keys;
+use crate::planted::{Planted, has};
+use crate::store::{Compare, Op, Stepped, StoreError, Txn};
+use crate::values::{Beat, Head, Standing, Writer, decode, encode};
+
+/// A claim that may write until it is fenced, resigns or falls silent.
+#[derive(Clone, Debug)]
+pub struct Term {
+    keys: Keys,
+    salt: u32,
+    writer: Writer,
+    writer_bytes: Vec<u8>,
+    head: Head,
+    head_bytes: Vec<u8>,
+    beats: u64,
+    authority_until_ms: u64,
+    flight: Option<Flight>,
+    over: Option<Over>,
+}
+
+/// A frame that was sent and whose outcome is not known yet.
+#[derive(Clone, Debug)]
+struct Flight {
+    bytes: Vec<u8>,
+    batch: BatchId,
+    head: Head,
+    head_bytes: Vec<u8>,
+}
+
+/// Why a term is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// Another claim stands.
+    Fenced,
+    /// It resigned.
+    Resigned,
+}
+
+/// What became of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// It is in the log, durably.
+    Committed {
+        /// Its bytes, for the copy on this machine.
+        frame: Vec<u8>,
+    },
+    /// It is not in the log; the same frame may be sent again.
+    Absent,
+    /// Another claim stands, or this one resigned.
+    Fenced,
+    /// Not known: [`Term::look`].
+    Unknown,
+    /// The log holds what nobody can have written. The process stops.
+    Corrupt {
+        /// What is wrong.
+        why: String,
+    },
+}
+
+/// What became of a proof of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beaten {
+    /// It counted.
+    Held,
+    /// Another claim stands, or this one resigned.
+    Fenced,
+    /// Not known; it does not count.
+    Unknown,
+}
+
+/// What a claim won with.
+#[derive(Clone, Debug)]
+pub struct Won {
+    /// The value that was put.
+    pub writer: Writer,
+    /// Its bytes.
+    pub writer_bytes: Vec<u8>,
+    /// The end of the log at that step, as bytes.
+    pub head_bytes: Vec<u8>,
+    /// The instant before the step was sent.
+    pub sent_ms: u64,
+    /// The tick to go on from: none before it was ever told.
+    pub tick: u64,
+}
+
+impl Term {
+    /// Begins a term with what a claim won.
+    ///
+    /// # Errors
+    /// When `head` cannot be understood.
+    pub fn begin(keys: Keys, salt: u32, won: Won) -> Result<Self, crate::values::ValueError> {
+        let head = decode("head", &won.head_bytes)?;
+        let mut term = Self {
+            keys,
+            salt,
+            writer: won.writer,
+            writer_bytes: won.writer_bytes,
+            head,
+            head_bytes: won.head_bytes,
+            beats: 0,
+            authority_until_ms: 0,
+            flight: None,
+            over: None,
+        };
+        term.counts_from(won.sent_ms);
+        Ok(term)
+    }
+
+    /// The value of this claim.
+    #[must_use]
+    pub fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Where the log ends, as far as is known.
+    #[must_use]
+    pub fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Until when answers may leave, in milliseconds of boot time.
+    #[must_use]
+    pub fn authority_until_ms(&self) -> u64 {
+        match self.over {
+            None => self.authority_until_ms,
+            Some(Over::Resigned) if has(Planted::LateResign) => self.authority_until_ms,
+            Some(Over::Fenced | Over::Resigned) => 0,
+        }
+    }
+
+    /// How long a step is good for.
+    #[must_use]
+    pub fn ttl_ms(&self) -> u64 {
+        self.writer.writer_ttl_ms
+    }
+
+    /// Whether and why it is over.
+    #[must_use]
+    pub fn over(&self) -> Option<Over> {
+        self.over
+    }
+
+    /// Whether a frame is in flight.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// The step that appends the first frame of this term, which makes its epoch and its tick part of the log.
+    /// Sent again it is the same.
+    pub fn open(&mut self, at: Moment) -> Txn {
+        if let Some(flight) = &self.flight {
+            return self.append_txn(flight);
+        }
+        let mut bytes = Vec::new();
+        let end = self.head.end().open(self.writer.epoch, at, self.salt, &mut bytes);
+        self.take_off(bytes, end)
+    }
+
+    /// The step that appends a batch. The batch in flight is sent again as it was.
+    pub fn append(&mut self, batch: &Batch) -> Txn {
+        match &self.flight {
+            Some(flight) if flight.batch == batch.id() && !has(Planted::UnknownResentElsewhere) => {
+                self.append_txn(flight)
+            }
+            Some(_) | None => {
+                if has(Planted::UnknownResentElsewhere)
+                    && let Some(flight) = self.flight.take()
+                {
+                    (self.head, self.head_bytes) = (flight.head, flight.head_bytes);
+                }
+                let mut bytes = Vec::with_capacity(batch.payload().len() + 128);
+                let end = self.head.end().follow(batch, self.salt, &mut bytes);
+                self.take_off(bytes, end)
+            }
+        }
+    }
+
+    fn take_off(&mut self, bytes: Vec<u8>, end: LogEnd) -> Txn {
+        let head = Head::of(self.head.frame + 1, &end);
+        let flight = Flight { bytes, batch: end.last_batch, head, head_bytes: encode(&head) };
+        let txn = self.append_txn(&flight);
+        self.flight = Some(flight);
+        txn
+    }
+
+    fn append_txn(&self, flight: &Flight) -> Txn {
+        Txn {
+            compares: vec![self.is_mine(), self.value(self.keys.head(), &self.head_bytes)],
+            then: vec![
+                Op::Put { key: self.keys.frame(flight.head.frame), value: flight.bytes.clone() },
+                Op::Put { key: self.keys.head(), value: flight.head_bytes.clone() },
+            ],
+            otherwise: vec![Op::Get { key: self.keys.writer() }],
+        }
+    }
+
+    /// Judges what came of an append. `sent_ms` is the instant before it was sent.
+    pub fn appended(
+        &mut self,
+        sent_ms: u64,
+        replied_ms: u64,
+        stepped: Result<Stepped, StoreError>,
+    ) -> Written {
+        if self.over.is_some() {
+            return Written::Fenced;
+        }
+        match stepped {
+            Ok(Stepped { held: true, .. }) => {
+                self.counts_from(if has(Planted::AuthorityFromReply) { replied_ms } else { sent_ms });
+                self.landed()
+            }
+            // Mine and not held: an earlier try of the same frame may have landed.
+            Ok(Stepped { held: false, found, .. }) => match found.into_iter().next().flatten() {
+                Some(bytes) if bytes == self.writer_bytes => Written::Unknown,
+                Some(_) | None => self.fenced(),
+            },
+            Err(_) => Written::Unknown,
+        }
+    }
+
+    /// The step that proves life and makes authority longer.
+    pub fn beat(&mut self, tick: u64) -> Txn {
+        let beat = self.next_beat(tick);
+        Txn { compares: vec![self.is_mine()], then: vec![beat], otherwise: Vec::new() }
+    }
+
+    /// Judges what came of a proof of life.
+    pub fn beaten(&mut self, sent_ms: u64, replied_ms: u64, stepped: Result<Stepped, StoreError>) -> Beaten {
+        if self.over.is_some() {
+            return Beaten::Fenced;
+        }
+        match stepped {
+            Ok(Stepped { held: true, .. }) => {
+                self.counts_from(if has(Planted::AuthorityFromReply) { replied_ms } else { sent_ms });
+                Beaten::Held
+            }
+            Ok(Stepped { held: false, .. }) => {
+                let _ = self.fenced();
+                Beaten::Fenced
+            }
+            Err(_) => Beaten::Unknown,
+        }
+    }
+
+    /// The step that finds out what became of the frame in flight. It writes, so that what it reads is not old.
+    pub fn look(&mut self, tick: u64) -> Txn {
+        let number = self.flight.as_ref().map_or(self.head.frame, |flight| flight.head.frame);
+        let beat = self.next_beat(tick);
+        Txn {
+            compares: vec![self.is_mine()],
+            then: vec![beat, Op::Get { key: self.keys.head() }, Op::Get { key: self.keys.frame(number) }],
+            otherwise: vec![Op::Get { key: self.keys.writer() }],
+        }
+    }
+
+    /// Judges what was found out.
+    pub fn looked(&mut self, sent_ms: u64, stepped: Result<Stepped, StoreError>) -> Written {
+        if self.over.is_some() {
+            return Written::Fenced;
+        }
+        let found = match stepped {
+            Ok(Stepped { held: true, found, .. }) => found,
+            Ok(Stepped { held: false, .. }) => return self.fenced(),
+            Err(_) => return Written::Unknown,
+        };
+        self.counts_from(sent_ms);
+        let Some(flight) = &self.flight else { return Written::Absent };
+        let mut found = found.into_iter();
+        let (head, frame) = (found.next().flatten(), found.next().flatten());
+        match frame {
+            Some(frame) if frame == flight.bytes && head.as_ref() == Some(&flight.head_bytes) => {
+                self.landed()
+            }
+            None if head.as_ref() == Some(&self.head_bytes) => Written::Absent,
+            Some(_) | None => Written::Corrupt {
+                why: format!("frame {} or the head is not what this writer wrote", flight.head.frame),
+            },
+        }
+    }
+
+    /// The step that gives the log up. Once it is made, this claim answers nothing any more, whatever becomes of it.
+    pub fn resign(&mut self, tick: u64, wall_ms: u64) -> Txn {
+        let resigned = Writer {
+            standing: Standing::Resigned,
+            tick: tick.max(self.writer.tick),
+            wall_ms,
+            ..self.writer.clone()
+        };
+        let txn = Txn {
+            compares: vec![self.is_mine()],
+            then: vec![Op::Put { key: self.keys.writer(), value: encode(&resigned) }],
+            otherwise: Vec::new(),
+        };
+        self.over.get_or_insert(Over::Resigned);
+        txn
+    }
+
+    /// A step that is done only while this claim stands.
+    #[must_use]
+    pub fn while_mine(&self, then: Vec<Op>) -> Txn {
+        Txn { compares: vec![self.is_mine()], then, otherwise: Vec::new() }
+    }
+
+    fn landed(&mut self) -> Written {
+        let Some(flight) = self.flight.take() else { return Written::Absent };
+        (self.head, self.head_bytes) = (flight.head, flight.head_bytes);
+        Written::Committed { frame: flight.bytes }
+    }
+
+    fn fenced(&mut self) -> Written {
+        self.over = Some(Over::Fenced);
+        Written::Fenced
+    }
+
+    fn counts_from(&mut self, sent_ms: u64) {
+        let until_ms = sent_ms + self.writer.writer_ttl_ms * 999 / 1_000;
+        self.authority_until_ms = self.authority_until_ms.max(until_ms);
+    }
+
+    fn next_beat(&mut self, tick: u64) -> Op {
+        self.beats += 1;
+        let beat = Beat { epoch: self.writer.epoch, counter: self.beats, tick, frame: self.head.frame };
+        Op::Put { key: self.keys.beat(), value: encode(&beat) }
+    }
+
+    fn is_mine(&self) -> Compare {
+        self.value(self.keys.writer(), &self.writer_bytes)
+    }
+
+    fn value(&self, key: String, value: &[u8]) -> Compare {
+        Compare::Value { key, value: value.to_vec() }
+    }
+}

@@ -1,0 +1,254 @@
+//! What stands in the keys: JSON, so that an operator can read it with the store's own tools. A value of `writer`, `head`
+//! or `beat` never occurs twice; comparisons rest on that.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
+
+/// The layout of keys and values this code writes and reads.
+pub const FORMAT: u32 = 1;
+
+/// Who the log is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The layout.
+    pub format: u32,
+    /// Random; two logs never share it.
+    pub log_id: u64,
+    /// Rises with each adoption and each move.
+    pub generation: u64,
+    /// The first part of every id on the wire.
+    pub tag: u32,
+    /// What is added to an LSN to make a fence.
+    pub fence_base: u64,
+    /// Every frame's checksum starts from it.
+    pub salt: u32,
+    /// The LSN at which this identity began.
+    pub identity_since: u64,
+    /// The log this one continues; 0: none.
+    pub parent_log_id: u64,
+    /// Whether anybody may serve.
+    pub state: State,
+    /// What nodes show each other. Whoever can read it here could write everything else as well.
+    pub secret: String,
+    /// After an adoption nothing is granted for this long.
+    #[serde(default)]
+    pub not_before_ms: u64,
+}
+
+/// Whether a log may be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is being copied here; nobody serves.
+    Importing,
+    /// It is served.
+    Active,
+}
+
+/// Who may write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    /// Rises with each claim.
+    pub epoch: u64,
+    /// 128 random bits, so that one who does not know what became of its claim can look.
+    pub claim: String,
+    /// Its name.
+    pub node: String,
+    /// Which run of it.
+    pub incarnation: String,
+    /// Where other nodes reach it.
+    pub url: String,
+    /// How long one step is good for; what counts for everybody.
+    pub writer_ttl_ms: u64,
+    /// The tick at which it began.
+    pub tick: u64,
+    /// When, for people.
+    pub wall_ms: u64,
+    /// How this claim stands.
+    pub standing: Standing,
+}
+
+/// How a claim stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// It may write.
+    Writes,
+    /// It said that it stopped: whoever comes may claim at once.
+    Resigned,
+    /// The log went elsewhere, for good.
+    Moved {
+        /// Where to.
+        to: String,
+    },
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// The last frame's number; 0: there is none.
+    pub frame: u64,
+    /// The last LSN.
+    pub lsn: u64,
+    /// The last frame's checksum: the chain.
+    pub chain: u32,
+    /// Who wrote it.
+    pub epoch: u64,
+    /// Its batch.
+    pub batch: u64,
+    /// Its tick.
+    pub tick: u64,
+    /// When, for people.
+    pub wall_ms: u64,
+}
+
+/// The writer's proof of life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Beat {
+    /// Whose.
+    pub epoch: u64,
+    /// Rises with each one that is sent, whatever becomes of it.
+    pub counter: u64,
+    /// The writer's tick.
+    pub tick: u64,
+    /// The last frame it knows of.
+    pub frame: u64,
+}
+
+/// Where the log begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floor {
+    /// The first frame that is kept.
+    pub frame: u64,
+    /// What that frame continues.
+    pub end: Head,
+    /// The snapshot that covers what is gone; 0: nothing is.
+    pub snapshot_lsn: u64,
+    /// A checksum over its bytes.
+    pub snapshot_hash: u64,
+}
+
+/// A node, as it tells of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// Where other nodes reach it.
+    pub url: String,
+    /// Which run of it.
+    pub incarnation: String,
+    /// Networks its services are announced on.
+    pub subnets: Vec<String>,
+    /// Its newest snapshot.
+    pub snapshot_lsn: u64,
+    /// A checksum over that snapshot's bytes.
+    pub snapshot_hash: u64,
+    /// What program it runs.
+    pub version: String,
+    /// When it told, for people.
+    pub wall_ms: u64,
+}
+
+/// One piece of a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pieces {
+    /// How many there are.
+    pub count: u32,
+    /// A checksum over all of them.
+    pub hash: u64,
+}
+
+/// A value that is not what its key should have.
+#[derive(Debug, thiserror::Error)]
+#[error("the value of `{key}` cannot be understood: {why}")]
+pub struct ValueError {
+    /// Which key.
+    pub key: &'static str,
+    /// Why.
+    pub why: String,
+}
+
+/// The bytes of a value. The same value has the same bytes.
+///
+/// # Panics
+/// Never: these types can be written.
+#[must_use]
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    serde_json::to_vec(value).expect("invariant: values can be written")
+}
+
+/// Reads a value from any bytes.
+///
+/// # Errors
+/// When they are none.
+pub fn decode<T: DeserializeOwned>(key: &'static str, bytes: &[u8]) -> Result<T, ValueError> {
+    serde_json::from_slice(bytes).map_err(|error| ValueError { key, why: error.to_string() })
+}
+
+impl Meta {
+    /// The log's identity as frames and ids have it.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        Identity {
+            log_id: self.log_id,
+            tag: self.tag,
+            fence_base: self.fence_base,
+            shard: 0,
+            salt: self.salt,
+        }
+    }
+
+    /// A log's first words.
+    #[must_use]
+    pub fn of(identity: &Identity, identity_since: Lsn, parent_log_id: u64, secret: String) -> Self {
+        Self {
+            format: FORMAT,
+            log_id: identity.log_id,
+            generation: 1,
+            tag: identity.tag,
+            fence_base: identity.fence_base,
+            salt: identity.salt,
+            identity_since: identity_since.0,
+            parent_log_id,
+            state: State::Active,
+            secret,
+            not_before_ms: 0,
+        }
+    }
+}
+
+impl Head {
+    /// The end of a log whose last frame is the one with this number.
+    #[must_use]
+    pub fn of(frame: u64, end: &LogEnd) -> Self {
+        Self {
+            frame,
+            lsn: end.last_lsn.0,
+            chain: end.checksum,
+            epoch: end.writer_epoch,
+            batch: end.last_batch.0,
+            tick: end.at.tick,
+            wall_ms: end.at.wall_ms,
+        }
+    }
+
+    /// What the next frame has to continue.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        LogEnd {
+            last_lsn: Lsn(self.lsn),
+            checksum: self.chain,
+            writer_epoch: self.epoch,
+            at: Moment { tick: self.tick, wall_ms: self.wall_ms },
+            last_batch: BatchId(self.batch),
+            closed: false,
+        }
+    }
+}
+
+impl Writer {
+    /// Whether it may write.
+    #[must_use]
+    pub fn writes(&self) -> bool {
+        self.standing == Standing::Writes
+    }
+}

@@ -1,0 +1,150 @@
+//! The faces as transports see them, whoever writes: on one machine they never change; a node of a cluster changes them
+//! with its part, and what was not decided by one is asked of the next, under the same operation id.
+
+use crate::call::{Call, Reply};
+use crate::caller::Caller;
+use crate::dispatch::Faces;
+use core::time::Duration;
+use std::sync::{Arc, RwLock};
+use tenure_api::{Error, ErrorCode};
+use tenure_engine::host::read_clocks;
+use tokio::sync::watch;
+
+/// The faces of this moment. Cheap to clone.
+#[derive(Clone)]
+pub struct Stage {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    present: RwLock<Faces>,
+    /// Counts changes.
+    changes: watch::Sender<u64>,
+    /// How long a call is tried again before its caller hears of it; `None`: never.
+    patience: Option<Duration>,
+}
+
+/// Pause before a call is tried again, unless the faces change first.
+const PAUSE: Duration = Duration::from_millis(40);
+
+impl Stage {
+    /// Faces that never change.
+    #[must_use]
+    pub fn alone(faces: Faces) -> Self {
+        Self::new(faces, None)
+    }
+
+    /// Faces of a node, whose calls are tried again for this long.
+    #[must_use]
+    pub fn of_node(faces: Faces, patience: Duration) -> Self {
+        Self::new(faces, Some(patience))
+    }
+
+    fn new(faces: Faces, patience: Option<Duration>) -> Self {
+        let (changes, _) = watch::channel(0);
+        Self { shared: Arc::new(Shared { present: RwLock::new(faces), changes, patience }) }
+    }
+
+    /// The faces of this moment.
+    ///
+    /// # Panics
+    /// Never: nobody panics while changing them.
+    #[must_use]
+    pub fn faces(&self) -> Faces {
+        self.shared.present.read().expect("invariant: nobody panics while changing faces").clone()
+    }
+
+    /// This node's part has changed.
+    ///
+    /// # Panics
+    /// Never: nobody panics while changing them.
+    pub fn change(&self, faces: Faces) {
+        *self.shared.present.write().expect("invariant: nobody panics while changing faces") = faces;
+        self.shared.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Whether this is a node of a cluster.
+    #[must_use]
+    pub fn is_of_cluster(&self) -> bool {
+        self.shared.patience.is_some()
+    }
+
+    /// Carries out one call.
+    ///
+    /// # Errors
+    /// Why it was not carried out.
+    pub async fn dispatch(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
+        let Some(patience) = self.shared.patience else { return self.faces().dispatch(caller, call).await };
+        let (call, is_ours) = identified(call);
+        let mut changes = self.shared.changes.subscribe();
+        let first = self.faces().dispatch(caller, call.clone()).await;
+        let reply = self.insist(caller, call, first, patience, &mut changes).await;
+        if is_ours { reply.map(told_first) } else { reply }
+    }
+
+    /// Carries out calls of one read together.
+    pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
+        let Some(patience) = self.shared.patience else {
+            return self.faces().dispatch_all(caller, calls).await;
+        };
+        let (calls, ours): (Vec<Call>, Vec<bool>) = calls.into_iter().map(identified).unzip();
+        let mut changes = self.shared.changes.subscribe();
+        let firsts = self.faces().dispatch_all(caller, calls.clone()).await;
+        let mut replies = Vec::with_capacity(firsts.len());
+        for ((call, is_ours), first) in calls.into_iter().zip(ours).zip(firsts) {
+            let reply = self.insist(caller, call, first, patience, &mut changes).await;
+            replies.push(if is_ours { reply.map(told_first) } else { reply });
+        }
+        replies
+    }
+
+    /// Tries a call again until it is decided or patience ends.
+    async fn insist(
+        &self,
+        caller: &Caller,
+        mut call: Call,
+        first: Result<Reply, Error>,
+        patience: Duration,
+        changes: &mut watch::Receiver<u64>,
+    ) -> Result<Reply, Error> {
+        let began_ms = read_clocks().boot_ms;
+        let wait_ms = call.wait_ms();
+        let mut reply = first;
+        loop {
+            let passed_ms = read_clocks().boot_ms.saturating_sub(began_ms);
+            let is_over = passed_ms > patience.as_millis() as u64 + wait_ms;
+            match &reply {
+                Err(error) if is_undecided(error) && !is_over => {}
+                Ok(_) | Err(_) => return reply,
+            }
+            let _ = tokio::time::timeout(PAUSE, changes.changed()).await;
+            call.shorten_wait(wait_ms.saturating_sub(passed_ms));
+            reply = self.faces().dispatch(caller, call.clone()).await;
+        }
+    }
+}
+
+/// Whether asking again may decide it, at the next writer or at this one a moment later.
+fn is_undecided(error: &Error) -> bool {
+    matches!(error.code, ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::OutcomeUnknown)
+}
+
+/// A call that can be told again from its first try; `true`: by an id of this node.
+fn identified(mut call: Call) -> (Call, bool) {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+    let id = format!("node-{:032x}", u128::from_le_bytes(random));
+    let is_ours = call.set_operation_id(&id);
+    (call, is_ours)
+}
+
+/// Who gave no id has asked once, however often this node did.
+fn told_first(reply: Reply) -> Reply {
+    match reply {
+        Reply::Lease(mut lease) => {
+            lease.replayed = false;
+            Reply::Lease(lease)
+        }
+        other => other,
+    }
+}

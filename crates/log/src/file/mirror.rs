@@ -1,0 +1,220 @@
+//! A copy of a log that is kept elsewhere: the same frames, byte for byte, in the same segments. It writes nothing of its
+//! own; whatever is torn is cut and copied again.
+//!
+//! Invariant: a frame is taken in only if it continues the one before it, and is on the disk before the next one is.
+
+use std::collections::VecDeque;
+use std::path::Path;
+
+use super::open::Begins;
+use super::{FileLog, FileLogOptions, FileReader, OpenError, Recovery, SegmentHeader};
+use crate::disk::SharedDisk;
+use crate::end::LogEnd;
+use crate::frame::{self, FrameError, FrameHeader};
+use crate::identity::Identity;
+use crate::ids::Lsn;
+use crate::ordered::{AppendError, Chore, ChoreDone, Extent, OrderedLog, Space, Trimmed};
+use crate::snapshot::SnapshotStore;
+
+/// What is copied, and from where on if there is nothing yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyOf {
+    /// Who the log is.
+    pub identity: Identity,
+    /// The LSN at which that identity began.
+    pub identity_since: Lsn,
+    /// The log it continues; 0: none.
+    pub parent_log_id: u64,
+    /// The number of the first frame to copy.
+    pub first_frame: u64,
+    /// What that frame continues.
+    pub end: LogEnd,
+}
+
+/// A node's own copy of a log.
+pub struct Mirror {
+    log: FileLog,
+    /// Frames taken in by this process, oldest first.
+    recent: VecDeque<Copied>,
+}
+
+/// A frame that was taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// Its number.
+    pub number: u64,
+    /// Where the log ends with it.
+    pub end: LogEnd,
+    /// How long it is.
+    pub bytes: u64,
+}
+
+/// Frames remembered; whoever trims needs those since the last snapshot.
+const RECENT_MAX: usize = 1 << 20;
+
+/// Why a frame was not taken in. The copy is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    /// The bytes are no frame.
+    #[error("frame {number} is none")]
+    Frame {
+        /// Which.
+        number: u64,
+        /// What is wrong.
+        #[source]
+        source: FrameError,
+    },
+    /// It does not continue what is here.
+    #[error("frame {number} does not continue the log at lsn {after}")]
+    Chain {
+        /// Which.
+        number: u64,
+        /// Where the log here ends.
+        after: Lsn,
+    },
+    /// The disk refused.
+    #[error(transparent)]
+    Write(#[from] AppendError),
+}
+
+impl CopyOf {
+    pub(super) fn first_header(&self) -> SegmentHeader {
+        SegmentHeader {
+            identity: self.identity,
+            identity_since: self.identity_since,
+            parent_log_id: self.parent_log_id,
+            first_lsn: self.end.last_lsn.next(),
+            previous_lsn: self.end.last_lsn,
+            previous_checksum: self.end.checksum,
+            writer_epoch: self.end.writer_epoch,
+            at: self.end.at,
+            file_bytes: 0,
+            first_frame: self.first_frame,
+        }
+    }
+}
+
+impl Mirror {
+    /// Opens the copy under `root`, or begins one.
+    ///
+    /// # Errors
+    /// When it is in use, or cannot be read.
+    pub fn open(
+        disk: SharedDisk,
+        root: &Path,
+        options: FileLogOptions,
+        of: &CopyOf,
+    ) -> Result<(Self, Recovery), OpenError> {
+        let (log, recovery) = FileLog::open_as(disk, root, options, Begins::Copying(of))?;
+        Ok((Self { log, recent: VecDeque::new() }, recovery))
+    }
+
+    /// Takes in the next frame and says what it is. `bytes` is exactly one frame.
+    ///
+    /// # Errors
+    /// When it is not the next one, or the disk refused it.
+    pub fn copy(&mut self, bytes: &[u8]) -> Result<FrameHeader, CopyError> {
+        let number = self.last_frame() + 1;
+        let salt = self.log.header.identity.salt;
+        let frame = frame::decode(bytes, salt).map_err(|source| CopyError::Frame { number, source })?;
+        let fits = frame.header.frame_bytes() == bytes.len() && self.log.end.is_continued_by(&frame.header);
+        if !fits {
+            return Err(CopyError::Chain { number, after: self.log.end.last_lsn });
+        }
+        let header = frame.header;
+        let end = LogEnd::after(&header, frame.is_close());
+        self.log.make_room(bytes.len() as u64)?;
+        self.log.frame.clear();
+        self.log.frame.extend_from_slice(bytes);
+        self.log.place_frame(end)?;
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(Copied { number, end, bytes: bytes.len() as u64 });
+        Ok(header)
+    }
+
+    /// The frame taken in by this process with which the log ended at `lsn`, if it is remembered.
+    #[must_use]
+    pub fn frame_ending_at(&self, lsn: Lsn) -> Option<Copied> {
+        let after = self.recent.partition_point(|copied| copied.end.last_lsn <= lsn);
+        let found = self.recent.get(after.checked_sub(1)?)?;
+        (found.end.last_lsn == lsn).then_some(*found)
+    }
+
+    /// Bytes of the frames taken in by this process after a number.
+    #[must_use]
+    pub fn bytes_after(&self, number: u64) -> u64 {
+        let first = self.recent.partition_point(|copied| copied.number <= number);
+        self.recent.range(first..).map(|copied| copied.bytes).sum()
+    }
+
+    /// Forgets the frames up to a number.
+    pub fn forget_upto(&mut self, number: u64) {
+        let first = self.recent.partition_point(|copied| copied.number <= number);
+        self.recent.drain(..first);
+    }
+
+    /// The number of the last frame here.
+    #[must_use]
+    pub fn last_frame(&self) -> u64 {
+        self.log.header.first_frame + self.log.frames - 1
+    }
+
+    /// Where the copy ends.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        self.log.end
+    }
+
+    /// Who the log is.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.log.identity()
+    }
+
+    /// A reader for another thread.
+    #[must_use]
+    pub fn reader(&self) -> FileReader {
+        self.log.file_reader()
+    }
+
+    /// Where snapshots are stored and loaded.
+    #[must_use]
+    pub fn snapshots(&self) -> SnapshotStore {
+        self.log.snapshots()
+    }
+
+    /// What is kept, oldest first.
+    #[must_use]
+    pub fn extents(&self) -> Vec<Extent> {
+        self.log.extents()
+    }
+
+    /// Lets go of history; see [`OrderedLog::trim`].
+    pub fn trim(&mut self, below: Lsn) -> Trimmed {
+        self.log.trim(below)
+    }
+
+    /// Whether there is room on this machine.
+    #[must_use]
+    pub fn space(&self) -> Space {
+        self.log.space()
+    }
+
+    /// See [`OrderedLog::wants_chore`].
+    #[must_use]
+    pub fn wants_chore(&self) -> bool {
+        self.log.wants_chore()
+    }
+
+    /// See [`OrderedLog::chore`].
+    pub fn chore(&mut self) -> Option<Chore> {
+        self.log.chore()
+    }
+
+    /// See [`OrderedLog::chore_done`].
+    pub fn chore_done(&mut self, done: ChoreDone) {
+        self.log.chore_done(done);
+    }
+}

@@ -1,0 +1,134 @@
+//! A node of a cluster, as its outside sees it: what it shows of itself, what it can be told, and the calls that other
+//! nodes pass on to it.
+
+use core::future::Future;
+use core::pin::Pin;
+use serde::{Deserialize, Serialize};
+use tenure_api::{ClusterStatus, Error, NodeForgotten, SteppedDown};
+use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope};
+
+/// Where nodes pass calls on to each other.
+pub const PASS_PATH: &str = "/v1/cluster/pass";
+/// The header that shows that a node asks.
+pub const NODE_HEADER: &str = "tenure-node";
+/// The largest body of passed calls.
+pub(crate) const PASSED_BYTES_MAX: usize = 8 << 20;
+
+/// What a node does when it is told to.
+pub type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A node of a cluster.
+pub trait Node: Send + Sync {
+    /// The cluster as this node sees it.
+    fn shown(&self) -> ClusterStatus;
+    /// Has whoever writes give the log up.
+    fn step_down(&self) -> Done<'_, SteppedDown>;
+    /// Gives the log up, if this node writes.
+    fn step_down_here(&self) -> Done<'_, SteppedDown>;
+    /// Strikes a node off the list.
+    fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
+    /// Whether somebody is a node of this cluster.
+    fn is_node(&self, secret: &str) -> bool;
+    /// Whether it knows enough to be asked.
+    fn is_ready(&self) -> bool;
+    /// Its numbers.
+    fn numbers(&self) -> NodeNumbers;
+}
+
+/// Numbers about a node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeNumbers {
+    /// Whether it writes.
+    pub writes: bool,
+    /// Positions it is behind.
+    pub lag_lsn: u64,
+    /// For how long it has been behind.
+    pub lag_seconds: f64,
+    /// Claims: won, lost, unknown.
+    pub claims: [u64; 3],
+    /// How long appends took: seconds in all, count, and per bucket of [`APPEND_BUCKETS`].
+    pub append_seconds: f64,
+    /// How many.
+    pub appends: u64,
+    /// At most that long, each.
+    pub append_buckets: [u64; APPEND_BUCKETS.len()],
+    /// Frames whose outcome was unknown: committed, absent, fenced.
+    pub unknown: [u64; 3],
+    /// Size of the store.
+    pub store_bytes: u64,
+}
+
+/// Upper ends of the buckets of appends, in seconds.
+pub const APPEND_BUCKETS: [f64; 10] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
+
+/// Calls that one node passes on to another.
+#[derive(Serialize, Deserialize)]
+pub struct PassedOn {
+    /// Who asks.
+    pub principal: String,
+    /// What it may do.
+    pub scope: String,
+    /// What is asked, in order.
+    pub calls: Vec<Call>,
+    /// Nothing is asked: the writer is to give the log up.
+    #[serde(default)]
+    pub step_down: bool,
+}
+
+/// What passed calls came to, in order.
+#[derive(Serialize, Deserialize)]
+pub struct PassedBack {
+    /// One for each call.
+    pub replies: Vec<Back>,
+}
+
+/// What one passed call came to.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Back {
+    /// It was carried out.
+    Reply(Box<Reply>),
+    /// It was not.
+    Error(Error),
+}
+
+impl PassedOn {
+    /// Calls of a caller.
+    #[must_use]
+    pub fn new(caller: &Caller, calls: Vec<Call>) -> Self {
+        Self {
+            principal: caller.principal.to_string(),
+            scope: caller.scope.as_str().to_owned(),
+            calls,
+            step_down: false,
+        }
+    }
+
+    /// Who asks; `None`: the scope is none.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        Some(Caller {
+            principal: self.principal.as_str().into(),
+            scope: Scope::from_word(&self.scope)?,
+            origin: Origin::Http,
+            freshness: Freshness::Present,
+        })
+    }
+}
+
+impl From<Result<Reply, Error>> for Back {
+    fn from(reply: Result<Reply, Error>) -> Self {
+        match reply {
+            Ok(reply) => Self::Reply(Box::new(reply)),
+            Err(error) => Self::Error(error),
+        }
+    }
+}
+
+impl From<Back> for Result<Reply, Error> {
+    fn from(back: Back) -> Self {
+        match back {
+            Back::Reply(reply) => Ok(*reply),
+            Back::Error(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Calls that other nodes pass on to this one. Only nodes may: they say who asks, and are believed.
+
+use super::{Answered, JSON, body, json, media};
+use crate::node::{Back, NODE_HEADER, PASSED_BYTES_MAX, PassedBack, PassedOn};
+use crate::server::Shared;
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use std::sync::Arc;
+use tenure_api::{Error, ErrorCode};
+use tenure_faces::Reply;
+
+/// Carries out what another node passes on. What this node cannot decide is not passed any further.
+pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answered, Error> {
+    let node = shared.node()?;
+    let shown = request.headers().get(NODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if !node.is_node(shown) {
+        return Err(Error::new(ErrorCode::Unauthorized, "only nodes of this cluster pass calls on"));
+    }
+    let passed: PassedOn = understood(read(request.into_body()).await?)?;
+    if passed.step_down {
+        return Ok(json(StatusCode::OK, &node.step_down_here().await?));
+    }
+    let caller = passed.caller().ok_or_else(|| unreadable(&"the scope is none"))?;
+    let faces = shared.faces();
+    let count = passed.calls.len();
+    let replies: Vec<Result<Reply, Error>> = if faces.follows() {
+        let error = Error::new(ErrorCode::NotLeader, "this node does not write");
+        vec![Err(error); count]
+    } else if count == 1 {
+        // One may wait.
+        let mut calls = passed.calls;
+        vec![super::dispatch_here(shared, &faces, &caller, calls.remove(0)).await]
+    } else {
+        faces.dispatch_all(&caller, passed.calls).await
+    };
+    let back = PassedBack { replies: replies.into_iter().map(Back::from).collect() };
+    let bytes = serde_json::to_vec(&back).map_err(|error| unreadable(&error))?;
+    Ok(media(JSON, body::full(bytes)))
+}
+
+async fn read(body: Incoming) -> Result<Bytes, Error> {
+    let collected = Limited::new(body, PASSED_BYTES_MAX).collect().await;
+    collected.map(|body| body.to_bytes()).map_err(|error| unreadable(&error))
+}
+
+fn understood(bytes: Bytes) -> Result<PassedOn, Error> {
+    serde_json::from_slice(&bytes).map_err(|error| unreadable(&error))
+}
+
+fn unreadable(why: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorCode::ParseError, format!("what a node passed on cannot be understood: {why}"))
+}

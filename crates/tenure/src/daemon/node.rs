@@ -1,0 +1,320 @@
+//! A node of a cluster put together: the store, this machine's copy of the log, and the part it plays, one after the
+//! other. Composition only: the protocol is `tenure-cluster`'s.
+//!
+//! A node follows until it may claim, writes until it is fenced or told to step down, and follows again. Each part has an
+//! engine and faces of its own; what transports see is a [`Stage`] on which they change.
+
+mod interlock;
+mod keeper;
+mod part;
+mod passing;
+mod shared;
+
+pub(crate) use interlock::InterlockError;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
+use tenure_cluster::{BootError, BootOptions, Booted, Clock, Keys, boot};
+use tenure_engine::host::{boot_us, read_clocks};
+use tenure_faces::{Stage, Vitals};
+use tenure_history::rfc3339;
+use tenure_log::{FileLogOptions, Genesis, RealDisk, SharedDisk};
+use tenure_server::{Server, ServerOptions};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    DaemonError, Plan, Started, StopOn, make_private, notify, stop_on_panic, take_port, within_files,
+};
+use crate::breadcrumb;
+use part::Parts;
+use passing::Passing;
+use shared::NodeShared;
+use tenure_api::Breadcrumb;
+
+/// Everything a node is started with, beside what every daemon is.
+pub(crate) struct ClusterPlan {
+    pub(crate) etcd: EtcdOptions,
+    pub(crate) prefix: String,
+    /// As it was given, for people.
+    pub(crate) address: String,
+    pub(crate) node: String,
+    pub(crate) advertise: String,
+    pub(crate) writer_ttl_ms: u64,
+    /// Roots of other nodes' certificates, in PEM.
+    pub(crate) ca_pem: Option<String>,
+    /// `None`: where nobody else uses the store.
+    pub(crate) compacts: Option<bool>,
+}
+
+/// Why a node does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NodeError {
+    /// The store's address or certificates make no sense.
+    #[error(transparent)]
+    Etcd(#[from] EtcdOpenError),
+    /// The log and this machine do not fit together.
+    #[error("this node cannot follow the log at {address}")]
+    Boot {
+        /// Where the log is.
+        address: String,
+        /// Why.
+        #[source]
+        source: BootError,
+    },
+    /// The store is not safe to rest on.
+    #[error(transparent)]
+    Interlock(#[from] InterlockError),
+    /// Other nodes' certificates cannot be checked.
+    #[error("the roots of other nodes' certificates cannot be used: {0}")]
+    Roots(String),
+    /// The state cannot be rebuilt from the copy.
+    #[error("this machine's copy of the log cannot be replayed")]
+    Replay(#[from] tenure_engine::RecoverError),
+}
+
+impl NodeError {
+    /// The next step, where it is known.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Boot { source, .. } => match source {
+                BootError::MetaMissing | BootError::Restored { .. } => Some(
+                    "after etcd was restored from a backup: stop every node, then tenure cluster adopt"
+                        .to_owned(),
+                ),
+                BootError::AnotherLog { .. } => Some(
+                    "this data directory belongs to another cluster; choose another with --data-dir"
+                        .to_owned(),
+                ),
+                BootError::Open(tenure_log::OpenError::NoCopy { .. }) => {
+                    Some("move that log into the cluster with: tenure cluster migrate".to_owned())
+                }
+                BootError::Store(_) => Some("is etcd running, and is --log right?".to_owned()),
+                _ => None,
+            },
+            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Replay(_) => None,
+        }
+    }
+}
+
+/// How long the store may take to answer for the first time.
+const STORE_WITHIN: Duration = Duration::from_secs(15);
+/// How long everything may take from the word to the end.
+const STOP_WITHIN: Duration = Duration::from_secs(20);
+/// Calls are tried again for this long beyond what a change of writer takes.
+const PATIENCE_MS: u64 = 6_000;
+
+/// The clocks of this machine.
+pub(super) const CLOCK: Clock =
+    Clock { boot_ms: || read_clocks().boot_ms, boot_us, wall_ms: || read_clocks().wall_ms };
+
+/// Runs a node until it is told to stop. `started` is called once it serves.
+pub(crate) fn run(
+    plan: Plan,
+    cluster: ClusterPlan,
+    started: impl FnOnce(Started),
+) -> Result<(), DaemonError> {
+    let began = read_clocks();
+    stop_on_panic();
+    let port = take_port(&plan)?;
+    let network = plan.network.start()?;
+    make_private(&plan.data_dir)
+        .map_err(|source| DaemonError::DataDir { path: plan.data_dir.clone(), source })?;
+    let store = Arc::new(EtcdStore::open(cluster.etcd.clone()).map_err(NodeError::from)?);
+    let keys = Keys::under(&cluster.prefix);
+    let mut warnings = interlock::check(&store, &keys, STORE_WITHIN).map_err(NodeError::from)?;
+    let disk: SharedDisk = Arc::new(RealDisk);
+    let finding = Finding {
+        store: Arc::clone(&store),
+        keys: keys.clone(),
+        disk: Arc::clone(&disk),
+        root: plan.data_dir.clone(),
+        log: plan.log.clone(),
+        address: cluster.address.clone(),
+        writer_ttl_ms: cluster.writer_ttl_ms,
+    };
+    let booted = finding.find_log()?;
+    warnings.extend(booted.recovery.warnings());
+    if let Some(why) = &booted.put_aside {
+        warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("tenure-async")
+        .build()
+        .map_err(DaemonError::Runtime)?;
+    let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
+    let passing =
+        Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref()).map_err(|why| NodeError::Roots(why))?;
+    shared.pass_through(Arc::new(passing));
+    let hook = plan.hook.clone().start();
+    let mut parts =
+        Parts::new(&plan, Arc::clone(&shared), disk, booted, Box::new(move || finding.find_log()), network, hook.clone(), runtime.handle())
+            .map_err(NodeError::from)?;
+    let first = parts.begin_following();
+    let leases = first.leases;
+    let patience = Duration::from_millis(2 * cluster.writer_ttl_ms + PATIENCE_MS);
+    let stage = Stage::of_node(first.faces.clone(), patience);
+    let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
+    let connections_max = within_files(plan.server.connections_max);
+    let server = ServerOptions {
+        recovery_secs: recovered_in.as_secs_f64(),
+        connections_max,
+        node: Some(Arc::clone(&shared) as Arc<dyn tenure_server::Node>),
+        ..plan.server
+    };
+    let StopOn::Signals = plan.stop else { unreachable!("invariant: no command runs a node within itself") };
+    let stopping = CancellationToken::new();
+    let bound = runtime.block_on(async {
+        stop_on_signals(&stopping);
+        Server::bind(stage.clone(), server, port, stopping.clone()).await
+    })?;
+    let addresses = bound.bound().clone();
+    let socket = addresses.socket.as_ref().map(|path| path.display().to_string());
+    parts.set_vitals(Vitals {
+        started_boot_ms: began.boot_ms,
+        http: addresses.endpoint.clone(),
+        socket: socket.clone(),
+        data_dir: plan.data_dir.display().to_string(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    let breadcrumb = addresses.endpoint.clone().map(|endpoint| Breadcrumb {
+        endpoint,
+        socket,
+        pid: std::process::id(),
+        started_at: rfc3339(read_clocks().wall_ms),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    });
+    let published = plan
+        .breadcrumb_dir
+        .zip(breadcrumb)
+        .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
+        .transpose()?;
+    let playing = parts.play(first, stage.clone(), stopping.clone());
+    let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone());
+    started(Started {
+        endpoint: addresses.endpoint,
+        socket: addresses.socket.clone(),
+        leases,
+        recovered_in,
+        warnings,
+    });
+    let outcome = runtime.block_on(async {
+        notify::ready();
+        tokio::spawn(notify::tell_of_stop(stopping.clone()));
+        tokio::spawn(vouch(stage.clone(), stopping.clone()));
+        let resigning = Arc::clone(&shared);
+        let stopped = stopping.clone();
+        tokio::spawn(async move {
+            stopped.cancelled().await;
+            // Before goodbyes: whoever takes over should not have to wait for them.
+            resigning.stop();
+        });
+        let cut_off = bound.run().await;
+        if cut_off > 0 {
+            tracing::info!(connections = cut_off, "connections were cut off");
+        }
+        if let Some(hook) = hook {
+            hook.close().await;
+        }
+        let ended = tokio::task::spawn_blocking(move || playing.join());
+        match tokio::time::timeout(STOP_WITHIN, ended).await {
+            Ok(Ok(Ok(outcome))) => outcome,
+            Ok(_) => Err(DaemonError::Stopped("the node's thread is gone".to_owned())),
+            Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
+        }
+    });
+    drop(tending);
+    super::remove_socket(addresses.socket.as_deref());
+    if let Some(published) = published {
+        published.close();
+    }
+    runtime.shutdown_background();
+    outcome
+}
+
+/// What finding the log takes.
+struct Finding {
+    store: Arc<EtcdStore>,
+    keys: Keys,
+    disk: SharedDisk,
+    root: PathBuf,
+    log: super::LogPlan,
+    address: String,
+    writer_ttl_ms: u64,
+}
+
+impl Finding {
+    fn find_log(&self) -> Result<Booted, DaemonError> {
+        let now = read_clocks();
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+        let genesis = Genesis { random, unix_seconds: now.wall_ms / 1_000, shard: 0 };
+        let mut options = FileLogOptions::new(genesis, now.wall_ms);
+        options.segment_bytes = self.log.segment_bytes;
+        options.free_bytes_min = self.log.free_bytes_min;
+        options.archive.clone_from(&self.log.archive);
+        let with = BootOptions {
+            store: &*self.store,
+            keys: &self.keys,
+            disk: Arc::clone(&self.disk),
+            root: &self.root,
+            options,
+            secret: random_hex(),
+            writer_ttl_ms: self.writer_ttl_ms,
+        };
+        boot(&with).map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
+    }
+}
+
+/// 128 random bits in hexadecimal digits.
+pub(super) fn random_hex() -> String {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+    format!("{:032x}", u128::from_le_bytes(random))
+}
+
+fn stop_on_signals(stopping: &CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        let mut signals = signal(kind).expect("invariant: these signals can be handled");
+        let stopping = stopping.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            tracing::info!("told to stop");
+            stopping.cancel();
+        });
+    }
+}
+
+/// Tells systemd that the node lives, for as long as its faces answer.
+async fn vouch(stage: Stage, stopping: CancellationToken) {
+    while !stopping.is_cancelled() {
+        notify::keep_watchdog_once(&stage.faces()).await;
+        tokio::select! {
+            () = tokio::time::sleep(notify::watchdog_pause()) => {}
+            () = stopping.cancelled() => return,
+        }
+    }
+}
+
+/// Networks that services of this machine are announced on.
+pub(super) fn subnets() -> Vec<String> {
+    let Ok(interfaces) = if_addrs::get_if_addrs() else { return Vec::new() };
+    let shown = interfaces.into_iter().filter(|interface| !interface.is_loopback()).filter_map(|interface| {
+        match interface.addr {
+            if_addrs::IfAddr::V4(v4) => {
+                let network = u32::from(v4.ip) & u32::from(v4.netmask);
+                Some(format!("{}/{}", IpAddr::V4(network.into()), v4.prefixlen))
+            }
+            if_addrs::IfAddr::V6(_) => None,
+        }
+    });
+    let mut subnets: Vec<String> = shown.collect();
+    subnets.sort();
+    subnets.dedup();
+    subnets
+}

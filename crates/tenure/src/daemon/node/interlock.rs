@@ -1,0 +1,183 @@
+//! Before a node rests on a store it looks whether it may: old releases, members that do not sync, alarms.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_cluster::Keys;
+use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
+use tenure_cluster::store::{Op, Store, StoreError, Txn};
+use tenure_engine::host::read_clocks;
+
+/// Why a store is not rested on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InterlockError {
+    /// It does not answer.
+    #[error("etcd at {endpoints} does not answer")]
+    Silent {
+        /// Whom was asked.
+        endpoints: String,
+        /// What happened instead.
+        #[source]
+        source: StoreError,
+    },
+    /// It is too old.
+    #[error("etcd member {member} is of release {found}; {OLDEST_TEXT} or later is needed")]
+    TooOld {
+        /// Which.
+        member: String,
+        /// Its release.
+        found: String,
+    },
+    /// It acknowledges what it has not synced.
+    #[error(
+        "etcd member {member} does not sync its log: what it acknowledges a power cut would lose (is it run with --unsafe-no-fsync?)"
+    )]
+    DoesNotSync {
+        /// Which.
+        member: String,
+    },
+}
+
+const OLDEST: [u64; 3] = [3, 4, 23];
+const OLDEST_TEXT: &str = "3.4.23";
+/// How long one question may take.
+const WITHIN: Duration = Duration::from_secs(2);
+/// Steps that must make every member sync.
+const STEPS: usize = 4;
+/// Part of the quota above which people are told.
+const FULL_PERCENT: u64 = 50;
+
+/// Looks at the store; what people should know comes back.
+pub(crate) fn check(
+    store: &Arc<EtcdStore>,
+    keys: &Keys,
+    within: Duration,
+) -> Result<Vec<String>, InterlockError> {
+    let before = survey(store, within)?;
+    let mut warnings = Vec::new();
+    for found in &before {
+        let Some(status) = &found.status else {
+            warnings.push(format!("etcd member {} does not answer", found.member.name));
+            continue;
+        };
+        if is_too_old(&status.version) {
+            return Err(InterlockError::TooOld {
+                member: found.member.name.clone(),
+                found: status.version.clone(),
+            });
+        }
+    }
+    if before.len() == 1 {
+        warnings.push("etcd has a single member: losing its disk loses the log".to_owned());
+    }
+    warnings.extend(complaints(&before));
+    warnings.extend(check_syncs(store, keys, &before)?);
+    Ok(warnings)
+}
+
+fn survey(store: &EtcdStore, within: Duration) -> Result<Vec<Surveyed>, InterlockError> {
+    let began_ms = read_clocks().boot_ms;
+    loop {
+        match store.survey(WITHIN) {
+            Ok(found) => return Ok(found),
+            Err(source) if read_clocks().boot_ms.saturating_sub(began_ms) > within.as_millis() as u64 => {
+                return Err(InterlockError::Silent { endpoints: store.endpoints().join(", "), source });
+            }
+            Err(_) => std::thread::park_timeout(Duration::from_millis(200)),
+        }
+    }
+}
+
+/// What is wrong with the store's room and members, in sentences.
+pub(super) fn complaints(survey: &[Surveyed]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for found in survey {
+        for alarm in &found.alarms {
+            complaints.push(match alarm {
+                AlarmKind::NoSpace => format!(
+                    "etcd member {} is full (NOSPACE): compact and defragment it, then disarm the alarm",
+                    found.member.name
+                ),
+                AlarmKind::Corrupt => {
+                    format!("etcd member {} differs from the others (CORRUPT)", found.member.name)
+                }
+                AlarmKind::Other(code) => {
+                    format!("etcd member {} has raised alarm {code}", found.member.name)
+                }
+            });
+        }
+    }
+    let (bytes, quota) = size(survey);
+    if quota > 0 && bytes * 100 >= quota * FULL_PERCENT {
+        let percent = bytes * 100 / quota;
+        complaints.push(format!(
+            "etcd's database takes {percent} % of its quota: compact and defragment it, or raise --quota-backend-bytes"
+        ));
+    }
+    complaints
+}
+
+/// The largest database of any member, and the smallest quota; 0: nobody says.
+pub(super) fn size(survey: &[Surveyed]) -> (u64, u64) {
+    let statuses = || survey.iter().filter_map(|found| found.status.as_ref());
+    let bytes = statuses().map(|status| status.db_bytes).max().unwrap_or(0);
+    let told = survey.iter().filter_map(|found| {
+        let by_status = found.status.as_ref().and_then(|status| status.quota_bytes);
+        by_status.or(found.metrics.and_then(|metrics| metrics.quota_bytes))
+    });
+    (bytes, told.min().unwrap_or(0))
+}
+
+/// Over a few steps every member must sync.
+fn check_syncs(
+    store: &Arc<EtcdStore>,
+    keys: &Keys,
+    before: &[Surveyed],
+) -> Result<Vec<String>, InterlockError> {
+    let key = keys.node("@interlock");
+    for count in 0..STEPS {
+        let put = Op::Put { key: key.clone(), value: count.to_string().into_bytes() };
+        // Who does not answer now is asked again by everybody else.
+        let _ = store.step(&Txn { then: vec![put], ..Txn::default() }, WITHIN);
+    }
+    let delete = Op::Delete { from: key.clone(), to: format!("{key}\0") };
+    let _ = store.step(&Txn { then: vec![delete], ..Txn::default() }, WITHIN);
+    let Ok(after) = store.survey(WITHIN) else { return Ok(Vec::new()) };
+    let mut warnings = Vec::new();
+    for found in before {
+        let fsyncs = |surveyed: &Surveyed| surveyed.metrics.and_then(|metrics| metrics.wal_fsyncs);
+        let later = after.iter().find(|later| later.member.id == found.member.id);
+        match (fsyncs(found), later.and_then(fsyncs)) {
+            (Some(before), Some(after)) if after <= before => {
+                return Err(InterlockError::DoesNotSync { member: found.member.name.clone() });
+            }
+            (Some(_), Some(_)) => {}
+            (None, _) | (_, None) => warnings.push(format!(
+                "etcd member {} does not show its metrics: whether it syncs is not known",
+                found.member.name
+            )),
+        }
+    }
+    Ok(warnings)
+}
+
+fn is_too_old(version: &str) -> bool {
+    let mut parts = version.split(['.', '-', '+']).map(|part| part.parse::<u64>().unwrap_or(0));
+    let found = [(); 3].map(|()| parts.next().unwrap_or(0));
+    found < OLDEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        for old in ["3.4.22", "3.3.99", "2.9.9", "3.4.9"] {
+            assert!(is_too_old(old), "{old}");
+        }
+        for new in ["3.4.23", "3.5.0", "3.5.0-rc.1", "3.6.1+git", "4.0.0", "3.10.0"] {
+            assert!(!is_too_old(new), "{new}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What a node sees to beside its part: how the store is, who the nodes are, what this machine must remember, and that the
+//! store stays small while this node writes.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tenure_api::ChangeOfWriter;
+use tenure_cluster::growth::{Growth, Tended};
+use tenure_cluster::store::{Op, Store, Txn};
+use tenure_cluster::values::{Node as NodeValue, Standing, decode, encode};
+use tenure_cluster::{Remembered, remember};
+use tenure_engine::host::read_clocks;
+
+use super::shared::{NodeShared, Term};
+use super::subnets;
+
+/// Ends the keeper when it goes out of scope.
+pub(super) struct Tending {
+    over: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How often everything is looked at.
+const EVERY: Duration = Duration::from_millis(500);
+/// How often the store is surveyed.
+const SURVEY_EVERY_MS: u64 = 5_000;
+/// How often a node tells of itself.
+const TELL_EVERY_MS: u64 = 20_000;
+/// How often this machine writes down what it has seen.
+const REMEMBER_EVERY_MS: u64 = 2_000;
+/// Part of the quota above which only what frees something is taken.
+const SHORT_PERCENT: u64 = 80;
+const WITHIN: Duration = Duration::from_secs(2);
+
+struct Keeper {
+    shared: Arc<NodeShared>,
+    data_dir: PathBuf,
+    surveyed_ms: u64,
+    told_ms: u64,
+    told: Option<NodeValue>,
+    remembered_ms: u64,
+    remembered: Option<Remembered>,
+    growth: Option<(u64, Growth)>,
+    is_too_large_told: bool,
+}
+
+pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf) -> Tending {
+    let over = Arc::new((Mutex::new(false), Condvar::new()));
+    let until = Arc::clone(&over);
+    let mut keeper = Keeper {
+        shared,
+        data_dir,
+        surveyed_ms: 0,
+        told_ms: 0,
+        told: None,
+        remembered_ms: 0,
+        remembered: None,
+        growth: None,
+        is_too_large_told: false,
+    };
+    let thread = std::thread::Builder::new()
+        .name("tenure-node-keeper".to_owned())
+        .spawn(move || {
+            let (over, word) = &*until;
+            let mut is_over = over.lock().expect("invariant: nobody panics while holding it");
+            while !*is_over {
+                drop(is_over);
+                keeper.look();
+                is_over = over.lock().expect("invariant: nobody panics while holding it");
+                if !*is_over {
+                    let waited = word.wait_timeout(is_over, EVERY);
+                    is_over = waited.expect("invariant: nobody panics while holding it").0;
+                }
+            }
+        })
+        .expect("invariant: a thread can be started");
+    Tending { over, thread: Some(thread) }
+}
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        if let Ok(mut over) = self.over.0.lock() {
+            *over = true;
+        }
+        self.over.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Keeper {
+    fn look(&mut self) {
+        let now_ms = read_clocks().boot_ms;
+        self.note_changes();
+        if now_ms >= self.surveyed_ms + SURVEY_EVERY_MS || self.surveyed_ms == 0 {
+            self.surveyed_ms = now_ms;
+            if let Ok(survey) = self.shared.store.survey(WITHIN) {
+                self.shared.surveyed(survey);
+            }
+            self.list_nodes();
+        }
+        self.tell(now_ms);
+        if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
+            self.remembered_ms = now_ms;
+            self.remember();
+        }
+        match self.shared.term() {
+            Some(term) => self.tend(&term),
+            None => self.growth = None,
+        }
+    }
+
+    fn note_changes(&self) {
+        let Some(writer) = self.shared.seen().writer.clone() else { return };
+        let how = match writer.standing {
+            Standing::Writes => ChangeOfWriter::Claimed,
+            Standing::Resigned | Standing::Moved { .. } => ChangeOfWriter::Resigned,
+        };
+        self.shared.changed(&writer, how);
+    }
+
+    fn list_nodes(&self) {
+        let (from, to) = self.shared.keys.nodes();
+        let Ok(ranged) = self.shared.store.range(&from, &to, 1_000, WITHIN) else { return };
+        let named = ranged.found.into_iter().filter_map(|found| {
+            let name = found.key.strip_prefix(&from)?.to_owned();
+            let value = decode::<NodeValue>("nodes", &found.value).ok()?;
+            Some((name, value))
+        });
+        self.shared.listed(named.filter(|(name, _)| !name.starts_with('@')).collect());
+    }
+
+    fn tell(&mut self, now_ms: u64) {
+        let snapshot = self.shared.mirror().and_then(|mirror| mirror.lock().ok()?.snapshots().newest());
+        let value = NodeValue {
+            url: self.shared.url.clone(),
+            incarnation: self.shared.incarnation.clone(),
+            subnets: subnets(),
+            snapshot_lsn: snapshot.map_or(0, |header| header.lsn.0),
+            snapshot_hash: 0,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            wall_ms: read_clocks().wall_ms,
+        };
+        let is_news = self.told.as_ref().is_none_or(|told| {
+            (&told.url, &told.subnets, told.snapshot_lsn) != (&value.url, &value.subnets, value.snapshot_lsn)
+        });
+        if self.shared.is_stopping() || (!is_news && now_ms < self.told_ms + TELL_EVERY_MS) {
+            return;
+        }
+        let put = Op::Put { key: self.shared.keys.node(&self.shared.name), value: encode(&value) };
+        let txn = Txn { then: vec![put], ..Txn::default() };
+        if self.shared.store.step(&txn, WITHIN).is_ok() {
+            self.told_ms = now_ms;
+            self.told = Some(value);
+        }
+    }
+
+    fn remember(&mut self) {
+        let seen = self.shared.seen().clone();
+        let Some(writer) = seen.writer else { return };
+        let now = Remembered {
+            log_id: self.shared.meta.log_id,
+            generation: self.shared.meta.generation,
+            epoch: writer.epoch,
+            revision: seen.revision,
+        };
+        if self.remembered.as_ref() == Some(&now) {
+            return;
+        }
+        match remember(&self.data_dir, &now) {
+            Ok(()) => self.remembered = Some(now),
+            Err(error) => tracing::warn!(%error, "what was seen of the store could not be written down"),
+        }
+    }
+
+    /// Keeps the store small while this node writes.
+    fn tend(&mut self, term: &Term) {
+        let (bytes, quota) = self.shared.store_size();
+        term.is_short
+            .store(quota > 0 && bytes * 100 >= quota * SHORT_PERCENT, std::sync::atomic::Ordering::Relaxed);
+        let Some(mirror) = self.shared.mirror() else { return };
+        if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
+            let compacts = self.shared.compacts.unwrap_or_else(|| self.is_alone_in_store());
+            let begun =
+                Growth::begin(&*self.shared.store, self.shared.keys.clone(), encode(&term.writer), compacts);
+            match begun {
+                Ok(growth) => self.growth = Some((term.writer.epoch, growth)),
+                Err(_) => return,
+            }
+        }
+        let Some((_, growth)) = &mut self.growth else { return };
+        match growth.tend(&*self.shared.store, &mirror, quota) {
+            Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
+            Ok(Tended::Trimmed { floor }) => {
+                tracing::info!(frame = floor, "frames that a snapshot covers were let go");
+            }
+            Ok(Tended::TooLarge { bytes }) if !self.is_too_large_told => {
+                self.is_too_large_told = true;
+                tracing::warn!(bytes, "the snapshot is too large for the store: frames stay in etcd");
+            }
+            Ok(Tended::Quiet | Tended::Fenced | Tended::TooLarge { .. }) => {}
+            Err(error) => tracing::warn!(%error, "the store could not be kept small; it is tried again"),
+        }
+    }
+
+    /// Whether no key lies outside the prefix.
+    fn is_alone_in_store(&self) -> bool {
+        let (first, last) = self.shared.keys.all();
+        let before = self.shared.store.range("\0", &first, 1, WITHIN);
+        let after = self.shared.store.range(&last, "\u{10ffff}", 1, WITHIN);
+        matches!((before, after), (Ok(before), Ok(after)) if before.found.is_empty() && after.found.is_empty())
+    }
+}

@@ -1,0 +1,350 @@
+//! The parts a node plays, one after the other on one thread: it follows, claims, writes, and follows again.
+//!
+//! Invariant: one engine at a time. What a writer applied and could not commit is never looked at again: after a term the
+//! state is rebuilt from this machine's copy.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tenure_cluster::{Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror};
+use tenure_engine::host::{Host, HostOptions, read_clocks};
+use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
+use tenure_faces::{EndHook, Faces, Network, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals};
+use tenure_history::History;
+use tenure_kernel::{Kernel, Lsn, Tick};
+use tenure_log::{AppendOutcome, LogReader, Moment, OrderedLog, Resolution, SharedDisk};
+use tokio::runtime::Handle as Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::super::hook::Hook;
+use super::super::{DaemonError, Plan, ends, prepare_streams};
+use super::shared::{NodeShared, Term};
+use super::{Booted, CLOCK, random_hex};
+
+/// What a node's parts are made of.
+pub(super) struct Parts {
+    shared: Arc<NodeShared>,
+    engine: EngineConfig,
+    host: HostOptions,
+    disk: SharedDisk,
+    data_dir: PathBuf,
+    /// `None` only while it is made again.
+    mirror: Option<SharedMirror>,
+    /// Finds the log again, after this machine's copy was of no use any more.
+    find_log: FindLog,
+    identity_since: Lsn,
+    network: Arc<dyn Network>,
+    registrations: RegistrationOptions,
+    streams: StreamOptions,
+    runtime: Runtime,
+    vitals: Option<Vitals>,
+    /// The state that the next part begins with.
+    state: Option<(Kernel, Tick)>,
+}
+
+/// Finds the log, and opens this machine's copy.
+pub(super) type FindLog = Box<dyn Fn() -> Result<Booted, DaemonError> + Send>;
+
+/// What came of following.
+enum Followed {
+    Won(Box<RemoteLog>, u64),
+    /// What the copy needs next is gone: it is made again.
+    Outdated,
+    Stopped,
+}
+
+/// A part that has begun.
+pub(super) struct Part {
+    pub(super) faces: Faces,
+    pub(super) leases: u64,
+    host: Host,
+    switchboard: Arc<Switchboard>,
+}
+
+/// How long ended registrations and sessions are looked up before a new writer serves.
+const RECALL_WITHIN: std::time::Duration = std::time::Duration::from_millis(300);
+
+impl Parts {
+    pub(super) fn new(
+        plan: &Plan,
+        shared: Arc<NodeShared>,
+        disk: SharedDisk,
+        booted: Booted,
+        find_log: FindLog,
+        network: Arc<dyn Network>,
+        hook: Option<Arc<Hook>>,
+        runtime: &Runtime,
+    ) -> Result<Self, RecoverError> {
+        let on_end = hook.map(|hook| -> Arc<dyn EndHook> { hook });
+        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        shared.copies_into(Some(Arc::clone(&mirror)));
+        let mut parts = Self {
+            shared,
+            engine: plan.engine.clone(),
+            host: plan.host.clone(),
+            disk,
+            data_dir: plan.data_dir.clone(),
+            mirror: Some(mirror),
+            find_log,
+            identity_since: Lsn(booted.meta.identity_since),
+            network,
+            registrations: plan.registrations.clone(),
+            streams: StreamOptions { on_end, ..plan.streams.clone() },
+            runtime: runtime.clone(),
+            vitals: None,
+            state: None,
+        };
+        parts.state = Some(parts.rebuild()?);
+        Ok(parts)
+    }
+
+    pub(super) fn set_vitals(&mut self, vitals: Vitals) {
+        self.vitals = Some(vitals);
+    }
+
+    fn mirror(&self) -> &SharedMirror {
+        self.mirror.as_ref().expect("invariant: a node that plays a part has a copy")
+    }
+
+    /// Makes the copy anew. Nobody uses the old one any more.
+    fn begin_again(&mut self) -> Result<(), DaemonError> {
+        self.mirror = None;
+        self.shared.copies_into(None);
+        let booted = (self.find_log)()?;
+        if let Some(why) = &booted.put_aside {
+            tracing::warn!(%why, "the copy of the log on this machine is made again");
+        }
+        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        self.shared.copies_into(Some(Arc::clone(&mirror)));
+        self.mirror = Some(mirror);
+        Ok(())
+    }
+
+    /// The state that this machine's copy comes to.
+    fn rebuild(&self) -> Result<(Kernel, Tick), RecoverError> {
+        let (snapshots, mut reader, identity) = {
+            let mirror = self.mirror().lock().expect("invariant: nobody panics while holding the copy");
+            (mirror.snapshots(), mirror.reader(), mirror.identity())
+        };
+        let setup = setup(&identity, &self.engine);
+        let mut from = tenure_log::Lsn(1);
+        let mut replay = match snapshots.newest() {
+            None => Replay::new(setup),
+            Some(header) => {
+                let lsn = Lsn(header.lsn.0);
+                let unreadable = |source| RecoverError::Snapshot { lsn, source };
+                let mut bytes = Vec::new();
+                snapshots.open(header.lsn).map_err(unreadable)?.read_to_end(&mut bytes)?;
+                from = header.lsn.next();
+                Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?
+            }
+        };
+        reader.seek(from)?;
+        while let Some(frame) = reader.next_frame()? {
+            replay.frame(&frame)?;
+        }
+        Ok(replay.finish())
+    }
+
+    /// Begins to follow with the state at hand.
+    pub(super) fn begin_following(&mut self) -> Part {
+        let (kernel, tick) = self.state.take().expect("invariant: a part leaves a state behind");
+        let log = FollowedLog::new(Arc::clone(self.mirror()));
+        let next_lsn = Lsn(log.next_lsn().0);
+        let engine = Engine::following(self.engine.clone(), kernel, tick, next_lsn, read_clocks());
+        self.begin(engine, Box::new(log))
+    }
+
+    fn begin(&self, engine: Engine, log: Box<dyn OrderedLog>) -> Part {
+        let leases = engine.status().leases.iter().map(|(_, count)| count).sum();
+        let follows = engine.role() == tenure_engine::Role::Following;
+        let (switchboard, ended) = Switchboard::new();
+        let identity = log.identity();
+        let reader = self.mirror().lock().expect("invariant: nobody panics while holding the copy").reader();
+        let history = History::online(self.disk.clone(), &self.data_dir, reader, identity);
+        if !follows {
+            ends::log(ended, identity);
+        }
+        let host = Host::start(engine, log, &self.engine, self.host.clone(), switchboard.listener());
+        let faces = Faces::new(
+            host.handle(),
+            Arc::clone(&switchboard),
+            history,
+            Arc::clone(&self.network),
+            self.registrations.clone(),
+            self.streams.clone(),
+        );
+        let elsewhere = follows.then(|| -> Arc<dyn tenure_faces::Elsewhere> { self.shared.passing() });
+        faces.belong_to_cluster(elsewhere);
+        if let Some(vitals) = &self.vitals {
+            faces.set_vitals(vitals.clone());
+        }
+        Part { faces, leases, host, switchboard }
+    }
+
+    /// Plays one part after the other until the node is told to stop.
+    pub(super) fn play(
+        mut self,
+        first: Part,
+        stage: Stage,
+        stopping: CancellationToken,
+    ) -> JoinHandle<Result<(), DaemonError>> {
+        if let Some(vitals) = &self.vitals {
+            first.faces.set_vitals(vitals.clone());
+        }
+        let run = move || {
+            let outcome = self.alternate(first, &stage);
+            if let Err(error) = &outcome {
+                tracing::error!(error = %crate::failure::chain(error), "the node cannot go on");
+            }
+            stopping.cancel();
+            outcome
+        };
+        std::thread::Builder::new()
+            .name("tenure-node".to_owned())
+            .spawn(run)
+            .expect("invariant: a thread can be started")
+    }
+
+    fn alternate(&mut self, first: Part, stage: &Stage) -> Result<(), DaemonError> {
+        let mut following = first;
+        loop {
+            match self.follow(following)? {
+                Followed::Won(log, tick) => self.write(log, tick, stage)?,
+                Followed::Outdated => self.begin_again()?,
+                Followed::Stopped => return Ok(()),
+            }
+            if self.shared.is_stopping() {
+                return Ok(());
+            }
+            self.state = Some(self.rebuild().map_err(super::NodeError::from)?);
+            following = self.begin_following();
+            stage.change(following.faces.clone());
+        }
+    }
+
+    /// Follows until the log is this node's, or the node stops.
+    fn follow(&mut self, part: Part) -> Result<Followed, DaemonError> {
+        let claimant = Claimant {
+            node: self.shared.name.clone(),
+            incarnation: self.shared.incarnation.clone(),
+            url: self.shared.url.clone(),
+            writer_ttl_ms: self.shared.writer_ttl_ms,
+        };
+        let lookout = Lookout::new(self.shared.keys.clone(), claimant, self.shared.place());
+        let mut follower = Follower::new(
+            Arc::clone(&self.shared.store) as Arc<dyn tenure_cluster::store::Store>,
+            self.shared.keys.clone(),
+            Arc::clone(self.mirror()),
+            lookout,
+            CLOCK,
+            Arc::clone(&self.shared.seen),
+        );
+        let handle = part.host.handle();
+        let end = follower.run(
+            &mut |batch| handle.copied(batch),
+            &self.shared.stopping,
+            &|| self.shared.may_claim(),
+            &random_hex,
+        );
+        let Part { host, switchboard, .. } = part;
+        let engine = host.hand_over().map_err(|stop| stopped(&stop))?;
+        switchboard.hang_up();
+        self.state = Some(engine.into_state());
+        match end {
+            Ok(FollowEnd::Won { log, tick }) => Ok(Followed::Won(log, tick)),
+            Ok(FollowEnd::Stopped) => Ok(Followed::Stopped),
+            Err(FollowError::Trimmed { .. }) => Ok(Followed::Outdated),
+            Err(error) => Err(DaemonError::Stopped(crate::failure::chain(&error))),
+        }
+    }
+
+    /// Writes until another node does.
+    fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
+        let (kernel, applied) = self.state.take().expect("invariant: a part leaves a state behind");
+        let tick = Tick(tick).max(applied);
+        if std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions) {
+            log.keep_authority();
+        }
+        if !open_term(&mut log, tick)? {
+            return Ok(());
+        }
+        let writer = log.term().writer().clone();
+        let (vitals, is_short) = (log.vitals(), log.shortage());
+        tracing::info!(epoch = writer.epoch, "this node writes");
+        let engine =
+            Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
+        let part = self.begin(engine, log);
+        let term = Term { writer, handle: part.host.handle(), vitals, is_short };
+        self.shared.term_begins(term);
+        if self.shared.is_stopping() {
+            part.host.handle().shut_down();
+        }
+        let tasks = self.runtime.block_on(prepare(part.faces.clone()));
+        stage.change(part.faces.clone());
+        let Part { host, switchboard, .. } = part;
+        let outcome = host.join();
+        self.shared.term_ends();
+        switchboard.hang_up();
+        tasks.iter().for_each(tokio::task::AbortHandle::abort);
+        match outcome {
+            Ok(()) => tracing::info!("this node gave the log up"),
+            Err(Stop::Fenced) => tracing::warn!("another node took the log over"),
+            Err(stop @ Stop::LogFailed(_)) => return Err(stopped(&stop)),
+        }
+        Ok(())
+    }
+}
+
+/// Makes a term part of the log. `false`: another node came before.
+fn open_term(log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
+    let at = Moment { tick: tick.0, wall_ms: read_clocks().wall_ms };
+    loop {
+        match log.open(at) {
+            AppendOutcome::Committed { .. } => return Ok(true),
+            AppendOutcome::Fenced => return Ok(false),
+            AppendOutcome::Failed(error) => return Err(DaemonError::Stopped(crate::failure::chain(&error))),
+            AppendOutcome::Unknown => {}
+        }
+        match log.resolve_opening() {
+            Resolution::Committed { .. } => return Ok(true),
+            Resolution::Fenced => return Ok(false),
+            Resolution::Corrupt => {
+                return Err(DaemonError::Stopped("the log holds what this node did not write".to_owned()));
+            }
+            Resolution::Absent | Resolution::Unknown => {}
+        }
+    }
+}
+
+/// Before anybody is served: ids are known, pools are there, what lives is advertised.
+async fn prepare(faces: Faces) -> Vec<tokio::task::AbortHandle> {
+    if let Err(error) = faces.restore_registrations().await {
+        tracing::error!(%error, "registrations cannot be advertised");
+    }
+    if let Err(error) = prepare_streams(&faces).await {
+        tracing::error!(%error, "sessions cannot be served as the settings say");
+    }
+    if let Err(error) = faces.restore_polling().await {
+        tracing::error!(%error, "groups of pollers cannot be shown");
+    }
+    let tasks = vec![
+        tokio::spawn(faces.clone().keep_gates()).abort_handle(),
+        tokio::spawn(faces.clone().keep_notices()).abort_handle(),
+        tokio::spawn(faces.clone().watch_streams()).abort_handle(),
+        tokio::spawn(faces.clone().keep_names()).abort_handle(),
+    ];
+    let recalling = tokio::spawn(async move {
+        faces.recall_registrations().await;
+        faces.recall_streams().await;
+        faces.recall_polling().await;
+    });
+    let _ = tokio::time::timeout(RECALL_WITHIN, recalling).await;
+    tasks
+}
+
+fn stopped(stop: &Stop) -> DaemonError {
+    DaemonError::Stopped(stop.to_string())
+}

@@ -1,0 +1,401 @@
+//! What everybody on a node knows of it: who writes, how the store is, what has happened. Shown to callers; nothing here
+//! decides anything.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
+
+use tenure_api::{
+    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, NodeForgotten,
+    Role, SteppedDown, StoreMember, WriterChange,
+};
+use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
+use tenure_cluster::store::{Op, Store, Txn};
+use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer};
+use tenure_cluster::{Keys, Seen, SharedMirror, Vitals};
+use tenure_engine::Handle;
+use tenure_engine::host::read_clocks;
+use tenure_history::{WireLease, rfc3339};
+use tenure_kernel::{LeaseId, Lsn};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers};
+
+use super::passing::Passing;
+use super::{ClusterPlan, interlock};
+
+/// What everybody on a node knows.
+pub(super) struct NodeShared {
+    pub(super) name: String,
+    pub(super) url: String,
+    pub(super) incarnation: String,
+    pub(super) writer_ttl_ms: u64,
+    pub(super) compacts: Option<bool>,
+    pub(super) meta: Meta,
+    pub(super) store: Arc<EtcdStore>,
+    pub(super) keys: Keys,
+    pub(super) seen: Arc<Mutex<Seen>>,
+    /// The node is to stop.
+    pub(super) stopping: AtomicBool,
+    mirror: Mutex<Option<SharedMirror>>,
+    passing: OnceLock<Arc<Passing>>,
+    now: Mutex<Now>,
+}
+
+/// What changes.
+#[derive(Default)]
+struct Now {
+    /// This node's term, while it writes.
+    term: Option<Term>,
+    /// Not before this instant does it claim again: it was told to step down.
+    claims_after_ms: u64,
+    survey: Vec<Surveyed>,
+    nodes: Vec<(String, NodeValue)>,
+    changes: VecDeque<WriterChange>,
+    complaints: Vec<String>,
+    numbers: NodeNumbers,
+}
+
+/// A term of this node.
+#[derive(Clone)]
+pub(super) struct Term {
+    pub(super) writer: Writer,
+    pub(super) handle: Handle,
+    pub(super) vitals: Arc<Mutex<Vitals>>,
+    /// Whether the store is short of room.
+    pub(super) is_short: Arc<AtomicBool>,
+}
+
+/// Changes of writer that are remembered.
+const CHANGES_MAX: usize = 100;
+/// How long a node that was told to step down leaves the log to others.
+const LEAVES_IT_MS: u64 = 5_000;
+/// How long a step at the store may take.
+const WITHIN: Duration = Duration::from_secs(3);
+
+impl NodeShared {
+    pub(super) fn new(
+        plan: &ClusterPlan,
+        meta: Meta,
+        store: Arc<EtcdStore>,
+        keys: Keys,
+        incarnation: String,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name: plan.node.clone(),
+            url: plan.advertise.clone(),
+            incarnation,
+            writer_ttl_ms: plan.writer_ttl_ms,
+            compacts: plan.compacts,
+            meta,
+            store,
+            keys,
+            seen: Arc::default(),
+            stopping: AtomicBool::new(false),
+            mirror: Mutex::default(),
+            passing: OnceLock::new(),
+            now: Mutex::default(),
+        })
+    }
+
+    pub(super) fn pass_through(&self, passing: Arc<Passing>) {
+        let _ = self.passing.set(passing);
+    }
+
+    pub(super) fn passing(&self) -> Arc<Passing> {
+        Arc::clone(self.passing.get().expect("invariant: set before the node plays a part"))
+    }
+
+    /// Where this node's copy is; `None` while there is none.
+    pub(super) fn copies_into(&self, mirror: Option<SharedMirror>) {
+        *self.mirror.lock().expect("invariant: nobody panics while holding the copy") = mirror;
+    }
+
+    pub(super) fn mirror(&self) -> Option<SharedMirror> {
+        self.mirror.lock().expect("invariant: nobody panics while holding the copy").clone()
+    }
+
+    /// The node stops: whoever writes here gives the log up now.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        if let Some(term) = self.term() {
+            term.handle.shut_down();
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn term(&self) -> Option<Term> {
+        self.now().term.clone()
+    }
+
+    pub(super) fn term_begins(&self, term: Term) {
+        let writer = term.writer.clone();
+        self.seen().writer = Some(writer.clone());
+        self.changed(&writer, ChangeOfWriter::Claimed);
+        self.now().term = Some(term);
+    }
+
+    pub(super) fn term_ends(&self) {
+        if let Some(term) = self.now().term.take() {
+            self.count(&term);
+        }
+    }
+
+    /// Whether this node may claim: not while it stops, nor right after it was told to step down.
+    pub(super) fn may_claim(&self) -> bool {
+        !self.is_stopping() && read_clocks().boot_ms >= self.now().claims_after_ms
+    }
+
+    /// Where in the spread of claims this node stands: by its name among the others, and by chance.
+    pub(super) fn place(&self) -> u64 {
+        let now = self.now();
+        let others = now.nodes.iter().filter(|(name, _)| *name != self.name).count() as u64;
+        let before = now.nodes.iter().filter(|(name, _)| *name < self.name).count() as u64;
+        let mut random = [0; 1];
+        let _ = getrandom::fill(&mut random);
+        let chance = u64::from(random[0]) * 200 / 255;
+        before * 800 / (others + 1) + chance
+    }
+
+    pub(super) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().expect("invariant: nobody panics while holding what was seen")
+    }
+
+    /// Who writes elsewhere, as far as this node knows.
+    pub(super) fn writer_elsewhere(&self) -> Option<Writer> {
+        let writer = self.seen().writer.clone()?;
+        let is_me = writer.node == self.name && writer.incarnation == self.incarnation;
+        (writer.standing == Standing::Writes && !is_me).then_some(writer)
+    }
+
+    /// What the keeper found.
+    pub(super) fn surveyed(&self, survey: Vec<Surveyed>) {
+        let complaints = interlock::complaints(&survey);
+        let mut now = self.now();
+        for complaint in complaints.iter().filter(|complaint| !now.complaints.contains(complaint)) {
+            tracing::warn!("{complaint}");
+        }
+        now.complaints = complaints;
+        now.survey = survey;
+    }
+
+    pub(super) fn store_size(&self) -> (u64, u64) {
+        interlock::size(&self.now().survey)
+    }
+
+    pub(super) fn listed(&self, nodes: Vec<(String, NodeValue)>) {
+        self.now().nodes = nodes;
+    }
+
+    pub(super) fn changed(&self, writer: &Writer, how: ChangeOfWriter) {
+        let mut now = self.now();
+        let is_known = now.changes.iter().any(|change| change.epoch == writer.epoch && change.how == how);
+        if is_known || writer.node.is_empty() {
+            return;
+        }
+        if now.changes.len() == CHANGES_MAX {
+            now.changes.pop_front();
+        }
+        now.changes.push_back(WriterChange {
+            epoch: writer.epoch,
+            node: writer.node.clone(),
+            at: rfc3339(writer.wall_ms),
+            how,
+        });
+    }
+
+    /// Takes what a term's log measured into this node's numbers.
+    pub(super) fn count(&self, term: &Term) {
+        let measured = {
+            let mut vitals = term.vitals.lock().expect("invariant: nobody panics while holding vitals");
+            let taken = vitals.clone();
+            vitals.append_us.clear();
+            (vitals.unknown_committed, vitals.unknown_absent, vitals.unknown_fenced) = (0, 0, 0);
+            taken
+        };
+        let mut now = self.now();
+        let numbers = &mut now.numbers;
+        for took_us in measured.append_us {
+            let seconds = took_us as f64 / 1e6;
+            numbers.appends += 1;
+            numbers.append_seconds += seconds;
+            for (count, bound) in numbers.append_buckets.iter_mut().zip(APPEND_BUCKETS) {
+                *count += u64::from(seconds <= bound);
+            }
+        }
+        let unknown = [measured.unknown_committed, measured.unknown_absent, measured.unknown_fenced];
+        for (count, more) in numbers.unknown.iter_mut().zip(unknown) {
+            *count += more;
+        }
+    }
+
+    fn tag(&self) -> String {
+        let identity = self.meta.identity();
+        let id = WireLease::new(&identity, LeaseId::new(identity.shard, Lsn(1))).text();
+        id.split('-').next().unwrap_or_default().to_owned()
+    }
+
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().expect("invariant: nobody panics while holding what a node knows")
+    }
+
+    fn positions(&self) -> (u64, u64, f64) {
+        let lock = |mirror: &SharedMirror| mirror.lock().map_or(0, |mirror| mirror.end().last_lsn.0);
+        let applied = self.mirror().as_ref().map_or(0, lock);
+        if self.now().term.is_some() {
+            return (applied, applied, 0.0);
+        }
+        let seen = self.seen();
+        let head = seen.head.lsn.max(applied);
+        let behind_ms = read_clocks().boot_ms.saturating_sub(seen.caught_up_ms);
+        let lag = if head > applied { behind_ms as f64 / 1_000.0 } else { 0.0 };
+        (applied, head, lag)
+    }
+}
+
+impl Node for NodeShared {
+    fn shown(&self) -> ClusterStatus {
+        let (applied_lsn, head_lsn, lag_seconds) = self.positions();
+        let seen = self.seen().clone();
+        let (bytes, quota_bytes) = self.store_size();
+        let now = self.now();
+        let authority_ms = now.term.as_ref().map(|term| {
+            let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
+            until_ms.saturating_sub(read_clocks().boot_ms)
+        });
+        let writer = seen.writer.filter(Writer::writes);
+        let writer_ttl_ms = writer.as_ref().map_or(self.writer_ttl_ms, |writer| writer.writer_ttl_ms);
+        let members = now.survey.iter().map(|found| StoreMember {
+            name: found.member.name.clone(),
+            id: format!("{:016x}", found.member.id),
+            version: found.status.as_ref().map(|status| status.version.clone()).unwrap_or_default(),
+            db_bytes: found.status.as_ref().map_or(0, |status| status.db_bytes),
+            is_leader: found.status.as_ref().is_some_and(|status| status.is_leader),
+            alarms: found.alarms.iter().map(alarm).collect(),
+        });
+        ClusterStatus {
+            node: self.name.clone(),
+            role: if now.term.is_some() { Role::Writer } else { Role::Follower },
+            writer: writer.map(|writer| ClusterWriter {
+                node: writer.node,
+                url: writer.url,
+                epoch: writer.epoch,
+                since: rfc3339(writer.wall_ms),
+            }),
+            writer_ttl_ms,
+            generation: self.meta.generation,
+            log_id: format!("{:016x}", self.meta.log_id),
+            tag: self.tag(),
+            applied_lsn,
+            head_lsn,
+            lag_lsn: head_lsn - applied_lsn,
+            lag_seconds,
+            authority_ms,
+            nodes: now.nodes.iter().map(|(name, node)| shown_node(name, node)).collect(),
+            store: ClusterStore {
+                kind: "etcd".to_owned(),
+                endpoints: self.store.endpoints().to_vec(),
+                members: members.collect(),
+                bytes,
+                quota_bytes,
+                warnings: now.complaints.clone(),
+            },
+            changes: now.changes.iter().cloned().collect(),
+        }
+    }
+
+    fn step_down(&self) -> Done<'_, SteppedDown> {
+        Box::pin(async move {
+            match self.writer_elsewhere() {
+                Some(writer) if self.term().is_none() => self.passing().step_down(&writer).await,
+                Some(_) | None => self.step_down_here().await,
+            }
+        })
+    }
+
+    fn step_down_here(&self) -> Done<'_, SteppedDown> {
+        Box::pin(async move {
+            let Some(term) = self.term() else {
+                return Err(Error::new(ErrorCode::NotLeader, "this node does not write"));
+            };
+            self.now().claims_after_ms = read_clocks().boot_ms + self.writer_ttl_ms + LEAVES_IT_MS;
+            term.handle.shut_down();
+            Ok(SteppedDown { stepped_down: true, node: self.name.clone(), epoch: term.writer.epoch })
+        })
+    }
+
+    fn forget(&self, node: String) -> Done<'_, NodeForgotten> {
+        Box::pin(async move {
+            let is_listed = self.now().nodes.iter().any(|(name, _)| *name == node);
+            if !is_listed {
+                let message = format!("no node is called {node:?}");
+                return Err(Error::new(ErrorCode::NotFound, message));
+            }
+            let (store, key) = (Arc::clone(&self.store), self.keys.node(&node));
+            let delete = Op::Delete { from: key.clone(), to: format!("{key}\0") };
+            let txn = Txn { then: vec![delete], ..Txn::default() };
+            let stepped = tokio::task::spawn_blocking(move || store.step(&txn, WITHIN)).await;
+            match stepped {
+                Ok(Ok(_)) => {
+                    self.now().nodes.retain(|(name, _)| *name != node);
+                    Ok(NodeForgotten { forgotten: node })
+                }
+                Ok(Err(error)) => Err(Error::new(ErrorCode::NotLeader, error.to_string())),
+                Err(_) => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
+            }
+        })
+    }
+
+    fn is_node(&self, secret: &str) -> bool {
+        let (shown, known) = (secret.as_bytes(), self.meta.secret.as_bytes());
+        shown.len() == known.len()
+            && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+
+    fn is_ready(&self) -> bool {
+        if self.term().is_some() {
+            return true;
+        }
+        let seen = self.seen();
+        seen.caught_up && seen.writer.as_ref().is_some_and(Writer::writes)
+    }
+
+    fn numbers(&self) -> NodeNumbers {
+        if let Some(term) = self.term() {
+            self.count(&term);
+        }
+        let (applied, head, lag_seconds) = self.positions();
+        let claims = self.seen().claims;
+        let now = self.now();
+        NodeNumbers {
+            writes: now.term.is_some(),
+            lag_lsn: head - applied,
+            lag_seconds,
+            claims,
+            store_bytes: interlock::size(&now.survey).0,
+            ..now.numbers.clone()
+        }
+    }
+}
+
+fn shown_node(name: &str, node: &NodeValue) -> ClusterNode {
+    ClusterNode {
+        node: name.to_owned(),
+        url: node.url.clone(),
+        incarnation: node.incarnation.clone(),
+        version: node.version.clone(),
+        subnets: node.subnets.clone(),
+        snapshot_lsn: node.snapshot_lsn,
+        seen: rfc3339(node.wall_ms),
+    }
+}
+
+fn alarm(kind: &AlarmKind) -> String {
+    match kind {
+        AlarmKind::NoSpace => "NOSPACE".to_owned(),
+        AlarmKind::Corrupt => "CORRUPT".to_owned(),
+        AlarmKind::Other(code) => format!("alarm {code}"),
+    }
+}

@@ -1,0 +1,205 @@
+//! The nodes of a cluster, who writes, and the store below.
+
+use tenure_api::{ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Role, StoreMember, WriterChange};
+use tenure_history::duration;
+
+use super::{Now, Page, names, when};
+use crate::printer::counted;
+use crate::table::Table;
+
+/// Names on one row at most.
+const NAMES_MAX: usize = 12;
+/// Changes of writer on a page at most, the newest.
+const CHANGES_MAX: usize = 8;
+
+/// What an operator wants to know first.
+pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
+    let mut page = Page::default();
+    page.row("node", format!("{}, {}", status.node, status.role));
+    let writer = status.writer.as_ref().map(|writer| writer_words(now, writer));
+    page.row("writer", writer.unwrap_or_else(|| "NONE: nobody writes as far as this node knows".to_owned()));
+    page.row(
+        "authority",
+        status.authority_ms.map(|ms| format!("for {} without another proof", duration(ms))),
+    );
+    page.row("writer ttl", duration(status.writer_ttl_ms));
+    page.row("log", format!("{} ({}), generation {}", status.tag, status.log_id, status.generation));
+    page.row("applied", format!("lsn {}, {}", status.applied_lsn, lag_words(status)));
+    let nodes: Vec<String> = status.nodes.iter().map(|node| node.node.clone()).collect();
+    page.row("nodes", format!("{}: {}", nodes.len(), names(&nodes, NAMES_MAX)));
+    page.row("store", store_words(&status.store));
+    for member in &status.store.members {
+        page.row("member", member_words(member));
+    }
+    for warning in &status.store.warnings {
+        page.row("WARNING", warning.clone());
+    }
+    let newest = status.changes.len().saturating_sub(CHANGES_MAX);
+    for change in &status.changes[newest..] {
+        page.row("change", change_words(now, change));
+    }
+    page
+}
+
+/// One row each.
+pub(crate) fn node_list(now: Option<Now>, status: &ClusterStatus) -> Table {
+    let mut table = Table::new(&["NODE", "ROLE", "URL", "VERSION", "SNAPSHOT", "SUBNETS", "SEEN"]);
+    let writer = status.writer.as_ref().map(|writer| writer.node.as_str());
+    for node in &status.nodes {
+        let role = if writer == Some(node.node.as_str()) { Role::Writer } else { Role::Follower };
+        let snapshot = if node.snapshot_lsn == 0 { "none".to_owned() } else { node.snapshot_lsn.to_string() };
+        table.row(vec![
+            node.node.clone(),
+            role.to_string(),
+            node.url.clone(),
+            node.version.clone(),
+            snapshot,
+            names(&node.subnets, NAMES_MAX),
+            when(now, &node.seen),
+        ]);
+    }
+    table
+}
+
+/// One node in one line.
+pub(crate) fn cluster_node_words(now: Option<Now>, node: &ClusterNode) -> String {
+    format!("node {} at {}, version {}, seen {}", node.node, node.url, node.version, when(now, &node.seen))
+}
+
+/// Who writes, in one line.
+pub(crate) fn writer_words(now: Option<Now>, writer: &ClusterWriter) -> String {
+    let ClusterWriter { node, url, epoch, since } = writer;
+    format!("{node} at {url}, epoch {epoch}, since {}", when(now, since))
+}
+
+fn lag_words(status: &ClusterStatus) -> String {
+    match status.lag_lsn {
+        0 => "up to date".to_owned(),
+        behind => format!(
+            "{} behind lsn {}, for {:.1} s",
+            counted(behind, "record"),
+            status.head_lsn,
+            status.lag_seconds
+        ),
+    }
+}
+
+fn store_words(store: &ClusterStore) -> String {
+    let used = match store.quota_bytes {
+        0 => String::new(),
+        quota => {
+            let percent = u128::from(store.bytes) * 100 / u128::from(quota);
+            format!(" of {}, {percent} %", bytes(quota))
+        }
+    };
+    format!("{} at {}: {}{used}", store.kind, names(&store.endpoints, NAMES_MAX), bytes(store.bytes))
+}
+
+fn member_words(member: &StoreMember) -> String {
+    let leader = if member.is_leader { ", leader" } else { "" };
+    let alarms = match member.alarms.as_slice() {
+        [] => String::new(),
+        alarms => format!(", ALARM: {}", names(alarms, NAMES_MAX)),
+    };
+    format!(
+        "{} ({}), version {}, {}{leader}{alarms}",
+        member.name,
+        member.id,
+        member.version,
+        bytes(member.db_bytes)
+    )
+}
+
+fn change_words(now: Option<Now>, change: &WriterChange) -> String {
+    let WriterChange { epoch, node, at, how } = change;
+    format!("{node} {how}, epoch {epoch}, {}", when(now, at))
+}
+
+/// `512 B`, `3.4 MiB`.
+fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut size = count as f64 / 1024.0;
+    let mut unit = units[0];
+    for larger in &units[1..] {
+        if size < 1024.0 {
+            break;
+        }
+        size /= 1024.0;
+        unit = larger;
+    }
+    format!("{size:.1} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+    use serde_json::json;
+
+    fn status() -> ClusterStatus {
+        serde_json::from_value(json!({
+            "node": "b", "role": "follower",
+            "writer": {"node": "a", "url": "http://10.0.0.1:5641", "epoch": 7, "since": "2026-02-07T22:15:00.000Z"},
+            "writer_ttl_ms": 3000, "generation": 1, "log_id": "0f1e", "tag": "k3f9",
+            "applied_lsn": 120, "head_lsn": 123, "lag_lsn": 3, "lag_seconds": 0.25, "authority_ms": null,
+            "nodes": [
+                {"node": "a", "url": "http://10.0.0.1:5641", "incarnation": "01", "version": "0.1.0",
+                 "subnets": ["10.0.0.0/24"], "snapshot_lsn": 100, "seen": "2026-02-07T22:15:09.000Z"},
+                {"node": "b", "url": "http://10.0.0.2:5641", "incarnation": "02", "version": "0.1.0",
+                 "subnets": [], "snapshot_lsn": 0, "seen": "2026-02-07T22:15:08.000Z"},
+            ],
+            "store": {
+                "kind": "etcd", "endpoints": ["10.0.0.9:2379"],
+                "members": [{"name": "m1", "id": "8e9e", "version": "3.4.23", "db_bytes": 20480,
+                             "is_leader": true, "alarms": ["NOSPACE"]}],
+                "bytes": 1_181_116_006, "quota_bytes": 2_147_483_648_u64,
+                "warnings": ["the store is at 55 % of its quota: compact or defragment it"],
+            },
+            "changes": [{"epoch": 6, "node": "b", "at": "2026-02-07T22:14:59.000Z", "how": "resigned"}],
+        }))
+        .unwrap()
+    }
+
+    fn now() -> Option<Now> {
+        Now::of("2026-02-07T22:15:10.000Z")
+    }
+
+    #[test]
+    fn a_page_tells_who_writes_how_far_behind_it_is_and_how_the_store_is() {
+        expect![[r#"
+            node        b, follower
+            writer      a at http://10.0.0.1:5641, epoch 7, since 10 s ago (2026-02-07T22:15:00.000Z)
+            writer ttl  3 s
+            log         k3f9 (0f1e), generation 1
+            applied     lsn 120, 3 records behind lsn 123, for 0.2 s
+            nodes       2: a, b
+            store       etcd at 10.0.0.9:2379: 1.1 GiB of 2.0 GiB, 54 %
+            member      m1 (8e9e), version 3.4.23, 20.0 KiB, leader, ALARM: NOSPACE
+            WARNING     the store is at 55 % of its quota: compact or defragment it
+            change      b resigned, epoch 6, 11 s ago (2026-02-07T22:14:59.000Z)"#]]
+        .assert_eq(&cluster_page(now(), &status()).lines().join("\n"));
+    }
+
+    #[test]
+    fn the_writer_is_marked_among_the_nodes() {
+        expect![[r#"
+            NODE  ROLE      URL                   VERSION  SNAPSHOT  SUBNETS      SEEN
+            a     writer    http://10.0.0.1:5641  0.1.0    100       10.0.0.0/24  1 s ago (2026-02-07T22:15:09.000Z)
+            b     follower  http://10.0.0.2:5641  0.1.0    none                   2 s ago (2026-02-07T22:15:08.000Z)"#]].assert_eq(&node_list(now(), &status()).lines(None).join("\n"));
+    }
+
+    #[test]
+    fn a_cluster_without_a_writer_says_so() {
+        let status = ClusterStatus { writer: None, ..status() };
+        assert!(cluster_page(now(), &status).lines()[1].contains("NONE"));
+    }
+
+    #[test]
+    fn sizes_have_the_unit_that_fits() {
+        let shown = [0, 1023, 1024, 1_572_864, u64::MAX].map(bytes);
+        assert_eq!(shown, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "16777216.0 TiB"]);
+    }
+}

@@ -1,0 +1,17 @@
+//! Several nodes on a real etcd, from outside: real processes, real networks, real faults, and a checker that judges
+//! what callers heard. Needs root, for the networks, and etcd.
+
+pub(crate) mod caller;
+pub(crate) mod checker;
+pub(crate) mod harness;
+pub(crate) mod history;
+pub(crate) mod load;
+pub(crate) mod net;
+pub(crate) mod proxy;
+pub(crate) mod store;
+
+mod asking;
+mod changing;
+mod losing;
+mod schedule;
+mod split;

@@ -1,0 +1,325 @@
+//! Three nodes, the real binary, on three members of a real etcd, and everything that can befall them.
+
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::net::{Net, Shape, Wire};
+use super::proxy::{Proxy, Replies};
+use super::store::{Member, members};
+use crate::daemon::Daemon;
+use crate::raw_http::{Answered, Http};
+use crate::run_support::{boot_ms, wait_until};
+
+pub(crate) const NODES: [&str; 3] = ["a", "b", "c"];
+const MEMBERS: [&str; 3] = ["m1", "m2", "m3"];
+const PORT: u16 = 5641;
+/// Nothing that heals by itself takes this long unless it is broken.
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+const CONNECT_LIMIT: Duration = Duration::from_millis(500);
+
+/// Nodes and store. Dropped, everything that runs is ended before the network goes.
+pub(crate) struct Cluster {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) members: Vec<Member>,
+    net: Net,
+}
+
+/// One node.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) daemon: Daemon,
+    pub(crate) address: SocketAddr,
+    proxy: Proxy,
+    is_up: bool,
+    is_frozen: bool,
+    /// Its clock, where it is not that of the others.
+    _clock: Option<Clock>,
+}
+
+/// A clock since boot that is ahead of the machine's, kept by a process that ends with the test.
+struct Clock {
+    keeper: Child,
+}
+
+impl Clock {
+    fn ahead(seconds: u64) -> Self {
+        let mut keeper = Command::new("unshare");
+        keeper.args(["--time", "--boottime", &seconds.to_string(), "cat"]);
+        let keeper = keeper.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let clock = Self { keeper };
+        let offsets = format!("/proc/{}/timens_offsets", clock.keeper.id());
+        wait_until("a clock that is ahead", LIMIT, || {
+            let text = std::fs::read_to_string(&offsets).unwrap_or_default();
+            text.lines().any(|line| line.split_whitespace().eq(["boottime", &seconds.to_string(), "0"]))
+        });
+        clock
+    }
+
+    /// Words that start a program with this clock.
+    fn launcher(&self) -> [String; 2] {
+        ["nsenter".to_owned(), format!("--time=/proc/{}/ns/time_for_children", self.keeper.id())]
+    }
+}
+
+impl Drop for Clock {
+    fn drop(&mut self) {
+        let _ = self.keeper.kill();
+        let _ = self.keeper.wait();
+    }
+}
+
+impl Cluster {
+    /// All on one machine.
+    #[track_caller]
+    pub(crate) fn local(flags: &[&str]) -> Self {
+        Self::start(Shape::Loopback, flags)
+    }
+
+    /// A machine for each.
+    #[track_caller]
+    pub(crate) fn apart(flags: &[&str]) -> Self {
+        Self::start(Shape::Lan, flags)
+    }
+
+    #[track_caller]
+    fn start(shape: Shape, flags: &[&str]) -> Self {
+        let mut cluster = Self::prepared(shape, flags);
+        cluster.members.iter_mut().for_each(Member::start);
+        cluster.members.iter().for_each(Member::wait_until_healthy);
+        for place in 0..NODES.len() {
+            cluster.start_node(place);
+        }
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    /// Nothing runs yet.
+    #[track_caller]
+    pub(crate) fn prepared(shape: Shape, flags: &[&str]) -> Self {
+        let net = Net::new(shape, &NODES, &MEMBERS);
+        let members = members(&net, &MEMBERS);
+        let store: Vec<SocketAddr> = members.iter().map(|member| member.address).collect();
+        let nodes = NODES.iter().map(|name| Node::prepared(&net, name, &store, flags)).collect();
+        Self { nodes, members, net }
+    }
+
+    /// Starts a node that does not run and waits until it listens.
+    #[track_caller]
+    pub(crate) fn start_node(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.daemon.start_again();
+        node.is_up = true;
+        node.is_frozen = false;
+    }
+
+    pub(crate) fn kill_node(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.daemon.kill();
+        node.is_up = false;
+    }
+
+    #[track_caller]
+    pub(crate) fn stop_node(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.daemon.stop();
+        node.is_up = false;
+    }
+
+    pub(crate) fn freeze_node(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.daemon.freeze();
+        node.is_frozen = true;
+    }
+
+    pub(crate) fn thaw_node(&mut self, place: usize) {
+        let node = &mut self.nodes[place];
+        node.daemon.thaw();
+        node.is_frozen = false;
+    }
+
+    pub(crate) fn cut_node(&self, place: usize, wire: Wire) {
+        self.net.cut(self.nodes[place].name, wire);
+    }
+
+    pub(crate) fn heal_node(&self, place: usize, wire: Wire) {
+        self.net.heal(self.nodes[place].name, wire);
+    }
+
+    pub(crate) fn cut_member(&self, place: usize) {
+        self.net.cut(&self.members[place].name, Wire::Store);
+    }
+
+    pub(crate) fn heal_member(&self, place: usize) {
+        self.net.heal(&self.members[place].name, Wire::Store);
+    }
+
+    /// What becomes of the store's replies to a node.
+    pub(crate) fn set_replies(&self, place: usize, replies: Replies) {
+        self.nodes[place].proxy.set(replies);
+    }
+
+    /// Which member leads, if it can be told.
+    pub(crate) fn leading_member(&self) -> Option<usize> {
+        self.members.iter().position(Member::is_leader)
+    }
+
+    /// The node that says of itself that it writes, with the highest epoch; `None` while nobody does.
+    pub(crate) fn writer(&self) -> Option<usize> {
+        let writers = self.nodes.iter().enumerate().filter_map(|(place, node)| {
+            let view = node.view()?;
+            (view["role"] == "writer").then_some((view["writer"]["epoch"].as_u64().unwrap_or(0), place))
+        });
+        writers.max().map(|(_, place)| place)
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for_writer(&self) -> usize {
+        let mut writer = None;
+        wait_until(&format!("a writer\n{}", self.said_lately()), LIMIT, || {
+            writer = self.writer();
+            writer.is_some()
+        });
+        writer.unwrap()
+    }
+
+    /// Waits until all that runs is ready and follows one writer.
+    #[track_caller]
+    pub(crate) fn wait_until_whole(&self) {
+        let deadline = boot_ms() + LIMIT.as_millis() as u64;
+        wait_until("a cluster that is whole", LIMIT * 2, || {
+            let running: Vec<&Node> =
+                self.nodes.iter().filter(|node| node.is_up && !node.is_frozen).collect();
+            let writers: Vec<Option<Value>> = running.iter().map(|node| node.view_when_ready()).collect();
+            let is_whole = writers.iter().all(|view| view.is_some() && *view == writers[0])
+                && writers.first().is_some_and(|view| view.as_ref().is_some_and(Value::is_object));
+            assert!(is_whole || boot_ms() < deadline, "not whole: {writers:?}\n{}", self.said_lately());
+            is_whole
+        });
+    }
+
+    /// Two nodes that do not write.
+    #[track_caller]
+    pub(crate) fn followers(&self) -> [usize; 2] {
+        let writer = self.wait_for_writer();
+        let mut others = (0..self.nodes.len()).filter(|place| *place != writer);
+        [others.next().unwrap(), others.next().unwrap()]
+    }
+
+    /// The last lines of every node, for messages of failures.
+    pub(crate) fn said_lately(&self) -> String {
+        let mut text = String::new();
+        for node in &self.nodes {
+            let said = node.daemon.said();
+            let lines: Vec<&str> = said.lines().collect();
+            let last = &lines[lines.len().saturating_sub(15)..];
+            text += &format!("--- {} said last:\n{}\n", node.name, last.join("\n"));
+        }
+        text
+    }
+}
+
+impl Node {
+    fn prepared(net: &Net, name: &'static str, store: &[SocketAddr], flags: &[&str]) -> Self {
+        let machine = net.machine(name);
+        let address = SocketAddr::from((machine.lan, PORT));
+        let proxy = Proxy::start(net.callers_store_address(), store);
+        let endpoints: Vec<String> = proxy.addresses.iter().map(SocketAddr::to_string).collect();
+        let (log, bind) = (format!("etcd://{}/test", endpoints.join(",")), machine.lan.to_string());
+        let (port, advertise) = (PORT.to_string(), format!("http://{address}"));
+        let mut all = vec!["--bind", &bind, "--port", &port, "--log", &log, "--advertise", &advertise];
+        all.extend(["--node", name]);
+        if net.shape() == Shape::Lan {
+            all.push("--insecure-no-auth");
+        }
+        all.extend(flags);
+        // No two machines were started at the same time: only differences on one clock mean anything.
+        let ahead_seconds = NODES.iter().position(|node| *node == name).unwrap() as u64 * 3_600;
+        let clock = (net.shape() == Shape::Lan && ahead_seconds > 0).then(|| Clock::ahead(ahead_seconds));
+        let mut launcher: Vec<String> = clock.iter().flat_map(Clock::launcher).collect();
+        launcher.extend(net.launcher(name).map(str::to_owned));
+        let launcher: Vec<&str> = launcher.iter().map(String::as_str).collect();
+        let daemon = Daemon::prepared(&all).with_launcher(&launcher);
+        Self { name, daemon, address, proxy, is_up: false, is_frozen: false, _clock: clock }
+    }
+
+    /// Whether it has a process that was not stopped.
+    pub(crate) fn is_up(&self) -> bool {
+        self.is_up && !self.is_frozen
+    }
+
+    /// A connection whose reads end after a while.
+    pub(crate) fn connect(&self, limit: Duration) -> std::io::Result<Http<TcpStream>> {
+        connect(self.address, limit)
+    }
+
+    /// One request; an error is a connection that broke or an answer that did not come in time.
+    pub(crate) fn ask(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Answered> {
+        self.ask_within(Duration::from_secs(10), method, path, body)
+    }
+
+    pub(crate) fn ask_within(
+        &self,
+        limit: Duration,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> std::io::Result<Answered> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.connect(limit)?.try_ask(method, path, body.as_bytes())
+    }
+
+    /// A request that has to succeed.
+    #[track_caller]
+    pub(crate) fn good(&self, method: &str, path: &str, body: &Value) -> Value {
+        let answered = self
+            .ask(method, path, body)
+            .unwrap_or_else(|error| panic!("{} {method} {path}: {error}\n{}", self.name, self.daemon.said()));
+        assert!(matches!(answered.status, 200 | 201), "{} {method} {path}: {answered:?}", self.name);
+        answered.json()
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Value {
+        self.good("GET", path, &Value::Null)
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
+        self.good("POST", path, body)
+    }
+
+    /// How it sees the cluster; `None` if it cannot be asked.
+    pub(crate) fn view(&self) -> Option<Value> {
+        if !self.is_up() {
+            return None;
+        }
+        let answered = self.ask_within(Duration::from_secs(1), "GET", "/v1/cluster", &Value::Null).ok()?;
+        (answered.status == 200).then(|| answered.json())
+    }
+
+    /// The writer and its epoch as it sees them, once it serves.
+    fn view_when_ready(&self) -> Option<Value> {
+        let ready = self.ask_within(Duration::from_secs(1), "GET", "/readyz", &Value::Null).ok()?;
+        let view = self.view().filter(|_| ready.status == 200)?;
+        let writer = &view["writer"];
+        writer.is_object().then(|| serde_json::json!({"node": writer["node"], "epoch": writer["epoch"]}))
+    }
+}
+
+/// A connection whose reads end after a while.
+pub(crate) fn connect(address: SocketAddr, limit: Duration) -> std::io::Result<Http<TcpStream>> {
+    let stream = TcpStream::connect_timeout(&address, CONNECT_LIMIT)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_write_timeout(Some(limit))?;
+    Ok(Http::new(stream, &address.to_string()))
+}
+
+/// What was carried out or told; `None`: refused, or no answer.
+pub(crate) fn done(asked: &std::io::Result<Answered>) -> Option<Value> {
+    let answered = asked.as_ref().ok()?;
+    matches!(answered.status, 200 | 201).then(|| answered.json())
+}

@@ -1,0 +1,327 @@
+//! Faults of all kinds in an order that one number decides, under load, for as long as one is told; everything that
+//! callers heard is judged by the checker.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::caller::{Journal, places};
+use super::checker::{Report, check};
+use super::harness::Cluster;
+use super::history::{Record, Shown};
+use super::load::Load;
+use super::net::Wire;
+use super::proxy::Replies;
+use crate::faults::random::Random;
+use crate::run_support::{boot_ms, holds_for, wait_until};
+
+const SECONDS: u64 = 25;
+/// Answers that must have come since the last fault before the next: otherwise the run does not count.
+const SERVED_MIN: usize = 60;
+/// How long the cluster may take to serve that many.
+const SERVED_LIMIT: Duration = Duration::from_secs(30);
+
+/// What befalls a cluster.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Fault {
+    KillWriter,
+    KillFollower,
+    StopWriter,
+    PauseWriter,
+    PauseFollower,
+    CutWriterFromStore,
+    CutFollowerFromStore,
+    CutWriterFromCallers,
+    CutFollowerFromCallers,
+    DelayReplies,
+    LoseReplies,
+    StepDown,
+    KillLeadingMember,
+    KillMember,
+    PauseLeadingMember,
+    CutLeadingMember,
+    CutMember,
+}
+
+const ALL: [Fault; 17] = [
+    Fault::KillWriter,
+    Fault::KillFollower,
+    Fault::StopWriter,
+    Fault::PauseWriter,
+    Fault::PauseFollower,
+    Fault::CutWriterFromStore,
+    Fault::CutFollowerFromStore,
+    Fault::CutWriterFromCallers,
+    Fault::CutFollowerFromCallers,
+    Fault::DelayReplies,
+    Fault::LoseReplies,
+    Fault::StepDown,
+    Fault::KillLeadingMember,
+    Fault::KillMember,
+    Fault::PauseLeadingMember,
+    Fault::CutLeadingMember,
+    Fault::CutMember,
+];
+
+/// What a run came to.
+pub(crate) struct Figures {
+    pub(crate) seed: u64,
+    pub(crate) report: Report,
+    /// In which round and when each fault came; those of a round lasted together.
+    pub(crate) faults: Vec<(Fault, usize, u64)>,
+    pub(crate) history: Vec<Record>,
+}
+
+/// Runs faults for so long.
+#[track_caller]
+pub(crate) fn run(seed: u64, seconds: u64) -> Figures {
+    let mut cluster = Cluster::apart(&["--writer-ttl", "1s"]);
+    let journal = Journal::begin();
+    let load = Load::begin(&journal, places(&cluster), seed);
+    let mut random = Random::new(seed);
+    let mut faults = Vec::new();
+    let mut bag = Bag::default();
+    let deadline = boot_ms() + seconds * 1_000;
+    let mut round = 0;
+    while boot_ms() < deadline {
+        round += 1;
+        wait_for_load(&journal, &cluster);
+        let fault = bag.draw(&mut random);
+        // One machine and one member at once: a majority is left of both.
+        let beside = if random.below(4) == 0 { bag.draw_beside(fault, &mut random) } else { None };
+        let lasting = Duration::from_millis(300 + random.below(3_700));
+        let targets = Targets::choose(&cluster, &mut random);
+        let mut mending = Vec::new();
+        for fault in [Some(fault), beside].into_iter().flatten() {
+            faults.push((fault, round, journal.now_ns()));
+            mending.push(fault.begin(&mut cluster, &targets));
+        }
+        holds_for(lasting, || true);
+        mending.into_iter().for_each(|mending| mending.mend(&mut cluster));
+    }
+    wait_for_load(&journal, &cluster);
+    cluster.wait_until_whole();
+    let history = load.finish(seed);
+    Figures { seed, report: check(&history), faults, history }
+}
+
+/// A fault on a cluster that nobody uses proves nothing.
+#[track_caller]
+fn wait_for_load(journal: &Arc<Journal>, cluster: &Cluster) {
+    let wanted = journal.served() + SERVED_MIN;
+    let deadline = boot_ms() + SERVED_LIMIT.as_millis() as u64;
+    wait_until("load", SERVED_LIMIT * 2, || {
+        assert!(boot_ms() < deadline, "too little load: the run does not count\n{}", cluster.said_lately());
+        journal.served() >= wanted
+    });
+}
+
+/// Whom a fault befalls.
+struct Targets {
+    writer: usize,
+    follower: usize,
+    leading: usize,
+    other: usize,
+    /// How late replies are, where they are.
+    late: Duration,
+}
+
+/// What has to be mended.
+enum Mending {
+    Nothing,
+    Start(usize),
+    Thaw(usize),
+    Heal(usize, Wire),
+    Replies(usize),
+    StartMember(usize),
+    ThawMember(usize),
+    HealMember(usize),
+}
+
+impl Targets {
+    fn choose(cluster: &Cluster, random: &mut Random) -> Self {
+        let writer = cluster.wait_for_writer();
+        let leading = cluster.leading_member().unwrap_or(random.below(3) as usize);
+        Self {
+            writer,
+            follower: (writer + 1 + random.below(2) as usize) % cluster.nodes.len(),
+            leading,
+            other: (leading + 1 + random.below(2) as usize) % cluster.members.len(),
+            late: Duration::from_millis(50 + random.below(1_500)),
+        }
+    }
+}
+
+impl Fault {
+    /// Whether it befalls the store and not a node.
+    fn is_of_store(self) -> bool {
+        matches!(
+            self,
+            Self::KillLeadingMember
+                | Self::KillMember
+                | Self::PauseLeadingMember
+                | Self::CutLeadingMember
+                | Self::CutMember
+        )
+    }
+
+    fn begin(self, cluster: &mut Cluster, targets: &Targets) -> Mending {
+        let Targets { writer, follower, leading, other, late } = *targets;
+        match self {
+            Self::KillWriter => kill_node(cluster, writer),
+            Self::KillFollower => kill_node(cluster, follower),
+            Self::StopWriter => {
+                cluster.stop_node(writer);
+                Mending::Start(writer)
+            }
+            Self::PauseWriter => pause_node(cluster, writer),
+            Self::PauseFollower => pause_node(cluster, follower),
+            Self::CutWriterFromStore => cut_node(cluster, writer, Wire::Store),
+            Self::CutFollowerFromStore => cut_node(cluster, follower, Wire::Store),
+            Self::CutWriterFromCallers => cut_node(cluster, writer, Wire::Lan),
+            Self::CutFollowerFromCallers => cut_node(cluster, follower, Wire::Lan),
+            Self::DelayReplies => {
+                cluster.set_replies(writer, Replies::Late(late));
+                Mending::Replies(writer)
+            }
+            Self::LoseReplies => {
+                cluster.set_replies(writer, Replies::Lost);
+                Mending::Replies(writer)
+            }
+            Self::StepDown => {
+                // Whoever is asked: it is passed on. Refused or unanswered, it is a fault that did not happen.
+                let _ = cluster.nodes[follower].ask("POST", "/v1/cluster/step-down", &serde_json::json!({}));
+                Mending::Nothing
+            }
+            Self::KillLeadingMember => kill_member(cluster, leading),
+            Self::KillMember => kill_member(cluster, other),
+            Self::PauseLeadingMember => {
+                cluster.members[leading].freeze();
+                Mending::ThawMember(leading)
+            }
+            Self::CutLeadingMember => cut_member(cluster, leading),
+            Self::CutMember => cut_member(cluster, other),
+        }
+    }
+}
+
+impl Mending {
+    #[track_caller]
+    fn mend(self, cluster: &mut Cluster) {
+        match self {
+            Self::Nothing => {}
+            Self::Start(node) => cluster.start_node(node),
+            Self::Thaw(node) => cluster.thaw_node(node),
+            Self::Heal(node, wire) => cluster.heal_node(node, wire),
+            Self::Replies(node) => cluster.set_replies(node, Replies::Pass),
+            Self::StartMember(member) => {
+                cluster.members[member].start();
+                cluster.members[member].wait_until_healthy();
+            }
+            Self::ThawMember(member) => cluster.members[member].thaw(),
+            Self::HealMember(member) => cluster.heal_member(member),
+        }
+    }
+}
+
+fn kill_node(cluster: &mut Cluster, place: usize) -> Mending {
+    cluster.kill_node(place);
+    Mending::Start(place)
+}
+
+fn pause_node(cluster: &mut Cluster, place: usize) -> Mending {
+    cluster.freeze_node(place);
+    Mending::Thaw(place)
+}
+
+fn cut_node(cluster: &Cluster, place: usize, wire: Wire) -> Mending {
+    cluster.cut_node(place, wire);
+    Mending::Heal(place, wire)
+}
+
+fn kill_member(cluster: &mut Cluster, place: usize) -> Mending {
+    cluster.members[place].kill();
+    Mending::StartMember(place)
+}
+
+fn cut_member(cluster: &Cluster, place: usize) -> Mending {
+    cluster.cut_member(place);
+    Mending::HealMember(place)
+}
+
+/// Every kind comes once, in an order of chance, before any comes again.
+#[derive(Default)]
+struct Bag(Vec<Fault>);
+
+impl Bag {
+    fn draw(&mut self, random: &mut Random) -> Fault {
+        if self.0.is_empty() {
+            self.0.extend(ALL);
+        }
+        self.0.swap_remove(random.below(self.0.len() as u64) as usize)
+    }
+
+    /// One that befalls what the other does not.
+    fn draw_beside(&mut self, fault: Fault, random: &mut Random) -> Option<Fault> {
+        let fitting: Vec<usize> =
+            (0..self.0.len()).filter(|place| self.0[*place].is_of_store() != fault.is_of_store()).collect();
+        let place = fitting.get(random.below(fitting.len().max(1) as u64) as usize)?;
+        Some(self.0.swap_remove(*place))
+    }
+}
+
+impl Figures {
+    /// For each kind of fault: how often it came, and the longest time after one in which nobody was served.
+    fn outages(&self) -> BTreeMap<Fault, (usize, u64)> {
+        let mut served: Vec<u64> = self
+            .history
+            .iter()
+            .filter(|record| record.is_served())
+            .filter_map(|record| record.heard.as_ref().map(|(at, _)| *at))
+            .collect();
+        served.sort_unstable();
+        let mut outages: BTreeMap<Fault, (usize, u64)> = BTreeMap::new();
+        for (fault, round, from) in &self.faults {
+            let next = self.faults.iter().find(|(_, later, _)| later > round);
+            let until = next.map_or(u64::MAX, |(_, _, at)| *at);
+            let first = served.partition_point(|at| at < from);
+            let during = served[first..].iter().take_while(|at| **at <= until);
+            let mut before = *from;
+            let mut longest = 0;
+            for at in during {
+                longest = longest.max(at - before);
+                before = *at;
+            }
+            let outage = outages.entry(*fault).or_default();
+            *outage = (outage.0 + 1, outage.1.max(longest));
+        }
+        outages
+    }
+
+    /// One line for everything, one per kind of fault.
+    pub(crate) fn told(&self) -> String {
+        let mut text = format!("seed {}, {} faults: {}", self.seed, self.faults.len(), self.report);
+        for (fault, (count, longest)) in self.outages() {
+            text += &format!("\n  {fault:?} × {count}: longest outage {}", Shown(longest));
+        }
+        text
+    }
+}
+
+fn number_of(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {text:?}")))
+}
+
+#[test]
+fn faults_of_all_kinds_leave_no_anomaly() {
+    let soak = std::env::var_os("TENURE_SOAK").is_some();
+    let seconds = number_of("TENURE_CLUSTER_SECONDS").unwrap_or(if soak { 1_800 } else { SECONDS });
+    let seed = number_of("TENURE_CLUSTER_SEED").unwrap_or_else(|| boot_ms() % 1_000_000);
+    // Told first, so that a run that does not end can be repeated.
+    println!("TENURE_CLUSTER_SEED={seed} TENURE_CLUSTER_SECONDS={seconds}");
+    let figures = run(seed, seconds);
+    println!("{}", figures.told());
+    assert!(figures.report.anomalies.is_empty(), "{}", figures.told());
+    assert!(figures.report.operations > figures.faults.len() * SERVED_MIN, "{}", figures.told());
+}

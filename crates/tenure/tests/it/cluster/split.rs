@@ -1,0 +1,40 @@
+//! What the checker is worth: daemons that know nothing of each other, called as if they were one cluster, are the
+//! split brain that must never be; it has to be found within seconds.
+
+use std::time::Duration;
+
+use super::caller::{Journal, Places};
+use super::checker::{Rule, check};
+use super::load::Load;
+use crate::daemon::Daemon;
+use crate::run_support::{holds_for, wait_until};
+
+fn places(daemons: &[&Daemon]) -> Places {
+    let numbered = daemons.iter().enumerate();
+    numbered.map(|(number, daemon)| (format!("d{number}"), daemon.address())).collect()
+}
+
+#[test]
+fn one_daemon_under_load_shows_no_anomaly() {
+    let daemon = Daemon::start();
+    let journal = Journal::begin();
+    let load = Load::begin(&journal, places(&[&daemon, &daemon, &daemon]), 1);
+    wait_until("load", Duration::from_secs(30), || journal.served() > 1_000);
+    let report = check(&load.finish(1));
+    println!("{report}");
+    assert!(report.anomalies.is_empty(), "{report}");
+    assert!(report.changes_of_holder > 20, "{report}");
+}
+
+#[test]
+fn two_daemons_that_do_not_know_each_other_are_found_out() {
+    let (one, two) = (Daemon::start(), Daemon::start());
+    let journal = Journal::begin();
+    let load = Load::begin(&journal, places(&[&one, &two]), 1);
+    wait_until("load", Duration::from_secs(30), || journal.served() > 300);
+    holds_for(Duration::from_millis(500), || true);
+    let report = check(&load.finish(1));
+    for rule in [Rule::PromisesNeverOverlap, Rule::Linearizable, Rule::NothingIsLost] {
+        assert!(report.broken().contains(&rule), "{rule:?} is not broken: {report}");
+    }
+}
