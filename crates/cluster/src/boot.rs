@@ -97,6 +97,9 @@ pub enum BootError {
         /// The first frame.
         floor: u64,
     },
+    /// A frame does not continue the ones before it.
+    #[error("the log in the store is damaged")]
+    Copy(#[from] tenure_log::CopyError),
     /// The copy cannot be opened.
     #[error("cannot open this machine's copy of the log")]
     Open(#[from] OpenError),
@@ -160,7 +163,11 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     let is_new_generation =
         remembered.as_ref().is_some_and(|remembered| remembered.generation < meta.generation);
     let mut put_aside = None;
-    let opened = open(with, &meta, &floor).and_then(|opened| fits(opened, &meta, &head, &floor));
+    let opened = if is_new_generation {
+        Err(Unfit::Outdated("the log was adopted or moved since".to_owned()))
+    } else {
+        open(with, &meta, &floor).and_then(|opened| fits(opened, &meta, &head, &floor))
+    };
     let (mirror, recovery) = match opened {
         Ok(opened) => opened,
         Err(Unfit::Error(error)) => return Err(error),
@@ -179,6 +186,34 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     let now = Remembered { log_id: meta.log_id, generation: meta.generation, epoch: writer.epoch, revision };
     remember(with.root, &now)?;
     Ok(Booted { meta, mirror, recovery, remembered, put_aside })
+}
+
+/// Copies a whole log that nobody writes any more, as far as the store has it.
+///
+/// # Errors
+/// When the store does not answer, or what it has does not fit together.
+pub fn copy_whole(with: &BootOptions<'_>) -> Result<(Meta, Mirror), BootError> {
+    let meta = read_meta(with)?.ok_or_else(|| BootError::Missing { key: with.keys.meta() })?;
+    let head: Head = read(with, with.keys.head(), "head")?.0;
+    let floor: Floor = read(with, with.keys.floor(), "floor")?.0;
+    set_aside(with)?;
+    let (mut mirror, _) = begin(with, &meta, &floor)?;
+    while mirror.last_frame() < head.frame {
+        let from = with.keys.frame(mirror.last_frame() + 1);
+        let ranged = with.store.range(&from, &with.keys.frame(head.frame + 1), 16, WITHIN)?;
+        if ranged.found.is_empty() {
+            return Err(BootError::Missing { key: from });
+        }
+        for found in ranged.found {
+            mirror.copy(&found.value)?;
+        }
+    }
+    if mirror.end().checksum != head.chain {
+        return Err(BootError::Restored {
+            what: "the last frame is not the one that `head` names".to_owned(),
+        });
+    }
+    Ok((meta, mirror))
 }
 
 /// What is wrong with a copy.
@@ -267,7 +302,7 @@ fn fits(
 fn begin(with: &BootOptions<'_>, meta: &Meta, floor: &Floor) -> Result<(Mirror, Recovery), BootError> {
     let of = copy_of(meta, floor);
     let open = || Mirror::open(with.disk.clone(), with.root, with.options.clone(), &of);
-    if floor.frame <= 1 {
+    if floor.snapshot_lsn == 0 {
         return Ok(open()?);
     }
     let bytes = crate::growth::load_snapshot(with.store, with.keys, floor)?
@@ -301,6 +336,13 @@ fn set_aside(with: &BootOptions<'_>) -> Result<(), BootError> {
         }
     }
     Ok(())
+}
+
+pub(crate) fn read_meta_of(store: &dyn Store, keys: &Keys) -> Result<Option<(Meta, Vec<u8>)>, BootError> {
+    let key = keys.meta();
+    let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+    let Some(found) = ranged.found.into_iter().next() else { return Ok(None) };
+    Ok(Some((decode("meta", &found.value)?, found.value)))
 }
 
 fn read_meta(with: &BootOptions<'_>) -> Result<Option<Meta>, BootError> {

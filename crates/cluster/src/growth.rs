@@ -125,13 +125,13 @@ impl Growth {
             let mirror = crate::remote::lock(mirror);
             let snapshots = mirror.snapshots();
             let newest = snapshots.newest();
-            let frame = newest.and_then(|header| mirror.frame_ending_at(header.lsn));
+            let frame = newest.and_then(|header| Some((header.at.tick, mirror.frame_ending_at(header.lsn)?)));
             (mirror.bytes_after(self.floor.frame.saturating_sub(1)), frame, snapshots)
         };
         if grown < due_bytes(quota_bytes) {
             return Ok(Tended::Quiet);
         }
-        let Some(frame) = newest.filter(|frame| frame.number >= self.floor.frame) else {
+        let Some((tick, frame)) = newest.filter(|(_, frame)| frame.number >= self.floor.frame) else {
             return Ok(Tended::SnapshotDue);
         };
         // One that covers little leaves as much behind: a newer one first.
@@ -140,9 +140,11 @@ impl Growth {
             return Ok(Tended::SnapshotDue);
         }
         let lsn = frame.end.last_lsn;
+        // A frame may tell of later ticks than the one it began with; who begins here must not fall behind them.
+        let end = Head::of(frame.number, &frame.end);
         let floor = Floor {
             frame: frame.number + 1,
-            end: Head::of(frame.number, &frame.end),
+            end: Head { tick: end.tick.max(tick), ..end },
             snapshot_lsn: lsn.0,
             snapshot_hash: 0,
         };
@@ -239,6 +241,32 @@ impl Growth {
         let stepped = store.step(&txn, WITHIN)?;
         Ok((stepped.held, stepped.revision))
     }
+}
+
+/// Puts a snapshot into the store piece by piece, for as long as a comparison holds; says its checksum.
+///
+/// # Errors
+/// When it is too large, the comparison does not hold any more, or the store does not answer.
+pub(crate) fn put_snapshot(
+    store: &dyn Store,
+    keys: &Keys,
+    holds: &Compare,
+    lsn: Lsn,
+    bytes: &[u8],
+) -> Result<u64, GrowthError> {
+    let packed = lz4_flex::compress_prepend_size(bytes);
+    let failed = |why: &str| GrowthError::Snapshot { lsn, why: why.to_owned() };
+    if packed.len() > SNAPSHOT_BYTES_MAX {
+        return Err(failed("it is larger than the 128 MiB that the store takes"));
+    }
+    for (index, piece) in packed.chunks(PIECE_BYTES_MAX).enumerate() {
+        let put = Op::Put { key: keys.piece(lsn.0, index), value: piece.to_vec() };
+        let txn = Txn { compares: vec![holds.clone()], then: vec![put], otherwise: Vec::new() };
+        if !store.step(&txn, WITHIN)?.held {
+            return Err(failed("the store changed meanwhile"));
+        }
+    }
+    Ok(snapshot_hash(bytes))
 }
 
 /// The snapshot that `floor` names, whole; `None`: it is not in the store.

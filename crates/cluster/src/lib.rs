@@ -12,13 +12,14 @@ pub mod etcd;
 mod follow;
 pub mod growth;
 mod keys;
+pub mod moving;
 pub mod planted;
 mod remote;
 pub mod store;
 mod term;
 pub mod values;
 
-pub use boot::{BootError, BootOptions, Booted, Remembered, boot, recall, remember};
+pub use boot::{BootError, BootOptions, Booted, Remembered, boot, copy_whole, recall, remember};
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;

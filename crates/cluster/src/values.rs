@@ -31,9 +31,9 @@ pub struct Meta {
     pub state: State,
     /// What nodes show each other. Whoever can read it here could write everything else as well.
     pub secret: String,
-    /// After an adoption nothing is granted for this long.
+    /// After an adoption nothing is granted before this tick.
     #[serde(default)]
-    pub not_before_ms: u64,
+    pub not_before_tick: u64,
 }
 
 /// Whether a log may be served.
@@ -211,7 +211,7 @@ impl Meta {
             parent_log_id,
             state: State::Active,
             secret,
-            not_before_ms: 0,
+            not_before_tick: 0,
         }
     }
 }

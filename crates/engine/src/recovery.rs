@@ -224,6 +224,13 @@ impl Engine {
         engine
     }
 
+    /// Nothing is granted before this tick: somebody may hold what the log has forgotten.
+    pub fn wait_with_grants(&mut self, until: Tick) {
+        if until > self.tick {
+            self.restored_until = Some(self.restored_until.map_or(until, |known| known.max(until)));
+        }
+    }
+
     fn configure(&mut self, configure: &Internal) {
         if let Some(event) = self.kernel.decide_internal(self.journal.peek(self.tick), configure) {
             self.apply(&event);

@@ -20,7 +20,7 @@ mod window;
 
 pub use mirror::{Copied, CopyError, CopyOf, Mirror};
 pub use offline::{OfflineFrames, OfflineLog, Verification};
-pub use open::OpenError;
+pub use open::{ARRIVING_MARKER, MOVED_MARKER, OpenError};
 pub use reader::{FileReader, Position};
 pub use recovery::{Ended, Gap, Recovery};
 pub use restore::{RestoreError, Restored, restore};
@@ -185,6 +185,12 @@ impl FileLog {
             _lock: opened.lock,
         };
         Ok((log, opened.recovery))
+    }
+
+    /// Where the log ends.
+    #[must_use]
+    pub fn end(&self) -> LogEnd {
+        self.end
     }
 
     /// A reader that also knows positions; see [`OrderedLog::reader`].

@@ -29,8 +29,8 @@ pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
 pub use end::LogEnd;
 pub use file::{
-    Copied, CopyError, CopyOf, FileLog, FileLogOptions, Mirror, OfflineFrames, OfflineLog, OpenError,
-    Recovery, restore,
+    ARRIVING_MARKER, Copied, CopyError, CopyOf, FileLog, FileLogOptions, MOVED_MARKER, Mirror, OfflineFrames,
+    OfflineLog, OpenError, Recovery, restore,
 };
 pub use frame::{Frame, FrameHeader};
 pub use identity::{Genesis, Identity};

@@ -17,6 +17,7 @@ pub(crate) use flags::Flags;
 pub(crate) use keys::Settings;
 pub(crate) use places::{Environment, MACHINE_CONFIG, MACHINE_DATA, MACHINE_RUN};
 pub(crate) use show::reference_page;
+pub(crate) use value::{EtcdAddress, store_address};
 
 use std::path::PathBuf;
 

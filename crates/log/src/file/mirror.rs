@@ -155,6 +155,19 @@ impl Mirror {
         self.recent.drain(..first);
     }
 
+    /// Makes a log of its own of this copy; what it was copied from must have ended for good.
+    ///
+    /// # Errors
+    /// When the disk refuses; trying again does no harm.
+    pub fn become_log(mut self) -> Result<(), AppendError> {
+        self.log.header.first_frame = 0;
+        self.log
+            .file
+            .write_at(&self.log.header.encode(), 0)
+            .map_err(super::failed("write a segment's header"))?;
+        self.log.file.sync().map_err(super::failed("sync a segment's header"))
+    }
+
     /// The number of the last frame here.
     #[must_use]
     pub fn last_frame(&self) -> u64 {

@@ -59,6 +59,20 @@ pub enum OpenError {
         /// The data directory.
         directory: PathBuf,
     },
+    /// The log went elsewhere, for good.
+    #[error("the log in {} was moved to {to}", directory.display())]
+    Moved {
+        /// The data directory.
+        directory: PathBuf,
+        /// Where it went.
+        to: String,
+    },
+    /// Moving a log here was not finished.
+    #[error("a log is being moved to {}; run that again to finish it", directory.display())]
+    Arriving {
+        /// The data directory.
+        directory: PathBuf,
+    },
     /// It is no copy.
     #[error("{} holds an embedded log, not a copy of a cluster's", directory.display())]
     NoCopy {
@@ -75,6 +89,11 @@ pub enum OpenError {
         source: io::Error,
     },
 }
+
+/// A file of this name in a data directory says where its log went.
+pub const MOVED_MARKER: &str = "moved";
+/// A file of this name says that a log is being moved here.
+pub const ARRIVING_MARKER: &str = "arriving";
 
 /// How opening ends.
 #[derive(Clone, Copy)]
@@ -112,6 +131,9 @@ pub(super) fn open(
         disk.create_dir(directory).map_err(failed("create the data directory"))?;
     }
     let lock = lock(disk, root, options.wall_ms)?;
+    if let Begins::Incarnation = begins {
+        refuse_moved(disk, root)?;
+    }
     let mut segments = read_catalog(&**disk, &directories.log, Reach::ToTheEnd)?;
     let created = segments.is_empty();
     let is_copy = segments.last().map(|segment| segment.header.first_frame > 0);
@@ -180,6 +202,22 @@ pub(super) fn open(
         spare_number,
         recovery,
     })
+}
+
+fn refuse_moved(disk: &SharedDisk, root: &Path) -> Result<(), OpenError> {
+    let named = disk.list(root).map_err(failed("list the data directory"))?;
+    if named.iter().any(|name| name == MOVED_MARKER) {
+        let file =
+            disk.open(&root.join(MOVED_MARKER), OpenMode::Read).map_err(failed("read where the log went"))?;
+        let mut to = vec![0; file.length().map_err(failed("read where the log went"))?.min(4_096) as usize];
+        let read = file.read_at(&mut to, 0).map_err(failed("read where the log went"))?;
+        let to = String::from_utf8_lossy(&to[..read]).trim().to_owned();
+        return Err(OpenError::Moved { directory: root.to_owned(), to });
+    }
+    if named.iter().any(|name| name == ARRIVING_MARKER) {
+        return Err(OpenError::Arriving { directory: root.to_owned() });
+    }
+    Ok(())
 }
 
 fn lock(disk: &SharedDisk, root: &Path, wall_ms: u64) -> Result<Box<dyn DiskLock>, OpenError> {

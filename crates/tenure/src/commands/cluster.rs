@@ -1,7 +1,10 @@
 //! `tenure cluster`: several nodes over one log, looked at and steered.
 
+mod adopt;
 mod forget;
+mod migrate;
 mod step_down;
+mod store;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -27,6 +30,8 @@ enum ClusterCommand {
     Nodes(Nodes),
     StepDown(step_down::StepDown),
     Forget(forget::Forget),
+    Adopt(adopt::Adopt),
+    Migrate(migrate::Migrate),
 }
 
 /// Show who writes, how far behind this node is, and how the store is
@@ -53,6 +58,14 @@ impl Cluster {
             ClusterCommand::Forget(forget) => {
                 forget.check()?;
                 asking(reach, printer, async |daemon, p| forget.run(daemon, p).await)
+            }
+            ClusterCommand::Adopt(adopt) => {
+                adopt.check()?;
+                adopt.run(printer)
+            }
+            ClusterCommand::Migrate(migrate) => {
+                migrate.check()?;
+                migrate.run(printer)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Settings as the parts of the daemon take them.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOptions, EtcdTls};
@@ -12,7 +12,7 @@ use tenure_liveness::{BreakerConfig, LivenessConfig};
 use tenure_server::{AuthSettings, Tls, TlsFiles};
 
 use super::Settings;
-use super::value::{Compaction, LogFormat, SlotReuse};
+use super::value::{Compaction, EtcdAddress, LogFormat, SlotReuse};
 use crate::daemon::{ClusterPlan, HookPlan, NetworkPlan};
 use crate::duration::Span;
 use crate::failure::Words;
@@ -112,16 +112,35 @@ impl Settings {
     pub(crate) fn cluster_plan(&self) -> Result<Option<ClusterPlan>, Words> {
         let cluster = &self.cluster;
         let Some(address) = &cluster.store.0 else { return Ok(None) };
-        let read = |path: &PathBuf| {
-            std::fs::read_to_string(path)
-                .map_err(|error| Words::new(format!("cannot read {}: {error}", path.display())))
-        };
         if cluster.advertise.0.is_empty() {
             let words = Words::new("a node needs --advertise: where the other nodes reach it");
             return Err(
                 words.hint("for example --advertise http://ADDRESS:PORT, the address and port it listens on")
             );
         }
+        let node = match cluster.node.0.as_str() {
+            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            named => named.to_owned(),
+        };
+        Ok(Some(ClusterPlan {
+            address: address.text(),
+            etcd: self.etcd_options(address)?,
+            prefix: address.prefix.clone(),
+            node,
+            advertise: cluster.advertise.0.clone(),
+            writer_ttl_ms: cluster.writer_ttl.ms(),
+            ca_pem: cluster.ca.as_deref().map(read).transpose()?,
+            compacts: match cluster.compaction {
+                Compaction::Auto => None,
+                Compaction::Ourselves => Some(true),
+                Compaction::Operator => Some(false),
+            },
+        }))
+    }
+
+    /// How the etcd at an address is reached.
+    pub(crate) fn etcd_options(&self, address: &EtcdAddress) -> Result<EtcdOptions, Words> {
+        let cluster = &self.cluster;
         let tls = match &cluster.etcd_ca {
             None => None,
             Some(ca) => Some(EtcdTls {
@@ -142,24 +161,7 @@ impl Settings {
             (_, None) => return Err(Words::new("--etcd-user needs --etcd-password-file")),
             (user, Some(file)) => Some((user.to_owned(), read(file)?.trim_end().to_owned())),
         };
-        let node = match cluster.node.0.as_str() {
-            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            named => named.to_owned(),
-        };
-        Ok(Some(ClusterPlan {
-            address: format!("etcd://{}/{}", address.endpoints.join(","), address.prefix),
-            etcd: EtcdOptions { endpoints: address.endpoints.clone(), tls, user },
-            prefix: address.prefix.clone(),
-            node,
-            advertise: cluster.advertise.0.clone(),
-            writer_ttl_ms: cluster.writer_ttl.ms(),
-            ca_pem: cluster.ca.as_ref().map(read).transpose()?,
-            compacts: match cluster.compaction {
-                Compaction::Auto => None,
-                Compaction::Ourselves => Some(true),
-                Compaction::Operator => Some(false),
-            },
-        }))
+        Ok(EtcdOptions { endpoints: address.endpoints.clone(), tls, user })
     }
 
     /// Who is told of sessions' ends.
@@ -206,4 +208,9 @@ impl Settings {
 
 fn ms(span: Span) -> u32 {
     u32::try_from(span.ms()).unwrap_or(u32::MAX)
+}
+
+fn read(path: &Path) -> Result<String, Words> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Words::new(format!("cannot read {}: {error}", path.display())))
 }

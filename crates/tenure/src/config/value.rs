@@ -4,7 +4,9 @@
 mod cluster;
 mod sessions;
 
-pub(crate) use cluster::{Compaction, NodeName, NodeUrl, PlainText, StoreAddress};
+pub(crate) use cluster::{
+    Compaction, EtcdAddress, NodeName, NodeUrl, PlainText, StoreAddress, store_address,
+};
 pub(crate) use sessions::{OnEnd, PoolName, Pools, SlotReuse};
 
 use std::fmt;

@@ -14,6 +14,13 @@ pub(crate) struct EtcdAddress {
     pub(crate) prefix: String,
 }
 
+impl EtcdAddress {
+    /// As it is written.
+    pub(crate) fn text(&self) -> String {
+        format!("etcd://{}/{}", self.endpoints.join(","), self.prefix)
+    }
+}
+
 /// A node's name. Empty: the machine's.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
 pub(crate) struct NodeName(pub(crate) String);
@@ -38,6 +45,11 @@ pub(crate) enum Compaction {
 const NODE_BYTES_MAX: usize = 63;
 const ETCD_PORT: &str = "2379";
 const PREFIX: &str = "tenure";
+
+/// The etcd that a command names.
+pub(crate) fn store_address(text: &str) -> Result<EtcdAddress, String> {
+    StoreAddress::parse(text)?.0.ok_or_else(|| "expected etcd://HOST:PORT[,HOST:PORT]/PREFIX".to_owned())
+}
 
 impl StoreAddress {
     fn etcd(rest: &str) -> Result<EtcdAddress, String> {
@@ -84,7 +96,7 @@ impl Value for StoreAddress {
     fn written(&self) -> String {
         match &self.0 {
             None => quoted(""),
-            Some(address) => quoted(&format!("etcd://{}/{}", address.endpoints.join(","), address.prefix)),
+            Some(address) => quoted(&address.text()),
         }
     }
 }

@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use tenure_cluster::{Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror};
+use tenure_cluster::{
+    Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror,
+};
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
 use tenure_faces::{EndHook, Faces, Network, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals};
@@ -274,8 +276,9 @@ impl Parts {
         let writer = log.term().writer().clone();
         let (vitals, is_short) = (log.vitals(), log.shortage());
         tracing::info!(epoch = writer.epoch, "this node writes");
-        let engine =
+        let mut engine =
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
+        engine.wait_with_grants(Tick(self.shared.meta.not_before_tick));
         let part = self.begin(engine, log);
         let term = Term { writer, handle: part.host.handle(), vitals, is_short };
         self.shared.term_begins(term);

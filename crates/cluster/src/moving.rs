@@ -1,0 +1,299 @@
+//! A log that comes into a store, leaves it, or is adopted after the store has forgotten part of it. Done by an operator
+//! while no node runs; every step can be done again after a crash.
+
+use std::time::Duration;
+
+use tenure_log::{Identity, LogEnd, Lsn};
+
+use crate::boot::{BootError, read_meta_of};
+use crate::growth::{GrowthError, put_snapshot};
+use crate::keys::Keys;
+use crate::store::{Compare, Op, Store, StoreError, Txn};
+use crate::values::{Beat, Floor, Head, Meta, Standing, State, Writer, decode, encode};
+
+const WITHIN: Duration = Duration::from_secs(10);
+
+/// Why a log was not moved or adopted.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The store cannot be asked, or what it has cannot be understood.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The store did not answer, or refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The snapshot could not be put there.
+    #[error(transparent)]
+    Growth(#[from] GrowthError),
+    /// There is a log already.
+    #[error("the store has a log of its own ({log_id:016x}) under this prefix")]
+    NotEmpty {
+        /// Which.
+        log_id: u64,
+    },
+    /// There is no log.
+    #[error("the store has no log under this prefix")]
+    Empty,
+    /// A node writes.
+    #[error("node {node} writes; stop every node first")]
+    Served {
+        /// Which.
+        node: String,
+    },
+    /// It went somewhere else already.
+    #[error("the log was moved to {to} already")]
+    Moved {
+        /// Where.
+        to: String,
+    },
+    /// Somebody was quicker.
+    #[error("the store changed meanwhile; run this again")]
+    Changed,
+}
+
+/// A state that a log begins with.
+pub struct Beginning<'a> {
+    /// Who the log is.
+    pub identity: Identity,
+    /// The LSN at which that identity began.
+    pub identity_since: Lsn,
+    /// The log it continues; 0: none.
+    pub parent_log_id: u64,
+    /// Where the log ended with this state.
+    pub end: LogEnd,
+    /// The state's bytes; empty where nothing has happened yet.
+    pub snapshot: &'a [u8],
+    /// What nodes show each other.
+    pub secret: String,
+    /// How long a step of a writer is good for until one claims.
+    pub writer_ttl_ms: u64,
+    /// Unix milliseconds now.
+    pub wall_ms: u64,
+}
+
+/// The keys that say who the log is and who writes, as they are.
+pub struct Standings {
+    /// Who the log is.
+    pub meta: Meta,
+    /// Who writes, or did last.
+    pub writer: Writer,
+    /// Where it ends.
+    pub head: Head,
+    /// Where it begins.
+    pub floor: Floor,
+    meta_bytes: Vec<u8>,
+    writer_bytes: Vec<u8>,
+    head_bytes: Vec<u8>,
+    beat_bytes: Vec<u8>,
+}
+
+/// Puts a log into a store that has none. Nobody serves it before [`activate`].
+///
+/// # Errors
+/// When the store has another log, or does not answer.
+pub fn import(store: &dyn Store, keys: &Keys, beginning: &Beginning<'_>) -> Result<(), MoveError> {
+    let mut meta = Meta::of(
+        &beginning.identity,
+        beginning.identity_since,
+        beginning.parent_log_id,
+        beginning.secret.clone(),
+    );
+    meta.state = State::Importing;
+    let mut bytes = encode(&meta);
+    let txn = Txn {
+        compares: vec![Compare::Absent { key: keys.meta() }],
+        then: vec![Op::Put { key: keys.meta(), value: bytes.clone() }],
+        otherwise: Vec::new(),
+    };
+    // Whatever became of it is seen next.
+    let _ = store.step(&txn, WITHIN);
+    match read_meta_of(store, keys)? {
+        Some((found, found_bytes)) if found.state == State::Importing && found.log_id == meta.log_id => {
+            bytes = found_bytes;
+        }
+        Some((found, _)) => return Err(MoveError::NotEmpty { log_id: found.log_id }),
+        None => return Err(MoveError::Changed),
+    }
+    let importing = Compare::Value { key: keys.meta(), value: bytes };
+    let head = Head::of(0, &beginning.end);
+    let mut floor = Floor { frame: 1, end: head, ..Floor::default() };
+    if head.lsn > 0 {
+        let hash = put_snapshot(store, keys, &importing, Lsn(head.lsn), beginning.snapshot)?;
+        (floor.snapshot_lsn, floor.snapshot_hash) = (head.lsn, hash);
+    }
+    let writer = nobody(head.epoch, beginning.writer_ttl_ms, head.tick, beginning.wall_ms);
+    let put = |key, value| Op::Put { key, value };
+    let then = vec![
+        put(keys.writer(), encode(&writer)),
+        put(keys.head(), encode(&head)),
+        put(keys.beat(), encode(&Beat::default())),
+        put(keys.floor(), encode(&floor)),
+    ];
+    held(store, &Txn { compares: vec![importing], then, otherwise: Vec::new() })
+}
+
+/// Lets nodes serve what was imported. Done already: nothing happens.
+///
+/// # Errors
+/// When there is no such log, or the store does not answer.
+pub fn activate(store: &dyn Store, keys: &Keys) -> Result<Meta, MoveError> {
+    let (meta, bytes) = read_meta_of(store, keys)?.ok_or(MoveError::Empty)?;
+    if meta.state == State::Active {
+        return Ok(meta);
+    }
+    let active = Meta { state: State::Active, generation: meta.generation + 1, ..meta };
+    let then = vec![Op::Put { key: keys.meta(), value: encode(&active) }];
+    let compares = vec![Compare::Value { key: keys.meta(), value: bytes }];
+    held(store, &Txn { compares, then, otherwise: Vec::new() })?;
+    Ok(active)
+}
+
+/// Reads how the log stands.
+///
+/// # Errors
+/// When there is none, or the store does not answer.
+pub fn standings(store: &dyn Store, keys: &Keys) -> Result<Standings, MoveError> {
+    let (meta, meta_bytes) = read_meta_of(store, keys)?.ok_or(MoveError::Empty)?;
+    let get = |key: String| -> Result<Vec<u8>, MoveError> {
+        let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+        let found = ranged.found.into_iter().next();
+        Ok(found.ok_or(BootError::Missing { key })?.value)
+    };
+    let (writer_bytes, head_bytes) = (get(keys.writer())?, get(keys.head())?);
+    let (beat_bytes, floor_bytes) = (get(keys.beat())?, get(keys.floor())?);
+    let understood = |error| MoveError::Boot(BootError::Value(error));
+    Ok(Standings {
+        writer: decode("writer", &writer_bytes).map_err(understood)?,
+        head: decode("head", &head_bytes).map_err(understood)?,
+        floor: decode("floor", &floor_bytes).map_err(understood)?,
+        meta,
+        meta_bytes,
+        writer_bytes,
+        head_bytes,
+        beat_bytes,
+    })
+}
+
+/// Makes sure that no node writes: the last one resigned, or nothing of it is seen for longer than it may be silent. `pause`
+/// lets time pass.
+///
+/// # Errors
+/// When one does.
+pub fn require_idle(
+    store: &dyn Store,
+    keys: &Keys,
+    pause: &mut dyn FnMut(Duration),
+) -> Result<Standings, MoveError> {
+    let before = standings(store, keys)?;
+    if before.writer.standing != Standing::Writes {
+        return Ok(before);
+    }
+    pause(Duration::from_millis(before.writer.writer_ttl_ms * 2 + 500));
+    let after = standings(store, keys)?;
+    let moved = (&before.writer_bytes, &before.head_bytes, &before.beat_bytes)
+        != (&after.writer_bytes, &after.head_bytes, &after.beat_bytes);
+    if moved { Err(MoveError::Served { node: after.writer.node }) } else { Ok(after) }
+}
+
+/// Ends the log in the store for good: it went to `to`. Done already: nothing happens.
+///
+/// # Errors
+/// When it went somewhere else, or somebody was quicker.
+pub fn give_away(store: &dyn Store, keys: &Keys, stands: &Standings, to: &str) -> Result<(), MoveError> {
+    match &stands.writer.standing {
+        Standing::Moved { to: where_to } if where_to == to => return Ok(()),
+        Standing::Moved { to } => return Err(MoveError::Moved { to: to.clone() }),
+        Standing::Writes | Standing::Resigned => {}
+    }
+    let moved = Writer {
+        epoch: stands.writer.epoch + 1,
+        standing: Standing::Moved { to: to.to_owned() },
+        ..stands.writer.clone()
+    };
+    let then = vec![Op::Put { key: keys.writer(), value: encode(&moved) }];
+    held(store, &Txn { compares: stands.compares(keys), then, otherwise: Vec::new() })
+}
+
+/// What an adopted log goes on with.
+pub struct Adopted<'a> {
+    /// Who the log is from now on.
+    pub identity: Identity,
+    /// The state's bytes.
+    pub snapshot: &'a [u8],
+    /// Where it ended; the log goes on after `last_lsn`, which lies above everything that was ever given out.
+    pub end: LogEnd,
+    /// Nothing is granted before this tick.
+    pub not_before_tick: u64,
+    /// Unix milliseconds now.
+    pub wall_ms: u64,
+}
+
+/// Goes on with what is known after the store has forgotten something: a new generation, which begins with a snapshot.
+///
+/// # Errors
+/// When the store does not answer, or somebody was quicker.
+pub fn adopt(
+    store: &dyn Store,
+    keys: &Keys,
+    stands: &Standings,
+    adopted: &Adopted<'_>,
+) -> Result<Meta, MoveError> {
+    let same = Compare::Value { key: keys.meta(), value: stands.meta_bytes.clone() };
+    let lsn = adopted.end.last_lsn;
+    let snapshot_hash = put_snapshot(store, keys, &same, lsn, adopted.snapshot)?;
+    let meta = Meta {
+        generation: stands.meta.generation + 1,
+        tag: adopted.identity.tag,
+        fence_base: adopted.identity.fence_base,
+        identity_since: lsn.next().0,
+        not_before_tick: adopted.not_before_tick,
+        ..stands.meta.clone()
+    };
+    let frame = stands.head.frame + 1;
+    let head = Head { epoch: adopted.end.writer_epoch, ..Head::of(frame, &adopted.end) };
+    let floor = Floor { frame: frame + 1, end: head, snapshot_lsn: lsn.0, snapshot_hash };
+    let epoch = stands.writer.epoch.max(head.epoch) + 1;
+    let writer = nobody(epoch, stands.writer.writer_ttl_ms, head.tick, adopted.wall_ms);
+    let put = |key, value| Op::Put { key, value };
+    let mut compares = stands.compares(keys);
+    compares.push(same);
+    let then = vec![
+        put(keys.meta(), encode(&meta)),
+        put(keys.writer(), encode(&writer)),
+        put(keys.head(), encode(&head)),
+        put(keys.floor(), encode(&floor)),
+        Op::Delete { from: keys.frame(0), to: keys.frame(frame + 1) },
+    ];
+    held(store, &Txn { compares, then, otherwise: Vec::new() })?;
+    Ok(meta)
+}
+
+impl Standings {
+    fn compares(&self, keys: &Keys) -> Vec<Compare> {
+        let value = |key, value: &Vec<u8>| Compare::Value { key, value: value.clone() };
+        vec![
+            value(keys.writer(), &self.writer_bytes),
+            value(keys.head(), &self.head_bytes),
+            value(keys.beat(), &self.beat_bytes),
+        ]
+    }
+}
+
+/// Nobody writes, and whoever comes may claim.
+fn nobody(epoch: u64, writer_ttl_ms: u64, tick: u64, wall_ms: u64) -> Writer {
+    Writer {
+        epoch,
+        claim: String::new(),
+        node: String::new(),
+        incarnation: String::new(),
+        url: String::new(),
+        writer_ttl_ms,
+        tick,
+        wall_ms,
+        standing: Standing::Resigned,
+    }
+}
+
+fn held(store: &dyn Store, txn: &Txn) -> Result<(), MoveError> {
+    if store.step(txn, WITHIN)?.held { Ok(()) } else { Err(MoveError::Changed) }
+}

@@ -1,0 +1,166 @@
+//! `tenure cluster migrate`: a log moves from one machine into a cluster, or back. The daemon, or every node, is stopped.
+//!
+//! Invariant: the source is ended for good before the target can be served. Run again after a crash it finishes.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+use tenure_cluster::moving::{self, Beginning, MoveError};
+use tenure_cluster::{BootOptions, copy_whole};
+use tenure_engine::host::read_clocks;
+use tenure_history::LogTag;
+use tenure_log::{ARRIVING_MARKER, FileLog, MOVED_MARKER, OpenError, OrderedLog};
+
+use super::store::{disk, failed, log_options, open, pause, state_of, write_durably};
+use crate::config::{EtcdAddress, store_address};
+use crate::confirm::Consent;
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+
+/// Move a log into a cluster, or back to one machine
+///
+/// The daemon, or every node, must be stopped, and the target empty. What is held stays held; ids and fences go on. The
+/// source refuses to start afterwards and says where its log went. History before the move stays with the source. After a
+/// crash the same command finishes what was begun.
+#[derive(Args)]
+pub(super) struct Migrate {
+    /// A data directory, or etcd://HOST:PORT[,HOST:PORT]/PREFIX
+    #[arg(long, value_name = "DIR|URL")]
+    from: String,
+    /// The other of the two
+    #[arg(long, value_name = "DIR|URL")]
+    to: String,
+    #[command(flatten)]
+    consent: Consent,
+}
+
+/// How long a step of a writer is good for until one claims.
+const WRITER_TTL_MS: u64 = 3_000;
+
+impl Migrate {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.consent.can_be_had()
+    }
+
+    pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+        let usage = |text: &str| Failure::Usage(Words::new(text.to_owned()));
+        let what =
+            format!("the log in {} moves to {}; it cannot be served from there any more", self.from, self.to);
+        match (self.from.contains("://"), self.to.contains("://")) {
+            (false, true) => {
+                let address = store_address(&self.to).map_err(|why| usage(&why))?;
+                self.consent.obtain(printer, &[what], "move it?")?;
+                into_cluster(Path::new(&self.from), &address, printer)
+            }
+            (true, false) => {
+                let address = store_address(&self.from).map_err(|why| usage(&why))?;
+                self.consent.obtain(printer, &[what], "move it?")?;
+                out_of_cluster(&address, Path::new(&self.to), printer)
+            }
+            (true, true) | (false, false) => {
+                Err(usage("one of --from and --to is a data directory, the other an etcd://… address"))
+            }
+        }
+    }
+}
+
+fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<(), Failure> {
+    let opened = open(to)?;
+    if !from.join("log").is_dir() {
+        return Err(Failure::Refused(Words::new(format!("there is no log in {}", from.display()))));
+    }
+    let identity = match FileLog::open(disk(), from, log_options()) {
+        Ok((mut log, recovery)) => {
+            let snapshots = log.snapshots();
+            let mut reader = log.reader();
+            let state = state_of(&log.identity(), &snapshots, reader.as_mut())?;
+            let end = log.end();
+            let mut random = [0; 16];
+            getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+            let beginning = Beginning {
+                identity: log.identity(),
+                identity_since: recovery.identity_since,
+                parent_log_id: 0,
+                end: tenure_log::LogEnd {
+                    at: tenure_log::Moment { tick: end.at.tick.max(state.tick.0), wall_ms: end.at.wall_ms },
+                    ..end
+                },
+                snapshot: &state.bytes,
+                secret: format!("{:032x}", u128::from_le_bytes(random)),
+                writer_ttl_ms: WRITER_TTL_MS,
+                wall_ms: read_clocks().wall_ms,
+            };
+            moving::import(&opened.store, &opened.keys, &beginning).map_err(|error| failed(&error))?;
+            let at = tenure_log::Moment { tick: state.tick.0, wall_ms: read_clocks().wall_ms };
+            // The source is ended for good before anybody can serve the target.
+            write_durably(from, MOVED_MARKER, &to.text())?;
+            let _ = log.close(at);
+            log.identity()
+        }
+        Err(OpenError::Moved { to: where_to, .. }) if where_to == to.text() => {
+            let stands = moving::standings(&opened.store, &opened.keys).map_err(|error| failed(&error))?;
+            stands.meta.identity()
+        }
+        Err(error) => return Err(failed(&error)),
+    };
+    moving::activate(&opened.store, &opened.keys).map_err(|error| failed(&error))?;
+    said(printer, &identity, &from.display().to_string(), &to.text())?;
+    printer.talk(format_args!("hint: start nodes with: tenure serve --log {} --advertise URL", to.text()));
+    Ok(())
+}
+
+fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Result<(), Failure> {
+    require_empty_or_begun(to)?;
+    let opened = open(from)?;
+    let shown = absolute(to).display().to_string();
+    let stands =
+        moving::require_idle(&opened.store, &opened.keys, &mut |time| pause(time)).map_err(served)?;
+    std::fs::create_dir_all(to)?;
+    write_durably(to, ARRIVING_MARKER, &from.text())?;
+    moving::give_away(&opened.store, &opened.keys, &stands, &shown).map_err(|error| failed(&error))?;
+    let with = BootOptions {
+        store: &opened.store,
+        keys: &opened.keys,
+        disk: disk(),
+        root: to,
+        options: log_options(),
+        secret: String::new(),
+        writer_ttl_ms: WRITER_TTL_MS,
+    };
+    let (meta, mirror) = copy_whole(&with).map_err(|error| failed(&error))?;
+    mirror.become_log().map_err(|error| failed(&error))?;
+    for name in ["log.aside", "snapshots.aside"] {
+        let _ = std::fs::remove_dir_all(to.join(name));
+    }
+    std::fs::remove_file(to.join(ARRIVING_MARKER))?;
+    std::fs::File::open(to)?.sync_all()?;
+    said(printer, &meta.identity(), &from.text(), &shown)?;
+    printer.talk(format_args!("hint: start it with: tenure serve --data-dir {}", to.display()));
+    Ok(())
+}
+
+fn served(error: MoveError) -> Failure {
+    failed(&error)
+}
+
+fn said(printer: &mut Printer, identity: &tenure_log::Identity, from: &str, to: &str) -> Result<(), Failure> {
+    let tag = LogTag::of(identity).to_string();
+    if printer.json() {
+        return printer.object(&json!({"log": tag, "from": from, "to": to}));
+    }
+    printer.line(format_args!("log {tag} moved from {from} to {to}"))
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+fn require_empty_or_begun(directory: &Path) -> Result<(), Failure> {
+    let Ok(mut entries) = std::fs::read_dir(directory) else { return Ok(()) };
+    if entries.next().is_none() || directory.join(ARRIVING_MARKER).exists() {
+        return Ok(());
+    }
+    let words = Words::new(format!("{} is not empty", directory.display()));
+    Err(Failure::Refused(words.hint("a log is moved into a directory of its own")))
+}
