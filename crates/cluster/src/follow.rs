@@ -157,28 +157,18 @@ impl Follower {
                 Next::Wait { until_ms } => {
                     let nap = Duration::from_millis(until_ms.saturating_sub(now_ms))
                         .clamp(Duration::from_millis(1), NAP_MAX);
-                    let Some(receiver) = &news else { continue };
-                    match receiver.recv_timeout(nap) {
-                        Ok(News::Changed(changed)) => self.changed(changed, copied)?,
-                        Ok(News::Idle) => {}
-                        Ok(News::Broken) | Err(RecvTimeoutError::Disconnected) => news = None,
-                        Err(RecvTimeoutError::Timeout) => {}
-                    }
-                    // What has come already is looked at before anything is concluded from silence.
-                    while let Some(Ok(said)) = news.as_ref().map(Receiver::try_recv) {
-                        match said {
-                            News::Changed(changed) => self.changed(changed, copied)?,
-                            News::Idle => {}
-                            News::Broken => news = None,
-                        }
-                    }
+                    self.listen_for(nap, &mut news, copied)?;
                 }
                 Next::Look => {
                     if !self.look(copied)? {
                         nap(PAUSE);
                     }
                 }
-                Next::Claim if !may_claim() => nap(PAUSE),
+                Next::Claim if !may_claim() => {
+                    // Others may claim meanwhile: who must not goes on to follow.
+                    self.listen_for(PAUSE, &mut news, copied)?;
+                    let _ = self.look(copied)?;
+                }
                 Next::Claim => {
                     let txn = self.lookout.claim(claim_id(), (self.clock.wall_ms)());
                     if let Some(won) = self.claim(&txn, copied)? {
@@ -196,6 +186,31 @@ impl Follower {
             self.tell();
         }
         Ok(FollowEnd::Stopped)
+    }
+
+    /// Takes in what changes, for so long at most if nothing does.
+    fn listen_for(
+        &mut self,
+        time: Duration,
+        news: &mut Option<Receiver<News>>,
+        copied: &mut dyn FnMut(Batch),
+    ) -> Result<(), FollowError> {
+        let Some(receiver) = news.as_ref() else { return Ok(()) };
+        match receiver.recv_timeout(time) {
+            Ok(News::Changed(changed)) => self.changed(changed, copied)?,
+            Ok(News::Idle) => {}
+            Ok(News::Broken) | Err(RecvTimeoutError::Disconnected) => *news = None,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // What has come already is looked at before anything is concluded from silence.
+        while let Some(Ok(said)) = news.as_ref().map(Receiver::try_recv) {
+            match said {
+                News::Changed(changed) => self.changed(changed, copied)?,
+                News::Idle => {}
+                News::Broken => *news = None,
+            }
+        }
+        Ok(())
     }
 
     /// Reads everything once and begins to watch. `None`: the store does not answer.

@@ -63,6 +63,11 @@ impl Stage {
         self.shared.changes.send_modify(|count| *count += 1);
     }
 
+    /// Counts changes, for whoever goes by the faces of this moment.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changes.subscribe()
+    }
+
     /// Whether this is a node of a cluster.
     #[must_use]
     pub fn is_of_cluster(&self) -> bool {
@@ -110,11 +115,20 @@ impl Stage {
         let began_ms = read_clocks().boot_ms;
         let wait_ms = call.wait_ms();
         let mut reply = first;
+        let mut unknown = None;
         loop {
             let passed_ms = read_clocks().boot_ms.saturating_sub(began_ms);
             let is_over = passed_ms > patience.as_millis() as u64 + wait_ms;
             match &reply {
-                Err(error) if is_undecided(error) && !is_over => {}
+                Err(error) if is_undecided(error) => {
+                    if error.code == ErrorCode::OutcomeUnknown {
+                        unknown = Some(error.clone());
+                    }
+                    if is_over {
+                        // That the last try had no effect says nothing of one before it.
+                        return unknown.map_or(reply, Err);
+                    }
+                }
                 Ok(_) | Err(_) => return reply,
             }
             let _ = tokio::time::timeout(PAUSE, changes.changed()).await;

@@ -4,6 +4,7 @@
 //! A node follows until it may claim, writes until it is fenced or told to step down, and follows again. Each part has an
 //! engine and faces of its own; what transports see is a [`Stage`] on which they change.
 
+mod homes;
 mod interlock;
 mod keeper;
 mod part;
@@ -151,9 +152,18 @@ pub(crate) fn run(
         Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref()).map_err(|why| NodeError::Roots(why))?;
     shared.pass_through(Arc::new(passing));
     let hook = plan.hook.clone().start();
-    let mut parts =
-        Parts::new(&plan, Arc::clone(&shared), disk, booted, Box::new(move || finding.find_log()), network, hook.clone(), runtime.handle())
-            .map_err(NodeError::from)?;
+    let (home, advertised_on) = (homes::home(&shared, &plan.registrations), Arc::clone(&network));
+    let mut parts = Parts::new(
+        &plan,
+        Arc::clone(&shared),
+        disk,
+        booted,
+        Box::new(move || finding.find_log()),
+        network,
+        hook.clone(),
+        runtime.handle(),
+    )
+    .map_err(NodeError::from)?;
     let first = parts.begin_following();
     let leases = first.leases;
     let patience = Duration::from_millis(2 * cluster.writer_ttl_ms + PATIENCE_MS);
@@ -203,6 +213,7 @@ pub(crate) fn run(
         warnings,
     });
     let outcome = runtime.block_on(async {
+        let homes = homes::Homes::start(stage.clone(), advertised_on, home);
         notify::ready();
         tokio::spawn(notify::tell_of_stop(stopping.clone()));
         tokio::spawn(vouch(stage.clone(), stopping.clone()));
@@ -217,6 +228,7 @@ pub(crate) fn run(
         if cut_off > 0 {
             tracing::info!(connections = cut_off, "connections were cut off");
         }
+        homes.close().await;
         if let Some(hook) = hook {
             hook.close().await;
         }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::hook::Hook;
 use super::super::{DaemonError, Plan, ends, prepare_streams};
+use super::homes;
 use super::shared::{NodeShared, Term};
 use super::{Booted, CLOCK, random_hex};
 
@@ -84,7 +85,7 @@ impl Parts {
         shared.copies_into(Some(Arc::clone(&mirror)));
         let mut parts = Self {
             shared,
-            engine: plan.engine.clone(),
+            engine: homes::patient(plan.engine.clone()),
             host: plan.host.clone(),
             disk,
             data_dir: plan.data_dir.clone(),
@@ -179,7 +180,8 @@ impl Parts {
             self.streams.clone(),
         );
         let elsewhere = follows.then(|| -> Arc<dyn tenure_faces::Elsewhere> { self.shared.passing() });
-        faces.belong_to_cluster(elsewhere);
+        let home = homes::home(&self.shared, &self.registrations);
+        faces.belong_to_cluster(home, Arc::clone(&self.shared) as Arc<dyn tenure_faces::Neighbours>, elsewhere);
         if let Some(vitals) = &self.vitals {
             faces.set_vitals(vitals.clone());
         }
@@ -322,10 +324,10 @@ fn open_term(log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
     }
 }
 
-/// Before anybody is served: ids are known, pools are there, what lives is advertised.
+/// Before anybody is served: ids are known, pools are there.
 async fn prepare(faces: Faces) -> Vec<tokio::task::AbortHandle> {
     if let Err(error) = faces.restore_registrations().await {
-        tracing::error!(%error, "registrations cannot be advertised");
+        tracing::error!(%error, "registrations cannot be found by their ids");
     }
     if let Err(error) = prepare_streams(&faces).await {
         tracing::error!(%error, "sessions cannot be served as the settings say");
@@ -337,7 +339,6 @@ async fn prepare(faces: Faces) -> Vec<tokio::task::AbortHandle> {
         tokio::spawn(faces.clone().keep_gates()).abort_handle(),
         tokio::spawn(faces.clone().keep_notices()).abort_handle(),
         tokio::spawn(faces.clone().watch_streams()).abort_handle(),
-        tokio::spawn(faces.clone().keep_names()).abort_handle(),
     ];
     let recalling = tokio::spawn(async move {
         faces.recall_registrations().await;

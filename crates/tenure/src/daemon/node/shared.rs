@@ -138,7 +138,9 @@ impl NodeShared {
     }
 
     pub(super) fn term_ends(&self) {
-        if let Some(term) = self.now().term.take() {
+        // Counting takes the same lock: it is let go before.
+        let ended = self.now().term.take();
+        if let Some(term) = ended {
             self.count(&term);
         }
     }
@@ -255,6 +257,14 @@ impl NodeShared {
     }
 }
 
+impl tenure_faces::Neighbours for NodeShared {
+    fn subnets(&self, node: &str) -> Vec<String> {
+        let now = self.now();
+        let listed = now.nodes.iter().find(|(name, _)| name == node);
+        listed.map(|(_, value)| value.subnets.clone()).unwrap_or_default()
+    }
+}
+
 impl Node for NodeShared {
     fn shown(&self) -> ClusterStatus {
         let (applied_lsn, head_lsn, lag_seconds) = self.positions();
@@ -355,8 +365,9 @@ impl Node for NodeShared {
     }
 
     fn is_ready(&self) -> bool {
-        if self.term().is_some() {
-            return true;
+        if let Some(term) = self.term() {
+            let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
+            return read_clocks().boot_ms < until_ms;
         }
         let seen = self.seen();
         seen.caught_up && seen.writer.as_ref().is_some_and(Writer::writes)
