@@ -10,12 +10,13 @@ use crate::{needs, shell};
 /// `cargo xtask bench mdns` measures how long dead services are seen, next to Avahi; needs root.
 /// `cargo xtask bench polling` holds pollers through the daemon and through Redis against what polling promises.
 /// `cargo xtask bench peers` puts Tenure beside Redis, etcd, PostgreSQL and ZooKeeper; `--install` gets what is missing.
+/// `cargo xtask bench cluster` puts nodes on three etcd members beside these themselves; `--install` gets what is missing.
 /// `cargo xtask bench history [SUITE]` shows the last runs side by side.
 /// `cargo xtask bench --help` is the benchmarks' own help.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `core`, `mdns`, `polling`, `peers`, `--quick`.
+    /// `core`, `mdns`, `polling`, `peers`, `cluster`, `--quick`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_bench: Vec<String>,
 }
@@ -39,11 +40,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
         shell::run(command.args(shell::locked()))?;
     }
-    let is_peers = arguments.for_bench.first().is_some_and(|suite| suite == "peers");
-    if is_peers {
+    // They start the daemon that stands beside them, and what it is compared with.
+    let suite = arguments.for_bench.first().map_or("", String::as_str);
+    let has_peers = matches!(suite, "peers" | "cluster");
+    if has_peers {
         if arguments.for_bench.iter().any(|argument| argument == INSTALL) {
-            let redis = needs::FOR_TESTS.iter().filter(|need| need.name.starts_with("redis-"));
-            redis.chain(needs::FOR_PEERS).try_for_each(|need| needs::provide(std::slice::from_ref(need)))?;
+            provide_peers(suite)?;
         }
         let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
         shell::run(command.args(shell::locked()))?;
@@ -51,6 +53,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut command = shell::cargo(["run", "--quiet", "--release", "--package", "tenure-bench"]);
     command.args(shell::locked()).arg("--");
     // Installing is ours; everything else is the benchmarks'.
-    let for_bench = arguments.for_bench.iter().filter(|argument| !(is_peers && *argument == INSTALL));
+    let for_bench = arguments.for_bench.iter().filter(|argument| !(has_peers && *argument == INSTALL));
     shell::run(command.args(for_bench))
+}
+
+/// What a suite compares with.
+fn provide_peers(suite: &str) -> Result<()> {
+    let is_for_all = suite == "peers";
+    let redis = needs::FOR_TESTS.iter().filter(|need| is_for_all && need.name.starts_with("redis-"));
+    let peers = needs::FOR_PEERS.iter().filter(|need| is_for_all || need.name == "etcd-server");
+    redis.chain(peers).try_for_each(|need| needs::provide(std::slice::from_ref(need)))
 }

@@ -11,7 +11,7 @@ use crate::shell;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `SEED`, `--seeds N`, `--steps N`, `--trace`, `--plant NAME`, `--list-plants`.
+    /// `SEED`, `--cluster`, `--seeds N`, `--steps N`, `--trace`, `--plant NAME`, `--list-plants`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_sim: Vec<String>,
 }
@@ -21,6 +21,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut command = shell::cargo(["run", "--quiet", "--profile", "sim", "--package", "tenure-sim"]);
     command.args(shell::locked()).arg("--");
     shell::run(command.args(&arguments.for_sim))
+}
+
+/// Runs that many seeds of several nodes over a remote log.
+pub(crate) fn cluster_seeds(count: u64) -> Result<()> {
+    run(&Arguments { for_sim: vec!["--cluster".to_owned(), "--seeds".to_owned(), count.to_string()] })
 }
 
 /// Runs that many seeds.

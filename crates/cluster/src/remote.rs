@@ -12,7 +12,7 @@ use tenure_log::{
 
 use crate::planted::{Planted, has};
 use crate::store::{Store, Txn};
-use crate::term::{Beaten, Term, Written};
+use crate::term::{Beaten, Over, Term, Written};
 
 /// This machine's copy of the log, for everybody here.
 pub type SharedMirror = Arc<Mutex<Mirror>>;
@@ -237,9 +237,13 @@ impl RemoteLog {
         if batch.first_lsn() != next {
             return Err(BatchRefusal::Position { expected: next, found: batch.first_lsn() });
         }
-        if batch.id().writer_epoch() != self.term.writer().epoch {
-            let last = BatchId(self.term.head().batch);
+        let head = self.term.head();
+        let last = BatchId(head.batch);
+        if batch.id() <= last || batch.id().writer_epoch() != self.term.writer().epoch {
             return Err(BatchRefusal::Id { last, found: batch.id() });
+        }
+        if batch.at().tick < head.tick {
+            return Err(BatchRefusal::TickBack { last: head.tick, found: batch.at().tick });
         }
         Ok(())
     }
@@ -298,6 +302,9 @@ impl OrderedLog for RemoteLog {
     }
 
     fn append(&mut self, batch: &Batch) -> AppendOutcome {
+        if self.term.over() == Some(Over::Resigned) {
+            return AppendOutcome::Failed(AppendError::Closed);
+        }
         if let Err(refusal) = self.check(batch) {
             return AppendOutcome::Failed(refusal.into());
         }
@@ -307,6 +314,9 @@ impl OrderedLog for RemoteLog {
     }
 
     fn resolve(&mut self, batch: BatchId) -> Resolution {
+        if batch.writer_epoch() != self.term.writer().epoch {
+            return Resolution::Unknown;
+        }
         // What was committed while nobody looked is not in flight any more.
         if !self.term.is_in_flight() && batch.0 <= self.term.head().batch {
             return Resolution::Committed { synced: self.synced_lsn() };

@@ -73,6 +73,35 @@ pub(crate) struct Invariants {
     comparisons: u64,
 }
 
+/// What is left of the invariants where several writers follow one another, judged from what is committed.
+#[derive(Default)]
+pub(crate) struct AcrossWriters {
+    fences: fence_rises::Fences,
+    positions: positions_never_reused::Positions,
+}
+
+impl AcrossWriters {
+    /// An event was committed.
+    pub(crate) fn committed(&self, scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
+        terminal_never_live::event(scene, recorded)?;
+        one_live_authority::event(scene, recorded)?;
+        active_never_expires_by_time::event(scene, recorded)?;
+        reuse_only_after_reclaim::event(scene, recorded)?;
+        every_holder_command_checked::event(scene, recorded)?;
+        dedupe::event(scene, recorded)?;
+        every_end_has_a_reason::event(scene, recorded)?;
+        gates_are_passed::event(scene, recorded)
+    }
+
+    /// Something leaves one of the engines.
+    pub(crate) fn said(&mut self, scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
+        nothing_unsynced_leaves::said(scene, said)?;
+        every_holder_command_checked::said(scene, said)?;
+        self.positions.said(scene, said)?;
+        self.fences.said(scene, said)
+    }
+}
+
 impl Invariants {
     pub(crate) fn new() -> Self {
         Self::default()

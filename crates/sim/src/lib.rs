@@ -5,6 +5,7 @@
 
 mod brief;
 mod clients;
+pub mod cluster;
 mod conversations;
 mod daemon;
 mod disk;

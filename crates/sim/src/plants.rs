@@ -7,6 +7,8 @@ pub enum Plant {
     Rules(tenure_kernel::planted::Planted),
     /// In the log.
     Log(tenure_log::planted::Planted),
+    /// In what makes one log of several machines.
+    Cluster(tenure_cluster::planted::Planted),
 }
 
 impl Plant {
@@ -14,7 +16,9 @@ impl Plant {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let rules = tenure_kernel::planted::Planted::ALL.into_iter().map(Self::Rules);
-        rules.chain(tenure_log::planted::Planted::ALL.into_iter().map(Self::Log)).collect()
+        let log = tenure_log::planted::Planted::ALL.into_iter().map(Self::Log);
+        let cluster = tenure_cluster::planted::Planted::ALL.into_iter().map(Self::Cluster);
+        rules.chain(log).chain(cluster).collect()
     }
 
     /// The one with this name.
@@ -29,17 +33,26 @@ impl Plant {
         match self {
             Self::Rules(planted) => planted.name(),
             Self::Log(planted) => planted.name(),
+            Self::Cluster(planted) => planted.name(),
         }
+    }
+
+    /// Whether it shows with several nodes only.
+    #[must_use]
+    pub fn needs_cluster(self) -> bool {
+        matches!(self, Self::Cluster(_))
     }
 
     /// Plants it in this thread, or takes every plant away.
     pub fn plant(plant: Option<Self>) {
-        let (rules, log) = match plant {
-            Some(Self::Rules(planted)) => (Some(planted), None),
-            Some(Self::Log(planted)) => (None, Some(planted)),
-            None => (None, None),
+        let (rules, log, cluster) = match plant {
+            Some(Self::Rules(planted)) => (Some(planted), None, None),
+            Some(Self::Log(planted)) => (None, Some(planted), None),
+            Some(Self::Cluster(planted)) => (None, None, Some(planted)),
+            None => (None, None, None),
         };
         tenure_kernel::planted::plant(rules);
         tenure_log::planted::plant(log);
+        tenure_cluster::planted::plant(cluster);
     }
 }

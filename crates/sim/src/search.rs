@@ -38,7 +38,7 @@ pub struct Search {
 /// What the seed found.
 pub fn run_planted(seed: u64, options: Options, plant: Option<Plant>) -> Result<Report, Box<Found>> {
     Plant::plant(plant);
-    let report = run(seed, options);
+    let report = if options.cluster { crate::cluster::run(seed, options) } else { run(seed, options) };
     Plant::plant(None);
     match report.violation.clone() {
         None => Ok(report),
@@ -98,5 +98,10 @@ impl Tally {
         self.trimmed += other.trimmed;
         self.cuts += other.cuts;
         self.refusals += other.refusals;
+        self.changes += other.changes;
+        self.claims_lost += other.claims_lost;
+        self.claims_unknown += other.claims_unknown;
+        self.unknown += other.unknown;
+        self.lapses += other.lapses;
     }
 }

@@ -25,11 +25,13 @@ pub struct Options {
     pub steps: u64,
     /// Keep the whole story.
     pub trace: bool,
+    /// Several nodes over a remote log, instead of one machine.
+    pub cluster: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 4_000, trace: false }
+        Self { steps: 4_000, trace: false, cluster: false }
     }
 }
 
@@ -69,6 +71,16 @@ pub struct Tally {
     pub cuts: u64,
     /// Starts that refused damaged bytes.
     pub refusals: u64,
+    /// Changes of the writer.
+    pub changes: u64,
+    /// Claims that came too late.
+    pub claims_lost: u64,
+    /// Claims of which nobody knew what became.
+    pub claims_unknown: u64,
+    /// Frames of which nobody knew.
+    pub unknown: u64,
+    /// Spells without authority.
+    pub lapses: u64,
 }
 
 /// Why a run ends before its time.

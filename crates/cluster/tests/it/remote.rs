@@ -1,0 +1,122 @@
+//! The log of a cluster as a log: what every log must do, over a store in memory and over a real etcd.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use tenure_cluster::store::Store;
+use tenure_cluster::{
+    BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, boot,
+};
+use tenure_log::{AppendOutcome, Moment, OrderedLog, RealDisk};
+
+use crate::conformance::{Home, conformance};
+use crate::members::Members;
+use crate::memory::MemoryStore;
+use crate::support::options;
+
+/// How long a step is good for in these tests.
+pub(crate) const TTL_MS: u64 = 300;
+
+pub(crate) fn clock() -> Clock {
+    fn boot_us() -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+    }
+    Clock { boot_ms: || boot_us() / 1_000, boot_us, wall_ms: || 1_700_000_000_000 }
+}
+
+/// A node of the tests: a store and a directory.
+pub(crate) struct Node {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) name: String,
+    directory: TempDir,
+    /// Kept for as long as the log is used.
+    _etcd: Option<Members>,
+}
+
+impl Node {
+    pub(crate) fn at(store: Arc<dyn Store>, name: &str) -> Self {
+        Self { store, name: name.to_owned(), directory: tempfile::tempdir().unwrap(), _etcd: None }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn boot(&self) -> Booted {
+        let keys = keys();
+        let with = BootOptions {
+            store: &*self.store,
+            keys: &keys,
+            disk: Arc::new(RealDisk),
+            root: self.directory(),
+            options: options(),
+            secret: "secret".to_owned(),
+            writer_ttl_ms: TTL_MS,
+        };
+        boot(&with).unwrap()
+    }
+
+    /// Claims the log and opens a term.
+    pub(crate) fn claim(&self) -> RemoteLog {
+        let booted = self.boot();
+        let claimant = Claimant {
+            node: self.name.clone(),
+            incarnation: "1".to_owned(),
+            url: "http://127.0.0.1:1".to_owned(),
+            writer_ttl_ms: TTL_MS,
+        };
+        let mut follower = Follower::new(
+            Arc::clone(&self.store),
+            keys(),
+            Arc::new(Mutex::new(booted.mirror)),
+            Lookout::new(keys(), claimant, 0),
+            clock(),
+            Arc::default(),
+        );
+        let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
+        let end = follower.run(&mut |_| {}, &AtomicBool::new(false), &|| true, &claim_id).unwrap();
+        let FollowEnd::Won { mut log, tick } = end else { panic!("it was not told to stop") };
+        assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
+        *log
+    }
+}
+
+impl Home for Node {
+    fn open(&self) -> Box<dyn OrderedLog> {
+        Box::new(self.claim())
+    }
+
+    fn ends_with_a_record(&self) -> bool {
+        false
+    }
+}
+
+pub(crate) fn keys() -> Keys {
+    Keys::under("test")
+}
+
+pub(crate) fn memory_home() -> Node {
+    Node::at(MemoryStore::new(), "a")
+}
+
+pub(crate) fn etcd_home() -> Node {
+    let etcd = Members::start(1);
+    Node {
+        _etcd: None,
+        store: Arc::new(etcd.store()),
+        name: "a".to_owned(),
+        directory: tempfile::tempdir().unwrap(),
+    }
+    .kept_by(etcd)
+}
+
+impl Node {
+    fn kept_by(self, etcd: Members) -> Self {
+        Self { _etcd: Some(etcd), ..self }
+    }
+}
+
+conformance!(over_memory, crate::remote::memory_home);
+conformance!(over_etcd, crate::remote::etcd_home);

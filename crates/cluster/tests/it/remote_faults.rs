@@ -1,0 +1,290 @@
+//! What only a remote log meets: answers that are lost, steps that arrive late or twice, and a second writer. Each case runs
+//! over a store in memory and over a real etcd.
+
+use std::sync::Arc;
+use tenure_cluster::store::{Op, Store, Txn};
+use tenure_cluster::values::{Beat, Floor, Standing, encode};
+use tenure_log::{AppendOutcome, Authority, Lsn, Moment, OrderedLog, Proof, Resolution};
+
+use crate::faulty::{Fault, Faulty};
+use crate::members::{Members, SOON};
+use crate::memory::MemoryStore;
+use crate::remote::{Node, TTL_MS, clock, keys};
+use crate::support::{Writer, read_all};
+
+fn over_both(case: impl Fn(Arc<dyn Store>)) {
+    case(MemoryStore::new());
+    let etcd = Members::start(1);
+    case(Arc::new(etcd.store()));
+}
+
+fn faulty(store: &Arc<dyn Store>) -> (Node, Arc<Faulty>) {
+    let faulty = Faulty::over(Arc::clone(store));
+    (Node::at(Arc::clone(&faulty) as Arc<dyn Store>, "a"), faulty)
+}
+
+#[test]
+fn a_lost_answer_is_found_out_and_the_batch_is_there_once() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::LoseReply]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(log.resolve(batch.id()), Resolution::Committed { synced: Lsn(1) });
+        assert_eq!(read_all(&log).len(), 1);
+    });
+}
+
+#[test]
+fn a_lost_step_is_sent_again_at_the_same_place() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let mut writer = Writer::new(&log);
+        let batch = writer.batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::LoseRequest]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(log.resolve(batch.id()), Resolution::Absent);
+        assert!(matches!(log.append(&batch), AppendOutcome::Committed { synced: Lsn(1) }));
+        assert_eq!(writer.append(&mut log, &[b"b"]), Lsn(2));
+    });
+}
+
+#[test]
+fn what_stays_unknown_is_asked_again_and_again() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::LoseReply, Fault::LoseRequest, Fault::LoseReply]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(log.resolve(batch.id()), Resolution::Unknown);
+        assert_eq!(log.resolve(batch.id()), Resolution::Unknown);
+        assert_eq!(log.resolve(batch.id()), Resolution::Committed { synced: Lsn(1) });
+    });
+}
+
+#[test]
+fn a_step_that_arrives_late_does_nothing() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let mut writer = Writer::new(&log);
+        let batch = writer.batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::Late]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(log.resolve(batch.id()), Resolution::Absent);
+        assert!(matches!(log.append(&batch), AppendOutcome::Committed { .. }));
+        writer.append(&mut log, &[b"b"]);
+        assert_eq!(faults.deliver_late(), [false]);
+        let bytes: Vec<_> = read_all(&log).into_iter().map(|record| record.bytes).collect();
+        assert_eq!(bytes, [b"a", b"b"]);
+        drop(log);
+        assert_eq!(read_all(&node.claim()).len(), 2);
+    });
+}
+
+#[test]
+fn a_step_that_arrives_late_and_first_is_the_one_that_counts() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::Late]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(faults.deliver_late(), [true]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown), "refused, and that says nothing yet");
+        assert_eq!(log.resolve(batch.id()), Resolution::Committed { synced: Lsn(1) });
+        assert_eq!(read_all(&log).len(), 1);
+    });
+}
+
+#[test]
+fn a_step_that_arrives_twice_is_there_once() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::Twice]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        assert_eq!(log.resolve(batch.id()), Resolution::Committed { synced: Lsn(1) });
+        drop(log);
+        assert_eq!(read_all(&node.claim()).len(), 1);
+    });
+}
+
+#[test]
+fn a_second_writer_fences_the_first_for_good() {
+    over_both(|store| {
+        let (first, second) = (Node::at(Arc::clone(&store), "a"), Node::at(store, "b"));
+        let mut old = first.claim();
+        let mut writer = Writer::new(&old);
+        writer.append(&mut old, &[b"a"]);
+        let mut new = second.claim();
+        assert!(new.writer_epoch() > old.writer_epoch());
+        assert_eq!(read_all(&new).len(), 1);
+        assert!((clock().boot_ms)() >= until_ms(&old), "whoever came before has no authority left");
+        let late = writer.batch(Lsn(2), &[b"never"]);
+        assert!(matches!(old.append(&late), AppendOutcome::Fenced));
+        assert_eq!(old.resolve(late.id()), Resolution::Fenced);
+        assert_eq!(old.prove(0), Proof::Fenced);
+        assert_eq!(until_ms(&old), 0);
+        assert_eq!(Writer::new(&new).append(&mut new, &[b"b"]), Lsn(2));
+        assert_eq!(read_all(&new)[1].bytes, b"b");
+    });
+}
+
+#[test]
+fn a_batch_of_unknown_outcome_that_a_second_writer_overtook_is_fenced() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut old = node.claim();
+        let batch = Writer::new(&old).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::Late]);
+        assert!(matches!(old.append(&batch), AppendOutcome::Unknown));
+        let second = Node::at(store, "b");
+        let mut new = second.claim();
+        assert_eq!(faults.deliver_late(), [false]);
+        assert_eq!(old.resolve(batch.id()), Resolution::Fenced);
+        assert_eq!(Writer::new(&new).append(&mut new, &[b"b"]), Lsn(1));
+    });
+}
+
+#[test]
+fn a_writer_that_resigned_is_followed_at_once_and_answers_nothing() {
+    over_both(|store| {
+        let (first, second) = (Node::at(Arc::clone(&store), "a"), Node::at(store, "b"));
+        let mut old = first.claim();
+        Writer::new(&old).append(&mut old, &[b"a"]);
+        let began_ms = (clock().boot_ms)();
+        assert!(matches!(old.close(Moment::default()), AppendOutcome::Committed { .. }));
+        assert_eq!(until_ms(&old), 0);
+        let new = second.claim();
+        assert_eq!(read_all(&new).len(), 1);
+        // Nobody had to wait for silence; the rest is for slow machines.
+        assert!((clock().boot_ms)() - began_ms < TTL_MS * 20);
+        assert_eq!(new.term().writer().standing, Standing::Writes);
+    });
+}
+
+#[test]
+fn a_resignation_nobody_heard_of_is_one_all_the_same() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let mut writer = Writer::new(&log);
+        faults.next([Fault::LoseRequest]);
+        assert!(matches!(log.close(Moment::default()), AppendOutcome::Unknown));
+        assert_eq!(until_ms(&log), 0);
+        let late = writer.batch(Lsn(1), &[b"never"]);
+        assert!(matches!(log.append(&late), AppendOutcome::Failed(_)));
+        drop(log);
+        // Silence ends it, as it ends every other.
+        assert_eq!(read_all(&node.claim()).len(), 0);
+    });
+}
+
+#[test]
+fn a_claim_of_unknown_outcome_is_found_out() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        drop(node.boot());
+        // The first step that writes is the claim.
+        faults.next([Fault::LoseReply]);
+        let log = node.claim();
+        assert_eq!(log.writer_epoch(), 1);
+        drop(log);
+        faults.next([Fault::LoseRequest]);
+        let again = node.claim();
+        assert!(again.writer_epoch() > 1);
+    });
+}
+
+#[test]
+fn whoever_still_writes_is_not_claimed_from() {
+    over_both(|store| {
+        let (first, second) = (Node::at(Arc::clone(&store), "a"), Node::at(Arc::clone(&store), "b"));
+        let mut log = first.claim();
+        drop(second.boot());
+        let waiting = std::thread::spawn(move || second.claim().writer_epoch());
+        for _ in 0..40 {
+            std::thread::park_timeout(std::time::Duration::from_millis(TTL_MS / 10));
+            assert_eq!(log.prove(7), Proof::Held);
+        }
+        assert!(!waiting.is_finished());
+        assert!(matches!(log.close(Moment::default()), AppendOutcome::Committed { .. }));
+        assert_eq!(waiting.join().unwrap(), 2);
+    });
+}
+
+#[test]
+fn authority_counts_from_before_the_step_was_sent() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let before_ms = (clock().boot_ms)();
+        assert_eq!(log.prove(1), Proof::Held);
+        assert!(until_ms(&log) <= (clock().boot_ms)() + TTL_MS);
+        assert!(until_ms(&log) >= before_ms + TTL_MS * 999 / 1_000);
+        let until = until_ms(&log);
+        faults.next([Fault::LoseReply, Fault::LoseRequest]);
+        assert_eq!(log.prove(2), Proof::Unknown);
+        assert_eq!(log.prove(3), Proof::Unknown);
+        assert_eq!(until_ms(&log), until, "what nobody answered makes nothing longer");
+    });
+}
+
+#[test]
+fn a_log_that_holds_what_nobody_can_have_written_stops_its_writer() {
+    over_both(|store| {
+        let (node, faults) = faulty(&store);
+        let mut log = node.claim();
+        let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
+        faults.next([Fault::LoseRequest]);
+        assert!(matches!(log.append(&batch), AppendOutcome::Unknown));
+        let foreign = Op::Put { key: keys().frame(log.term().head().frame + 1), value: b"foreign".to_vec() };
+        store.step(&Txn { then: vec![foreign], ..Txn::default() }, SOON).unwrap();
+        assert_eq!(log.resolve(batch.id()), Resolution::Corrupt);
+    });
+}
+
+#[test]
+fn a_store_that_was_put_back_is_not_followed() {
+    over_both(|store| {
+        let node = Node::at(Arc::clone(&store), "a");
+        let mut log = node.claim();
+        let head_before = head(&store);
+        let mut writer = Writer::new(&log);
+        writer.append(&mut log, &[b"a"]);
+        writer.append(&mut log, &[b"b"]);
+        drop(log);
+        let put = Op::Put { key: keys().head(), value: head_before };
+        store.step(&Txn { then: vec![put], ..Txn::default() }, SOON).unwrap();
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| node.boot()));
+        assert!(refused.is_err(), "the copy here knows more than the store");
+    });
+}
+
+#[test]
+fn values_that_are_compared_never_repeat() {
+    let beats: Vec<Vec<u8>> =
+        (1..100).map(|counter| encode(&Beat { epoch: 1, counter, tick: 5, frame: 1 })).collect();
+    let mut unique = beats.clone();
+    unique.dedup();
+    assert_eq!(unique.len(), beats.len());
+    assert_ne!(encode(&Floor::default()), encode(&Floor { frame: 1, ..Floor::default() }));
+}
+
+fn head(store: &Arc<dyn Store>) -> Vec<u8> {
+    let key = keys().head();
+    let found = store.range(&key, &format!("{key}\0"), 1, SOON).unwrap().found;
+    found.into_iter().next().unwrap().value
+}
+
+fn until_ms(log: &impl OrderedLog) -> u64 {
+    match log.authority_until() {
+        Authority::Until { boot_ms } => boot_ms,
+        Authority::Forever => panic!("a remote log's authority ends"),
+    }
+}
