@@ -177,10 +177,7 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
         Err(Unfit::Restored(why) | Unfit::Outdated(why)) => {
             set_aside(with)?;
             put_aside = Some(why);
-            match begin(with, &meta, &floor) {
-                Ok(begun) => begun,
-                Err(error) => return Err(error),
-            }
+            begin(with, &meta, &floor)?
         }
     };
     let now = Remembered { log_id: meta.log_id, generation: meta.generation, epoch: writer.epoch, revision };

@@ -172,10 +172,11 @@ impl Lookout {
     pub fn next(&self, now_ms: u64) -> Next {
         let Some(seen) = &self.seen else { return Next::Look };
         let ttl_ms = seen.writer.writer_ttl_ms;
-        if let Some(sent) = &self.sent {
-            if sent.is_unknown || seen.writer.claim == sent.writer.claim {
-                return Next::FindOut;
-            }
+        // What this node asked for in vain may come true later than it gave up.
+        if let Some(sent) = &self.sent
+            && (sent.is_unknown || seen.writer.claim == sent.writer.claim)
+        {
+            return Next::FindOut;
         }
         let look_ms = self.heard_ms + (ttl_ms / 3).max(1);
         let claim_ms = match &seen.writer.standing {

@@ -275,7 +275,7 @@ impl Follower {
         self.lookout.read(now_ms, &values[0], &values[1], &values[2])?;
         lock(&self.seen).revision = stepped.revision;
         let head = self.lookout.head().copied().unwrap_or_default();
-        Ok(self.catch_up(head.frame, copied)?)
+        self.catch_up(head.frame, copied)
     }
 
     /// Copies frames up to a number. `false`: the store does not answer.

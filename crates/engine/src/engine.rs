@@ -102,6 +102,8 @@ pub enum Completion {
     Authority(Authority),
     /// Another writer took over.
     Fenced,
+    /// Whether the next frame is still to be gathered, though none is in flight: who was just answered asks again.
+    Gather(bool),
     /// A frame that another writer committed, for an engine that follows.
     Copied(Batch),
 }
@@ -739,6 +741,7 @@ impl Engine {
             Completion::Space(space) => self.space = space,
             Completion::Authority(authority) => self.authority = authority,
             Completion::Fenced => self.stop = Some(Stop::Fenced),
+            Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),
         }
     }

@@ -250,8 +250,20 @@ fn spawn_appender(mailbox: Mailbox, log: SharedLog, shared: Arc<Shared>) -> (Sen
                 Waited::Over => return,
             };
             while let Some(work) = next.take() {
-                if mailbox.leave(work.carry_out()).is_err() {
+                let done = work.carry_out();
+                let gathers = Work::gather_after(&done);
+                if gathers.is_some() && mailbox.leave(Message::Completed(Completion::Gather(true))).is_err() {
                     return;
+                }
+                if mailbox.leave(done).is_err() {
+                    return;
+                }
+                if let Some(time) = gathers {
+                    mailbox.helm().drive(Keeps::Nothing);
+                    std::thread::park_timeout(time);
+                    if mailbox.leave(Message::Completed(Completion::Gather(false))).is_err() {
+                        return;
+                    }
                 }
                 next = mailbox.helm().drive(Keeps::Everything);
             }

@@ -92,6 +92,8 @@ pub(crate) struct Journal {
     scratch: Vec<u8>,
     /// Tick of the frame given out last.
     last_tick: Tick,
+    /// The next frame is not given out yet.
+    gathers_on: bool,
 }
 
 struct Gathering {
@@ -115,6 +117,7 @@ impl Journal {
             spent: None,
             scratch: Vec::with_capacity(1024),
             last_tick,
+            gathers_on: false,
         }
     }
 
@@ -206,9 +209,14 @@ impl Journal {
         }
     }
 
+    /// Whether the next frame is gathered for a while longer.
+    pub(crate) fn gather_on(&mut self, gathers_on: bool) {
+        self.gathers_on = gathers_on;
+    }
+
     /// The frame to append next, if it is time for one.
     pub(crate) fn take_frame(&mut self, tick: Tick) -> Option<Batch> {
-        if self.in_flight.is_some() {
+        if self.in_flight.is_some() || self.gathers_on {
             return None;
         }
         let due = self.gathering.as_ref().is_some_and(|gathering| {

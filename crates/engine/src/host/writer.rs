@@ -5,7 +5,7 @@ use super::handle::{Shared, Slot};
 use super::helm::Mailbox;
 use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, lock, read_clocks, spawn};
 use crate::answer::{Answer, Refused};
-use crate::engine::{Completion, Engine, Outputs, Role, Stop};
+use crate::engine::{Appended, Completion, Engine, Outputs, Role, Stop};
 use crate::hub::LogRead;
 use crate::journal::Out;
 use crate::request::{Input, Request, Ticket};
@@ -14,6 +14,7 @@ use crate::ticker::Now;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::time::Duration;
 use tenure_kernel::{Lsn, Setup};
 use tenure_log::{AppendOutcome, Authority, Batch, Moment, Space};
 
@@ -23,6 +24,10 @@ const TRIM_TICKET: Ticket = Ticket(u64::MAX);
 const OWN_SYNC_US_MAX: u64 = 1_500;
 /// Messages taken in one turn.
 const MESSAGES_MAX: usize = 4_096;
+/// Frames of at least this many records are followed by one that is gathered for a while.
+const GATHER_RECORDS_MIN: u32 = 32;
+/// The part of a round trip that gathering may take.
+const GATHER_PART: u64 = 8;
 /// How often room on the disk is looked at.
 const SPACE_EVERY_MS: u64 = 1_000;
 /// Pause after work away from the hot path failed.
@@ -54,6 +59,18 @@ enum What {
 }
 
 impl Work {
+    /// For how long the frame after this one is worth gathering: where one is far away and this one was well filled,
+    /// those who were just answered ask again before it leaves.
+    pub(crate) fn gather_after(done: &Message) -> Option<Duration> {
+        match done {
+            Message::Logged(
+                Some(Completion::Appended { batch, outcome: Appended::Committed, took_us }),
+                Authority::Until { .. },
+            ) if batch.count() >= GATHER_RECORDS_MIN => Some(Duration::from_micros(took_us / GATHER_PART)),
+            _ => None,
+        }
+    }
+
     /// Does it; may block on the disk.
     pub(crate) fn carry_out(self) -> Message {
         let Self { log, chores, what } = self;
@@ -275,6 +292,7 @@ impl Writer {
             | Completion::LogRead(_)
             | Completion::Space(_)
             | Completion::Authority(_)
+            | Completion::Gather(_)
             | Completion::Fenced => {}
         }
         self.completions.push(completion);
