@@ -21,7 +21,7 @@ pub(crate) type Figures = Vec<(&'static str, f64)>;
 /// Which runs are shown.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `core`, `polling` or `peers`; all that have a history unless told
+    /// `core`, `polling`, `peers` or `cluster`; all that have a history unless told
     suite: Option<String>,
     /// This many of the newest runs
     #[arg(long, value_name = "N", default_value_t = 4)]

@@ -1,8 +1,9 @@
-//! `cargo xtask bench core`, `polling` and `peers`: each row beside its reference or its goal, measured in one run on one
+//! `cargo xtask bench core`, `polling`, `peers` and `cluster`: each row beside its reference or its goal, measured in one run on one
 //! machine. A ratio or a goal is the claim; the absolute numbers only say what machine it was.
 
 #![expect(clippy::print_stdout, reason = "the table is the data this program makes")]
 
+mod cluster;
 mod core;
 mod gauge;
 mod history;
@@ -36,6 +37,8 @@ enum Suite {
     Polling(polling::Arguments),
     /// Tenure beside what people would use instead
     Peers(peers::Arguments),
+    /// Several machines on one etcd: beside etcd itself, and how soon another node serves
+    Cluster(cluster::Arguments),
     /// Earlier runs side by side
     History(history::Arguments),
     /// One of those pollers
@@ -63,6 +66,9 @@ fn main() -> anyhow::Result<()> {
         }
         Suite::Peers(arguments) => {
             println!("{}", peers::measure(arguments, quick, only)?);
+        }
+        Suite::Cluster(arguments) => {
+            println!("{}", cluster::measure(arguments, quick, only)?);
         }
         Suite::History(arguments) => println!("{}", history::shown(&arguments)?),
         Suite::Poller(orders) => polling::poll(orders)?,

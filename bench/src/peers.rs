@@ -1,27 +1,27 @@
 //! `cargo xtask bench peers`: the same work through Tenure and through what people would use instead, each started here
 //! on loopback with durable settings, alternating in rounds, in one table.
 
-mod cost;
+pub(crate) mod cost;
 mod disk;
-mod document;
-mod etcd;
-mod figures;
-mod goals;
+pub(crate) mod document;
+pub(crate) mod etcd;
+pub(crate) mod figures;
+pub(crate) mod goals;
 mod hello;
 mod holder;
 mod holdings;
-mod home;
-mod kind;
-mod latencies;
-mod peer;
-mod plan;
+pub(crate) mod home;
+pub(crate) mod kind;
+pub(crate) mod latencies;
+pub(crate) mod peer;
+pub(crate) mod plan;
 mod postgres;
 mod redis;
-mod rows;
-mod table;
-mod tasks;
-mod tenure;
-mod wire;
+pub(crate) mod rows;
+pub(crate) mod table;
+pub(crate) mod tasks;
+pub(crate) mod tenure;
+pub(crate) mod wire;
 mod zookeeper;
 
 pub(crate) use hello::{GreeterOrders, serve as greet};
@@ -75,19 +75,42 @@ pub(crate) struct Arguments {
 pub(crate) fn measure(arguments: Arguments, quick: bool, only: Option<String>) -> Result<String> {
     let (kinds, left_out) = arguments.kinds();
     kind::ensure_there(&kinds)?;
-    let here = std::env::current_exe()?;
-    let beside_builds = here.ancestors().nth(2).unwrap_or(&here).join("bench");
-    let (data, run) =
-        (scratch(arguments.directory.as_ref().unwrap_or(&beside_builds))?, scratch(&std::env::temp_dir())?);
-    let site = Site {
-        directory: data.path().to_owned(),
-        run: run.path().to_owned(),
-        tenure: arguments.tenure.clone().unwrap_or_else(|| here.with_file_name("tenure")),
-    };
+    let place = Place::find(arguments.directory.as_deref(), arguments.tenure.as_deref())?;
+    let site = place.site();
+    until_interrupted(move || report(&arguments, site, (kinds, left_out), quick, only.as_deref()))
+}
+
+/// Directories for one run, removed with it, and the daemon that is measured.
+pub(crate) struct Place {
+    data: TempDir,
+    run: TempDir,
+    tenure: PathBuf,
+}
+
+impl Place {
+    /// Beside the builds and beside this program, unless told.
+    pub(crate) fn find(directory: Option<&Path>, tenure: Option<&Path>) -> Result<Self> {
+        let here = std::env::current_exe()?;
+        let beside_builds = here.ancestors().nth(2).unwrap_or(&here).join("bench");
+        Ok(Self {
+            data: scratch(directory.unwrap_or(&beside_builds))?,
+            run: scratch(&std::env::temp_dir())?,
+            tenure: tenure.map_or_else(|| here.with_file_name("tenure"), Path::to_owned),
+        })
+    }
+
+    pub(crate) fn site(&self) -> Site {
+        let (directory, run) = (self.data.path().to_owned(), self.run.path().to_owned());
+        Site { directory, run, tenure: self.tenure.clone() }
+    }
+}
+
+/// Does the whole work on a thread of its own, unless it is interrupted.
+pub(crate) fn until_interrupted(work: impl FnOnce() -> Result<String> + Send + 'static) -> Result<String> {
     let (done, is_done) = oneshot::channel();
     // The system ends what a thread has started when the thread is gone.
     let worker = std::thread::spawn(move || {
-        let report = report(&arguments, site, (kinds, left_out), quick, only.as_deref());
+        let report = work();
         // Nobody listens where it was interrupted.
         let _ = done.send(report);
     });
@@ -130,6 +153,9 @@ fn report(
     let faults = run(&mut course, &plan::plan(&kinds, sizes, only), sizes.rounds);
     let judged = goals::judge(&course.figures, sizes.many);
     let document = Document {
+        title: "Peers",
+        tables: table::tables(&course.figures),
+        how: document::HOW,
         figures: &course.figures,
         told: &course.told,
         goals: &judged,
@@ -142,7 +168,7 @@ fn report(
     };
     history::keep("peers", &document.kept())?;
     let is_whole = !quick && only.is_none() && arguments.peers.is_empty() && arguments.without.is_empty();
-    if let Some(file) = arguments.write.clone().or_else(|| is_whole.then(written_to)) {
+    if let Some(file) = arguments.write.clone().or_else(|| is_whole.then(|| written_to("peers"))) {
         std::fs::write(&file, document.text()?)
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
@@ -192,13 +218,13 @@ impl Arguments {
 }
 
 /// Where the documents are.
-fn written_to() -> PathBuf {
-    let name = format!("{}-peers.md", &wall_time(BootInstant::now())[..10]);
+pub(crate) fn written_to(suite: &str) -> PathBuf {
+    let name = format!("{}-{suite}.md", &wall_time(BootInstant::now())[..10]);
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks").join(name)
 }
 
 /// As somebody would type it, without paths, which are this machine's own.
-fn command() -> String {
+pub(crate) fn command() -> String {
     let mut words = vec!["cargo xtask bench".to_owned()];
     let mut is_value = false;
     for word in std::env::args().skip(1) {
@@ -212,7 +238,7 @@ fn command() -> String {
 }
 
 /// How far it is, where somebody is watching.
-fn bar(steps: usize) -> ProgressBar {
+pub(crate) fn bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed}  {msg}")
         .expect("invariant: the template is a constant")
         .progress_chars("=> ");
@@ -221,6 +247,6 @@ fn bar(steps: usize) -> ProgressBar {
 
 /// A line above the bar, or just a line where there is none.
 #[expect(clippy::print_stderr, reason = "it takes long, and somebody may be watching")]
-fn say(bar: &ProgressBar, line: &str) {
+pub(crate) fn say(bar: &ProgressBar, line: &str) {
     if bar.is_hidden() { eprintln!("{line}") } else { bar.println(line) }
 }

@@ -1,7 +1,7 @@
 //! The document that a run writes: on what, with what, how each peer was asked, the goals, the tables, what failed.
 
+use super::goals;
 use super::rows::Told;
-use super::{goals, table};
 use crate::machine;
 use crate::peers::figures::Figures;
 use anyhow::Result;
@@ -11,6 +11,11 @@ use tenure_client::clock::{BootInstant, wall_time};
 
 /// All that a run has to tell.
 pub(crate) struct Document<'a> {
+    pub(crate) title: &'static str,
+    /// As Markdown, each with its heading.
+    pub(crate) tables: String,
+    /// How it was measured, as Markdown.
+    pub(crate) how: &'static str,
     pub(crate) figures: &'a Figures,
     pub(crate) told: &'a [Told],
     pub(crate) goals: &'a [goals::Judged],
@@ -25,7 +30,7 @@ pub(crate) struct Document<'a> {
 }
 
 /// How the work is alike, and where it cannot be.
-const HOW: &str = "\
+pub(crate) const HOW: &str = "\
 Every server runs alone, on loopback, with its data in a directory of its own on the same disk. In each round one kind \
 of work after the other goes through all peers, each started anew for it, so that what is compared lies close together \
 in time; the order of the peers turns by one each round. A row is the median of the rounds with the lowest and the \
@@ -56,12 +61,12 @@ impl Document<'_> {
     /// As Markdown.
     pub(crate) fn text(&self) -> Result<String> {
         let mut text = String::new();
-        let _ = writeln!(text, "# Peers, {}\n", &wall_time(BootInstant::now())[..10]);
+        let _ = writeln!(text, "# {}, {}\n", self.title, &wall_time(BootInstant::now())[..10]);
         let _ = writeln!(text, "`{}`: {}. {}\n", self.command, machine::described()?, self.lengths());
         let (before, after) = (&self.load_before, machine::load()?);
         let _ = writeln!(text, "Load average {before} before, {after} after.\n");
         let _ = writeln!(text, "## Goals\n\n{}", goals::table(self.goals));
-        text.push_str(&table::tables(self.figures));
+        text.push_str(&self.tables);
         if !self.faults.is_empty() {
             let _ = writeln!(text, "## What could not be measured\n");
             for fault in self.faults {
@@ -77,7 +82,7 @@ impl Document<'_> {
         for left_out in self.left_out {
             let _ = writeln!(text, "{left_out}\n");
         }
-        let _ = write!(text, "## How\n\n{HOW}");
+        let _ = write!(text, "## How\n\n{}", self.how);
         Ok(text)
     }
 

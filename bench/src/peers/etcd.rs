@@ -1,11 +1,11 @@
 //! etcd, one member: a key that is created if it is not there, with a lease whose end takes the key along. Each name
 //! with a lease of its own, as long as holders know nothing of each other; or one lease for all names of a holder.
 
-mod connection;
+pub(crate) mod connection;
 mod contenders;
 mod held;
 mod load;
-mod messages;
+pub(crate) mod messages;
 
 use super::home::{Home, Server, Site, free_port};
 use super::peer::{Contention, Held, Load, Peer, Shape};
@@ -170,6 +170,20 @@ impl Peer for Etcd {
     }
 }
 
+/// The load on a member that somebody else has started.
+pub(crate) fn load_on(port: u16, leases: Leases, shape: Shape) -> Result<Box<dyn Load>> {
+    Ok(Box::new(load::EtcdLoad::open(port, leases, shape)?))
+}
+
+/// One question to whoever listens on this port of loopback, on a connection of its own.
+pub(crate) fn ask_at<T>(port: u16, ask: impl AsyncFnOnce(&mut Connection) -> Result<T, Status>) -> Result<T> {
+    let asking = async {
+        let mut etcd = Connection::open(port).await?;
+        anyhow::Ok(ask(&mut etcd).await?)
+    };
+    runtime()?.block_on(async { timeout(TRY_FOR, asking).await })?
+}
+
 /// Creates a key that must not exist, with a lease.
 fn take(name: &str, lease: i64) -> TxnRequest {
     take_all(&[name], lease)
@@ -191,11 +205,7 @@ fn revision(answer: &TxnResponse) -> i64 {
 
 /// One question on a connection of its own.
 fn ask_once<T>(ports: Ports, ask: impl AsyncFnOnce(&mut Connection) -> Result<T, Status>) -> Result<T> {
-    let asking = async {
-        let mut etcd = Connection::open(ports.client).await?;
-        anyhow::Ok(ask(&mut etcd).await?)
-    };
-    runtime()?.block_on(async { timeout(TRY_FOR, asking).await })?
+    ask_at(ports.client, ask)
 }
 
 fn command(home: &Home, ports: Ports) -> Command {

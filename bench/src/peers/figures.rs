@@ -37,6 +37,8 @@ pub(crate) enum Quantity {
     Count,
     /// Seconds, when nothing happened.
     CalmP99,
+    /// Revisions that the store under it went through, in every `writer_ttl`.
+    Revisions,
 }
 
 impl Quantity {
@@ -56,6 +58,7 @@ impl Quantity {
             Self::Unluckiest => "unluckiest_part",
             Self::Count => "count",
             Self::CalmP99 => "calm_p99_seconds",
+            Self::Revisions => "revisions_per_writer_ttl",
         }
     }
 }

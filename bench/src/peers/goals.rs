@@ -5,21 +5,21 @@ use super::rows::{DISK, HELLO};
 use std::fmt::Write as _;
 
 /// One promise.
-struct Goal {
-    work: &'static str,
-    claim: &'static str,
-    measured: Measured,
-    bound: Bound,
+pub(crate) struct Goal {
+    pub(crate) work: String,
+    pub(crate) claim: &'static str,
+    pub(crate) measured: Measured,
+    pub(crate) bound: Bound,
 }
 
-enum Measured {
+pub(crate) enum Measured {
     /// One by another, within each round.
     Ratio(Figure, Reference),
     /// A number by itself, and how it is shown.
     Value(Figure, Unit),
 }
 
-enum Reference {
+pub(crate) enum Reference {
     One(Figure),
     /// The highest of those that there are.
     Highest(Vec<Figure>),
@@ -28,22 +28,24 @@ enum Reference {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Bound {
+pub(crate) enum Bound {
     AtLeast(f64),
     AtMost(f64),
 }
 
 #[derive(Clone, Copy)]
-enum Unit {
+pub(crate) enum Unit {
     Times,
     Milliseconds,
     Percent,
     Bytes,
+    /// Told by the claim.
+    Count,
 }
 
 /// A promise and what the run says of it.
 pub(crate) struct Judged {
-    pub(crate) work: &'static str,
+    pub(crate) work: String,
     pub(crate) claim: &'static str,
     /// `None`: it was not measured.
     pub(crate) measured: Option<Spread>,
@@ -82,13 +84,15 @@ impl Judged {
             Unit::Milliseconds => (1e3, "ms"),
             Unit::Percent => (1e2, "%"),
             Unit::Bytes => (1.0, "B"),
+            Unit::Count => (1.0, ""),
         };
         let digits = |value: f64| match value * factor {
             scaled if scaled >= 99.95 => format!("{scaled:.0}"),
             scaled if scaled >= 9.995 => format!("{scaled:.1}"),
             scaled => format!("{scaled:.2}"),
         };
-        format!("{} {unit} ({} – {})", digits(median), digits(min), digits(max))
+        let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
+        format!("{}{unit} ({} – {})", digits(median), digits(min), digits(max))
     }
 
     pub(crate) fn mark(&self) -> &'static str {
@@ -115,7 +119,7 @@ pub(crate) fn table(judged: &[Judged]) -> String {
 }
 
 impl Goal {
-    fn judge(self, figures: &Figures) -> Judged {
+    pub(crate) fn judge(self, figures: &Figures) -> Judged {
         let (measured, unit) = match &self.measured {
             Measured::Value(figure, unit) => (figures.spread(figure), *unit),
             Measured::Ratio(figure, reference) => {
@@ -136,19 +140,19 @@ fn goals(many: u64) -> Vec<Goal> {
     let of = Figure::new;
     let storm = format!("storm {many}");
     let rate = |peer: &str, what: &str| of(peer, what, Quantity::Rate);
-    let ratio = |work, claim, figure: Figure, to: Figure, bound| Goal {
-        work,
+    let ratio = |work: &str, claim, figure: Figure, to: Figure, bound| Goal {
+        work: work.to_owned(),
         claim,
         measured: Measured::Ratio(figure, Reference::One(to)),
         bound,
     };
-    let value = |work, claim, figure: Figure, unit, bound| Goal {
-        work,
+    let value = |work: &str, claim, figure: Figure, unit, bound| Goal {
+        work: work.to_owned(),
         claim,
         measured: Measured::Value(figure, unit),
         bound,
     };
-    let pipelined = |work, claim, what: &str, peer: &str, times: f64| {
+    let pipelined = |work: &str, claim, what: &str, peer: &str, times: f64| {
         ratio(work, claim, rate(TENURE, what), rate(peer, what), Bound::AtLeast(times))
     };
     let held = |peer: &str, quantity| of(peer, "hold", quantity);
@@ -193,7 +197,7 @@ fn goals(many: u64) -> Vec<Goal> {
         ),
         ratio(WEB_ROW, "≥ 5 × etcd", rate(TENURE_HTTP, web), rate(ETCD, "acquire 8×8"), Bound::AtLeast(5.0)),
         Goal {
-            work: WEB_ROW,
+            work: WEB_ROW.to_owned(),
             claim: "≥ 0.4 × the lesser of a bare hello of the same stack and 64 × the raw sync rate",
             measured: Measured::Ratio(
                 rate(TENURE_HTTP, web),
@@ -237,7 +241,7 @@ fn goals(many: u64) -> Vec<Goal> {
             Bound::AtMost(0.5),
         ),
         Goal {
-            work: "bundle of 8, 256 in flight",
+            work: "bundle of 8, 256 in flight".to_owned(),
             claim: "≥ 3 × the best durable peer",
             measured: Measured::Ratio(
                 rate(TENURE, bundle),

@@ -1,7 +1,7 @@
 //! Where a peer lives: its data on the disk that is measured, its socket where paths are short, a port that is free.
 
 use crate::process::{Process, block_until};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -99,6 +99,18 @@ impl Server {
         })?;
         ensure!(is_ready, "it is not ready: {}", fs::read_to_string(&said).unwrap_or_default());
         self.process = Some(process);
+        Ok(())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        self.process.as_ref().context("it does not run")?.signal(signal)
+    }
+
+    /// Waits until it has ended after it was told to, and ends it where it does not.
+    pub(crate) fn wait_for_end(&mut self) -> Result<()> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let ended = || Ok(process.ended()?.is_some());
+        ensure!(block_until(STOP_WITHIN, LOOK_EVERY, ended)?, "it did not end when it was told to");
         Ok(())
     }
 

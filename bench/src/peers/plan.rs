@@ -44,7 +44,7 @@ pub(crate) struct Sizes {
 }
 
 /// In flight, over eight connections at most.
-const SHAPES: &[Shape] =
+pub(crate) const SHAPES: &[Shape] =
     &[ALONE, Shape { connections: 8, depth: 2 }, Shape { connections: 8, depth: 8 }, PIPELINED];
 /// One at a time.
 const ALONE: Shape = Shape { connections: 1, depth: 1 };

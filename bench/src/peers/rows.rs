@@ -117,7 +117,7 @@ impl Course {
     }
 }
 
-fn values(sample: &Sample) -> [(Quantity, f64); 5] {
+pub(crate) fn values(sample: &Sample) -> [(Quantity, f64); 5] {
     let answered = (sample.done + sample.refused).max(1);
     [
         (Quantity::Rate, rate(sample)),
@@ -128,12 +128,12 @@ fn values(sample: &Sample) -> [(Quantity, f64); 5] {
     ]
 }
 
-fn rate(sample: &Sample) -> f64 {
+pub(crate) fn rate(sample: &Sample) -> f64 {
     sample.done as f64 / sample.took.as_secs_f64().max(1e-9)
 }
 
 /// Waits until nothing is written any more, if that comes soon.
-fn settle(pids: &[u32]) -> Result<()> {
+pub(crate) fn settle(pids: &[u32]) -> Result<()> {
     let mut written = written_bytes(pids);
     pause(QUIET);
     block_until(QUIET_WITHIN, QUIET, || {

@@ -138,7 +138,7 @@ fn each(
     }
 }
 
-fn shown(spread: Option<Spread>, factor: f64, digits: usize) -> String {
+pub(crate) fn shown(spread: Option<Spread>, factor: f64, digits: usize) -> String {
     match spread {
         None => "–".to_owned(),
         Some(spread) if digits == 0 => grouped(spread.median * factor),
@@ -151,7 +151,7 @@ fn whole(Spread { min, median, max }: Spread) -> String {
 }
 
 /// A whole number with its thousands apart.
-fn grouped(value: f64) -> String {
+pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.max(0.0));
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

@@ -1,6 +1,6 @@
 //! Tenure: the daemon as it is built here, with its durable defaults, over its socket or over HTTP.
 
-mod control;
+pub(crate) mod control;
 
 use super::holder;
 use super::home::{Home, Server, Site};
@@ -11,7 +11,7 @@ use super::wire::{Door, Names, Wire};
 use crate::machine;
 use crate::process::{block_until, tied};
 use anyhow::{Context, Result, ensure};
-pub(super) use control::Control;
+pub(in crate::peers) use control::Control;
 use control::{Session, leases};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -43,7 +43,7 @@ const WAIT_MAX: Duration = Duration::from_secs(120);
 impl Tenure {
     pub(crate) fn start(site: &Site, transport: Transport) -> Result<Self> {
         let home = Home::make(site, "tenure-")?;
-        let command = command(site, &home);
+        let command = command(site, &home, 0);
         let server = Server::start(home, command, is_ready).context("tenure serve")?;
         let address = address(server.home())?;
         Ok(Self { site: site.clone(), transport, server, address, held: RefCell::new(None) })
@@ -123,7 +123,7 @@ impl Peer for Tenure {
         let held = self.held.borrow().context("nothing is held")?;
         self.server.kill()?;
         let began = BootInstant::now();
-        let command = command(&self.site, self.server.home());
+        let command = command(&self.site, self.server.home(), 0);
         self.server.begin(command, |home| {
             Ok(Control::open(&socket(home))
                 .is_ok_and(|mut control| control.is_active(&held).unwrap_or(false)))
@@ -155,7 +155,7 @@ impl Held for Leases {
     }
 }
 
-fn socket(home: &Home) -> PathBuf {
+pub(crate) fn socket(home: &Home) -> PathBuf {
     home.run().join("socket")
 }
 
@@ -172,7 +172,8 @@ fn address(home: &Home) -> Result<SocketAddr> {
     address.parse().with_context(|| format!("{endpoint} is no address"))
 }
 
-fn command(site: &Site, home: &Home) -> Command {
+/// As it is started for a measurement; port 0 is any.
+pub(crate) fn command(site: &Site, home: &Home, port: u16) -> Command {
     let mut command = tied(&site.tenure);
     // Settings of a daemon that is meant to stay are not for this one.
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TENURE_")) {
@@ -180,7 +181,7 @@ fn command(site: &Site, home: &Home) -> Command {
     }
     command
         .args(["serve", "--config", "/dev/null", "--no-mdns", "--sessions-pools", ""])
-        .args(["--bind", "127.0.0.1", "--port", "0", "--socket"])
+        .args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--socket"])
         .arg(socket(home))
         .arg("--run-dir")
         .arg(home.run())

@@ -40,6 +40,8 @@ pub struct Booted {
     pub recovery: Recovery,
     /// What this machine remembered before; `None`: it has never followed a log.
     pub remembered: Option<Remembered>,
+    /// It has never followed a log, and this one has a past that others may know more of.
+    pub is_stranger: bool,
     /// Whether a damaged or outdated copy was put aside, and why.
     pub put_aside: Option<String>,
 }
@@ -182,7 +184,8 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     };
     let now = Remembered { log_id: meta.log_id, generation: meta.generation, epoch: writer.epoch, revision };
     remember(with.root, &now)?;
-    Ok(Booted { meta, mirror, recovery, remembered, put_aside })
+    let is_stranger = remembered.is_none() && head.frame > 0;
+    Ok(Booted { meta, mirror, recovery, remembered, is_stranger, put_aside })
 }
 
 /// Copies a whole log that nobody writes any more, as far as the store has it.

@@ -11,7 +11,7 @@ use tenure_log::{
 };
 
 use crate::planted::{Planted, has};
-use crate::store::{Store, Txn};
+use crate::store::{Stepped, Store, StoreError, Txn};
 use crate::term::{Beaten, Over, Term, Written};
 
 /// This machine's copy of the log, for everybody here.
@@ -58,6 +58,8 @@ pub struct RemoteLog {
     /// The store is short of room.
     is_short: Arc<AtomicBool>,
     tick: u64,
+    /// The newest revision that a step of ours was answered with.
+    revision: u64,
     keeps_authority: bool,
 }
 
@@ -112,6 +114,7 @@ impl RemoteLog {
             proved_ms,
             pause_until_ms: 0,
             is_short: Arc::default(),
+            revision: 0,
             keeps_authority: false,
         }
     }
@@ -156,7 +159,7 @@ impl RemoteLog {
         self.pause();
         let sent_ms = (self.clock.boot_ms)();
         let began_us = (self.clock.boot_us)();
-        let stepped = self.store.step(txn, step_within(self.term.ttl_ms()));
+        let stepped = self.step(txn);
         let took_us = (self.clock.boot_us)().saturating_sub(began_us);
         let written = self.term.appended(sent_ms, (self.clock.boot_ms)(), stepped);
         match self.take_in(written, sent_ms) {
@@ -177,7 +180,7 @@ impl RemoteLog {
         self.pause();
         let txn = self.term.look(self.tick);
         let sent_ms = (self.clock.boot_ms)();
-        let stepped = self.store.step(&txn, step_within(self.term.ttl_ms()));
+        let stepped = self.step(&txn);
         let written = self.term.looked(sent_ms, stepped);
         let taken = self.take_in(written, sent_ms);
         let mut vitals = lock(&self.vitals);
@@ -214,6 +217,17 @@ impl RemoteLog {
         };
         self.tell_authority();
         taken
+    }
+
+    /// Sends a step. A store whose revisions go back was put back to an earlier state: what it says then counts as
+    /// another writer's word, since this term's frames may be forgotten.
+    fn step(&mut self, txn: &Txn) -> Result<Stepped, StoreError> {
+        let stepped = self.store.step(txn, step_within(self.term.ttl_ms()))?;
+        if stepped.revision < self.revision {
+            return Ok(Stepped { held: false, found: Vec::new(), revision: stepped.revision });
+        }
+        self.revision = stepped.revision;
+        Ok(stepped)
     }
 
     fn tell_authority(&self) {
@@ -273,7 +287,7 @@ impl OrderedLog for RemoteLog {
         self.tick = self.tick.max(tick);
         let txn = self.term.beat(self.tick);
         let sent_ms = (self.clock.boot_ms)();
-        let stepped = self.store.step(&txn, step_within(self.term.ttl_ms()));
+        let stepped = self.step(&txn);
         let beaten = self.term.beaten(sent_ms, (self.clock.boot_ms)(), stepped);
         self.tell_authority();
         match beaten {

@@ -183,6 +183,8 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::Why(_)
         | Call::EndAll
         | Call::Register(_)
+        | Call::RegisterAt(..)
+        | Call::NodeTold(_)
         | Call::Unregister(_)
         | Call::HeartbeatRegistration(..)
         | Call::Resolve(_)

@@ -2,6 +2,7 @@
 //! no call has its own.
 
 use crate::caller::Scope;
+use crate::registrations::{Home, NodeHeard, NodeTold, Settled, is_foreign};
 use serde::{Deserialize, Serialize};
 use tenure_api as api;
 
@@ -77,6 +78,10 @@ pub enum Call {
     EndAll,
     /// Advertise a service.
     Register(Box<api::Register>),
+    /// Advertise a service at the node that has taken it. Between nodes alone.
+    RegisterAt(Settled, Box<api::Register>),
+    /// A node tells that it is there, and what its network was told. Between nodes alone.
+    NodeTold(Box<NodeTold>),
     /// End a registration of one's own.
     Unregister(String),
     /// Prove a registrant's life.
@@ -189,6 +194,8 @@ pub enum Reply {
     Ended(api::ShuttingDown),
     /// A service is registered.
     Registered(api::Registration),
+    /// A node was heard.
+    NodeHeard(NodeHeard),
     /// A registration ends.
     Unregistered(api::Unregistered),
     /// A registrant's heartbeat counted.
@@ -250,6 +257,7 @@ impl Call {
             | Self::SessionHeartbeat(..)
             | Self::CloseSession(_)
             | Self::Register(_)
+            | Self::RegisterAt(..)
             | Self::Unregister(_)
             | Self::HeartbeatRegistration(..)
             | Self::StartStream { .. }
@@ -267,6 +275,7 @@ impl Call {
             | Self::RemovePool(..)
             | Self::ResetBreaker
             | Self::EndAll
+            | Self::NodeTold(_)
             | Self::RegistrationStatus
             | Self::Registrations
             | Self::InspectRegistration(_)
@@ -297,6 +306,8 @@ impl Call {
     pub(crate) fn is_of_registrations(&self) -> bool {
         match self {
             Self::Register(_)
+            | Self::RegisterAt(..)
+            | Self::NodeTold(_)
             | Self::Unregister(_)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
@@ -375,6 +386,17 @@ impl Call {
         matches!(self, Self::Resolve(_))
     }
 
+    /// As it is passed on by the node that has taken it.
+    pub(crate) fn taken_at(self, home: &Home) -> Self {
+        match self {
+            Self::Register(register) => {
+                let settled = Settled { home: home.clone(), is_foreign: is_foreign(register.ip) };
+                Self::RegisterAt(settled, register)
+            }
+            other => other,
+        }
+    }
+
     /// Waits no longer than this.
     pub fn shorten_wait(&mut self, wait_ms: u64) {
         if let Self::Acquire(acquire) = self
@@ -409,7 +431,7 @@ impl Call {
                 &mut body.operation_id
             }
             Self::OpenSession(body) => &mut body.operation_id,
-            Self::Register(body) => &mut body.operation_id,
+            Self::Register(body) | Self::RegisterAt(_, body) => &mut body.operation_id,
             Self::StartStream { operation_id, .. }
             | Self::IntendStop { operation_id, .. }
             | Self::MoveTarget { operation_id, .. }
@@ -432,6 +454,7 @@ impl Call {
             | Self::Status
             | Self::ResetBreaker
             | Self::EndAll
+            | Self::NodeTold(_)
             | Self::Unregister(_)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
@@ -488,6 +511,7 @@ impl Serialize for ReplyBody<'_> {
             Reply::BreakerReset(body) => body.serialize(serializer),
             Reply::Ended(body) => body.serialize(serializer),
             Reply::Registered(body) => api::Registered { registered: body.clone() }.serialize(serializer),
+            Reply::NodeHeard(body) => body.serialize(serializer),
             Reply::Unregistered(body) => body.serialize(serializer),
             Reply::RegistrationRenewed(body) => body.serialize(serializer),
             Reply::Resolved(body) => body.serialize(serializer),

@@ -7,7 +7,7 @@ use crate::caller::{Caller, Freshness};
 use crate::elsewhere::Elsewhere;
 use crate::polling::Polling;
 use crate::refusal::{self, Asked};
-use crate::registrations::{Health, Network, RegistrationOptions, Registrations};
+use crate::registrations::{Health, Home, Homes, Neighbours, Network, RegistrationOptions, Registrations};
 use crate::reply::is_told_by_log;
 use crate::show::Lens;
 pub use crate::status::Vitals;
@@ -123,8 +123,14 @@ impl Faces {
 
     /// These are the faces of a node, for as long as it plays one part. `elsewhere`: it follows, and that is the way to who
     /// writes.
-    pub fn belong_to_cluster(&self, elsewhere: Option<Arc<dyn Elsewhere>>) {
+    pub fn belong_to_cluster(
+        &self,
+        home: Home,
+        neighbours: Arc<dyn Neighbours>,
+        elsewhere: Option<Arc<dyn Elsewhere>>,
+    ) {
         self.shared.is_of_cluster.store(true, Ordering::Relaxed);
+        self.registrations().have_homes(Homes::new(home, neighbours));
         if let Some(elsewhere) = elsewhere {
             let _ = self.shared.elsewhere.set(elsewhere);
         }
@@ -147,6 +153,14 @@ impl Faces {
             call.is_of_this_node() || (caller.freshness != Freshness::Present && call.may_be_stale())
         };
         (!calls.iter().all(is_here)).then_some(elsewhere)
+    }
+
+    /// What this node has taken says so on its way.
+    fn taken_here(&self, call: Call) -> Call {
+        match self.registrations().homes() {
+            Some(homes) => call.taken_at(homes.own()),
+            None => call,
+        }
     }
 
     /// Waits until a position is applied that the caller has seen elsewhere.
@@ -230,6 +244,7 @@ impl Faces {
     /// Why it was not carried out.
     pub async fn dispatch(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
         if let Some(elsewhere) = self.elsewhere_for(caller, core::slice::from_ref(&call)) {
+            let call = self.taken_here(call);
             return elsewhere.pass(caller, vec![call]).await.pop().unwrap_or_else(|| Err(unknown()));
         }
         self.reach(caller.freshness).await?;
@@ -246,6 +261,7 @@ impl Faces {
     /// Carries out calls one after the other; those that are one request each cross to the engine together.
     pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
         if let Some(elsewhere) = self.elsewhere_for(caller, &calls) {
+            let calls = calls.into_iter().map(|call| self.taken_here(call)).collect();
             return elsewhere.pass(caller, calls).await;
         }
         match self.begin_all(caller, calls) {

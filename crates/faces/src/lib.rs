@@ -37,9 +37,9 @@ pub use limits::{
 };
 pub use polling::{LeftFor, PollingNumbers, TargetCounts, UnownedTimes};
 pub use registrations::{
-    Facts, Goodbye, Health, Later, Network, Quiet, Record, RegistrationOptions, Renamed, Seen, Service,
-    ServiceType, Sightings, Sightseeing, Standing, Wanted, log_end, understand_instance,
-    understand_registration,
+    Announcing, Facts, Goodbye, Health, Home, Later, Neighbours, Network, NodeHeard, NodeTold, Quiet, Record,
+    RegistrationOptions, Renamed, Said, Seen, Service, ServiceType, Settled, Sightings, Sightseeing,
+    Standing, Wanted, log_end, understand_instance, understand_registration,
 };
 pub use stage::Stage;
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};

@@ -5,22 +5,29 @@
 //! network is asked to do follows what is durable, in the order of the book.
 
 mod admin;
+mod announcing;
 mod book;
 mod discovery;
 mod facts;
 mod gates;
+mod home;
+mod homes;
 mod network;
 mod quiet;
 mod service;
 
+pub use announcing::Announcing;
 pub use discovery::Sightseeing;
 pub use facts::Facts;
 pub use gates::log_end;
+pub use home::{Home, NodeHeard, NodeTold, Said, Settled};
+pub use homes::Neighbours;
 pub use network::{Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing};
 pub use quiet::Quiet;
 pub use service::{ServiceType, Wanted};
 
 pub(crate) use book::{Book, End};
+pub(crate) use homes::Homes;
 
 use crate::call::Reply;
 use crate::caller::{Caller, Origin};
@@ -35,7 +42,7 @@ use discovery::SIGHTSEERS_MAX;
 use facts::ID_BYTES;
 use service::{Described, host_label, resource};
 use std::net::{IpAddr, UdpSocket};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
     Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy, Reason,
@@ -89,6 +96,8 @@ pub(crate) struct Registrations {
     pub(crate) book: Arc<Book>,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) options: RegistrationOptions,
+    /// Set on a node of a cluster.
+    homes: OnceLock<Homes>,
     /// Room to look at the network.
     sightseers: Arc<Semaphore>,
 }
@@ -98,6 +107,7 @@ struct Wish {
     described: Described,
     policy: Policy,
     operation: Option<OperationId>,
+    home: Option<Home>,
     warning: Option<String>,
 }
 
@@ -132,30 +142,34 @@ impl Live {
 
 impl Registrations {
     pub(crate) fn new(book: Arc<Book>, network: Arc<dyn Network>, options: RegistrationOptions) -> Self {
-        Self { book, network, options, sightseers: Arc::new(Semaphore::new(SIGHTSEERS_MAX)) }
+        let sightseers = Arc::new(Semaphore::new(SIGHTSEERS_MAX));
+        Self { book, network, options, homes: OnceLock::new(), sightseers }
+    }
+
+    /// From now on registrations have homes.
+    pub(crate) fn have_homes(&self, homes: Homes) {
+        let _ = self.homes.set(homes);
+    }
+
+    /// Who has which registration, in a cluster.
+    pub(crate) fn homes(&self) -> Option<&Homes> {
+        self.homes.get()
     }
 
     /// What the network is to be told of a registration.
     fn service(&self, facts: &Facts, members: &[Text]) -> Service {
-        let described = &facts.described;
-        Service {
-            service_type: described.service_type.clone(),
-            subtypes: described.subtypes.clone(),
-            name: facts.network_name(members),
-            host: host_label(&self.options.host, &facts.id),
-            port: described.port,
-            ip: described.ip,
-            txt: described
-                .txt
-                .iter()
-                .map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)))
-                .collect(),
-        }
+        service_of(facts, members, &self.options.host)
     }
 
     /// Enters a registration into the book as it was at a position and tells the network, unless its end has begun
     /// or something newer was told.
     pub(crate) fn announce(&self, live: &Live, lsn: Lsn) {
+        if let Some(homes) = self.homes() {
+            // Its home sees it in the log.
+            homes.note(live.lease.id, &live.facts);
+            self.book.enter(live.lease.id, &live.facts, lsn, || ());
+            return;
+        }
         let service = self.service(&live.facts, &live.lease.members);
         let key = key(live.lease.id);
         self.book.enter(live.lease.id, &live.facts, lsn, || self.network.advertise(key, service));
@@ -191,7 +205,7 @@ impl Registrations {
         })
     }
 
-    fn wish(&self, caller: &Caller, asked: api::Register) -> Result<Wish, Error> {
+    fn wish(&self, caller: &Caller, asked: api::Register, at: Option<Settled>) -> Result<Wish, Error> {
         let lease_secs = match (asked.lease, asked.lease_secs) {
             (Some(lease), Some(secs)) if lease != secs => {
                 return Err(contradiction("lease and lease_secs say the same thing and must not differ"));
@@ -200,8 +214,14 @@ impl Registrations {
         };
         let described = Described::check(&asked)?;
         let policy = self.policy(caller, lease_secs)?;
-        let warning = warning(&described, lease_secs, &policy);
-        Ok(Wish { described, policy, operation: leases::operation(caller, asked.operation_id)?, warning })
+        let is_foreign = match &at {
+            Some(at) => at.is_foreign,
+            None => is_foreign(described.ip),
+        };
+        let home = at.map(|at| at.home).or_else(|| self.homes().map(|homes| homes.own().clone()));
+        let warning = warning(&described, is_foreign, lease_secs, &policy);
+        let operation = leases::operation(caller, asked.operation_id)?;
+        Ok(Wish { described, policy, operation, home, warning })
     }
 
     /// Keeps an id: drawn, or made from the operation id so that a retry asks for the same thing.
@@ -230,22 +250,52 @@ fn hash(operation: &OperationId, attempt: u64) -> u64 {
     sessions::bits_of(&operation.principal, &operation.id, &attempt.to_le_bytes())
 }
 
-fn warning(described: &Described, lease_secs: Option<u64>, policy: &Policy) -> Option<String> {
-    if let Some(ip) = described.ip.filter(|ip| !is_of_this_host(*ip)) {
+fn warning(
+    described: &Described,
+    is_foreign: bool,
+    lease_secs: Option<u64>,
+    policy: &Policy,
+) -> Option<String> {
+    if let Some(ip) = described.ip.filter(|_| is_foreign) {
         return Some(format!("{ip} is no address of this host"));
     }
     let ignored = lease_secs.is_some_and(|secs| secs > 0) && policy.mode == Mode::Session;
     ignored.then(|| "lease is not used: the registration lives while its connection is open".to_owned())
 }
 
-/// Only an address of this host can be bound here.
-fn is_of_this_host(ip: IpAddr) -> bool {
-    UdpSocket::bind((ip, 0)).is_ok()
+/// Whether it is no address of this host: only one of its own can be bound here.
+pub(crate) fn is_foreign(ip: Option<IpAddr>) -> bool {
+    ip.is_some_and(|ip| UdpSocket::bind((ip, 0)).is_err())
+}
+
+/// What the network is to be told of a registration; `host` is how this host is called.
+pub(crate) fn service_of(facts: &Facts, members: &[Text], host: &str) -> Service {
+    let described = &facts.described;
+    let host = facts.advertised_by().map_or(host, |home| &home.host);
+    Service {
+        service_type: described.service_type.clone(),
+        subtypes: described.subtypes.clone(),
+        name: facts.network_name(members),
+        host: host_label(host, &facts.id),
+        port: described.port,
+        ip: described.ip,
+        txt: described
+            .txt
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)))
+            .collect(),
+    }
 }
 
 impl Faces {
-    pub(crate) async fn register(&self, caller: &Caller, asked: api::Register) -> Result<Reply, Error> {
-        let wish = self.registrations().wish(caller, asked)?;
+    /// `at`: another node has taken it.
+    pub(crate) async fn register(
+        &self,
+        caller: &Caller,
+        asked: api::Register,
+        at: Option<Settled>,
+    ) -> Result<Reply, Error> {
+        let wish = self.registrations().wish(caller, asked, at)?;
         let (faces, caller) = (self.clone(), caller.clone());
         // Goes on when its caller leaves: what was granted must be in the book and on the network.
         let task = tokio::spawn(async move { faces.register_wish(&caller, wish).await });
@@ -300,7 +350,8 @@ impl Faces {
 
     /// A registrant asks again for what it has: the same id, another payload perhaps. `None`: it has lost it meanwhile.
     async fn update(&self, caller: &Caller, own: &Live, wish: &Wish) -> Result<Option<(Live, Lsn)>, Error> {
-        let facts = own.facts.described_anew(wish.described.clone(), &own.lease.members);
+        let anew = own.facts.described_anew(wish.described.clone(), &own.lease.members);
+        let facts = anew.moved_to(wish.home.clone());
         let token = Token::new(own.lease.id, own.lease.epoch);
         let face_data = Some(facts.encode());
         let action = if own.lease.policy != wish.policy {
@@ -335,10 +386,12 @@ impl Faces {
             spelled: None,
             renamed: None,
             operation,
+            home: wish.home.clone(),
+            leaving: None,
         };
         let taken_over = |rival: &Live| {
             let anew = rival.facts.described_anew(wish.described.clone(), &rival.lease.members);
-            Facts { operation, ..anew }.encode()
+            Facts { operation, ..anew.moved_to(wish.home.clone()) }.encode()
         };
         let may_take_over = |rival: &Live| {
             !registrations.options.principals_matter || rival.lease.policy.principal == caller.principal
@@ -513,7 +566,15 @@ fn registered(live: &Live, warning: Option<String>) -> api::Registration {
 /// What is wrong with it.
 pub fn understand_registration(asked: &api::Register) -> Result<Vec<(String, String)>, Error> {
     let described = Described::check(asked)?;
-    let facts = Facts { id: "0".repeat(ID_BYTES), described, spelled: None, renamed: None, operation: None };
+    let facts = Facts {
+        id: "0".repeat(ID_BYTES),
+        described,
+        spelled: None,
+        renamed: None,
+        operation: None,
+        home: None,
+        leaving: None,
+    };
     debug_assert_eq!(Facts::decode(&facts.encode()).as_ref(), Some(&facts), "what is written is read again");
     let of = |name: String| {
         let resource = resource(&facts.described.service_type, &name);

@@ -5,7 +5,7 @@ use tenure_api as api;
 use tenure_engine::kernel::{
     Epitaph, Face, Fence, LeaseId, LeaseState, Lsn, Mode, Policy, Reason, SessionKind, StateName, Text, Tick,
 };
-use tenure_engine::liveness::{DrainCause, Standing};
+use tenure_engine::liveness::{DrainCause, LivenessView, Standing};
 use tenure_engine::{LeaseSnapshot, SessionSnapshot};
 use tenure_history::{Identity, WireLease, rfc3339, wire_session};
 
@@ -48,6 +48,7 @@ impl Lens<'_> {
             LeaseState::Reserved { .. } | LeaseState::Active { .. } => (None, None),
         };
         let deadline = lease.liveness.deadline;
+        let is_heard = lease.liveness != LivenessView::UNKNOWN;
         let terms = Terms::of(&lease.policy);
         api::Lease {
             lease_id: self.lease_id(lease.id),
@@ -64,7 +65,7 @@ impl Lens<'_> {
             valid_ms: lease.liveness.valid_ms,
             remaining_ms: deadline.map(|deadline| deadline.ms_since(lease.now)),
             granted_at: rfc3339(lease.granted_wall_ms),
-            last_seen: Some(rfc3339(lease.wall_of(lease.liveness.last_seen))),
+            last_seen: is_heard.then(|| rfc3339(lease.wall_of(lease.liveness.last_seen))),
             deadline: deadline.map(|deadline| rfc3339(lease.wall_of(deadline))),
             ended_at: None,
             reason: reason.map(|reason| reason.as_str().to_owned()),

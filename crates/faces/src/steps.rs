@@ -55,7 +55,9 @@ impl Faces {
             }
             Call::Why(query) => self.why(query).await,
             Call::EndAll => self.end_all().await,
-            Call::Register(body) => self.register(caller, *body).await,
+            Call::Register(body) => self.register(caller, *body, None).await,
+            Call::RegisterAt(at, body) => self.register(caller, *body, Some(at)).await,
+            Call::NodeTold(told) => self.hear_node(*told).await,
             Call::Unregister(id) => self.unregister(caller, &id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,

@@ -70,6 +70,7 @@ fn assets() -> &'static [Asset] {
             "tenure-session.js": SCRIPT,
             "text.js": SCRIPT,
             "view.js": SCRIPT,
+            "pages/cluster.js": SCRIPT,
             "pages/events.js": SCRIPT,
             "pages/leases.js": SCRIPT,
             "pages/overview.js": SCRIPT,

@@ -18,7 +18,9 @@ pub use auth::{
     Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name,
     parse_tokens, token_hash,
 };
-pub use node::{APPEND_BUCKETS, Back, Done, NODE_HEADER, Node, NodeNumbers, PASS_PATH, PassedBack, PassedOn};
+pub use node::{
+    APPEND_BUCKETS, Back, Done, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH, PassedBack, PassedOn,
+};
 pub use openapi::openapi;
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -4,12 +4,14 @@
 //! Invariant: labels come from closed sets. No id or principal is ever one, and of names only those of pools, which
 //! operators give, and of the first groups of pollers.
 
+mod cluster;
 mod http;
 mod page;
 mod polling;
 
 pub(crate) use self::http::HttpCounters;
 
+use crate::node::NodeNumbers;
 use page::{Kind, Page, Unit};
 use std::ops::RangeInclusive;
 use tenure_api::ErrorCode;
@@ -41,6 +43,8 @@ pub(crate) struct Numbers<'a> {
     pub(crate) pools: Vec<PoolSnapshot>,
     pub(crate) polling: PollingNumbers,
     pub(crate) goodbyes: u64,
+    /// `None`: the daemon is no node.
+    pub(crate) node: Option<NodeNumbers>,
 }
 
 /// Everything as text.
@@ -57,6 +61,9 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     registrations(&mut page, numbers);
     streams(&mut page, numbers);
     polling::write(&mut page, &numbers.polling);
+    if let Some(node) = &numbers.node {
+        cluster::write(&mut page, node);
+    }
     http.write(&mut page);
     page.finish()
 }

@@ -29,6 +29,8 @@ pub trait Node: Send + Sync {
     fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
+    /// What it remembers of the log.
+    fn memory(&self) -> Option<NodeMemory>;
     /// Whether it knows enough to be asked.
     fn is_ready(&self) -> bool;
     /// Its numbers.
@@ -73,6 +75,22 @@ pub struct PassedOn {
     /// Nothing is asked: the writer is to give the log up.
     #[serde(default)]
     pub step_down: bool,
+    /// Nothing is asked but what the node remembers of the log.
+    #[serde(default)]
+    pub memory: bool,
+}
+
+/// What a node remembers of the log, for one that remembers nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeMemory {
+    /// Which log.
+    pub log_id: u64,
+    /// Which generation of it.
+    pub generation: u64,
+    /// The number of the last frame in its copy.
+    pub frame: u64,
+    /// That frame's checksum.
+    pub chain: u32,
 }
 
 /// What passed calls came to, in order.
@@ -101,6 +119,7 @@ impl PassedOn {
             scope: caller.scope.as_str().to_owned(),
             calls,
             step_down: false,
+            memory: false,
         }
     }
 

@@ -13,7 +13,7 @@ use tenure_client::clock::BootInstant;
 use tenure_client::{Client, Endpoint};
 
 /// One connection that waits for each answer.
-pub(in crate::peers) struct Control {
+pub(crate) struct Control {
     stream: BufReader<UnixStream>,
 }
 
@@ -21,14 +21,14 @@ pub(in crate::peers) struct Control {
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 impl Control {
-    pub(in crate::peers) fn open(socket: &Path) -> Result<Self> {
+    pub(crate) fn open(socket: &Path) -> Result<Self> {
         let stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// Sends one line.
-    pub(in crate::peers) fn say(&mut self, line: &Value) -> Result<()> {
+    pub(crate) fn say(&mut self, line: &Value) -> Result<()> {
         let mut bytes = serde_json::to_vec(line)?;
         bytes.push(b'\n');
         self.stream.get_mut().write_all(&bytes)?;
@@ -36,19 +36,19 @@ impl Control {
     }
 
     /// Waits for one line.
-    pub(in crate::peers) fn hear(&mut self) -> Result<Value> {
+    pub(crate) fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
         ensure!(self.stream.read_line(&mut line)? > 0, "the daemon closed the connection");
         serde_json::from_str(&line).with_context(|| format!("the daemon says {line:?}"))
     }
 
-    pub(in crate::peers) fn ask(&mut self, line: &Value) -> Result<Value> {
+    pub(crate) fn ask(&mut self, line: &Value) -> Result<Value> {
         self.say(line)?;
         self.hear()
     }
 
     /// Waits until the other side closes.
-    pub(in crate::peers) fn wait_for_end(&mut self) -> Result<()> {
+    pub(crate) fn wait_for_end(&mut self) -> Result<()> {
         self.stream.get_ref().set_read_timeout(None)?;
         while !self.stream.fill_buf()?.is_empty() {
             let bytes = self.stream.buffer().len();
@@ -66,7 +66,7 @@ impl Control {
 }
 
 /// Live leases.
-pub(super) fn leases(control: &mut Control) -> Result<u64> {
+pub(crate) fn leases(control: &mut Control) -> Result<u64> {
     let answer = control.ask(&json!({"status": {}}))?;
     answer["status"]["leases"]["total"].as_u64().with_context(|| format!("the daemon says {answer}"))
 }

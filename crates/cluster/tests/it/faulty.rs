@@ -21,14 +21,14 @@ pub(crate) enum Fault {
 }
 
 pub(crate) struct Faulty {
-    under: Arc<dyn Store>,
+    under: Mutex<Arc<dyn Store>>,
     faults: Mutex<VecDeque<Fault>>,
     late: Mutex<Vec<Txn>>,
 }
 
 impl Faulty {
     pub(crate) fn over(under: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(Self { under, faults: Mutex::default(), late: Mutex::default() })
+        Arc::new(Self { under: Mutex::new(under), faults: Mutex::default(), late: Mutex::default() })
     }
 
     /// The next steps that write have these faults; those after them have none.
@@ -36,10 +36,19 @@ impl Faulty {
         self.faults.lock().unwrap().extend(faults);
     }
 
+    /// From now on another store is asked.
+    pub(crate) fn replace(&self, under: Arc<dyn Store>) {
+        *self.under.lock().unwrap() = under;
+    }
+
+    fn under(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.under.lock().unwrap())
+    }
+
     /// What was kept back arrives; says which of it was done.
     pub(crate) fn deliver_late(&self) -> Vec<bool> {
         let late = std::mem::take(&mut *self.late.lock().unwrap());
-        late.iter().map(|txn| self.under.step(txn, Duration::from_secs(5)).unwrap().held).collect()
+        late.iter().map(|txn| self.under().step(txn, Duration::from_secs(5)).unwrap().held).collect()
     }
 }
 
@@ -48,10 +57,10 @@ impl Store for Faulty {
         let lost = || Err(StoreError::Unanswered { why: "the test lost it".to_owned() });
         let fault = if txn.writes() { self.faults.lock().unwrap().pop_front() } else { None };
         match fault.unwrap_or(Fault::None) {
-            Fault::None => self.under.step(txn, within),
+            Fault::None => self.under().step(txn, within),
             Fault::LoseRequest => lost(),
             Fault::LoseReply => {
-                self.under.step(txn, within)?;
+                self.under().step(txn, within)?;
                 lost()
             }
             Fault::Late => {
@@ -59,14 +68,14 @@ impl Store for Faulty {
                 lost()
             }
             Fault::Twice => {
-                self.under.step(txn, within)?;
-                self.under.step(txn, within)
+                self.under().step(txn, within)?;
+                self.under().step(txn, within)
             }
         }
     }
 
     fn range(&self, from: &str, to: &str, limit: usize, within: Duration) -> Result<Ranged, StoreError> {
-        self.under.range(from, to, limit, within)
+        self.under().range(from, to, limit, within)
     }
 
     fn watch(
@@ -76,10 +85,10 @@ impl Store for Faulty {
         since: u64,
         within: Duration,
     ) -> Result<Box<dyn Watching>, StoreError> {
-        self.under.watch(from, to, since, within)
+        self.under().watch(from, to, since, within)
     }
 
     fn compact(&self, revision: u64, within: Duration) -> Result<(), StoreError> {
-        self.under.compact(revision, within)
+        self.under().compact(revision, within)
     }
 }

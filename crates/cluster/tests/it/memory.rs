@@ -27,6 +27,13 @@ impl MemoryStore {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
+
+    /// A backup: what is there now, under the same revision.
+    pub(crate) fn copy(&self) -> Arc<Self> {
+        let inner = self.inner.lock().unwrap();
+        let copied = Inner { keys: inner.keys.clone(), revision: inner.revision, ..Inner::default() };
+        Arc::new(Self { inner: Mutex::new(copied) })
+    }
 }
 
 impl Inner {

@@ -267,6 +267,20 @@ fn a_store_that_was_put_back_is_not_followed() {
 }
 
 #[test]
+fn a_writer_notices_that_the_store_was_put_back_under_it() {
+    let before = MemoryStore::new();
+    let faults = Faulty::over(Arc::clone(&before) as Arc<dyn Store>);
+    let node = Node::at(Arc::clone(&faults) as Arc<dyn Store>, "a");
+    let mut log = node.claim();
+    let backup = before.copy();
+    Writer::new(&log).append(&mut log, &[b"a"]);
+    assert_eq!(log.prove(1), Proof::Held);
+    faults.replace(backup);
+    assert_eq!(log.prove(2), Proof::Fenced, "`writer` is the same, and everything since is forgotten");
+    assert_eq!(until_ms(&log), 0);
+}
+
+#[test]
 fn values_that_are_compared_never_repeat() {
     let beats: Vec<Vec<u8>> =
         (1..100).map(|counter| encode(&Beat { epoch: 1, counter, tick: 5, frame: 1 })).collect();

@@ -127,7 +127,10 @@ impl Faces {
             ip: described.ip,
             lease_id: lens.lease_id(lease.id),
             epoch: lease.epoch.0,
-            advertised: network.advertised,
+            advertised: match self.registrations().homes() {
+                Some(homes) => homes.advertises(facts, network.advertised),
+                None => network.advertised,
+            },
             advertised_name: network.name.unwrap_or_else(|| facts.network_name(&lease.members)),
             last_error: network.last_error,
         }

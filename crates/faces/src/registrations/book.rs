@@ -272,7 +272,15 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        Facts { id: id.to_owned(), described, spelled: None, renamed: None, operation: None }
+        Facts {
+            id: id.to_owned(),
+            described,
+            spelled: None,
+            renamed: None,
+            operation: None,
+            home: None,
+            leaving: None,
+        }
     }
 
     fn end() -> End {

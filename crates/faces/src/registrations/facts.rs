@@ -3,6 +3,7 @@
 //! They begin with the eight characters of the id, so that whoever tells the story of the log can find it without
 //! knowing the rest.
 
+use super::home::Home;
 use super::service::{Described, ServiceType, resource};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -10,7 +11,10 @@ use tenure_engine::kernel::Text;
 
 /// Characters of an id.
 pub(crate) const ID_BYTES: usize = 8;
+/// Of a daemon alone.
 const VERSION: u8 = 1;
+/// With a home, of a cluster.
+const VERSION_WITH_HOME: u8 = 2;
 
 /// A registration as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +29,17 @@ pub struct Facts {
     pub(crate) renamed: Option<String>,
     /// Made from the operation id it was asked for with; a retry is known by it.
     pub(crate) operation: Option<u64>,
+    /// The node that advertises it; `None`: the daemon, or the cluster has not chosen yet.
+    pub(crate) home: Option<Home>,
+    /// The node that advertised it before and has not said goodbye yet: until then its home waits.
+    pub(crate) leaving: Option<Home>,
+}
+
+/// What follows the other fields where there is a home.
+#[derive(Serialize, Deserialize)]
+struct StoredHome {
+    home: Home,
+    leaving: Option<Home>,
 }
 
 /// The bytes behind id and version.
@@ -56,8 +71,12 @@ impl Facts {
             operation: self.operation,
         };
         let mut bytes = self.id.clone().into_bytes();
-        bytes.push(VERSION);
+        bytes.push(if self.home.is_some() { VERSION_WITH_HOME } else { VERSION });
         bytes.extend(postcard::to_allocvec(&stored).expect("invariant: plain data can be written"));
+        if let Some(home) = self.home.clone() {
+            let stored = StoredHome { home, leaving: self.leaving.clone() };
+            bytes.extend(postcard::to_allocvec(&stored).expect("invariant: plain data can be written"));
+        }
         bytes
     }
 
@@ -66,10 +85,16 @@ impl Facts {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (id, rest) = bytes.split_at_checked(ID_BYTES)?;
         let (version, stored) = rest.split_first()?;
-        if *version != VERSION {
+        if *version != VERSION && *version != VERSION_WITH_HOME {
             return None;
         }
-        let stored: Stored = postcard::from_bytes(stored).ok()?;
+        let (stored, rest): (Stored, _) = postcard::take_from_bytes(stored).ok()?;
+        let (home, leaving) = if *version == VERSION_WITH_HOME {
+            let stored: StoredHome = postcard::from_bytes(rest).ok()?;
+            (Some(stored.home), stored.leaving)
+        } else {
+            (None, None)
+        };
         let (service_type, _) = ServiceType::parse(&stored.service_type).ok()?;
         Some(Self {
             id: core::str::from_utf8(id).ok()?.to_owned(),
@@ -84,7 +109,21 @@ impl Facts {
             spelled: stored.spelled,
             renamed: stored.renamed,
             operation: stored.operation,
+            home,
+            leaving,
         })
+    }
+
+    /// The node that is to say goodbye when it ends: who advertises it, or did and still has to.
+    pub(crate) fn advertised_by(&self) -> Option<&Home> {
+        self.leaving.as_ref().or(self.home.as_ref())
+    }
+
+    /// The same registration with another home. Who advertises it has to say goodbye first.
+    pub(crate) fn moved_to(self, home: Option<Home>) -> Self {
+        let before = self.leaving.or(self.home);
+        let leaving = before.filter(|before| home.as_ref().is_some_and(|home| home.node != before.node));
+        Self { home, leaving, ..self }
     }
 
     /// Its id.
@@ -138,7 +177,15 @@ mod tests {
             ..Register::default()
         };
         let described = Described::check(&asked).expect("a service");
-        Facts { id: "0a1b2c3d".to_owned(), described, spelled: None, renamed: None, operation: Some(7) }
+        Facts {
+            id: "0a1b2c3d".to_owned(),
+            described,
+            spelled: None,
+            renamed: None,
+            operation: Some(7),
+            home: None,
+            leaving: None,
+        }
     }
 
     #[test]
@@ -152,6 +199,20 @@ mod tests {
     fn the_bytes_of_version_1_stay_what_they_are() {
         let shown: String = facts().encode().iter().map(|byte| format!("{byte:02x}")).collect();
         expect_test::expect!["30613162326333640106c38470702e310a5f687474702e5f74637001025f70903f01007f0000010204666c616700047061746801012f00000107"].assert_eq(&shown);
+    }
+
+    #[test]
+    fn a_home_is_kept_and_one_that_leaves_is_the_one_to_say_goodbye() {
+        let home = |node: &str| Home { node: node.to_owned(), host: "h".to_owned() };
+        let at_a = Facts { home: Some(home("a")), ..facts() };
+        assert_eq!(Facts::decode(&at_a.encode()), Some(at_a.clone()));
+        assert_eq!(at_a.clone().moved_to(Some(home("a"))), at_a);
+        let at_b = at_a.clone().moved_to(Some(home("b")));
+        assert_eq!((at_b.home.clone(), at_b.advertised_by()), (Some(home("b")), Some(&home("a"))));
+        assert_eq!(Facts::decode(&at_b.encode()), Some(at_b.clone()));
+        let at_c = at_b.clone().moved_to(Some(home("c")));
+        assert_eq!(at_c.advertised_by(), Some(&home("a")), "b has advertised nothing yet");
+        assert_eq!(at_b.moved_to(Some(home("a"))), at_a);
     }
 
     #[test]
@@ -170,7 +231,7 @@ mod tests {
     fn bytes_of_another_kind_are_no_facts() {
         assert_eq!(Facts::decode(b""), None);
         assert_eq!(Facts::decode(b"0a1b2c3d"), None);
-        assert_eq!(Facts::decode(b"0a1b2c3d\x02xxxx"), None);
+        assert_eq!(Facts::decode(b"0a1b2c3d\x03xxxx"), None);
         let bytes = facts().encode();
         assert_eq!(Facts::decode(&bytes[..bytes.len() - 1]), None);
     }
@@ -191,6 +252,8 @@ mod tests {
             spelled: None,
             renamed: None,
             operation: Some(u64::MAX),
+            home: Some(Home { node: "n".repeat(63), host: "h".repeat(63) }),
+            leaving: Some(Home { node: "m".repeat(63), host: "h".repeat(63) }),
         };
         assert!(facts.encode().len() <= tenure_engine::kernel::limits::ATTACHMENT_BYTES_MAX);
     }

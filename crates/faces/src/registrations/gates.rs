@@ -77,6 +77,11 @@ impl Faces {
             tracing::warn!(lease = %self.lens().lease_id(id), "a lease has a gate that nobody can pass");
             return;
         };
+        if let Some(homes) = registrations.homes() {
+            // Whoever advertises it sees the revoke, says goodbye and tells.
+            registrations.book.strike(id, &facts, end, || homes.owe(id, &facts));
+            return;
+        }
         let service = registrations.service(&facts, &lease.members);
         let goodbye =
             registrations.book.strike(id, &facts, end, || registrations.network.withdraw(key(id), service));
@@ -102,7 +107,7 @@ impl Faces {
         }
     }
 
-    async fn keep_name(&self, renamed: &Renamed) {
+    pub(super) async fn keep_name(&self, renamed: &Renamed) {
         for _ in 0..TRIES_MAX {
             let Some(live) = self.read_live(vec![LeaseId(renamed.key)]).await.pop() else { return };
             let given = live.facts.advertised_name(&live.lease.members);

@@ -11,6 +11,7 @@ import { Panel } from "./panel.js";
 import { Pulse } from "./pulse.js";
 import { Store } from "./store.js";
 import { count, shown } from "./text.js";
+import { mount as cluster } from "./pages/cluster.js";
 import { mount as events } from "./pages/events.js";
 import { mount as leases } from "./pages/leases.js";
 import { mount as overview } from "./pages/overview.js";
@@ -44,6 +45,7 @@ export const PAGES = {
   sessions: { title: "Sessions", mount: sessions },
   polling: { title: "Polling", mount: polling },
   events: { title: "Events", mount: events },
+  cluster: { title: "Cluster", mount: cluster },
 };
 
 const THEMES = ["auto", "light", "dark"];
@@ -90,6 +92,7 @@ export class App {
       this.drawBadges();
     });
     this.feed.listen(() => this.drawFeed());
+    this.pulse.listen(() => (byId("nav-cluster").hidden = !this.pulse.isNode));
     onSignedOut(() => this.feed.become("signed-out"));
     this.freshener.visible = () => this.visible();
     this.freshener.running = () => this.feed.state === "live";
@@ -301,16 +304,20 @@ export class App {
       this.panel.close();
       return;
     }
+    const names = Object.keys(PAGES);
+    const jumps = Object.fromEntries(names.map((name) => [name[0], name]));
+    // Before the page: what comes after `g` is a place, not something to be done to a lease.
+    if (performance.now() - this.going < 1200 && event.key in jumps) {
+      this.going = 0;
+      location.hash = jumps[event.key] === "overview" ? "#/" : `#/${jumps[event.key]}`;
+      event.preventDefault();
+      return;
+    }
     if (this.page?.key?.(event)) {
       event.preventDefault();
       return;
     }
-    const names = Object.keys(PAGES);
-    const jumps = Object.fromEntries(names.map((name) => [name[0], name]));
-    if (performance.now() - this.going < 1200 && event.key in jumps) {
-      this.going = 0;
-      location.hash = jumps[event.key] === "overview" ? "#/" : `#/${jumps[event.key]}`;
-    } else if (event.key === "g") this.going = performance.now();
+    if (event.key === "g") this.going = performance.now();
     else if (event.key === "/") (this.page?.focus ?? this.main).focus();
     else if (event.key === "?") showKeys();
     else if (event.key === "t") this.turnTheme();

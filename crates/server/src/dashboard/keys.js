@@ -24,6 +24,7 @@ const KEYS = [
       ["g s", "Sessions"],
       ["g p", "Polling"],
       ["g e", "Events"],
+      ["g c", "Cluster"],
     ],
   ],
   [

@@ -13,6 +13,7 @@ const PAGES = [
   ["Sessions", "#/sessions"],
   ["Polling", "#/polling"],
   ["Events", "#/events"],
+  ["Cluster", "#/cluster"],
 ];
 
 /** @param {import("./app.js").App} app */

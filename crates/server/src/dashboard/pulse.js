@@ -72,6 +72,8 @@ export class Pulse {
     this.feed = feed;
     /** @type {any} The newest status. */
     this.status = null;
+    /** @type {boolean | null} Whether the daemon is a node of a cluster; null: unknown. */
+    this.isNode = null;
     /** @type {Sample[]} */
     this.samples = [];
     /** @type {Reading[]} */
@@ -107,7 +109,9 @@ export class Pulse {
       try {
         const [status, text] = await Promise.all([ask("/v1/status"), askText("/metrics")]);
         this.status = status;
-        this.read(parseMetrics(text));
+        const counters = parseMetrics(text);
+        this.isNode = counters.has("tenure_cluster_writer");
+        this.read(counters);
         this.listeners.forEach((listener) => listener());
       } catch (error) {
         if (error instanceof Refusal && error.status === 0) this.feed.doubt();
@@ -115,6 +119,18 @@ export class Pulse {
     }
     clearTimeout(this.timer);
     if (!document.hidden) this.timer = setTimeout(() => void this.beat(), EVERY_MS);
+  }
+
+  /** Whether the daemon is a node, also while nobody writes and nothing else can be read. */
+  async learn() {
+    if (this.isNode !== null) return this.isNode;
+    try {
+      this.isNode = parseMetrics(await askText("/metrics")).has("tenure_cluster_writer");
+      this.listeners.forEach((listener) => listener());
+    } catch {
+      // Asked again by whoever wants to know.
+    }
+    return this.isNode;
   }
 
   /** @param {Map<string, number>} counters */

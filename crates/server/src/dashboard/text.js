@@ -23,6 +23,18 @@ export function measure(value) {
   return value < 0.1 ? value.toFixed(3) : value.toFixed(2);
 }
 
+/** A size in memory or on disk: `24 KiB`, `1.2 GiB`. @param {number} value */
+export function bytes(value) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  let rest = value;
+  while (rest >= 1024 && unit < units.length - 1) {
+    rest /= 1024;
+    unit += 1;
+  }
+  return `${unit > 0 && rest < 10 ? +rest.toFixed(1) : Math.round(rest)} ${units[unit]}`;
+}
+
 /** Time left, short and steady in width: `9.4 s`, `58 s`, `4 m 07 s`, `3 h 12 m`. @param {number} ms */
 export function left(ms) {
   if (ms <= 0) return "0.0 s";

@@ -74,6 +74,21 @@ impl Page {
         self.line("_count", labels, None, &total);
     }
 
+    /// At most so many seconds took so many, each bound with all below it; `count` in all.
+    pub(super) fn histogram_by_bounds(
+        &mut self,
+        bounds: impl Iterator<Item = (f64, u64)>,
+        sum: f64,
+        count: u64,
+    ) {
+        for (bound, below) in bounds {
+            self.line("_bucket", &[], Some(&bound.to_string()), &below);
+        }
+        self.line("_bucket", &[], Some("+Inf"), &count);
+        self.line("_sum", &[], None, &sum);
+        self.line("_count", &[], None, &count);
+    }
+
     fn line(&mut self, suffix: &str, labels: &[(&str, &str)], bound: Option<&str>, value: &dyn Display) {
         let name = self.name;
         self.write(format_args!("{PREFIX}{name}{suffix}"));

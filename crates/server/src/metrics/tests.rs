@@ -113,6 +113,15 @@ fn read_sample(line: &str) -> (String, Labels, f64) {
 }
 
 fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -> String {
+    page_of(http, snapshot_age_ms, recovery_secs, None)
+}
+
+fn page_of(
+    http: &HttpCounters,
+    snapshot_age_ms: Option<u64>,
+    recovery_secs: f64,
+    node: Option<NodeNumbers>,
+) -> String {
     let status = status();
     let streams = StreamNumbers {
         lease_expired: 11,
@@ -139,6 +148,7 @@ fn page(http: &HttpCounters, snapshot_age_ms: Option<u64>, recovery_secs: f64) -
         pools,
         polling,
         goodbyes: 7,
+        node,
     })
 }
 
@@ -204,6 +214,32 @@ const NAMES: &[&str] = &[
     "poll_unowned_seconds",
 ];
 
+/// Names that only a node has.
+const NAMES_OF_NODES: &[&str] = &[
+    "cluster_writer",
+    "cluster_lag_lsn",
+    "cluster_lag_seconds",
+    "cluster_claims_total",
+    "cluster_append_seconds",
+    "cluster_unknown_total",
+    "cluster_store_bytes",
+];
+
+/// A node that writes, with five appends of which one took longer than every bound.
+fn node_numbers() -> NodeNumbers {
+    NodeNumbers {
+        writes: true,
+        lag_lsn: 41,
+        lag_seconds: 1.5,
+        claims: [42, 43, 44],
+        append_seconds: 6.25,
+        appends: 5,
+        append_buckets: [0, 1, 2, 3, 4, 4, 4, 4, 4, 4],
+        unknown: [45, 46, 47],
+        store_bytes: 48,
+    }
+}
+
 #[test]
 fn the_text_can_be_read_back_and_holds_every_documented_name() {
     let http = HttpCounters::default();
@@ -248,6 +284,25 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_poll_unowned_seconds_count", &[]), 0.0);
     let fresh = Scrape::read(&page(&HttpCounters::default(), None, 0.25));
     assert!(!fresh.kinds.contains_key("tenure_snapshot_age_seconds"), "there is no snapshot to have an age");
+}
+
+#[test]
+fn a_node_has_numbers_that_other_daemons_have_not() {
+    let scrape = Scrape::read(&page_of(&HttpCounters::default(), Some(1), 0.25, Some(node_numbers())));
+    scrape.check();
+    let mut names: Vec<String> =
+        NAMES.iter().chain(NAMES_OF_NODES).map(|name| format!("tenure_{name}")).collect();
+    names.sort_unstable();
+    assert!(scrape.kinds.keys().eq(&names), "{:?}", scrape.kinds.keys());
+    assert_eq!(scrape.value("tenure_cluster_writer", &[]), 1.0);
+    assert_eq!(scrape.value("tenure_cluster_lag_lsn", &[]), 41.0);
+    assert_eq!(scrape.value("tenure_cluster_lag_seconds", &[]), 1.5);
+    assert_eq!(scrape.value("tenure_cluster_claims_total", &[("outcome", "lost")]), 43.0);
+    assert_eq!(scrape.value("tenure_cluster_append_seconds_bucket", &[("le", "0.005")]), 2.0);
+    assert_eq!(scrape.value("tenure_cluster_append_seconds_bucket", &[("le", "+Inf")]), 5.0);
+    assert_eq!(scrape.value("tenure_cluster_append_seconds_sum", &[]), 6.25);
+    assert_eq!(scrape.value("tenure_cluster_unknown_total", &[("resolved", "fenced")]), 47.0);
+    assert_eq!(scrape.value("tenure_cluster_store_bytes", &[]), 48.0);
 }
 
 #[test]

@@ -391,6 +391,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
                 pools: shared.faces().pools().await?,
                 polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
+                node: shared.node().ok().map(|node| node.numbers()),
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
         }

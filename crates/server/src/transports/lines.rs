@@ -621,6 +621,7 @@ fn class(call: &Call) -> Class {
         | Call::OpenSession(_)
         | Call::DefinePool(..)
         | Call::Register(_)
+        | Call::RegisterAt(..)
         | Call::StartStream { .. }
         | Call::ActivateStream(..)
         | Call::MoveTarget { .. }
@@ -638,6 +639,7 @@ fn class(call: &Call) -> Class {
         | Call::Why(_)
         | Call::Status
         | Call::Resolve(_)
+        | Call::NodeTold(_)
         | Call::RegistrationStatus
         | Call::Registrations
         | Call::InspectRegistration(_)
@@ -740,6 +742,7 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Resource(_)
             | Reply::Resources(_)
             | Reply::BreakerReset(_)
+            | Reply::NodeHeard(_)
             | Reply::RegistrationStatus(_)
             | Reply::Registrations(_)
             | Reply::Registration(_)

@@ -16,6 +16,7 @@ pub(crate) use interlock::InterlockError;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
@@ -148,17 +149,16 @@ pub(crate) fn run(
         .build()
         .map_err(DaemonError::Runtime)?;
     let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
-    let passing =
-        Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref()).map_err(|why| NodeError::Roots(why))?;
+    let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref()).map_err(NodeError::Roots)?;
     shared.pass_through(Arc::new(passing));
+    shared.is_stranger.store(booted.is_stranger, Ordering::SeqCst);
     let hook = plan.hook.clone().start();
     let (home, advertised_on) = (homes::home(&shared, &plan.registrations), Arc::clone(&network));
     let mut parts = Parts::new(
         &plan,
         Arc::clone(&shared),
         disk,
-        booted,
-        Box::new(move || finding.find_log()),
+        (booted, Box::new(move || finding.find_log())),
         network,
         hook.clone(),
         runtime.handle(),
@@ -204,7 +204,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopping.clone());
-    let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone());
+    let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
     started(Started {
         endpoint: addresses.endpoint,
         socket: addresses.socket.clone(),

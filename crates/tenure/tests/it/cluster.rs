@@ -13,5 +13,7 @@ pub(crate) mod store;
 mod asking;
 mod changing;
 mod losing;
+mod planted;
+mod restoring;
 mod schedule;
 mod split;

@@ -27,6 +27,7 @@ mod cli_terminal;
 mod cli_usage;
 mod cluster;
 mod cluster_cli;
+mod cluster_homes;
 mod daemon;
 mod dumping;
 mod faults;

@@ -3,7 +3,7 @@
 
 #[expect(dead_code, reason = "written for several packages; none of them needs all of it")]
 #[path = "../../../mdns/tests/it/peers/mod.rs"]
-mod peers;
+pub(crate) mod peers;
 
 mod announcing;
 mod conflicts;

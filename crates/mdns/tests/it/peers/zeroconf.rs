@@ -49,9 +49,22 @@ impl Zeroconf {
     /// Starts it on a host; returns when it listens. It calls the host by the host's name.
     #[track_caller]
     pub(crate) fn start(host: &Host) -> Self {
-        let mut command = script(host, "zeroconf_peer.py");
+        let mut command = script(Some(host), "zeroconf_peer.py");
         command.arg(host.address().to_string()).arg(host.name()).arg(host.address().to_string());
         command.args(host.address6().map(|address| address.to_string()));
+        Self::started(command)
+    }
+
+    /// Starts it where the calling thread is, on the interface of this address.
+    #[track_caller]
+    pub(crate) fn start_here(address: IpAddr) -> Self {
+        let mut command = script(None, "zeroconf_peer.py");
+        command.arg(address.to_string()).arg("here").arg(address.to_string());
+        Self::started(command)
+    }
+
+    #[track_caller]
+    fn started(command: Command) -> Self {
         let (seen, answers) = (Feed::new(), Feed::new());
         let (to_seen, to_answers) = (seen.clone(), answers.clone());
         let process = Process::start(command, move |line| match line.map(serde_json::from_str::<Value>) {
@@ -180,8 +193,21 @@ impl Sniffer {
     /// Starts it on a host; returns when it listens.
     #[track_caller]
     pub(crate) fn start(host: &Host) -> Self {
-        let mut command = script(host, "sniffer.py");
+        let mut command = script(Some(host), "sniffer.py");
         command.arg(INTERFACE).arg(host.address().to_string());
+        Self::started(command)
+    }
+
+    /// Starts it where the calling thread is.
+    #[track_caller]
+    pub(crate) fn start_here(interface: &str, address: IpAddr) -> Self {
+        let mut command = script(None, "sniffer.py");
+        command.arg(interface).arg(address.to_string());
+        Self::started(command)
+    }
+
+    #[track_caller]
+    fn started(command: Command) -> Self {
         let records = Feed::new();
         let to = records.clone();
         let process = Process::start(command, move |line| match line.map(serde_json::from_str::<Value>) {
@@ -227,11 +253,15 @@ impl Record {
     }
 }
 
-fn script(host: &Host, name: &str) -> Command {
+/// `None`: where the calling thread is.
+fn script(host: Option<&Host>, name: &str) -> Command {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python: PathBuf = package.join("../../target/venv/bin/python");
     assert!(python.exists(), "zeroconf is missing; `cargo xtask test` installs what the tests need");
-    let mut command = host.command(python);
+    let mut command = match host {
+        Some(host) => host.command(python),
+        None => Command::new(python),
+    };
     command.arg("-B").arg(package.join("../mdns/tests/it/peers").join(name));
     command
 }

@@ -362,6 +362,12 @@ export function mount(root, _params, app) {
     const uptime = span(Math.max(1, status.uptime_secs) * 1000);
     const up = `${shown(status.version)}, up ${uptime}, pid ${status.pid}`;
     healthRow(health, "Daemon", "good", up);
+    if (pulse.isNode) {
+      const writes = pulse.readings.at(-1)?.counters.get("tenure_cluster_writer") === 1;
+      const follows = "follows: leases are everybody's, rates and latencies this node's own";
+      const link = h("a", { href: "#/cluster" }, writes ? "writes" : follows);
+      healthRow(health, "Node", "good", link);
+    }
     const behind = status.lsn - status.synced_lsn;
     healthRow(
       health,

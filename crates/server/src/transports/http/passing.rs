@@ -22,6 +22,10 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     if passed.step_down {
         return Ok(json(StatusCode::OK, &node.step_down_here().await?));
     }
+    if passed.memory {
+        let unknown = || Error::new(ErrorCode::NotLeader, "this node has no copy of the log at present");
+        return Ok(json(StatusCode::OK, &node.memory().ok_or_else(unknown)?));
+    }
     let caller = passed.caller().ok_or_else(|| unreadable(&"the scope is none"))?;
     let faces = shared.faces();
     let count = passed.calls.len();

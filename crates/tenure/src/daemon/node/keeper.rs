@@ -2,6 +2,7 @@
 //! store stays small while this node writes.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tenure_engine::host::read_clocks;
 
 use super::shared::{NodeShared, Term};
 use super::subnets;
+use tokio::runtime::Handle as Runtime;
 
 /// Ends the keeper when it goes out of scope.
 pub(super) struct Tending {
@@ -36,6 +38,9 @@ const WITHIN: Duration = Duration::from_secs(2);
 
 struct Keeper {
     shared: Arc<NodeShared>,
+    runtime: Runtime,
+    /// Nodes that this one, remembering nothing, has compared with.
+    compared: Vec<String>,
     data_dir: PathBuf,
     surveyed_ms: u64,
     told_ms: u64,
@@ -44,13 +49,16 @@ struct Keeper {
     remembered: Option<Remembered>,
     growth: Option<(u64, Growth)>,
     is_too_large_told: bool,
+    is_stranger_told: bool,
 }
 
-pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf) -> Tending {
+pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf, runtime: &Runtime) -> Tending {
     let over = Arc::new((Mutex::new(false), Condvar::new()));
     let until = Arc::clone(&over);
     let mut keeper = Keeper {
         shared,
+        runtime: runtime.clone(),
+        compared: Vec::new(),
         data_dir,
         surveyed_ms: 0,
         told_ms: 0,
@@ -59,6 +67,7 @@ pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf) -> Tending {
         remembered: None,
         growth: None,
         is_too_large_told: false,
+        is_stranger_told: false,
     };
     let thread = std::thread::Builder::new()
         .name("tenure-node-keeper".to_owned())
@@ -103,6 +112,9 @@ impl Keeper {
             self.list_nodes();
         }
         self.tell(now_ms);
+        if self.shared.is_stranger.load(Ordering::SeqCst) {
+            self.compare();
+        }
         if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
             self.remembered_ms = now_ms;
             self.remember();
@@ -131,6 +143,42 @@ impl Keeper {
             Some((name, value))
         });
         self.shared.listed(named.filter(|(name, _)| !name.starts_with('@')).collect());
+    }
+
+    /// One that remembers nothing cannot tell whether the store has forgotten something; others can. Who is gone for good
+    /// is forgotten by an operator.
+    fn compare(&mut self) {
+        self.list_nodes();
+        let others = self.shared.others();
+        let head = self.shared.seen().head;
+        for (name, url) in &others {
+            if self.compared.contains(name) {
+                continue;
+            }
+            let passing = self.shared.passing();
+            let Some(memory) = self.runtime.block_on(passing.memory(url)) else { continue };
+            let same =
+                (memory.log_id, memory.generation) == (self.shared.meta.log_id, self.shared.meta.generation);
+            let is_known =
+                memory.frame < head.frame || (memory.frame == head.frame && memory.chain == head.chain);
+            if same && is_known {
+                self.compared.push(name.clone());
+            }
+        }
+        if others.iter().all(|(name, _)| self.compared.contains(name)) {
+            self.shared.is_stranger.store(false, Ordering::SeqCst);
+        } else if !self.is_stranger_told {
+            self.is_stranger_told = true;
+            let missing: Vec<&str> = others
+                .iter()
+                .map(|(name, _)| name.as_str())
+                .filter(|name| !self.compared.iter().any(|known| known == name))
+                .collect();
+            tracing::warn!(
+                nodes = missing.join(", "),
+                "this node remembers nothing and writes only once it has compared with these; one that is gone for good: tenure cluster forget"
+            );
+        }
     }
 
     fn tell(&mut self, now_ms: u64) {
@@ -179,8 +227,7 @@ impl Keeper {
     /// Keeps the store small while this node writes.
     fn tend(&mut self, term: &Term) {
         let (bytes, quota) = self.shared.store_size();
-        term.is_short
-            .store(quota > 0 && bytes * 100 >= quota * SHORT_PERCENT, std::sync::atomic::Ordering::Relaxed);
+        term.is_short.store(quota > 0 && bytes * 100 >= quota * SHORT_PERCENT, Ordering::Relaxed);
         let Some(mirror) = self.shared.mirror() else { return };
         if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
             let compacts = self.shared.compacts.unwrap_or_else(|| self.is_alone_in_store());

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use tenure_api::ChangeOfWriter;
+use tenure_cluster::values::Writer;
 use tenure_cluster::{
     Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror,
 };
@@ -74,8 +76,7 @@ impl Parts {
         plan: &Plan,
         shared: Arc<NodeShared>,
         disk: SharedDisk,
-        booted: Booted,
-        find_log: FindLog,
+        (booted, find_log): (Booted, FindLog),
         network: Arc<dyn Network>,
         hook: Option<Arc<Hook>>,
         runtime: &Runtime,
@@ -181,7 +182,11 @@ impl Parts {
         );
         let elsewhere = follows.then(|| -> Arc<dyn tenure_faces::Elsewhere> { self.shared.passing() });
         let home = homes::home(&self.shared, &self.registrations);
-        faces.belong_to_cluster(home, Arc::clone(&self.shared) as Arc<dyn tenure_faces::Neighbours>, elsewhere);
+        faces.belong_to_cluster(
+            home,
+            Arc::clone(&self.shared) as Arc<dyn tenure_faces::Neighbours>,
+            elsewhere,
+        );
         if let Some(vitals) = &self.vitals {
             faces.set_vitals(vitals.clone());
         }
@@ -282,7 +287,7 @@ impl Parts {
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
         engine.wait_with_grants(Tick(self.shared.meta.not_before_tick));
         let part = self.begin(engine, log);
-        let term = Term { writer, handle: part.host.handle(), vitals, is_short };
+        let term = Term { writer: writer.clone(), handle: part.host.handle(), vitals, is_short };
         self.shared.term_begins(term);
         if self.shared.is_stopping() {
             part.host.handle().shut_down();
@@ -295,7 +300,12 @@ impl Parts {
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);
         match outcome {
-            Ok(()) => tracing::info!("this node gave the log up"),
+            Ok(()) => {
+                // Another may write before anybody has looked: whoever resigned knows it best.
+                let resigned = Writer { wall_ms: read_clocks().wall_ms, ..writer };
+                self.shared.changed(&resigned, ChangeOfWriter::Resigned);
+                tracing::info!("this node gave the log up");
+            }
             Err(Stop::Fenced) => tracing::warn!("another node took the log over"),
             Err(stop @ Stop::LogFailed(_)) => return Err(stopped(&stop)),
         }

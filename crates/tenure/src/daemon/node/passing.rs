@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use tenure_api::{Error, ErrorCode, SteppedDown};
 use tenure_cluster::values::Writer;
 use tenure_faces::{Call, Caller, Elsewhere, Passed, Reply};
-use tenure_server::{NODE_HEADER, PASS_PATH, PassedBack, PassedOn};
+use tenure_server::{NODE_HEADER, NodeMemory, PASS_PATH, PassedBack, PassedOn};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -48,6 +48,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// How often it is looked whether another node writes by now.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 const IDLE_MAX: usize = 64;
+const NODES_MAX: usize = 16;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl Passing {
@@ -59,10 +60,23 @@ impl Passing {
 
     /// Has the writer give the log up.
     pub(super) async fn step_down(&self, writer: &Writer) -> Result<SteppedDown, Error> {
-        let passed =
-            PassedOn { principal: String::new(), scope: String::new(), calls: Vec::new(), step_down: true };
+        let passed = PassedOn {
+            principal: String::new(),
+            scope: String::new(),
+            calls: Vec::new(),
+            step_down: true,
+            memory: false,
+        };
         let answer = self.post(&writer.url, &passed, ANSWER_WITHIN).await.map_err(error)?;
         serde_json::from_slice(&answer).map_err(|_| refused(&answer))
+    }
+
+    /// What another node remembers of the log.
+    pub(super) async fn memory(&self, url: &str) -> Option<NodeMemory> {
+        let (principal, scope, calls) = (String::new(), String::new(), Vec::new());
+        let asked = PassedOn { principal, scope, calls, step_down: false, memory: true };
+        let answer = self.post(url, &asked, CONNECT_WITHIN).await.ok()?;
+        serde_json::from_slice(&answer).ok()
     }
 
     async fn pass_on(&self, caller: &Caller, calls: Vec<Call>) -> Result<Vec<Result<Reply, Error>>, Error> {
@@ -151,7 +165,10 @@ impl Passing {
 
     fn put_idle(&self, url: &str, sender: Sender) {
         let mut idle = self.idle.lock().expect("invariant: nobody panics while holding connections");
-        idle.retain(|known, _| known == url);
+        // A few nodes; whoever has gone leaves nothing behind for long.
+        if idle.len() > NODES_MAX {
+            idle.clear();
+        }
         let senders = idle.entry(url.to_owned()).or_default();
         if senders.len() < IDLE_MAX {
             senders.push(sender);

@@ -18,7 +18,7 @@ use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
-use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers};
 
 use super::passing::Passing;
 use super::{ClusterPlan, interlock};
@@ -34,6 +34,8 @@ pub(super) struct NodeShared {
     pub(super) store: Arc<EtcdStore>,
     pub(super) keys: Keys,
     pub(super) seen: Arc<Mutex<Seen>>,
+    /// It remembers nothing of this log and has not compared with every node that may: it does not claim.
+    pub(super) is_stranger: AtomicBool,
     /// The node is to stop.
     pub(super) stopping: AtomicBool,
     mirror: Mutex<Option<SharedMirror>>,
@@ -90,6 +92,7 @@ impl NodeShared {
             store,
             keys,
             seen: Arc::default(),
+            is_stranger: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             mirror: Mutex::default(),
             passing: OnceLock::new(),
@@ -147,7 +150,16 @@ impl NodeShared {
 
     /// Whether this node may claim: not while it stops, nor right after it was told to step down.
     pub(super) fn may_claim(&self) -> bool {
-        !self.is_stopping() && read_clocks().boot_ms >= self.now().claims_after_ms
+        !self.is_stopping()
+            && !self.is_stranger.load(Ordering::SeqCst)
+            && read_clocks().boot_ms >= self.now().claims_after_ms
+    }
+
+    /// Other nodes that may remember more than the store does.
+    pub(super) fn others(&self) -> Vec<(String, String)> {
+        let now = self.now();
+        let others = now.nodes.iter().filter(|(name, _)| *name != self.name);
+        others.map(|(name, node)| (name.clone(), node.url.clone())).collect()
     }
 
     /// Where in the spread of claims this node stands: by its name among the others, and by chance.
@@ -362,6 +374,13 @@ impl Node for NodeShared {
         let (shown, known) = (secret.as_bytes(), self.meta.secret.as_bytes());
         shown.len() == known.len()
             && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+
+    fn memory(&self) -> Option<NodeMemory> {
+        let mirror = self.mirror()?;
+        let mirror = mirror.lock().ok()?;
+        let (frame, chain) = (mirror.last_frame(), mirror.end().checksum);
+        Some(NodeMemory { log_id: self.meta.log_id, generation: self.meta.generation, frame, chain })
     }
 
     fn is_ready(&self) -> bool {

@@ -42,7 +42,7 @@ const FLAGS: &[&str] = &[
     "--window-size=1280,900",
     "--user-data-dir=DIR/profile",
     // Nothing is looked up, so that nothing can be reached beyond this machine.
-    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.*.*.*, EXCLUDE localhost",
 ];
 
 /// A driver with nothing open yet. Dropping it ends the browser too.

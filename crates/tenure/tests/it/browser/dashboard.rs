@@ -7,6 +7,7 @@ use super::tab::Tab;
 use crate::daemon::{Daemon, LIMIT};
 use crate::run_support::wait_until;
 
+mod cluster;
 mod events;
 mod hostile;
 mod leases;

@@ -153,9 +153,15 @@ fn an_event_stream_on_a_follower_shows_everything() {
     let lease = lease.unwrap();
     expected.push(("granted", id(&lease).to_owned()));
     let mut shown = Vec::new();
-    let mut last_lsn = 0;
+    let (mut last_lsn, mut reconnects) = (0, 0);
     while shown.len() < expected.len() {
-        let event = events.next().expect("the stream goes on");
+        let Some(event) = events.next() else {
+            // The node may have become the writer itself: whoever listens comes again with the last it has seen.
+            reconnects += 1;
+            assert!(reconnects < 5, "the stream ends again and again\n{}", cluster.said_lately());
+            events = Events::begin(through.connect(LIMIT).unwrap(), &format!("?from={last_lsn}"));
+            continue;
+        };
         if let Some(lsn) = event.data["lsn"].as_u64() {
             assert!(lsn > last_lsn, "{lsn} after {last_lsn}: {event:?}");
             last_lsn = lsn;

@@ -17,6 +17,7 @@ const SUCCESSION_LIMIT_MS: u64 = 12_000;
 
 /// Leases with which a change of writer is lived through.
 struct Held {
+    journal: Arc<Journal>,
     caller: Caller,
     leases: Vec<(String, u64)>,
     asked: usize,
@@ -24,7 +25,8 @@ struct Held {
 
 impl Held {
     fn take(cluster: &Cluster, journal: &Arc<Journal>, count: usize, terms: &Terms) -> Self {
-        let mut held = Self { caller: Caller::new(cluster, journal), leases: Vec::new(), asked: 0 };
+        let caller = Caller::new(cluster, journal);
+        let mut held = Self { journal: Arc::clone(journal), caller, leases: Vec::new(), asked: 0 };
         for number in 0..count {
             let (operation, resource) = (format!("take-{number}"), format!("kept/{number}"));
             let wish = (resource.as_str(), operation.as_str());
@@ -36,6 +38,12 @@ impl Held {
             }
         }
         held
+    }
+
+    /// What was asked and heard last, for messages of failures.
+    fn lately(&self) -> String {
+        let records = self.journal.records();
+        records[records.len().saturating_sub(20)..].iter().map(|record| format!("{record}\n")).collect()
     }
 
     /// Renews every lease, each through any node that answers; none may be lost.
@@ -52,7 +60,7 @@ impl Held {
                 match self.caller.heartbeat(node, &operation, lease, *epoch) {
                     Outcome::Heard(Heard::Renewed { .. }, _) => break,
                     Outcome::Heard(Heard::Lost { .. } | Heard::Missing, _) => {
-                        panic!("{lease} is lost\n{}", cluster.said_lately())
+                        panic!("{lease} is lost\n{}{}", self.lately(), cluster.said_lately())
                     }
                     _ => {
                         assert!(boot_ms() < deadline, "{lease} cannot be renewed\n{}", cluster.said_lately())
@@ -150,6 +158,8 @@ fn step_down_is_taken_over_at_once() {
     cluster.wait_until_whole();
     let view = cluster.nodes[follower].view().unwrap();
     assert!(epoch_of(&view) > before, "{view}");
+    // Each tells what it has seen; the one who resigned has.
+    let view = cluster.nodes[writer].view().unwrap();
     let resigned = view["changes"].as_array().unwrap().iter().find(|change| change["how"] == "resigned");
     assert!(resigned.is_some(), "{view}");
     held.renew_all(&cluster);

@@ -84,9 +84,19 @@ impl Cluster {
         Self::start(Shape::Lan, flags)
     }
 
+    /// The same, with one more variable in the environment of every node.
+    #[track_caller]
+    pub(crate) fn local_with(flags: &[&str], variable: (&str, &str)) -> Self {
+        Self::begun(Self::prepared_with(Shape::Loopback, flags, Some(variable)))
+    }
+
     #[track_caller]
     fn start(shape: Shape, flags: &[&str]) -> Self {
-        let mut cluster = Self::prepared(shape, flags);
+        Self::begun(Self::prepared(shape, flags))
+    }
+
+    #[track_caller]
+    fn begun(mut cluster: Self) -> Self {
         cluster.members.iter_mut().for_each(Member::start);
         cluster.members.iter().for_each(Member::wait_until_healthy);
         for place in 0..NODES.len() {
@@ -99,10 +109,15 @@ impl Cluster {
     /// Nothing runs yet.
     #[track_caller]
     pub(crate) fn prepared(shape: Shape, flags: &[&str]) -> Self {
+        Self::prepared_with(shape, flags, None)
+    }
+
+    #[track_caller]
+    fn prepared_with(shape: Shape, flags: &[&str], variable: Option<(&str, &str)>) -> Self {
         let net = Net::new(shape, &NODES, &MEMBERS);
         let members = members(&net, &MEMBERS);
         let store: Vec<SocketAddr> = members.iter().map(|member| member.address).collect();
-        let nodes = NODES.iter().map(|name| Node::prepared(&net, name, &store, flags)).collect();
+        let nodes = NODES.iter().map(|name| Node::prepared(&net, name, &store, flags, variable)).collect();
         Self { nodes, members, net }
     }
 
@@ -126,6 +141,22 @@ impl Cluster {
         let node = &mut self.nodes[place];
         node.daemon.stop();
         node.is_up = false;
+    }
+
+    /// Waits until a node has ended by itself; gives its exit code.
+    #[track_caller]
+    pub(crate) fn end_of_node(&mut self, place: usize) -> i32 {
+        let node = &mut self.nodes[place];
+        node.is_up = false;
+        node.daemon.code()
+    }
+
+    /// Starts a node that is to refuse; gives its exit code.
+    #[track_caller]
+    pub(crate) fn refused_start(&mut self, place: usize) -> i32 {
+        let node = &mut self.nodes[place];
+        node.daemon.spawn();
+        node.daemon.code()
     }
 
     pub(crate) fn freeze_node(&mut self, place: usize) {
@@ -222,7 +253,13 @@ impl Cluster {
 }
 
 impl Node {
-    fn prepared(net: &Net, name: &'static str, store: &[SocketAddr], flags: &[&str]) -> Self {
+    fn prepared(
+        net: &Net,
+        name: &'static str,
+        store: &[SocketAddr],
+        flags: &[&str],
+        variable: Option<(&str, &str)>,
+    ) -> Self {
         let machine = net.machine(name);
         let address = SocketAddr::from((machine.lan, PORT));
         let proxy = Proxy::start(net.callers_store_address(), store);
@@ -241,7 +278,10 @@ impl Node {
         let mut launcher: Vec<String> = clock.iter().flat_map(Clock::launcher).collect();
         launcher.extend(net.launcher(name).map(str::to_owned));
         let launcher: Vec<&str> = launcher.iter().map(String::as_str).collect();
-        let daemon = Daemon::prepared(&all).with_launcher(&launcher);
+        let mut daemon = Daemon::prepared(&all).with_launcher(&launcher);
+        if let Some((name, value)) = variable {
+            daemon = daemon.with_variable(name, value);
+        }
         Self { name, daemon, address, proxy, is_up: false, is_frozen: false, _clock: clock }
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct Figures {
     /// In which round and when each fault came; those of a round lasted together.
     pub(crate) faults: Vec<(Fault, usize, u64)>,
     pub(crate) history: Vec<Record>,
+    /// What the nodes said, for messages of failures.
+    said: String,
 }
 
 /// Runs faults for so long.
@@ -102,7 +104,9 @@ pub(crate) fn run(seed: u64, seconds: u64) -> Figures {
     wait_for_load(&journal, &cluster);
     cluster.wait_until_whole();
     let history = load.finish(seed);
-    Figures { seed, report: check(&history), faults, history }
+    let said =
+        cluster.nodes.iter().map(|node| format!("--- {}\n{}", node.name, node.daemon.said())).collect();
+    Figures { seed, report: check(&history), faults, history, said }
 }
 
 /// A fault on a cluster that nobody uses proves nothing.
@@ -298,6 +302,18 @@ impl Figures {
         outages
     }
 
+    /// Everything there is to find out what went wrong.
+    fn told_whole(&self) -> String {
+        let mut text = self.told();
+        for (fault, round, at) in &self.faults {
+            text += &format!("\nround {round} at {}: {fault:?}", Shown(*at));
+        }
+        for record in &self.history {
+            text += &format!("\n{record}");
+        }
+        format!("{text}\n{}", self.said)
+    }
+
     /// One line for everything, one per kind of fault.
     pub(crate) fn told(&self) -> String {
         let mut text = format!("seed {}, {} faults: {}", self.seed, self.faults.len(), self.report);
@@ -322,6 +338,6 @@ fn faults_of_all_kinds_leave_no_anomaly() {
     println!("TENURE_CLUSTER_SEED={seed} TENURE_CLUSTER_SECONDS={seconds}");
     let figures = run(seed, seconds);
     println!("{}", figures.told());
-    assert!(figures.report.anomalies.is_empty(), "{}", figures.told());
+    assert!(figures.report.anomalies.is_empty(), "{}", figures.told_whole());
     assert!(figures.report.operations > figures.faults.len() * SERVED_MIN, "{}", figures.told());
 }

@@ -76,6 +76,27 @@ impl Member {
         }
     }
 
+    /// Keeps a copy of everything it has, while it does not run.
+    #[track_caller]
+    pub(crate) fn back_up(&self) {
+        self.copy("data", "backup");
+    }
+
+    /// Puts it back to what the backup has, while it does not run.
+    #[track_caller]
+    pub(crate) fn restore(&self) {
+        fs::remove_dir_all(self.directory.path().join("data")).unwrap();
+        self.copy("backup", "data");
+    }
+
+    #[track_caller]
+    fn copy(&self, from: &str, to: &str) {
+        assert!(self.running.is_none(), "{} runs", self.name);
+        let [from, to] = [from, to].map(|name| self.directory.path().join(name));
+        let status = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+        assert!(status.success(), "cp of {}: {status}", self.name);
+    }
+
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
     }

@@ -150,6 +150,13 @@ fn a_refused_try_and_a_later_success_are_one_operation() {
 }
 
 #[test]
+fn a_refusal_told_again_may_be_as_old_as_the_first_try_and_no_older() {
+    let held = || story().granted("a", [10, 20], "L1", 5, 100).released("L1", [50, 60]);
+    held().acquire("x", 40, None).refused("x", [80, 90], "L1").passes();
+    held().acquire("x", 70, None).refused("x", [80, 90], "L1").breaks(&[Rule::Linearizable]);
+}
+
+#[test]
 fn a_replay_of_what_has_ended_meanwhile_passes() {
     let heard = Heard::Granted { lease: "L1".to_owned(), fence: 1, valid_ms: 0, state: State::Ended };
     story()

@@ -53,8 +53,9 @@ impl Knowledge {
         let mut knowledge = Self::default();
         let (wishes, by_holder) = wishes_of(history);
         knowledge.find_leases(history, &wishes, &by_holder);
+        let asked_first = first_tries_of(history);
         for (place, record) in history.iter().enumerate() {
-            knowledge.learn(place, record);
+            knowledge.learn(place, record, asked_first[record.operation.as_str()]);
         }
         let mut misfits = Vec::new();
         for known in knowledge.leases.values_mut() {
@@ -130,7 +131,8 @@ impl Knowledge {
         }
     }
 
-    fn learn(&mut self, place: usize, record: &Record) {
+    /// `asked_first`: the first try of the same operation.
+    fn learn(&mut self, place: usize, record: &Record, asked_first: Limit) {
         let heard = record.heard.as_ref();
         let lease = match (&record.asked, heard) {
             (_, Some((_, Heard::Granted { lease, .. }))) => lease,
@@ -153,7 +155,9 @@ impl Knowledge {
         }
         let Some((heard_ns, heard)) = heard else { return };
         let heard_at = Limit::by(place, *heard_ns);
-        known.hear(heard, sent, heard_at);
+        // A refusal is told again to whoever asks again under the same id: it may be as old as the first try.
+        let since = if matches!(heard, Heard::Held { .. }) { asked_first } else { sent };
+        known.hear(heard, since, heard_at);
         if *heard == Heard::Missing {
             let story = format!("{} was acknowledged and is not known any more\n  {record}", known.shown());
             let resource = known.resource.clone();
@@ -178,6 +182,18 @@ impl Knowledge {
     fn wrong(&mut self, rule: Rule, resource: &str, story: String) {
         self.anomalies.push(Anomaly { rule, resource: resource.to_owned(), story });
     }
+}
+
+fn first_tries_of(history: &[Record]) -> BTreeMap<&str, Limit> {
+    let mut first: BTreeMap<&str, Limit> = BTreeMap::new();
+    for (place, record) in history.iter().enumerate() {
+        let sent = Limit::by(place, record.sent_ns);
+        let known = first.entry(&record.operation).or_insert(sent);
+        if sent.at_ns < known.at_ns {
+            *known = sent;
+        }
+    }
+    first
 }
 
 fn wishes_of(history: &[Record]) -> (BTreeMap<&str, Wish<'_>>, BTreeMap<&str, &str>) {
