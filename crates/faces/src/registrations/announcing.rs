@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
-use tenure_engine::kernel::{Face, LeaseId, LeaseState, Lsn};
+use tenure_engine::kernel::{Change, Face, LeaseId, LeaseState, Lsn};
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, News, Published, Request, Ticket};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -41,6 +41,8 @@ pub struct Announcing {
     stage: Stage,
     network: Arc<dyn Network>,
     home: Home,
+    /// Every registration, whoever advertises it: other leases concern nobody here.
+    known: BTreeSet<LeaseId>,
     /// What this node advertises.
     advertised: BTreeMap<LeaseId, Service>,
     /// Goodbyes that are said, and told until what they were said for is over.
@@ -82,6 +84,7 @@ impl Announcing {
             stage,
             network,
             home,
+            known: BTreeSet::new(),
             advertised: BTreeMap::new(),
             said: BTreeSet::new(),
             saying: BTreeSet::new(),
@@ -171,6 +174,7 @@ impl Announcing {
             self.advertised.keys().copied().filter(|lease| !seen.contains(lease)).collect();
         gone.into_iter().for_each(|lease| self.forget(lease));
         self.said.retain(|(lease, _)| seen.contains(lease));
+        self.known = seen;
         Some(watching)
     }
 
@@ -180,10 +184,22 @@ impl Announcing {
         let concerned: BTreeSet<LeaseId> = events
             .iter()
             .filter_map(|published| match &published.news {
-                News::Event(event) => event.change.lease(LeaseId::new(shard, published.lsn)),
+                News::Event(event) => {
+                    let lease = event.change.lease(LeaseId::new(shard, published.lsn))?;
+                    let begins = matches!(
+                        &event.change,
+                        Change::Granted(granted) if granted.policy.face == Face::Registrations
+                    );
+                    (begins || self.known.contains(&lease)).then_some(lease)
+                }
                 News::Note(_) => None,
             })
             .collect();
+        if concerned.is_empty() {
+            return;
+        }
+        // What follows in the same breath is of what begins in it.
+        self.known.extend(&concerned);
         let concerned: Vec<LeaseId> = concerned.into_iter().collect();
         let reads = concerned.iter().copied().map(Request::Read).collect();
         let answers = watching.faces.handle().call_all(reads).await;
@@ -206,6 +222,7 @@ impl Announcing {
         if lease.policy.face != Face::Registrations {
             return;
         }
+        self.known.insert(lease.id);
         let Some(facts) = Facts::decode(&lease.face_data) else { return };
         let is_ours = facts.advertised_by().is_some_and(|home| home.node == self.home.node);
         let is_over = match lease.state {
@@ -225,7 +242,10 @@ impl Announcing {
                     self.advertised.insert(lease.id, service);
                 }
             }
-            (false, _) => self.forget(lease.id),
+            (false, _) => {
+                self.forget(lease.id);
+                self.known.insert(lease.id);
+            }
         }
     }
 
@@ -244,6 +264,7 @@ impl Announcing {
 
     /// A registration is none any more, or none of this node's.
     fn forget(&mut self, lease: LeaseId) {
+        self.known.remove(&lease);
         self.said.retain(|(said, _)| *said != lease);
         if let Some(service) = self.advertised.remove(&lease) {
             // It has begun; nobody waits for its end.

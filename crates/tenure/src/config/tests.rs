@@ -135,7 +135,7 @@ fn defaults_are_those_of_the_parts() {
 fn told(settings: &Settings) -> String {
     let Settings { server, log, .. } = settings;
     format!(
-        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         settings.stream_options(),
         settings.hook_plan(),
         settings.sessions.expiry_check_interval,
@@ -149,6 +149,8 @@ fn told(settings: &Settings) -> String {
         (server.port, &server.data_dir, &server.run_dir, &server.socket, &server.tls_cert, &server.tls_key),
         (&settings.limits.connections, &settings.limits.body_bytes, &settings.limits.line_bytes),
         (&log.segment_bytes, &log.free_bytes, &log.archive, &log.level),
+        // A plan reads files and needs several of them together; it takes every one as it stands.
+        settings.cluster,
     )
 }
 
