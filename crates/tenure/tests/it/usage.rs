@@ -57,7 +57,8 @@ fn every_command_has_help() {
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
+                      told. Nodes of a cluster with commas between: the one that answers is asked
 
                       [env: TENURE_ENDPOINT]
 
@@ -115,7 +116,8 @@ fn every_command_has_help() {
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
+                      told. Nodes of a cluster with commas between: the one that answers is asked
 
                       [env: TENURE_ENDPOINT]
 
@@ -191,7 +193,8 @@ fn every_command_has_help() {
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
+                      told. Nodes of a cluster with commas between: the one that answers is asked
 
                       [env: TENURE_ENDPOINT]
 
@@ -253,7 +256,8 @@ fn every_command_has_help() {
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told
+                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
+                      told. Nodes of a cluster with commas between: the one that answers is asked
 
                       [env: TENURE_ENDPOINT]
 
