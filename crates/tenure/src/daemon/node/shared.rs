@@ -69,8 +69,8 @@ pub(super) struct Term {
 
 /// Changes of writer that are remembered.
 const CHANGES_MAX: usize = 100;
-/// How long a node that was told to step down leaves the log to others.
-const LEAVES_IT_MS: u64 = 5_000;
+/// How long a node that was told to step down leaves the log to others: they claim within a tenth of that.
+const LEAVES_IT_MS: u64 = 1_000;
 /// How long a step at the store may take.
 const WITHIN: Duration = Duration::from_secs(3);
 
@@ -342,7 +342,7 @@ impl Node for NodeShared {
             let Some(term) = self.term() else {
                 return Err(Error::new(ErrorCode::NotLeader, "this node does not write"));
             };
-            self.now().claims_after_ms = read_clocks().boot_ms + self.writer_ttl_ms + LEAVES_IT_MS;
+            self.now().claims_after_ms = read_clocks().boot_ms + LEAVES_IT_MS;
             term.handle.shut_down();
             Ok(SteppedDown { stepped_down: true, node: self.name.clone(), epoch: term.writer.epoch })
         })
