@@ -28,7 +28,7 @@ use crate::printer::Printer;
 /// memory is missing, unless --longest-ttl says otherwise.
 #[derive(Args)]
 pub(super) struct Adopt {
-    /// Where the log is: etcd://HOST:PORT[,HOST:PORT]/PREFIX
+    /// Where the log is: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
     #[arg(long, value_name = "URL")]
     log: String,
     /// The data directory of a node; may be given several times

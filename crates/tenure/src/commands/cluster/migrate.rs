@@ -25,7 +25,7 @@ use crate::printer::Printer;
 /// crash the same command finishes what was begun.
 #[derive(Args)]
 pub(super) struct Migrate {
-    /// A data directory, or etcd://HOST:PORT[,HOST:PORT]/PREFIX
+    /// A data directory, or `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
     #[arg(long, value_name = "DIR|URL")]
     from: String,
     /// The other of the two
