@@ -5,6 +5,7 @@ use crate::call::{Call, Reply};
 use crate::caller::Caller;
 use crate::dispatch::Faces;
 use core::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
@@ -22,6 +23,9 @@ struct Shared {
     changes: watch::Sender<u64>,
     /// How long a call is tried again before its caller hears of it; `None`: never.
     patience: Option<Duration>,
+    /// Operation ids of this node: drawn once, and counted.
+    drawn: u128,
+    given: AtomicU64,
 }
 
 /// Pause before a call is tried again, unless the faces change first.
@@ -42,7 +46,10 @@ impl Stage {
 
     fn new(faces: Faces, patience: Option<Duration>) -> Self {
         let (changes, _) = watch::channel(0);
-        Self { shared: Arc::new(Shared { present: RwLock::new(faces), changes, patience }) }
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+        let (present, drawn) = (RwLock::new(faces), u128::from_le_bytes(random));
+        Self { shared: Arc::new(Shared { present, changes, patience, drawn, given: AtomicU64::new(0) }) }
     }
 
     /// The faces of this moment.
@@ -80,7 +87,7 @@ impl Stage {
     /// Why it was not carried out.
     pub async fn dispatch(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
         let Some(patience) = self.shared.patience else { return self.faces().dispatch(caller, call).await };
-        let (call, is_ours) = identified(call);
+        let (call, is_ours) = self.identified(call);
         let mut changes = self.shared.changes.subscribe();
         let first = self.faces().dispatch(caller, call.clone()).await;
         let reply = self.insist(caller, call, first, patience, &mut changes).await;
@@ -92,7 +99,8 @@ impl Stage {
         let Some(patience) = self.shared.patience else {
             return self.faces().dispatch_all(caller, calls).await;
         };
-        let (calls, ours): (Vec<Call>, Vec<bool>) = calls.into_iter().map(identified).unzip();
+        let (calls, ours): (Vec<Call>, Vec<bool>) =
+            calls.into_iter().map(|call| self.identified(call)).unzip();
         let mut changes = self.shared.changes.subscribe();
         let firsts = self.faces().dispatch_all(caller, calls.clone()).await;
         let mut replies = Vec::with_capacity(firsts.len());
@@ -101,6 +109,17 @@ impl Stage {
             replies.push(if is_ours { reply.map(told_first) } else { reply });
         }
         replies
+    }
+
+    /// A call that can be told again from its first try; `true`: by an id of this node. A proof of life counts as often as
+    /// it comes, and needs none.
+    fn identified(&self, mut call: Call) -> (Call, bool) {
+        if call.is_heartbeat() {
+            return (call, false);
+        }
+        let count = self.shared.given.fetch_add(1, Ordering::Relaxed);
+        let is_ours = call.set_operation_id(&format!("node-{:032x}-{count}", self.shared.drawn));
+        (call, is_ours)
     }
 
     /// Tries a call again until it is decided or patience ends.
@@ -141,15 +160,6 @@ impl Stage {
 /// Whether asking again may decide it, at the next writer or at this one a moment later.
 fn is_undecided(error: &Error) -> bool {
     matches!(error.code, ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::OutcomeUnknown)
-}
-
-/// A call that can be told again from its first try; `true`: by an id of this node.
-fn identified(mut call: Call) -> (Call, bool) {
-    let mut random = [0; 16];
-    getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
-    let id = format!("node-{:032x}", u128::from_le_bytes(random));
-    let is_ours = call.set_operation_id(&id);
-    (call, is_ours)
 }
 
 /// Who gave no id has asked once, however often this node did.
