@@ -22,6 +22,7 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::Stream => return Ok(words::STREAMS.iter().map(|bytes| bytes.to_vec()).collect()),
         Target::Tokens => return Ok(texts(words::TOKENS)),
         Target::Id => return Ok(texts(words::IDS)),
+        Target::Stored | Target::Boot => return Ok(crate::shelf::seeds(&state()?)),
     };
     let mut seeds = Vec::new();
     for file in files {
@@ -38,11 +39,19 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             | Target::Service
             | Target::Stream
             | Target::Tokens
-            | Target::Id => {}
+            | Target::Id
+            | Target::Stored
+            | Target::Boot => {}
         }
     }
     anyhow::ensure!(!seeds.is_empty(), "no golden files for {}", target.name());
     Ok(seeds)
+}
+
+/// A state with something of everything.
+pub(crate) fn state() -> anyhow::Result<Vec<u8>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+    Ok(std::fs::read(crates.join("kernel/tests/golden/v1/state-rich.bin"))?)
 }
 
 fn texts(texts: &[&str]) -> Vec<Vec<u8>> {

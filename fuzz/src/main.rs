@@ -5,6 +5,7 @@
 
 mod corpus;
 mod mutate;
+mod shelf;
 mod targets;
 mod words;
 

@@ -37,11 +37,17 @@ pub(crate) enum Target {
     Tokens,
     /// An id of a lease or a session.
     Id,
+    /// What a cluster's store has under one key, read by a node that follows, claims and writes.
+    Stored,
+    /// The same, read by a node that starts.
+    Boot,
 }
 
 /// What a target keeps between inputs.
 pub(crate) struct State {
     directory: TempDir,
+    /// A state that every version can read.
+    golden: Vec<u8>,
 }
 
 impl State {
@@ -49,12 +55,12 @@ impl State {
         let directory = TempDir::new()?;
         std::fs::create_dir(directory.path().join("log"))?;
         std::fs::create_dir(directory.path().join("snapshots"))?;
-        Ok(Self { directory })
+        Ok(Self { directory, golden: crate::corpus::state()? })
     }
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Event,
         Self::Note,
         Self::State,
@@ -68,6 +74,8 @@ impl Target {
         Self::Stream,
         Self::Tokens,
         Self::Id,
+        Self::Stored,
+        Self::Boot,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -85,6 +93,8 @@ impl Target {
             Self::Stream => "stream",
             Self::Tokens => "tokens",
             Self::Id => "id",
+            Self::Stored => "stored",
+            Self::Boot => "boot",
         }
     }
 
@@ -92,6 +102,8 @@ impl Target {
     pub(crate) fn is_text(self) -> bool {
         match self {
             Self::Line | Self::Request | Self::Intent | Self::Service | Self::Tokens | Self::Id => true,
+            // Most values are JSON.
+            Self::Stored | Self::Boot => true,
             Self::Event
             | Self::Note
             | Self::State
@@ -108,7 +120,9 @@ impl Target {
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Snapshot => 1,
             Self::Line | Self::Request | Self::Intent | Self::Service | Self::Stream => 1,
             Self::Tokens | Self::Id => 1,
+            Self::Stored => 4,
             Self::Segment => 40,
+            Self::Boot => 200,
         }
     }
 
@@ -149,6 +163,8 @@ impl Target {
             Self::Stream => read_stream(input),
             Self::Tokens => str::from_utf8(input).is_ok_and(read_tokens),
             Self::Id => str::from_utf8(input).is_ok_and(read_id),
+            Self::Stored => crate::shelf::read_values(input, &state.golden),
+            Self::Boot => crate::shelf::boot_from(input, &state.golden, &state.directory),
         }
     }
 }

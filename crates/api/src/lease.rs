@@ -299,7 +299,8 @@ pub struct Renewed {
     pub lease_id: String,
     /// Its epoch.
     pub epoch: u64,
-    /// How long the holder may act, from before it asked; null for leases of a connection.
+    /// How long the holder may act, from before it asked; null for leases of a connection, unless that is open at a
+    /// node of a cluster.
     pub valid_ms: Option<u64>,
     /// Until the present phase ends.
     pub remaining_ms: Option<u64>,

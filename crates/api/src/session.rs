@@ -49,7 +49,7 @@ pub struct Session {
     pub holder: String,
     /// What keeps it.
     pub kind: SessionKind,
-    /// How long one heartbeat lasts; null for connections.
+    /// How long one heartbeat lasts; null for connections. In a cluster theirs come from their node.
     pub ttl_ms: Option<u64>,
     /// How long silence is forgiven.
     pub grace_ms: u64,

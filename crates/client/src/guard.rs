@@ -14,8 +14,10 @@ pub(crate) use parting::{Farewell, Parting, Voice};
 pub(crate) use renewer::{drive, failed, renew};
 pub(crate) use state::{Core, Observation, Promised, Terms};
 
+use crate::backoff::Scatter;
 use crate::clock::BootInstant;
 use crate::error::CallError;
+use crate::hold::MARGIN;
 use crate::session::Kept;
 use crate::socket::Connection;
 use core::fmt;
@@ -182,13 +184,13 @@ impl Guard {
             return Err(CallError::Unsendable("the lease is not kept by a connection".to_owned()));
         };
         let call = HolderCall { epoch: self.lease.epoch, ..HolderCall::default() };
+        let sent = BootInstant::now();
         let lease = connection.resume(&self.lease.lease_id, &call).await?;
+        let (life, keeping) = keep_on(connection, &lease, sent, MARGIN).await?;
         let current = Some(lease.epoch);
         self.life.lose(LossReason::Superseded { current });
         self.life.settle(None);
         let parting = Parting::new(Voice::Socket(connection.clone()), &lease);
-        let life = Arc::new(Life::new(GuardState::held(&lease, None)));
-        let keeping = listen(connection, &lease, life.clone());
         let old = core::mem::replace(self, Self::new(lease, life, keeping, parting));
         old.forget();
         Ok(())
@@ -245,10 +247,38 @@ impl Drop for Guard {
     }
 }
 
-/// Waits for word of a loss on the connection, and asks from time to time whether to wind down.
-pub(crate) fn listen(connection: &Connection, lease: &Lease, life: Arc<Life>) -> Keeping {
+/// Keeps a lease on its connection. At one daemon it is valid while that is open, and it is enough to listen; at a node
+/// of a cluster it is valid for as long as the holder was told last, and heartbeats on the connection go on.
+///
+/// # Errors
+/// When the grant was too long on its way to be believed, and the lease cannot be heartbeat.
+pub(crate) async fn keep_on(
+    connection: &Connection,
+    lease: &Lease,
+    sent: BootInstant,
+    margin: Duration,
+) -> Result<(Arc<Life>, Keeping), CallError> {
     let lost = connection.desk().guard(&lease.lease_id);
-    let listening = renewer::listen(connection.clone(), lease.clone(), lost, life, renewer::LOOK_EVERY);
-    let listener = AbortOnDropHandle::new(tokio::spawn(listening));
-    Keeping::Connection { connection: connection.clone(), listener }
+    let keeping = |listener| Keeping::Connection {
+        connection: connection.clone(),
+        listener: AbortOnDropHandle::new(listener),
+    };
+    let Some(valid_ms) = lease.valid_ms else {
+        let life = Arc::new(Life::new(GuardState::held(lease, None)));
+        let (connection, lease) = (connection.clone(), lease.clone());
+        let listening = renewer::listen(connection, lease, lost, life.clone(), renewer::LOOK_EVERY);
+        return Ok((life, keeping(tokio::spawn(listening))));
+    };
+    let terms = Terms { margin, several_nodes: true };
+    let mut promised = Promised { sent, valid_ms, draining: false, epoch: lease.epoch, lsn: lease.lsn };
+    if terms.is_stale(BootInstant::now(), &promised) {
+        let sent = BootInstant::now();
+        let renewed = connection.heartbeat(&lease.lease_id, lease.epoch).await?;
+        let valid_ms = renewed.valid_ms.unwrap_or(0);
+        promised = Promised { sent, valid_ms, draining: renewed.draining, ..promised };
+    }
+    let core = Core::new(terms, Scatter::from_system(), &promised);
+    let life = Arc::new(Life::new(GuardState::held(lease, Some(core.valid_until()))));
+    let renewing = renewer::renew_on(connection.clone(), lease.clone(), lost, core, life.clone());
+    Ok((life, keeping(tokio::spawn(renewing))))
 }

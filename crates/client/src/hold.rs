@@ -8,7 +8,7 @@ use crate::client::Client;
 use crate::clock::BootInstant;
 use crate::error::CallError;
 use crate::guard::{
-    Core, Farewell, Guard, GuardState, Keeping, Life, Parting, Promised, Terms, Voice, listen, renew,
+    Core, Farewell, Guard, GuardState, Keeping, Life, Parting, Promised, Terms, Voice, keep_on, renew,
 };
 use crate::session::Keeper;
 use crate::socket::Connection;
@@ -254,11 +254,11 @@ impl Hold {
         self.refuse_terms("the connection")?;
         self.request.mode = Some(Mode::Session);
         self.request.wait_ms = (!self.wait.is_zero()).then(|| milliseconds(self.wait));
+        let sent = BootInstant::now();
         let lease = connection.acquire(&self.request).await?;
-        let parting = Parting::new(Voice::Socket(connection.clone()), &lease);
-        let life = Arc::new(Life::new(GuardState::held(&lease, None)));
-        let keeping = listen(&connection, &lease, life.clone());
-        Ok(Guard::new(lease, life, keeping, parting))
+        let owed = Owed::new(Voice::Socket(connection.clone()), &lease);
+        let (life, keeping) = keep_on(&connection, &lease, sent, self.margin).await?;
+        Ok(Guard::new(lease, life, keeping, owed.take()))
     }
 
     async fn acquire_under(self, keeper: Arc<Keeper>) -> Result<Guard, CallError> {

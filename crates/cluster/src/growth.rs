@@ -7,7 +7,7 @@
 use std::io::Read;
 use std::time::Duration;
 
-use tenure_log::{Lsn, SnapshotStore};
+use tenure_log::{LogReader, Lsn, SnapshotStore};
 use twox_hash::XxHash64;
 
 use crate::boot::BootError;
@@ -25,6 +25,8 @@ pub const SNAPSHOT_BYTES_MAX: usize = 128 << 20;
 pub const DUE_BYTES_MAX: u64 = 64 << 20;
 /// The share of the store's quota that frames may take before a snapshot is due.
 const QUOTA_PARTS: u64 = 32;
+/// What a byte can be unpacked to at most: the format adds up lengths in bytes of 255.
+const LZ4_RATIO_MAX: usize = 256;
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -36,6 +38,10 @@ pub struct Growth {
     floor: Floor,
     /// As the store has it.
     floor_bytes: Vec<u8>,
+    /// Bytes of the frames above the floor that were copied before this process began: the copy does not remember them.
+    earlier_bytes: Option<u64>,
+    /// Whether nothing is left below the floor.
+    is_swept: bool,
     /// The revision of the trim before the last one.
     compact_at: Option<u64>,
     /// Whether what keys had before is let go by us.
@@ -108,7 +114,17 @@ impl Growth {
         let found = ranged.found.first().ok_or(BootError::Missing { key })?;
         let floor = decode("floor", &found.value)?;
         let mine = Compare::Value { key: keys.writer(), value: writer };
-        Ok(Self { keys, mine, floor, floor_bytes: found.value.clone(), compact_at: None, compacts })
+        Ok(Self {
+            keys,
+            mine,
+            floor,
+            floor_bytes: found.value.clone(),
+            earlier_bytes: None,
+            // Whoever raised it may not have come further.
+            is_swept: false,
+            compact_at: None,
+            compacts,
+        })
     }
 
     /// Looks whether anything is due, and does the next part of it.
@@ -121,22 +137,30 @@ impl Growth {
         mirror: &SharedMirror,
         quota_bytes: u64,
     ) -> Result<Tended, GrowthError> {
-        let (grown, newest, snapshots) = {
+        // Needs no room: where there is none, this is what can be done.
+        if !self.is_swept && self.sweep(store)? == Tended::Fenced {
+            return Ok(Tended::Fenced);
+        }
+        let earlier = *self.earlier_bytes.get_or_insert_with(|| earlier_bytes(mirror, &self.floor));
+        let (remembered, newest, snapshots) = {
             let mirror = crate::remote::lock(mirror);
             let snapshots = mirror.snapshots();
             let newest = snapshots.newest();
             let frame = newest.and_then(|header| Some((header.at.tick, mirror.frame_ending_at(header.lsn)?)));
             (mirror.bytes_after(self.floor.frame.saturating_sub(1)), frame, snapshots)
         };
-        if grown < due_bytes(quota_bytes) {
+        let (grown, due) = (earlier + remembered, due_bytes(quota_bytes));
+        if grown < due {
             return Ok(Tended::Quiet);
         }
         let Some((tick, frame)) = newest.filter(|(_, frame)| frame.number >= self.floor.frame) else {
             return Ok(Tended::SnapshotDue);
         };
-        // One that covers little leaves as much behind: a newer one first.
+        // One that covers little leaves as much behind: a newer one first. Where much is written there is always a newer
+        // one: what was due is enough.
         let left = crate::remote::lock(mirror).bytes_after(frame.number);
-        if left * 2 > grown {
+        let covered = grown.saturating_sub(left);
+        if left > covered && covered < due {
             return Ok(Tended::SnapshotDue);
         }
         let lsn = frame.end.last_lsn;
@@ -167,18 +191,13 @@ impl Growth {
         let mut reader = snapshots.open(lsn).map_err(|error| unreadable(error.to_string()))?;
         reader.read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
         let floor = Floor { snapshot_hash: snapshot_hash(&bytes), ..floor };
-        let packed = lz4_flex::compress_prepend_size(&bytes);
+        let packed = pack(&bytes);
         drop(bytes);
         if packed.len() > SNAPSHOT_BYTES_MAX {
             return Ok(Tended::TooLarge { bytes: packed.len() });
         }
-        if !has(Planted::TrimBeforeSnapshot) {
-            for (index, piece) in packed.chunks(PIECE_BYTES_MAX).enumerate() {
-                let put = Op::Put { key: self.keys.piece(lsn.0, index), value: piece.to_vec() };
-                if !self.step(store, vec![put])?.0 {
-                    return Ok(Tended::Fenced);
-                }
-            }
+        if !has(Planted::TrimBeforeSnapshot) && !put_pieces(store, &self.keys, &self.mine, lsn, &packed)? {
+            return Ok(Tended::Fenced);
         }
         if let Some(instead) = self.raise(store, floor)? {
             return Ok(instead);
@@ -202,6 +221,7 @@ impl Growth {
         let stepped = store.step(&txn, WITHIN)?;
         if stepped.held {
             (self.floor, self.floor_bytes) = (floor, value);
+            (self.earlier_bytes, self.is_swept) = (None, false);
             return Ok(None);
         }
         let mut found = stepped.found.into_iter().map(Option::unwrap_or_default);
@@ -212,6 +232,7 @@ impl Growth {
         // An earlier try was done after all: from there the next look goes on.
         self.floor_bytes = found.next().unwrap_or_default();
         self.floor = decode("floor", &self.floor_bytes)?;
+        (self.earlier_bytes, self.is_swept) = (None, false);
         Ok(Some(Tended::Quiet))
     }
 
@@ -227,6 +248,7 @@ impl Growth {
         if !held {
             return Ok(Tended::Fenced);
         }
+        self.is_swept = true;
         // Whoever was reading before the trim has had until the next one.
         if let Some(before) = self.compact_at.replace(revision)
             && self.compacts
@@ -243,6 +265,45 @@ impl Growth {
     }
 }
 
+/// A snapshot's bytes as they stand in the store.
+#[must_use]
+pub fn pack(bytes: &[u8]) -> Vec<u8> {
+    lz4_flex::compress_prepend_size(bytes)
+}
+
+/// A snapshot's bytes again; `None`: they are not the ones with this checksum.
+#[must_use]
+pub fn unpack(packed: &[u8], hash: u64) -> Option<Vec<u8>> {
+    let told = u32::from_le_bytes(*packed.first_chunk()?) as usize;
+    // Nothing makes more of a byte than this: what claims to is not believed with memory.
+    if told > packed.len().saturating_mul(LZ4_RATIO_MAX) {
+        return None;
+    }
+    let bytes = lz4_flex::decompress_size_prepended(packed).ok()?;
+    (snapshot_hash(&bytes) == hash).then_some(bytes)
+}
+
+/// Bytes of the frames above the floor that this process did not copy itself.
+fn earlier_bytes(mirror: &SharedMirror, floor: &Floor) -> u64 {
+    let (mut reader, remembered, last) = {
+        let mirror = crate::remote::lock(mirror);
+        let remembered = mirror.bytes_after(floor.frame.saturating_sub(1));
+        (mirror.reader(), remembered, mirror.end().last_lsn)
+    };
+    let mut bytes = 0_u64;
+    // A copy that begins later, or cannot be read, has nothing to count.
+    if reader.seek(Lsn(floor.end.lsn).next()).is_err() {
+        return 0;
+    }
+    while let Ok(Some((_, frame))) = reader.next_located() {
+        if frame.header.last_lsn() > last {
+            break;
+        }
+        bytes += frame.header.frame_bytes() as u64;
+    }
+    bytes.saturating_sub(remembered)
+}
+
 /// Puts a snapshot into the store piece by piece, for as long as a comparison holds; says its checksum.
 ///
 /// # Errors
@@ -254,19 +315,37 @@ pub(crate) fn put_snapshot(
     lsn: Lsn,
     bytes: &[u8],
 ) -> Result<u64, GrowthError> {
-    let packed = lz4_flex::compress_prepend_size(bytes);
+    let packed = pack(bytes);
     let failed = |why: &str| GrowthError::Snapshot { lsn, why: why.to_owned() };
     if packed.len() > SNAPSHOT_BYTES_MAX {
         return Err(failed("it is larger than the 128 MiB that the store takes"));
     }
-    for (index, piece) in packed.chunks(PIECE_BYTES_MAX).enumerate() {
-        let put = Op::Put { key: keys.piece(lsn.0, index), value: piece.to_vec() };
-        let txn = Txn { compares: vec![holds.clone()], then: vec![put], otherwise: Vec::new() };
-        if !store.step(&txn, WITHIN)?.held {
-            return Err(failed("the store changed meanwhile"));
-        }
+    if !put_pieces(store, keys, holds, lsn, &packed)? {
+        return Err(failed("the store changed meanwhile"));
     }
     Ok(snapshot_hash(bytes))
+}
+
+/// Puts the pieces of a snapshot for as long as a comparison holds. `false`: it does not hold any more.
+fn put_pieces(
+    store: &dyn Store,
+    keys: &Keys,
+    holds: &Compare,
+    lsn: Lsn,
+    packed: &[u8],
+) -> Result<bool, StoreError> {
+    let put =
+        |(index, piece): (usize, &[u8])| Op::Put { key: keys.piece(lsn.0, index), value: piece.to_vec() };
+    // What an earlier try may have put after them belongs to no snapshot.
+    let surplus = keys.piece(lsn.0, packed.len().div_ceil(PIECE_BYTES_MAX));
+    let clear = Op::Delete { from: surplus, to: keys.pieces(lsn.0).1 };
+    for op in packed.chunks(PIECE_BYTES_MAX).enumerate().map(put).chain([clear]) {
+        let txn = Txn { compares: vec![holds.clone()], then: vec![op], otherwise: Vec::new() };
+        if !store.step(&txn, WITHIN)?.held {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The snapshot that `floor` names, whole; `None`: it is not in the store.
@@ -286,6 +365,22 @@ pub(crate) fn load_snapshot(
         }
         from = format!("{}\0", found.key);
     }
-    let bytes = lz4_flex::decompress_size_prepended(&packed).ok();
-    Ok(bytes.filter(|bytes| snapshot_hash(bytes) == floor.snapshot_hash))
+    Ok(unpack(&packed, floor.snapshot_hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packed_snapshot_is_read_back_or_not_at_all() {
+        for bytes in [&b""[..], b"state", &[0; 1 << 20]] {
+            let (packed, hash) = (pack(bytes), snapshot_hash(bytes));
+            assert_eq!(unpack(&packed, hash).as_deref(), Some(bytes));
+            assert_eq!(unpack(&packed, hash + 1), None);
+            assert_eq!(unpack(&packed[..packed.len() - 1], hash), None);
+        }
+        assert_eq!(unpack(&[], 0), None);
+        assert_eq!(unpack(&[0xff, 0xff, 0xff, 0xff, 0], 0), None, "four gibibytes of five bytes");
+    }
 }

@@ -343,7 +343,7 @@ impl OrderedLog for RemoteLog {
     }
 
     fn snapshots(&self) -> SnapshotStore {
-        lock(&self.mirror).snapshots()
+        synced_for_snapshots(&self.mirror)
     }
 
     fn trim(&mut self, below: Lsn) -> Trimmed {
@@ -380,6 +380,14 @@ impl OrderedLog for RemoteLog {
             Err(_) => AppendOutcome::Unknown,
         }
     }
+}
+
+/// Whoever stores a snapshot leaves the frames up to it to this copy: they are synced first. What the disk refuses is told
+/// to whoever copies next.
+fn synced_for_snapshots(mirror: &SharedMirror) -> SnapshotStore {
+    let mut mirror = lock(mirror);
+    let _ = mirror.sync();
+    mirror.snapshots()
 }
 
 impl FollowedLog {
@@ -429,7 +437,7 @@ impl OrderedLog for FollowedLog {
     }
 
     fn snapshots(&self) -> SnapshotStore {
-        lock(&self.mirror).snapshots()
+        synced_for_snapshots(&self.mirror)
     }
 
     fn trim(&mut self, below: Lsn) -> Trimmed {

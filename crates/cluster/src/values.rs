@@ -1,12 +1,16 @@
 //! What stands in the keys: JSON, so that an operator can read it with the store's own tools. A value of `writer`, `head`
 //! or `beat` never occurs twice; comparisons rest on that.
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer, Serialize};
 use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
 
 /// The layout of keys and values this code writes and reads.
 pub const FORMAT: u32 = 1;
+/// No number that is counted from is above this.
+const COUNT_MAX: u64 = i64::MAX as u64;
+/// An hour: far above what can be set.
+const TTL_MS_MAX: u64 = 60 * 60 * 1_000;
 
 /// Who the log is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,14 +20,17 @@ pub struct Meta {
     /// Random; two logs never share it.
     pub log_id: u64,
     /// Rises with each adoption and each move.
+    #[serde(deserialize_with = "countable")]
     pub generation: u64,
     /// The first part of every id on the wire.
     pub tag: u32,
     /// What is added to an LSN to make a fence.
+    #[serde(deserialize_with = "countable")]
     pub fence_base: u64,
     /// Every frame's checksum starts from it.
     pub salt: u32,
     /// The LSN at which this identity began.
+    #[serde(deserialize_with = "countable")]
     pub identity_since: u64,
     /// The log this one continues; 0: none.
     pub parent_log_id: u64,
@@ -32,7 +39,7 @@ pub struct Meta {
     /// What nodes show each other. Whoever can read it here could write everything else as well.
     pub secret: String,
     /// After an adoption nothing is granted before this tick.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "countable")]
     pub not_before_tick: u64,
 }
 
@@ -50,6 +57,7 @@ pub enum State {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Writer {
     /// Rises with each claim.
+    #[serde(deserialize_with = "countable")]
     pub epoch: u64,
     /// 128 random bits, so that one who does not know what became of its claim can look.
     pub claim: String,
@@ -60,10 +68,13 @@ pub struct Writer {
     /// Where other nodes reach it.
     pub url: String,
     /// How long one step is good for; what counts for everybody.
+    #[serde(deserialize_with = "bearable")]
     pub writer_ttl_ms: u64,
     /// The tick at which it began.
+    #[serde(deserialize_with = "countable")]
     pub tick: u64,
     /// When, for people.
+    #[serde(deserialize_with = "countable")]
     pub wall_ms: u64,
     /// How this claim stands.
     pub standing: Standing,
@@ -88,18 +99,24 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The last frame's number; 0: there is none.
+    #[serde(deserialize_with = "countable")]
     pub frame: u64,
     /// The last LSN.
+    #[serde(deserialize_with = "countable")]
     pub lsn: u64,
     /// The last frame's checksum: the chain.
     pub chain: u32,
     /// Who wrote it.
+    #[serde(deserialize_with = "countable")]
     pub epoch: u64,
     /// Its batch.
+    #[serde(deserialize_with = "countable")]
     pub batch: u64,
     /// Its tick.
+    #[serde(deserialize_with = "countable")]
     pub tick: u64,
     /// When, for people.
+    #[serde(deserialize_with = "countable")]
     pub wall_ms: u64,
 }
 
@@ -107,12 +124,16 @@ pub struct Head {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
     /// Whose.
+    #[serde(deserialize_with = "countable")]
     pub epoch: u64,
     /// Rises with each one that is sent, whatever becomes of it.
+    #[serde(deserialize_with = "countable")]
     pub counter: u64,
     /// The writer's tick.
+    #[serde(deserialize_with = "countable")]
     pub tick: u64,
     /// The last frame it knows of.
+    #[serde(deserialize_with = "countable")]
     pub frame: u64,
 }
 
@@ -120,10 +141,12 @@ pub struct Beat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Floor {
     /// The first frame that is kept.
+    #[serde(deserialize_with = "countable")]
     pub frame: u64,
     /// What that frame continues.
     pub end: Head,
     /// The snapshot that covers what is gone; 0: nothing is.
+    #[serde(deserialize_with = "countable")]
     pub snapshot_lsn: u64,
     /// A checksum over its bytes.
     pub snapshot_hash: u64,
@@ -139,12 +162,14 @@ pub struct Node {
     /// Networks its services are announced on.
     pub subnets: Vec<String>,
     /// Its newest snapshot.
+    #[serde(deserialize_with = "countable")]
     pub snapshot_lsn: u64,
     /// A checksum over that snapshot's bytes.
     pub snapshot_hash: u64,
     /// What program it runs.
     pub version: String,
     /// When it told, for people.
+    #[serde(deserialize_with = "countable")]
     pub wall_ms: u64,
 }
 
@@ -182,6 +207,24 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// When they are none.
 pub fn decode<T: DeserializeOwned>(key: &'static str, bytes: &[u8]) -> Result<T, ValueError> {
     serde_json::from_slice(bytes).map_err(|error| ValueError { key, why: error.to_string() })
+}
+
+/// A number that can be counted on from, however often: half of all numbers are above it.
+fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let number = u64::deserialize(from)?;
+    if number > COUNT_MAX {
+        return Err(D::Error::custom(format_args!("{number} is beyond anything that is counted here")));
+    }
+    Ok(number)
+}
+
+/// A time that a writer can be waited for.
+fn bearable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let ttl_ms = u64::deserialize(from)?;
+    if ttl_ms == 0 || ttl_ms > TTL_MS_MAX {
+        return Err(D::Error::custom(format_args!("a writer that may be silent for {ttl_ms} ms")));
+    }
+    Ok(ttl_ms)
 }
 
 impl Meta {

@@ -45,6 +45,11 @@ pub enum Answer {
         /// Leases that an operator drained.
         draining: Vec<LeaseId>,
     },
+    /// Connections are heard of.
+    ConnectionsKept {
+        /// Those of which nothing is known, or nothing any more.
+        unknown: Vec<SessionId>,
+    },
     /// One lease as it is.
     Read(Box<LeaseRead>),
     /// A page of leases.

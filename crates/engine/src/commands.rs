@@ -13,7 +13,7 @@ use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
     LeaseState, LeaseView, Lsn, Member, OpenSession, Operation, Rebind, Reclaim, ReclaimGround, Rejection,
-    Replay, SessionId, StateName, Steer, Text,
+    Replay, SessionId, SessionView, StateName, Steer, Text,
 };
 use tenure_liveness::{LivenessView, Refusal, Renewal, Standing};
 use tenure_log::Space;
@@ -26,10 +26,8 @@ struct Outcome {
 
 impl Engine {
     pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
-        let operation = submit
-            .operation
-            .as_ref()
-            .map(|operation| identify(operation, &self.without_connection(&submit.action)));
+        let operation =
+            submit.operation.as_ref().map(|operation| identify(operation, &self.without_connection(&submit)));
         if let Some(operation) = &operation {
             match self.retries.look_up(operation, ticket, self.tick) {
                 Known::New => {}
@@ -52,10 +50,10 @@ impl Engine {
             grant.wall_ms = self.now.wall_ms;
             self.adopt_session_terms(grant);
             self.choose_take_over(grant, submit.take_over);
-            self.grant(ticket, command, submit.wait_ms);
+            self.grant(ticket, command, submit.opening, submit.wait_ms);
             return;
         }
-        let outcome = self.settle(&mut command, submit.force);
+        let outcome = self.settle(&mut command, submit.opening.as_deref(), submit.force);
         if let (true, Action::Rebind(rebind), Answer::Lease(given)) =
             (submit.has_stopped, &command.action, &outcome.answer)
             && !given.replayed
@@ -73,16 +71,29 @@ impl Engine {
     }
 
     /// What was asked, whichever connection asked: a retry comes on a new one.
-    fn without_connection<'a>(&self, action: &'a Action) -> Cow<'a, Action> {
-        match action {
+    fn without_connection<'a>(&self, submit: &'a Submit) -> Cow<'a, Action> {
+        match &*submit.action {
             Action::Grant(grant)
-                if grant.policy.session.is_some_and(|session| self.connections.contains_key(&session)) =>
+                if submit.opening.is_some()
+                    || grant
+                        .policy
+                        .session
+                        .is_some_and(|session| self.connections.contains_key(&session)) =>
             {
                 let mut grant = grant.clone();
                 grant.policy.session = None;
                 Cow::Owned(Action::Grant(grant))
             }
-            _ => Cow::Borrowed(action),
+            Action::Rebind(rebind)
+                if rebind.policy.as_ref().and_then(|policy| policy.session).is_some_and(|session| {
+                    submit.opening.is_some() || self.connections.contains_key(&session)
+                }) =>
+            {
+                let mut rebind = rebind.clone();
+                rebind.policy.iter_mut().for_each(|policy| policy.session = None);
+                Cow::Owned(Action::Rebind(rebind))
+            }
+            action => Cow::Borrowed(action),
         }
     }
 
@@ -174,7 +185,7 @@ impl Engine {
     }
 
     /// Carries out a command that never waits.
-    fn settle(&mut self, command: &mut Command, force: bool) -> Outcome {
+    fn settle(&mut self, command: &mut Command, opening: Option<&OpenSession>, force: bool) -> Outcome {
         if !self.is_remembered(command) {
             let checked = match &mut command.action {
                 Action::Drain(steer) => self.check_drain(steer),
@@ -198,7 +209,7 @@ impl Engine {
                 // A connection's session is made durable by what it keeps first, resumed leases too.
                 Action::Rebind(rebind) => {
                     let session = rebind.policy.as_ref().and_then(|policy| policy.session);
-                    self.make_durable(session, command)
+                    self.make_durable(session, opening, command)
                 }
                 Action::Release(release) => {
                     let gated = self.kernel.live(release.token.lease).is_some_and(|view| view.terms().gate);
@@ -354,17 +365,23 @@ impl Engine {
         }
     }
 
-    fn grant(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+    fn grant(
+        &mut self,
+        ticket: Ticket,
+        mut command: Command,
+        opening: Option<Box<OpenSession>>,
+        wait_ms: u64,
+    ) {
         if wait_ms > 0 && !self.is_remembered(&command) && self.is_coming_free(&command) {
-            return self.wait(ticket, command, wait_ms);
+            return self.wait(ticket, command, opening, wait_ms);
         }
         let wait_ms = if has_alternatives(&command) { 0 } else { wait_ms };
         let asked = (wait_ms > 0).then(|| command.clone());
-        let outcome = match self.try_grant(&mut command) {
+        let outcome = match self.try_grant(&mut command, opening.as_deref()) {
             Ok(outcome) => outcome,
             Err(refused) if wait_ms > 0 && can_be_waited_for(&refused) => {
                 // For what was asked, not for what is left of it beside others who wait.
-                return self.wait(ticket, asked.unwrap_or(command), wait_ms);
+                return self.wait(ticket, asked.unwrap_or(command), opening, wait_ms);
             }
             Err(refused) => self.not_granted(&command, refused),
         };
@@ -420,7 +437,11 @@ impl Engine {
     }
 
     /// Grants at once, or says why not.
-    fn try_grant(&mut self, command: &mut Command) -> Result<Outcome, Refused> {
+    fn try_grant(
+        &mut self,
+        command: &mut Command,
+        opening: Option<&OpenSession>,
+    ) -> Result<Outcome, Refused> {
         if !self.is_remembered(command) {
             self.check_open_for_grants()?;
             let Action::Grant(grant) = &mut command.action else {
@@ -428,7 +449,7 @@ impl Engine {
             };
             self.yield_to_waiters(grant)?;
             let session = grant.policy.session;
-            self.make_durable(session, command)?;
+            self.make_durable(session, opening, command)?;
         }
         let outcome = self.decide(command);
         match outcome.answer {
@@ -521,12 +542,18 @@ impl Engine {
     }
 
     /// Logs a connection's session with its first lease, in the same frame, and only if it gets that.
-    fn make_durable(&mut self, session: Option<SessionId>, command: &Command) -> Result<(), Refused> {
+    fn make_durable(
+        &mut self,
+        session: Option<SessionId>,
+        opening: Option<&OpenSession>,
+        command: &Command,
+    ) -> Result<(), Refused> {
         let Some(session) = session else { return Ok(()) };
         if self.kernel.session(session).is_some() {
             return Ok(());
         }
-        let Some(open) = self.connections.get(&session).cloned() else { return Ok(()) };
+        let opening = opening.filter(|open| open.session == session);
+        let Some(open) = opening.or_else(|| self.connections.get(&session)).cloned() else { return Ok(()) };
         let mut trial = command.clone();
         match &mut trial.action {
             Action::Grant(grant) => grant.policy.session = None,
@@ -534,6 +561,10 @@ impl Engine {
             _ => {}
         }
         self.kernel.decide(self.journal.peek(self.tick), &trial)?;
+        if self.connections.contains_key(&session) {
+            // Its session may have been closed by hand since; the connection is open all the same.
+            self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
+        }
         let opened = self.decide(&Command::plain(Action::OpenSession(open)));
         match opened.answer {
             Answer::Refused(refused) => Err(refused),
@@ -541,7 +572,13 @@ impl Engine {
         }
     }
 
-    fn wait(&mut self, ticket: Ticket, mut command: Command, wait_ms: u64) {
+    fn wait(
+        &mut self,
+        ticket: Ticket,
+        mut command: Command,
+        opening: Option<Box<OpenSession>>,
+        wait_ms: u64,
+    ) {
         // What drained when it was asked may not when it is served.
         if let Action::Grant(grant) = &mut command.action {
             grant.take_over = None;
@@ -552,7 +589,7 @@ impl Engine {
         if let Some(operation) = &command.operation {
             self.retries.waits(operation, ticket);
         }
-        self.waiters.join(ticket, command, self.tick, wait_ms);
+        self.waiters.join(ticket, command, opening, self.tick, wait_ms);
     }
 
     /// Serves whom it can of those who wait for what came free.
@@ -584,7 +621,9 @@ impl Engine {
             Action::Grant(grant) => grant.policy.session,
             _ => None,
         };
-        let open = self.check_open_for_grants().and_then(|()| self.make_durable(session, &command));
+        let open = self
+            .check_open_for_grants()
+            .and_then(|()| self.make_durable(session, waiter.opening.as_deref(), &command));
         let outcome = match open {
             Ok(()) => self.decide(&command),
             Err(refused) => Outcome { answer: Answer::Refused(refused), depends_on: self.journal.newest() },
@@ -621,7 +660,7 @@ impl Engine {
                 // Another try of the same operation goes on waiting, at the end of the queue.
                 Some(heir) => {
                     let left_ms = waiter.deadline.ms_since(self.tick);
-                    self.waiters.join(heir, waiter.command, self.tick, left_ms);
+                    self.waiters.join(heir, waiter.command, waiter.opening, self.tick, left_ms);
                 }
                 None => {
                     if let Some(operation) = &waiter.command.operation {
@@ -764,6 +803,27 @@ impl Engine {
         self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
         self.connections.insert(open.session, open);
         self.done_now(ticket);
+    }
+
+    /// Hears which connections are still open elsewhere; returns how much work that was.
+    pub(crate) fn connections_kept(&mut self, ticket: Ticket, sessions: &[SessionId]) -> usize {
+        let (mut unknown, mut effects, mut depends_on) = (Vec::new(), Vec::new(), Lsn(0));
+        for session in sessions {
+            if self.liveness.connection_kept(self.tick, *session, &mut effects) {
+                let opened = self.kernel.session(*session).map_or(Lsn(0), SessionView::opened_lsn);
+                depends_on = depends_on.max(opened);
+            } else {
+                unknown.push(*session);
+            }
+        }
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        if !unknown.is_empty() {
+            depends_on = self.journal.newest();
+        }
+        self.answer(ticket, depends_on, Answer::ConnectionsKept { unknown });
+        sessions.len().max(1)
     }
 
     pub(crate) fn connection_closed(&mut self, ticket: Ticket, session: SessionId) {

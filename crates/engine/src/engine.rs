@@ -502,6 +502,7 @@ impl Engine {
                 }
             }
             Request::ConnectionOpened(open) => self.connection_opened(ticket, open),
+            Request::ConnectionsKept(sessions) => return self.connections_kept(ticket, &sessions),
             Request::ConnectionClosed(session) => self.connection_closed(ticket, session),
             Request::Acknowledge { lease, epoch, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {

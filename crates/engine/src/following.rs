@@ -1,14 +1,14 @@
 //! An engine that follows: it applies what another writer committed, in order, and is only looked at. It decides nothing,
 //! hears no holder, and its time is the log's.
 
-use crate::answer::{Answer, Refused};
+use crate::answer::{Answer, Push, Refused};
 use crate::engine::{Engine, EngineConfig, Outputs, Role, Stop};
 use crate::journal::Out;
 use crate::recovery::{RecoverError, Replay};
 use crate::request::{Input, Request};
 use crate::ticker::Now;
 use tenure_kernel::codec::decode_event;
-use tenure_kernel::{Kernel, Lsn, Stamp, Tick};
+use tenure_kernel::{Actor, Change, Kernel, LeaseView, Lsn, Revoked, SessionKind, SessionView, Stamp, Tick};
 use tenure_liveness::Liveness;
 use tenure_log::{Batch, RecordKind};
 
@@ -60,6 +60,9 @@ impl Engine {
                     if lsn > self.kernel.applied().lsn {
                         let event = decode_event(record.bytes).map_err(fail)?;
                         self.kernel.evolve(Stamp { lsn, tick: self.tick }, &event);
+                        if let Change::Revoked(revoked) = &event.change {
+                            self.tell_of_loss(revoked);
+                        }
                     }
                 }
                 RecordKind::Tick => {
@@ -71,6 +74,19 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// The connection that loses a lease may be open at this node.
+    fn tell_of_loss(&mut self, revoked: &Revoked) {
+        let session = self.kernel.live(revoked.lease).and_then(LeaseView::session);
+        let kind = session.and_then(|session| self.kernel.session(session)).map(SessionView::kind);
+        if let Some(session) = session
+            && kind.is_some_and(SessionKind::is_connection)
+            && revoked.actor != Actor::Holder
+        {
+            let (lease, epoch, reason) = (revoked.lease, revoked.epoch, revoked.reason);
+            self.leaving.push(Out::Push(Push::Lost { session, lease, epoch, reason }));
+        }
     }
 
     /// A turn of one who follows: whatever only looks is answered from what is applied.
@@ -112,6 +128,7 @@ fn is_only_looking(request: &Request) -> bool {
         | Request::TimelyHeartbeat { .. }
         | Request::SessionHeartbeat { .. }
         | Request::ConnectionOpened(_)
+        | Request::ConnectionsKept(_)
         | Request::ConnectionClosed(_)
         | Request::Acknowledge { .. }
         | Request::GateDone { .. }

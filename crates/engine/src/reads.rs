@@ -64,6 +64,7 @@ impl Engine {
             | Request::TimelyHeartbeat { .. }
             | Request::SessionHeartbeat { .. }
             | Request::ConnectionOpened(_)
+            | Request::ConnectionsKept(_)
             | Request::ConnectionClosed(_)
             | Request::Acknowledge { .. }
             | Request::GateDone { .. }

@@ -53,6 +53,8 @@ pub enum Request {
     },
     /// A connection was opened. Durable only with its first grant.
     ConnectionOpened(OpenSession),
+    /// Another node says that connections are still open there.
+    ConnectionsKept(Vec<SessionId>),
     /// A connection is gone.
     ConnectionClosed(SessionId),
     /// The holder of a revoked lease stopped.
@@ -145,6 +147,9 @@ pub struct Submit {
     pub force: bool,
     /// Rebind: whoever had it has stopped, like one who releases. What was promised to it binds nobody any more.
     pub has_stopped: bool,
+    /// The connection that asks, where it is open at another node: made durable with what it keeps first. Boxed, as few
+    /// have one.
+    pub opening: Option<Box<OpenSession>>,
     /// Whose lease or session it must be; `None` asks nobody.
     pub asker: Option<Text>,
 }
@@ -253,6 +258,7 @@ impl Submit {
             take_over: Vec::new(),
             force: false,
             has_stopped: false,
+            opening: None,
             asker: None,
         }
     }
@@ -273,6 +279,7 @@ impl Request {
             | Self::Check(Check::Epoch { lease, .. }) => Some(*lease),
             Self::SessionHeartbeat { .. }
             | Self::ConnectionOpened(_)
+            | Self::ConnectionsKept(_)
             | Self::ConnectionClosed(_)
             | Self::Cancel(_)
             | Self::Stopping
@@ -317,6 +324,7 @@ impl Request {
             | Self::TimelyHeartbeat { .. }
             | Self::SessionHeartbeat { .. }
             | Self::ConnectionOpened(_)
+            | Self::ConnectionsKept(_)
             | Self::ConnectionClosed(_)
             | Self::Acknowledge { .. }
             | Self::Cancel(_)

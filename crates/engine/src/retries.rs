@@ -10,6 +10,8 @@ use tenure_kernel::{Action, Lsn, Operation, Tick};
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
+/// The same where it passes by itself: shorter than whoever asks is told to wait.
+const PASSING_KEEP_MS: u64 = 5_000;
 /// Refusals remembered at most; the oldest go first.
 const REFUSALS_MAX: usize = 100_000;
 
@@ -121,7 +123,11 @@ impl Retries {
                 self.refused.remove(&key);
             }
         }
-        let until = now.after_ms(REFUSAL_KEEP_MS);
+        let until = now.after_ms(match refused {
+            Refused::DiskLow => PASSING_KEEP_MS,
+            Refused::NotYet { remaining_ms } => PASSING_KEEP_MS.min(*remaining_ms),
+            _ => REFUSAL_KEEP_MS,
+        });
         let (fingerprint, refused) = (operation.fingerprint, refused.clone());
         let remembered = Remembered { fingerprint, refused, depends_on, until };
         self.refused.insert(operation.key, remembered);

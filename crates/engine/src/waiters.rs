@@ -6,7 +6,7 @@ use crate::request::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_kernel::names::split_pool_member;
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Action, Bundle, Command, Kernel, Member, Text, Tick};
+use tenure_kernel::{Action, Bundle, Command, Kernel, Member, OpenSession, Text, Tick};
 
 /// After blocking others for this long a waiter may be passed.
 pub(crate) const BLOCKING_MS_MAX: u64 = 30_000;
@@ -26,6 +26,8 @@ pub(crate) struct Place(u64);
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
     pub(crate) command: Command,
+    /// The connection that asks, where it is open at another node.
+    pub(crate) opening: Option<Box<OpenSession>>,
     pub(crate) since: Tick,
     pub(crate) deadline: Tick,
     wanted: Vec<Wanted>,
@@ -77,7 +79,14 @@ impl Waiters {
     }
 
     /// Puts a waiter at the end of every queue it wants something from.
-    pub(crate) fn join(&mut self, ticket: Ticket, command: Command, now: Tick, wait_ms: u64) {
+    pub(crate) fn join(
+        &mut self,
+        ticket: Ticket,
+        command: Command,
+        opening: Option<Box<OpenSession>>,
+        now: Tick,
+        wait_ms: u64,
+    ) {
         let place = Place(self.next);
         self.next += 1;
         let wanted = match &command.action {
@@ -91,8 +100,16 @@ impl Waiters {
         let deadline = now.after_ms(wait_ms);
         self.deadlines.insert((deadline, place));
         self.by_ticket.insert(ticket, place);
-        let waiter =
-            Waiter { ticket, command, since: now, deadline, wanted, blocking_since: None, passed: false };
+        let waiter = Waiter {
+            ticket,
+            command,
+            opening,
+            since: now,
+            deadline,
+            wanted,
+            blocking_since: None,
+            passed: false,
+        };
         self.by_place.insert(place, waiter);
     }
 

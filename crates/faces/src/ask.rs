@@ -185,6 +185,7 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::Register(_)
         | Call::RegisterAt(..)
         | Call::NodeTold(_)
+        | Call::ConnectionsTold(_)
         | Call::Unregister(_)
         | Call::HeartbeatRegistration(..)
         | Call::Resolve(_)

@@ -2,6 +2,7 @@
 //! no call has its own.
 
 use crate::caller::Scope;
+use crate::connections::{ConnectionsHeard, ConnectionsTold};
 use crate::registrations::{Home, NodeHeard, NodeTold, Settled, is_foreign};
 use serde::{Deserialize, Serialize};
 use tenure_api as api;
@@ -82,6 +83,8 @@ pub enum Call {
     RegisterAt(Settled, Box<api::Register>),
     /// A node tells that it is there, and what its network was told. Between nodes alone.
     NodeTold(Box<NodeTold>),
+    /// A node gives its word for the connections that are open there.
+    ConnectionsTold(Box<ConnectionsTold>),
     /// End a registration of one's own.
     Unregister(String),
     /// Prove a registrant's life.
@@ -196,6 +199,8 @@ pub enum Reply {
     Registered(api::Registration),
     /// A node was heard.
     NodeHeard(NodeHeard),
+    /// Connections are heard of.
+    ConnectionsHeard(ConnectionsHeard),
     /// A registration ends.
     Unregistered(api::Unregistered),
     /// A registrant's heartbeat counted.
@@ -276,6 +281,7 @@ impl Call {
             | Self::ResetBreaker
             | Self::EndAll
             | Self::NodeTold(_)
+            | Self::ConnectionsTold(_)
             | Self::RegistrationStatus
             | Self::Registrations
             | Self::InspectRegistration(_)
@@ -308,6 +314,7 @@ impl Call {
             Self::Register(_)
             | Self::RegisterAt(..)
             | Self::NodeTold(_)
+            | Self::ConnectionsTold(_)
             | Self::Unregister(_)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
@@ -455,6 +462,7 @@ impl Call {
             | Self::ResetBreaker
             | Self::EndAll
             | Self::NodeTold(_)
+            | Self::ConnectionsTold(_)
             | Self::Unregister(_)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
@@ -512,6 +520,7 @@ impl Serialize for ReplyBody<'_> {
             Reply::Ended(body) => body.serialize(serializer),
             Reply::Registered(body) => api::Registered { registered: body.clone() }.serialize(serializer),
             Reply::NodeHeard(body) => body.serialize(serializer),
+            Reply::ConnectionsHeard(body) => body.serialize(serializer),
             Reply::Unregistered(body) => body.serialize(serializer),
             Reply::RegistrationRenewed(body) => body.serialize(serializer),
             Reply::Resolved(body) => body.serialize(serializer),

@@ -1,6 +1,7 @@
 //! Who asks: established by a transport, trusted from here on.
 
-use tenure_engine::kernel::{SessionId, SessionKind, Text};
+use crate::leases::connection_grace_ms;
+use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
 
 /// What a caller may do. Each scope includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -24,6 +25,8 @@ pub enum Origin {
         session: SessionId,
         /// A socket or a standard input.
         kind: SessionKind,
+        /// How long the word of the node lasts at which it is open; zero: it is open here, and needs none.
+        word_ms: u32,
     },
 }
 
@@ -80,6 +83,21 @@ impl Caller {
         match self.origin {
             Origin::Http => None,
             Origin::Connection { session, .. } => Some(session),
+        }
+    }
+
+    /// What becomes durable with the first lease of a connection that a node gives its word for.
+    pub(crate) fn opening(&self) -> Option<Box<OpenSession>> {
+        match self.origin {
+            Origin::Http | Origin::Connection { word_ms: 0, .. } => None,
+            Origin::Connection { session, kind, word_ms } => Some(Box::new(OpenSession {
+                session,
+                holder: self.principal.clone(),
+                kind,
+                ttl_ms: word_ms,
+                grace_ms: connection_grace_ms(kind),
+                principal: self.principal.clone(),
+            })),
         }
     }
 }

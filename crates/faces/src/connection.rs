@@ -1,10 +1,12 @@
 //! A connection that is a session, from its opening to whatever ends it.
 
 use crate::caller::{Caller, Freshness, Origin, Scope};
+use crate::connections::{NodeConnections, WORD_MS, Word};
 use crate::dispatch::Faces;
 use crate::leases::connection_grace_ms;
 use crate::refusal::{self, Asked};
 use crate::sessions;
+use crate::stage::Stage;
 use crate::switchboard::LostLease;
 use tenure_api::{self as api, Error};
 use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
@@ -19,14 +21,19 @@ const DRAWS_MAX: usize = 16;
 pub struct Opening {
     faces: Faces,
     session: SessionId,
-    /// Losses of leases that the connection keeps.
-    losses: UnboundedReceiver<LostLease>,
-    /// The engine knows nothing of it.
-    is_kept: bool,
+    losses: Losses,
 }
 
-impl Faces {
-    /// Opens a session for a connection.
+/// Losses of leases that the connection keeps.
+enum Losses {
+    /// Told by the engine, which knows the connection.
+    Here(UnboundedReceiver<LostLease>),
+    /// Told by the node, which gives its word for the connection.
+    OfNode(NodeConnections, UnboundedReceiver<Word>),
+}
+
+impl Stage {
+    /// Opens a session for a connection. On a node whoever writes hears of it only once it keeps something.
     ///
     /// # Errors
     /// When the engine takes nothing more.
@@ -36,9 +43,25 @@ impl Faces {
         principal: &Text,
         scope: Scope,
     ) -> Result<(Opening, Caller), Error> {
-        if self.is_of_cluster() {
-            return Ok(self.open_kept(kind, principal, scope));
-        }
+        let faces = self.faces();
+        let Some(connections) = self.connections().cloned() else {
+            return faces.open_here(kind, principal, scope).await;
+        };
+        let session = sessions::draw(kind);
+        let losses = Losses::OfNode(connections.clone(), connections.open(session));
+        let origin = Origin::Connection { session, kind, word_ms: WORD_MS };
+        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
+        Ok((Opening { faces, session, losses }, caller))
+    }
+}
+
+impl Faces {
+    async fn open_here(
+        &self,
+        kind: SessionKind,
+        principal: &Text,
+        scope: Scope,
+    ) -> Result<(Opening, Caller), Error> {
         let session = self
             .open_session(
                 |session| {
@@ -56,17 +79,9 @@ impl Faces {
             .await?;
         let (line, losses) = unbounded_channel();
         self.switchboard().connect(session, line);
-        let origin = Origin::Connection { session, kind };
+        let origin = Origin::Connection { session, kind, word_ms: 0 };
         let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
-        Ok((Opening { faces: self.clone(), session, losses, is_kept: false }, caller))
-    }
-
-    /// In a cluster an open socket proves nothing to whoever writes: its leases are kept by heartbeats.
-    fn open_kept(&self, kind: SessionKind, principal: &Text, scope: Scope) -> (Opening, Caller) {
-        let (_, losses) = unbounded_channel();
-        let (origin, freshness) = (Origin::Http, Freshness::Present);
-        let caller = Caller { principal: principal.clone(), scope, origin, freshness };
-        (Opening { faces: self.clone(), session: sessions::draw(kind), losses, is_kept: true }, caller)
+        Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses) }, caller))
     }
 
     /// Opens a session under an id that is not taken.
@@ -96,23 +111,35 @@ impl Opening {
         wire_session(self.session)
     }
 
-    /// The next loss; waits for ever where there is none.
-    pub async fn lost(&mut self) -> api::Lost {
-        let Some(lost) = self.losses.recv().await else { return std::future::pending().await };
-        api::Lost {
+    /// The next loss; `None`: the connection keeps nothing any more and is to be closed. Waits for ever where there is
+    /// neither.
+    pub async fn lost(&mut self) -> Option<api::Lost> {
+        let lost = match &mut self.losses {
+            Losses::Here(losses) => match losses.recv().await {
+                Some(lost) => lost,
+                None => return std::future::pending().await,
+            },
+            Losses::OfNode(_, words) => match words.recv().await {
+                Some(Word::Lost(lost)) => lost,
+                Some(Word::HangUp) | None => return None,
+            },
+        };
+        Some(api::Lost {
             lease_id: self.faces.lens().lease_id(lost.lease),
             epoch: lost.epoch.0,
             reason: lost.reason.as_str().to_owned(),
-        }
+        })
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        if self.is_kept {
-            return;
+        match &self.losses {
+            Losses::Here(_) => {
+                self.faces.switchboard().disconnect(self.session);
+                drop(self.faces.handle().start(Request::ConnectionClosed(self.session)));
+            }
+            Losses::OfNode(connections, _) => connections.close(self.session),
         }
-        self.faces.switchboard().disconnect(self.session);
-        drop(self.faces.handle().start(Request::ConnectionClosed(self.session)));
     }
 }

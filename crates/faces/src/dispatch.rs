@@ -4,12 +4,14 @@
 use crate::ask::{Plan, Shape, plan};
 use crate::call::{Call, Reply};
 use crate::caller::{Caller, Freshness};
+use crate::connections::NodeConnections;
 use crate::elsewhere::Elsewhere;
 use crate::polling::Polling;
 use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Home, Homes, Neighbours, Network, RegistrationOptions, Registrations};
 use crate::reply::is_told_by_log;
 use crate::show::Lens;
+use crate::stage::UNREACHED;
 pub use crate::status::Vitals;
 use crate::streams::{StreamOptions, Streams};
 use crate::switchboard::Switchboard;
@@ -48,7 +50,6 @@ struct Shared {
     registrations_alone: AtomicBool,
     /// Set on a node that follows another.
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
-    is_of_cluster: AtomicBool,
 }
 
 /// What became of calls that were to begin together.
@@ -110,7 +111,6 @@ impl Faces {
             polling,
             registrations_alone,
             elsewhere: OnceLock::new(),
-            is_of_cluster: AtomicBool::new(false),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -127,9 +127,10 @@ impl Faces {
         &self,
         home: Home,
         neighbours: Arc<dyn Neighbours>,
+        connections: NodeConnections,
         elsewhere: Option<Arc<dyn Elsewhere>>,
     ) {
-        self.shared.is_of_cluster.store(true, Ordering::Relaxed);
+        self.switchboard().serve_node(connections);
         self.registrations().have_homes(Homes::new(home, neighbours));
         if let Some(elsewhere) = elsewhere {
             let _ = self.shared.elsewhere.set(elsewhere);
@@ -137,7 +138,7 @@ impl Faces {
     }
 
     pub(crate) fn is_of_cluster(&self) -> bool {
-        self.shared.is_of_cluster.load(Ordering::Relaxed)
+        self.registrations().homes().is_some()
     }
 
     /// Whether this node follows another.
@@ -173,7 +174,7 @@ impl Faces {
             tokio::time::sleep(REACH_EVERY).await;
         }
         let message = format!("this node has not applied lsn {lsn} yet");
-        Err(Error::new(ErrorCode::NotLeader, message).with("min_lsn", lsn))
+        Err(Error::new(ErrorCode::NotLeader, message).with(UNREACHED, lsn))
     }
 
     pub(crate) fn check_served(&self, is_of_registrations: bool) -> Result<(), Error> {

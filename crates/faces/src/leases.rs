@@ -55,7 +55,8 @@ pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error
         ..Grant::new(bundle, &holder(acquire.holder)?, policy)
     };
     let asker = Some(caller.principal.clone());
-    Ok(Submit { operation, wait_ms, asker, ..Submit::now(Action::Grant(grant)) })
+    let opening = caller.opening();
+    Ok(Submit { operation, wait_ms, asker, opening, ..Submit::now(Action::Grant(grant)) })
 }
 
 /// Native leases of polling targets are counted with those of the polling face.
@@ -88,12 +89,12 @@ fn terms(caller: &Caller, acquire: &Acquire) -> Result<Policy, Error> {
         (None, _) if permanent => permanent_terms(acquire),
         (None, Origin::Http) => heartbeat_terms(acquire),
         (None, Origin::Connection { .. }) if acquire.ttl_ms.is_some() => heartbeat_terms(acquire),
-        (None | Some(Mode::Session), Origin::Connection { session, kind }) => {
+        (None | Some(Mode::Session), Origin::Connection { session, kind, word_ms }) => {
             let grace_ms = match acquire.grace_ms {
                 Some(grace_ms) => bounded("grace_ms", grace_ms, 0, GRACE_MS_MAX)?,
                 None => connection_grace_ms(kind),
             };
-            Ok(Policy::session(session, 0, grace_ms))
+            Ok(Policy::session(session, word_ms, grace_ms))
         }
     }
 }

@@ -180,12 +180,12 @@ impl Registrations {
         let terms = match (lease_secs, caller.origin) {
             // What was drained when it was taken over drains on, after a restart with a full grace.
             (Some(0), _) => Policy { grace_ms: options.http_grace_ms, ..Policy::permanent() },
-            (_, Origin::Connection { session, kind }) => {
+            (_, Origin::Connection { session, kind, word_ms }) => {
                 let grace_ms = match kind {
                     SessionKind::Stdin => options.stdin_grace_ms,
                     SessionKind::Connection | SessionKind::ByHand => options.socket_grace_ms,
                 };
-                Policy::session(session, 0, grace_ms)
+                Policy::session(session, word_ms, grace_ms)
             }
             (Some(secs), Origin::Http) => {
                 let ttl_ms = secs.checked_mul(1_000).filter(|ms| (TTL_MS_MIN..=TTL_MS_MAX).contains(ms));
@@ -413,6 +413,7 @@ impl Faces {
             operation: wish.operation.clone(),
             wait_ms: NAME_WAIT_MS,
             take_over,
+            opening: caller.opening(),
             asker: Some(caller.principal.clone()),
             ..Submit::now(Action::Grant(grant))
         };

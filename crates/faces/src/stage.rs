@@ -3,6 +3,7 @@
 
 use crate::call::{Call, Reply};
 use crate::caller::Caller;
+use crate::connections::NodeConnections;
 use crate::dispatch::Faces;
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,11 +22,18 @@ struct Shared {
     present: RwLock<Faces>,
     /// Counts changes.
     changes: watch::Sender<u64>,
-    /// How long a call is tried again before its caller hears of it; `None`: never.
-    patience: Option<Duration>,
+    /// On a node.
+    node: Option<OfNode>,
     /// Operation ids of this node: drawn once, and counted.
     drawn: u128,
     given: AtomicU64,
+}
+
+/// What a node has beside its faces, whatever part it plays.
+struct OfNode {
+    /// How long a call is tried again before its caller hears of it.
+    patience: Duration,
+    connections: NodeConnections,
 }
 
 /// Pause before a call is tried again, unless the faces change first.
@@ -40,16 +48,16 @@ impl Stage {
 
     /// Faces of a node, whose calls are tried again for this long.
     #[must_use]
-    pub fn of_node(faces: Faces, patience: Duration) -> Self {
-        Self::new(faces, Some(patience))
+    pub fn of_node(faces: Faces, patience: Duration, connections: NodeConnections) -> Self {
+        Self::new(faces, Some(OfNode { patience, connections }))
     }
 
-    fn new(faces: Faces, patience: Option<Duration>) -> Self {
+    fn new(faces: Faces, node: Option<OfNode>) -> Self {
         let (changes, _) = watch::channel(0);
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
         let (present, drawn) = (RwLock::new(faces), u128::from_le_bytes(random));
-        Self { shared: Arc::new(Shared { present, changes, patience, drawn, given: AtomicU64::new(0) }) }
+        Self { shared: Arc::new(Shared { present, changes, node, drawn, given: AtomicU64::new(0) }) }
     }
 
     /// The faces of this moment.
@@ -78,7 +86,12 @@ impl Stage {
     /// Whether this is a node of a cluster.
     #[must_use]
     pub fn is_of_cluster(&self) -> bool {
-        self.shared.patience.is_some()
+        self.shared.node.is_some()
+    }
+
+    /// The connections that are open at this node.
+    pub(crate) fn connections(&self) -> Option<&NodeConnections> {
+        self.shared.node.as_ref().map(|node| &node.connections)
     }
 
     /// Carries out one call.
@@ -86,26 +99,34 @@ impl Stage {
     /// # Errors
     /// Why it was not carried out.
     pub async fn dispatch(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
-        let Some(patience) = self.shared.patience else { return self.faces().dispatch(caller, call).await };
+        let Some(node) = &self.shared.node else { return self.faces().dispatch(caller, call).await };
         let (call, is_ours) = self.identified(call);
+        node.connections.check(caller)?;
+        node.connections.asks(caller, &call);
         let mut changes = self.shared.changes.subscribe();
+        let sent_ms = read_clocks().boot_ms;
         let first = self.faces().dispatch(caller, call.clone()).await;
-        let reply = self.insist(caller, call, first, patience, &mut changes).await;
+        let reply = self.insist(node, caller, call, (first, sent_ms), &mut changes).await;
         if is_ours { reply.map(told_first) } else { reply }
     }
 
     /// Carries out calls of one read together.
     pub async fn dispatch_all(&self, caller: &Caller, calls: Vec<Call>) -> Vec<Result<Reply, Error>> {
-        let Some(patience) = self.shared.patience else {
+        let Some(node) = &self.shared.node else {
             return self.faces().dispatch_all(caller, calls).await;
         };
         let (calls, ours): (Vec<Call>, Vec<bool>) =
             calls.into_iter().map(|call| self.identified(call)).unzip();
+        if let Err(error) = node.connections.check(caller) {
+            return vec![Err(error); calls.len()];
+        }
+        calls.iter().for_each(|call| node.connections.asks(caller, call));
         let mut changes = self.shared.changes.subscribe();
+        let sent_ms = read_clocks().boot_ms;
         let firsts = self.faces().dispatch_all(caller, calls.clone()).await;
         let mut replies = Vec::with_capacity(firsts.len());
         for ((call, is_ours), first) in calls.into_iter().zip(ours).zip(firsts) {
-            let reply = self.insist(caller, call, first, patience, &mut changes).await;
+            let reply = self.insist(node, caller, call, (first, sent_ms), &mut changes).await;
             replies.push(if is_ours { reply.map(told_first) } else { reply });
         }
         replies
@@ -125,10 +146,10 @@ impl Stage {
     /// Tries a call again until it is decided or patience ends.
     async fn insist(
         &self,
+        node: &OfNode,
         caller: &Caller,
         mut call: Call,
-        first: Result<Reply, Error>,
-        patience: Duration,
+        (first, mut sent_ms): (Result<Reply, Error>, u64),
         changes: &mut watch::Receiver<u64>,
     ) -> Result<Reply, Error> {
         let began_ms = read_clocks().boot_ms;
@@ -137,7 +158,7 @@ impl Stage {
         let mut unknown = None;
         loop {
             let passed_ms = read_clocks().boot_ms.saturating_sub(began_ms);
-            let is_over = passed_ms > patience.as_millis() as u64 + wait_ms;
+            let is_over = passed_ms > node.patience.as_millis() as u64 + wait_ms;
             match &reply {
                 Err(error) if is_undecided(error) => {
                     if error.code == ErrorCode::OutcomeUnknown {
@@ -148,18 +169,29 @@ impl Stage {
                         return unknown.map_or(reply, Err);
                     }
                 }
-                Ok(_) | Err(_) => return reply,
+                Ok(done) => {
+                    node.connections.check(caller)?;
+                    node.connections.answered(&self.faces(), caller, sent_ms, done);
+                    return reply;
+                }
+                Err(_) => return reply,
             }
             let _ = tokio::time::timeout(PAUSE, changes.changed()).await;
             call.shorten_wait(wait_ms.saturating_sub(passed_ms));
+            sent_ms = read_clocks().boot_ms;
             reply = self.faces().dispatch(caller, call.clone()).await;
         }
     }
 }
 
+/// Marks the refusal of a position that was waited for.
+pub(crate) const UNREACHED: &str = "min_lsn";
+
 /// Whether asking again may decide it, at the next writer or at this one a moment later.
 fn is_undecided(error: &Error) -> bool {
+    // Who asked for a position that this node has not applied has waited for it already.
     matches!(error.code, ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::OutcomeUnknown)
+        && !error.details.contains_key(UNREACHED)
 }
 
 /// Who gave no id has asked once, however often this node did.

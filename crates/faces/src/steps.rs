@@ -58,6 +58,7 @@ impl Faces {
             Call::Register(body) => self.register(caller, *body, None).await,
             Call::RegisterAt(at, body) => self.register(caller, *body, Some(at)).await,
             Call::NodeTold(told) => self.hear_node(*told).await,
+            Call::ConnectionsTold(told) => self.hear_connections(*told).await,
             Call::Unregister(id) => self.unregister(caller, &id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,
@@ -129,14 +130,15 @@ impl Faces {
     ) -> Result<Reply, Error> {
         let operation = leases::operation(caller, operation_id)?;
         let asker = Some(caller.principal.clone());
-        let submit = Submit { operation, asker, has_stopped, ..Submit::now(Action::Rebind(rebind)) };
+        let opening = caller.opening();
+        let submit = Submit { operation, asker, opening, has_stopped, ..Submit::now(Action::Rebind(rebind)) };
         let answer = self.ask(Request::Submit(submit)).await;
         self.reply(Shape::Lease(Asked::AsHolder), answer).await
     }
 
     /// A lease of a connection comes back on another one.
     async fn resume(&self, caller: &Caller, id: &str, body: api::HolderCall) -> Result<Reply, Error> {
-        let Origin::Connection { session, .. } = caller.origin else {
+        let Origin::Connection { session, word_ms, .. } = caller.origin else {
             return Err(contradiction("only a connection can resume a lease"));
         };
         let live = self.live(id).await?;
@@ -146,7 +148,7 @@ impl Faces {
         let rebind = Rebind {
             token: leases::token(live.id, body.epoch, body.holder),
             holder: None,
-            policy: Some(Policy { session: Some(session), ..live.policy }),
+            policy: Some(Policy { session: Some(session), ttl_ms: word_ms, ..live.policy }),
             attachment: None,
             face_data: None,
         };

@@ -1,5 +1,6 @@
 //! Brings what the engine says unasked to whom it concerns: losses to connections, events to watches.
 
+use crate::connections::NodeConnections;
 use crate::polling::{PollingBook, PollingEnd};
 use crate::registrations::{Book, End, Facts};
 use crate::streams::{LEASE_EXPIRED, StreamBook, StreamFacts, end_words};
@@ -7,7 +8,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tenure_engine::host::Listener;
 use tenure_engine::kernel::{Epoch, Face, LeaseId, Lsn, Reason, SessionId};
 use tenure_engine::{Ending, Out, Published, Push, Ticket};
@@ -37,6 +38,8 @@ pub struct Switchboard {
     lines: Mutex<Lines>,
     ends: SyncSender<Box<Ending>>,
     unheard: Arc<AtomicU64>,
+    /// On a node of a cluster, those that are open at it.
+    connections: OnceLock<NodeConnections>,
     book: Arc<Book>,
     streams: Arc<StreamBook>,
     polling: Arc<PollingBook>,
@@ -89,6 +92,7 @@ impl Switchboard {
             lines: Mutex::default(),
             ends: sender,
             unheard: Arc::clone(&unheard),
+            connections: OnceLock::new(),
             book: Arc::default(),
             streams: Arc::default(),
             polling: Arc::default(),
@@ -105,6 +109,12 @@ impl Switchboard {
         *self.lines() = Lines::default();
     }
 
+    /// Losses are told to the connections of a node.
+    pub(crate) fn serve_node(&self, connections: NodeConnections) {
+        // A board belongs to one node.
+        let _ = self.connections.set(connections);
+    }
+
     /// What the engine's host speaks to.
     #[must_use]
     pub fn listener(self: &Arc<Self>) -> Listener {
@@ -115,9 +125,10 @@ impl Switchboard {
     fn say(&self, out: Out) {
         match out {
             Out::Push(Push::Lost { session, lease, epoch, reason }) => {
-                if let Some(line) = self.lines().connections.get(&session) {
-                    // Who has hung up is about to leave the board.
-                    let _ = line.send(LostLease { lease, epoch, reason });
+                let lost = LostLease { lease, epoch, reason };
+                match self.connections.get() {
+                    Some(connections) => connections.lost(session, lost),
+                    None => self.tell_of_loss(session, lost),
                 }
             }
             Out::Push(Push::Events { watch, events }) => self.tell(watch, WatchNews::Events(events)),
@@ -136,6 +147,13 @@ impl Switchboard {
             }
             Out::Followed(followed) => self.polling.follow(&followed),
             Out::Answer(..) => {}
+        }
+    }
+
+    fn tell_of_loss(&self, session: SessionId, lost: LostLease) {
+        if let Some(line) = self.lines().connections.get(&session) {
+            // Who has hung up is about to leave the board.
+            let _ = line.send(lost);
         }
     }
 

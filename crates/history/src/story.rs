@@ -255,8 +255,11 @@ impl History {
     /// When the log cannot be read.
     pub fn oldest_lsn(&mut self) -> Result<Lsn, ReadError> {
         let mut reader = self.reader.another();
-        let oldest = reader.next_located()?.map(|(_, frame)| frame.header.first_lsn.0);
-        Ok(Lsn(oldest.unwrap_or(1)))
+        if let Some((_, frame)) = reader.next_located()? {
+            return Ok(Lsn(frame.header.first_lsn.0));
+        }
+        // A copy that began with a snapshot may have nothing yet, and still it does not begin with the log.
+        Ok(Lsn(reader.extents().first().map_or(1, |extent| extent.first_lsn.0)))
     }
 }
 

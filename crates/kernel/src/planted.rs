@@ -44,11 +44,19 @@ pub enum Planted {
     ReleaseSkipsGate,
     /// A timely heartbeat does not look first whether the lease is over.
     LateHeartbeatRenews,
+    /// A late word of its node brings back a connection that is gone.
+    WordRevivesGone,
+    /// A node's word for its connections is answered and does not last.
+    WordNotCounted,
+    /// Reclaim does not wait for what the holder behind a connection was promised.
+    ConnectionPromiseIgnored,
+    /// A new writer takes connections at other nodes for closed.
+    RecoveryClosesConnections,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -69,6 +77,10 @@ impl Planted {
         Self::TakeOverUnconfirmed,
         Self::ReleaseSkipsGate,
         Self::LateHeartbeatRenews,
+        Self::WordRevivesGone,
+        Self::WordNotCounted,
+        Self::ConnectionPromiseIgnored,
+        Self::RecoveryClosesConnections,
     ];
 
     /// The name on a command line.
@@ -95,7 +107,23 @@ impl Planted {
             Self::TakeOverUnconfirmed => "take-over-unconfirmed",
             Self::ReleaseSkipsGate => "release-skips-gate",
             Self::LateHeartbeatRenews => "late-heartbeat-renews",
+            Self::WordRevivesGone => "word-revives-gone",
+            Self::WordNotCounted => "word-not-counted",
+            Self::ConnectionPromiseIgnored => "connection-promise-ignored",
+            Self::RecoveryClosesConnections => "recovery-closes-connections",
         }
+    }
+
+    /// Whether it shows only where connections are open at other nodes than the one that writes.
+    #[must_use]
+    pub const fn needs_nodes(self) -> bool {
+        matches!(
+            self,
+            Self::WordRevivesGone
+                | Self::WordNotCounted
+                | Self::ConnectionPromiseIgnored
+                | Self::RecoveryClosesConnections
+        )
     }
 }
 

@@ -144,9 +144,14 @@ impl Liveness {
                 let silent_from = entry.last_seen.after_ms(entry.ttl_ms.into());
                 let grace_ms = entry.grace_ms;
                 let last_seen = entry.last_seen;
-                entry.phase = SessionPhase::Draining { since: silent_from, graces_ms: vec![grace_ms] };
+                let graces_ms = self.graces(kernel, session, 0);
+                let longest_ms = graces_ms.first().copied().unwrap_or(0);
+                let shortest_ms = graces_ms.last().copied().unwrap_or(0);
+                if let Some(entry) = self.sessions.in_slot(slot) {
+                    entry.phase = SessionPhase::Draining { since: silent_from, graces_ms };
+                }
                 self.voices_heard -= 1;
-                let until = silent_from.after_ms(grace_ms.into());
+                let until = silent_from.after_ms(longest_ms.into());
                 effects.push(Effect::Silent { subject: Subject::Session(session), last_seen, until });
                 if grace_ms > 0
                     && let Some(open) = kernel.session(session)
@@ -155,7 +160,7 @@ impl Liveness {
                     let turned = self.fell_silent(now, Voice::Session(session.0), &principal);
                     report(turned, effects);
                 }
-                if now >= until {
+                if now >= silent_from.after_ms(shortest_ms.into()) {
                     self.look_at_session(kernel, slot, now, effects);
                 } else {
                     self.arm_session(slot);
@@ -164,7 +169,7 @@ impl Liveness {
             SessionPhase::Draining { since, graces_ms } => {
                 if let Some(until) = holds_until
                     && entry.grace_ms > 0
-                    && !entry.kind.is_connection()
+                    && !entry.is_gone
                 {
                     // Postponed as a whole: the grace in hand ends when the hold does.
                     let instant = *since;
@@ -176,10 +181,13 @@ impl Liveness {
                 }
                 let grace_ms = graces_ms.pop().unwrap_or(0);
                 let closes = graces_ms.is_empty();
-                let evidence = if entry.kind.is_connection() {
+                // One that was silent before it was gone ends for its silence.
+                let evidence = if entry.is_gone && entry.last_seen >= *since {
                     Evidence::Disconnected { at: *since }
                 } else {
-                    let (last_seen, promised_until) = (entry.last_seen, entry.promised_until);
+                    // Of a connection at another node it is that node's word that was relied on.
+                    let word_until = if entry.kind.is_connection() { *since } else { Tick(0) };
+                    let (last_seen, promised_until) = (entry.last_seen, entry.promised_until.max(word_until));
                     Evidence::Silence { last_seen, promised_until }
                 };
                 effects.push(Effect::SessionOver(SessionOver { session, grace_ms, closes, evidence }));

@@ -182,6 +182,7 @@ impl Liveness {
                 last_seen: now,
                 promised_until: Tick(0),
                 phase: SessionPhase::Alive,
+                is_gone: false,
                 arming: 0,
             });
         }
@@ -307,6 +308,11 @@ impl Liveness {
             Mode::Heartbeat => (promised, Wait::Promise),
             Mode::Permanent => (timeout, Wait::Promise),
             Mode::Session => match view.session().and_then(|session| self.sessions.by_id(session)) {
+                Some(session)
+                    if session.kind.is_connection() && planted(Planted::ConnectionPromiseIgnored) =>
+                {
+                    (now, Wait::Promise)
+                }
                 Some(session) if session.kind.is_connection() && session.is_alive() => {
                     (timeout, Wait::Connection)
                 }
@@ -316,7 +322,7 @@ impl Liveness {
     }
 
     fn session_opened(&mut self, open: &OpenSession, now: Tick) {
-        if open.kind.is_connection() {
+        if open.kind.is_connection() && open.ttl_ms == 0 {
             // Known since its connection opened; without one it drains, as after a restart.
             if self.sessions.find(open.session).is_none() {
                 let slot = self.sessions.insert(SessionEntry {
@@ -327,6 +333,7 @@ impl Liveness {
                     last_seen: now,
                     promised_until: Tick(0),
                     phase: SessionPhase::Draining { since: now, graces_ms: vec![open.grace_ms] },
+                    is_gone: true,
                     arming: 0,
                 });
                 self.arm_session(slot);
@@ -339,8 +346,9 @@ impl Liveness {
             ttl_ms: open.ttl_ms,
             grace_ms: open.grace_ms,
             last_seen: now,
-            promised_until: now.after_ms(open.ttl_ms.into()),
+            promised_until: session_promise(open.kind, open.ttl_ms, now),
             phase: SessionPhase::Alive,
+            is_gone: false,
             arming: 0,
         });
         self.voices_heard += 1;
@@ -350,7 +358,7 @@ impl Liveness {
     /// Forgets a session: it was closed, or its connection is gone and it kept nothing.
     pub(crate) fn session_gone(&mut self, session: SessionId) {
         if let Some(entry) = self.sessions.remove(session)
-            && !entry.kind.is_connection()
+            && !entry.lives_by_connection()
             && entry.is_alive()
         {
             self.voices_heard -= 1;
@@ -388,7 +396,11 @@ impl Liveness {
         let LeaseState::Active { since, .. } = view.state() else { return None };
         let ttl_ms = match terms.mode {
             Mode::Heartbeat => u64::from(terms.ttl_ms),
-            Mode::Session | Mode::Permanent => return None,
+            Mode::Session => {
+                let session = view.session().and_then(|session| self.sessions.by_id(session))?;
+                u64::from(session.lease_promise_ms()?)
+            }
+            Mode::Permanent => return None,
         };
         let lifetime_left = match terms.max_lifetime_ms {
             0 => u64::MAX,
@@ -494,6 +506,12 @@ pub(crate) fn report(turned: Option<Turned>, effects: &mut Vec<Effect>) {
         Some(Turned::Closed) => effects.push(Effect::BreakerClosed),
         None => {}
     }
+}
+
+/// What a session is promised as a whole. Behind a connection it is each lease that is promised something: the word of
+/// the connection's node keeps them, but the holder has not heard it.
+pub(crate) fn session_promise(kind: SessionKind, ttl_ms: u32, now: Tick) -> Tick {
+    if kind.is_connection() { Tick(0) } else { now.after_ms(ttl_ms.into()) }
 }
 
 pub(crate) fn known(kernel: &Kernel, id: LeaseId) -> LeaseView<'_> {

@@ -63,10 +63,24 @@ impl Liveness {
                 {
                     return Err(Refusal::NoLiveness);
                 }
-                let draining = self.is_drained(view);
-                Ok(Renewal { valid_ms: None, draining, margin_ms: None, returned: false })
+                Ok(self.renew_on_connection(view, now))
             }
         }
+    }
+
+    /// The holder speaks on the connection that keeps its lease. Where that is open at another node, only this tells the
+    /// holder that it may go on.
+    fn renew_on_connection(&mut self, view: LeaseView<'_>, now: Tick) -> Renewal {
+        let draining = self.is_drained(view);
+        let valid_ms = self.next_promise(view, now);
+        let Some(promise_ms) = valid_ms else {
+            return Renewal { valid_ms, draining, margin_ms: None, returned: false };
+        };
+        let entry = self.entries.get_mut(view.slot());
+        let margin_ms = entry.promised_until.0.checked_sub(now.0);
+        entry.last_seen = now;
+        entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
+        Renewal { valid_ms, draining, margin_ms, returned: false }
     }
 
     /// The heartbeat of a lease that is alive, under terms that bound a promise by the ttl alone: nearly
@@ -156,6 +170,28 @@ impl Liveness {
         Ok(Renewal { valid_ms: Some(valid_ms), draining: false, margin_ms, returned })
     }
 
+    /// The node at which a connection is open says that it still is. `false`: there is no such session any more, or its
+    /// connection was gone before.
+    pub fn connection_kept(&mut self, now: Tick, session: SessionId, effects: &mut Vec<Effect>) -> bool {
+        let Some(slot) = self.sessions.find(session) else { return false };
+        let Some(entry) = self.sessions.in_slot(slot) else { return false };
+        let is_gone = entry.is_gone && !planted(Planted::WordRevivesGone);
+        if entry.lease_promise_ms().is_none() || is_gone {
+            return false;
+        }
+        if !planted(Planted::WordNotCounted) {
+            entry.last_seen = now;
+        }
+        if !entry.is_alive() {
+            entry.phase = SessionPhase::Alive;
+            self.voices_heard += 1;
+            self.arm_session(slot);
+            effects.push(Effect::Returned { subject: Subject::Session(session) });
+        }
+        self.breaker.arrived(now);
+        true
+    }
+
     /// A connection closed: its leases drain from here, each by its own grace, and a reclaim that waited
     /// for it waits no longer.
     pub fn connection_closed(
@@ -165,9 +201,8 @@ impl Liveness {
         session: SessionId,
         effects: &mut Vec<Effect>,
     ) {
-        if !self.connection_is_open(session) {
-            return;
-        }
+        let known = self.sessions.by_id(session).filter(|entry| entry.kind.is_connection() && !entry.is_gone);
+        let Some(was_silent) = known.map(|entry| !entry.is_alive()) else { return };
         let durable = kernel.session(session).is_some_and(|open| open.closed().is_none());
         if !durable {
             self.session_gone(session);
@@ -175,11 +210,22 @@ impl Liveness {
         }
         self.stop_waiting_for(kernel, now, session);
         let Some(slot) = self.sessions.find(session) else { return };
+        if was_silent {
+            // Its graces run already, from where its node's word ended; from here no late word takes that back.
+            if let Some(entry) = self.sessions.in_slot(slot) {
+                entry.is_gone = true;
+            }
+            return;
+        }
         let graces_ms = self.graces(kernel, session, 0);
         let until = now.after_ms(graces_ms.first().copied().unwrap_or(0).into());
         if let Some(entry) = self.sessions.in_slot(slot) {
             entry.phase = SessionPhase::Draining { since: now, graces_ms };
             entry.last_seen = now;
+            entry.is_gone = true;
+            if !entry.lives_by_connection() {
+                self.voices_heard -= 1;
+            }
         }
         self.arm_session(slot);
         effects.push(Effect::Silent { subject: Subject::Session(session), last_seen: now, until });

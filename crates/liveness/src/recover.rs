@@ -3,7 +3,7 @@
 
 use crate::config::LivenessConfig;
 use crate::entry::{Entry, Phase, Wait};
-use crate::liveness::Liveness;
+use crate::liveness::{Liveness, session_promise};
 use crate::session::{SessionEntry, SessionPhase};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
@@ -27,7 +27,8 @@ impl Liveness {
     }
 
     fn recover_session(&mut self, kernel: &Kernel, session: SessionView<'_>, now: Tick) {
-        let connection = session.kind().is_connection();
+        let lasts = session.ttl_ms() > 0 && !planted(Planted::RecoveryClosesConnections);
+        let connection = session.kind().is_connection() && !lasts;
         let phase = if connection {
             let least_ms = u32::try_from(self.config.restart_grace_ms_min).unwrap_or(u32::MAX);
             SessionPhase::Draining { since: now, graces_ms: self.graces(kernel, session.id(), least_ms) }
@@ -35,7 +36,7 @@ impl Liveness {
             self.voices_heard += 1;
             SessionPhase::Alive
         };
-        let promised_until = if connection { Tick(0) } else { now.after_ms(session.ttl_ms().into()) };
+        let promised_until = session_promise(session.kind(), session.ttl_ms(), now);
         let slot = self.sessions.insert(SessionEntry {
             id: session.id(),
             kind: session.kind(),
@@ -44,6 +45,7 @@ impl Liveness {
             last_seen: now,
             promised_until,
             phase,
+            is_gone: connection,
             arming: 0,
         });
         self.arm_session(slot);
@@ -58,7 +60,6 @@ impl Liveness {
             (ReclaimRule::AfterPromise, Mode::Session) => view
                 .session()
                 .and_then(|session| kernel.session(session))
-                .filter(|session| !session.kind().is_connection())
                 .map_or(Tick(0), |session| now.after_ms(session.ttl_ms().into())),
         };
         let phase = match view.state() {

@@ -12,6 +12,8 @@ pub(crate) struct SessionEntry {
     pub(crate) last_seen: Tick,
     pub(crate) promised_until: Tick,
     pub(crate) phase: SessionPhase,
+    /// Its connection closed: no heartbeat brings it back.
+    pub(crate) is_gone: bool,
     /// Timers of earlier armings no longer count.
     pub(crate) arming: u32,
 }
@@ -33,7 +35,7 @@ impl SessionEntry {
     /// The next instant at which something about this session is due.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         match &self.phase {
-            SessionPhase::Alive if self.kind.is_connection() => None,
+            SessionPhase::Alive if self.lives_by_connection() => None,
             SessionPhase::Alive => Some(self.last_seen.after_ms(self.ttl_ms.into())),
             SessionPhase::Draining { since, graces_ms } => {
                 graces_ms.last().map(|grace| since.after_ms((*grace).into()))
@@ -52,6 +54,17 @@ impl SessionEntry {
                 .or(graces_ms.first())
                 .map(|grace| since.after_ms((*grace).into())),
         }
+    }
+
+    /// Whether a connection to this daemon keeps it by being open. One with a ttl is open at another node, whose word
+    /// for it lasts that long.
+    pub(crate) fn lives_by_connection(&self) -> bool {
+        self.kind.is_connection() && self.ttl_ms == 0
+    }
+
+    /// What its leases are promised by a grant, or by their holder's own heartbeat: only where a node's word keeps it.
+    pub(crate) fn lease_promise_ms(&self) -> Option<u32> {
+        (self.kind.is_connection() && self.ttl_ms > 0).then_some(self.ttl_ms)
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -99,8 +99,12 @@ impl Liveness {
         let promised = match terms.mode {
             Mode::Heartbeat => entry.promised_until.min(entry.last_seen.after_ms(terms.ttl_ms.into())),
             Mode::Session => {
-                let session = lease.session().and_then(|id| self.sessions.by_id(id));
-                session.filter(|session| !session.kind.is_connection())?.promised_until
+                let session = lease.session().and_then(|id| self.sessions.by_id(id))?;
+                match session.lease_promise_ms() {
+                    Some(ttl_ms) => entry.promised_until.min(entry.last_seen.after_ms(ttl_ms.into())),
+                    None if session.lives_by_connection() => return None,
+                    None => session.promised_until,
+                }
             }
             Mode::Permanent => return None,
         };

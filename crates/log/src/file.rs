@@ -4,9 +4,11 @@
 //! one frame after it is in the file unsynced. After the first failed write or sync nothing is written any more.
 
 mod catalog;
+mod earlier;
 mod mirror;
 mod offline;
 mod open;
+mod raw;
 mod reader;
 mod recovery;
 mod repair;
@@ -18,9 +20,11 @@ mod spare;
 mod tail;
 mod window;
 
+pub use earlier::{Earlier, EarlierError, EarlierSegment, Junction, Taken};
 pub use mirror::{Copied, CopyError, CopyOf, Mirror};
 pub use offline::{OfflineFrames, OfflineLog, Verification};
 pub use open::{ARRIVING_MARKER, MOVED_MARKER, OpenError};
+pub use raw::RawFrames;
 pub use reader::{FileReader, Position};
 pub use recovery::{Ended, Gap, Recovery};
 pub use restore::{RestoreError, Restored, restore};
@@ -225,7 +229,12 @@ impl FileLog {
         self.make_room((FRAME_HEADER_BYTES + batch.payload().len()) as u64)?;
         self.frame.clear();
         let end = self.end.follow(batch, self.header.identity.salt, &mut self.frame);
-        self.place_frame(end)
+        self.write_frame()?;
+        if !planted::has(Planted::SyncSkipped) {
+            self.file.sync().map_err(failed("sync a frame"))?;
+        }
+        self.frame_placed(end);
+        Ok(())
     }
 
     /// Goes on in the next segment if this one has no room.
@@ -238,19 +247,19 @@ impl FileLog {
         Ok(())
     }
 
-    /// Writes the frame that has been prepared, and syncs it.
-    fn place_frame(&mut self, end: LogEnd) -> Result<(), AppendError> {
-        self.file.write_at(&self.frame, self.offset).map_err(failed("write a frame"))?;
-        if !planted::has(Planted::SyncSkipped) {
-            self.file.sync().map_err(failed("sync a frame"))?;
-        }
+    /// Writes the frame that has been prepared.
+    fn write_frame(&mut self) -> Result<(), AppendError> {
+        self.file.write_at(&self.frame, self.offset).map_err(failed("write a frame"))
+    }
+
+    /// The frame that was written is part of the log.
+    fn frame_placed(&mut self, end: LogEnd) {
         self.offset += self.frame.len() as u64;
         self.file_bytes = self.file_bytes.max(self.offset);
         self.frames += 1;
         self.next_lsn = end.last_lsn.next();
         self.end = end;
         self.published.advance(self.offset, self.end.last_lsn);
-        Ok(())
     }
 
     fn commit(&mut self, batch: &Batch) -> AppendOutcome {
@@ -289,13 +298,7 @@ impl OrderedLog for FileLog {
     }
 
     fn extents(&self) -> Vec<Extent> {
-        let extent = |segment: &Durable| Extent {
-            first_lsn: segment.first_lsn,
-            last_lsn: segment.last_lsn,
-            bytes: segment.file_bytes,
-            began_wall_ms: segment.began_wall_ms,
-        };
-        self.published.lock().iter().map(extent).collect()
+        self.published.lock().iter().map(Durable::extent).collect()
     }
 
     fn append(&mut self, batch: &Batch) -> AppendOutcome {

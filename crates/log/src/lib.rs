@@ -29,14 +29,14 @@ pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
 pub use end::LogEnd;
 pub use file::{
-    ARRIVING_MARKER, Copied, CopyError, CopyOf, FileLog, FileLogOptions, MOVED_MARKER, Mirror, OfflineFrames,
-    OfflineLog, OpenError, Recovery, restore,
+    ARRIVING_MARKER, Copied, CopyError, CopyOf, Earlier, EarlierError, FileLog, FileLogOptions, Junction,
+    MOVED_MARKER, Mirror, OfflineFrames, OfflineLog, OpenError, RawFrames, Recovery, Taken, restore,
 };
 pub use frame::{Frame, FrameHeader};
 pub use identity::{Genesis, Identity};
 pub use ids::{BatchId, Lsn, Moment};
 pub use ordered::{
-    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, LogReader, OrderedLog,
-    Proof, Resolution, Space, Trimmed,
+    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, HistoryWindow, LogReader,
+    OrderedLog, Proof, Resolution, Space, Trimmed,
 };
 pub use snapshot::SnapshotStore;

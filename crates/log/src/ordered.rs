@@ -157,6 +157,28 @@ pub struct Extent {
     pub began_wall_ms: u64,
 }
 
+/// How much of the past is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryWindow {
+    /// In bytes of log.
+    pub bytes_max: u64,
+    /// By age: unix milliseconds of the oldest that is wanted.
+    pub oldest_wall_ms: u64,
+}
+
+impl HistoryWindow {
+    /// The newest of `extents` (oldest first) with which the past is more or older than wanted: it is the last one that
+    /// is kept. `None`: there is room for more.
+    #[must_use]
+    pub fn filled_by<'a>(&self, extents: &'a [Extent]) -> Option<&'a Extent> {
+        let mut bytes = 0;
+        extents.iter().rev().find(|extent| {
+            bytes += extent.bytes;
+            bytes > self.bytes_max || extent.began_wall_ms < self.oldest_wall_ms
+        })
+    }
+}
+
 /// What [`OrderedLog::trim`] let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Trimmed {
@@ -251,5 +273,35 @@ pub trait LogReader: Send {
     fn frame_with(&mut self, lsn: Lsn) -> Result<Option<Frame<'_>>, ReadError> {
         self.seek(lsn)?;
         Ok(self.next_frame()?.filter(|frame| frame.record(lsn).is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn extents(of: &[(u64, u64)]) -> Vec<Extent> {
+        let extent = |(bytes, began_wall_ms): &(u64, u64)| Extent {
+            first_lsn: Lsn(*began_wall_ms),
+            last_lsn: Lsn(*began_wall_ms),
+            bytes: *bytes,
+            began_wall_ms: *began_wall_ms,
+        };
+        of.iter().map(extent).collect()
+    }
+
+    #[test]
+    fn a_window_is_filled_by_the_extent_that_is_too_much_or_too_old() {
+        let kept = extents(&[(10, 100), (10, 200), (10, 300)]);
+        let filled_by = |bytes_max, oldest_wall_ms| {
+            let window = HistoryWindow { bytes_max, oldest_wall_ms };
+            window.filled_by(&kept).map(|extent| extent.began_wall_ms)
+        };
+        assert_eq!(filled_by(30, 100), None);
+        assert_eq!(filled_by(29, 0), Some(100));
+        assert_eq!(filled_by(19, 0), Some(200));
+        assert_eq!(filled_by(5, 0), Some(300));
+        assert_eq!(filled_by(30, 101), Some(100));
+        assert_eq!(filled_by(30, 250), Some(200));
     }
 }

@@ -10,6 +10,7 @@ mod metrics;
 mod node;
 mod openapi;
 mod routes;
+mod segments;
 mod server;
 mod tls;
 mod transports;
@@ -19,9 +20,11 @@ pub use auth::{
     parse_tokens, token_hash,
 };
 pub use node::{
-    APPEND_BUCKETS, Back, Done, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH, PassedBack, PassedOn,
+    APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH,
+    PassedBack, PassedOn, ToldElsewhere,
 };
 pub use openapi::openapi;
+pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use transports::http::understand;

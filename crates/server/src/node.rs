@@ -1,14 +1,20 @@
 //! A node of a cluster, as its outside sees it: what it shows of itself, what it can be told, and the calls that other
 //! nodes pass on to it.
 
+use crate::segments::Segments;
+use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
 use serde::{Deserialize, Serialize};
-use tenure_api::{ClusterStatus, Error, NodeForgotten, SteppedDown};
+use tenure_api::{ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown};
+use tenure_engine::kernel::{SessionId, SessionKind};
 use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope};
+use tokio::sync::mpsc::Receiver;
 
 /// Where nodes pass calls on to each other.
 pub const PASS_PATH: &str = "/v1/cluster/pass";
+/// Where a node tells events on behalf of one that has not kept them.
+pub const EVENTS_PATH: &str = "/v1/cluster/events";
 /// The header that shows that a node asks.
 pub const NODE_HEADER: &str = "tenure-node";
 /// The largest body of passed calls.
@@ -16,6 +22,9 @@ pub(crate) const PASSED_BYTES_MAX: usize = 8 << 20;
 
 /// What a node does when it is told to.
 pub type Done<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+
+/// A stream of server-sent events as another node tells it. Dropped, the stream is over.
+pub type ToldElsewhere = Receiver<Bytes>;
 
 /// A node of a cluster.
 pub trait Node: Send + Sync {
@@ -31,6 +40,10 @@ pub trait Node: Send + Sync {
     fn is_node(&self, secret: &str) -> bool;
     /// What it remembers of the log.
     fn memory(&self) -> Option<NodeMemory>;
+    /// Its copy of the log; `None`: it has none at present.
+    fn segments(&self) -> Option<Box<dyn Segments>>;
+    /// Events from a position that this node has not kept, from one that has; `None`: there is none.
+    fn events_elsewhere(&self, query: EventsQuery) -> Done<'_, Option<ToldElsewhere>>;
     /// Whether it knows enough to be asked.
     fn is_ready(&self) -> bool;
     /// Its numbers.
@@ -70,6 +83,9 @@ pub struct PassedOn {
     pub principal: String,
     /// What it may do.
     pub scope: String,
+    /// The connection it asks on, where that is a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<PassedConnection>,
     /// What is asked, in order.
     pub calls: Vec<Call>,
     /// Nothing is asked: the writer is to give the log up.
@@ -78,6 +94,14 @@ pub struct PassedOn {
     /// Nothing is asked but what the node remembers of the log.
     #[serde(default)]
     pub memory: bool,
+}
+
+/// A connection that is open at the node that passes its calls on.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct PassedConnection {
+    session: u64,
+    is_stdin: bool,
+    word_ms: u32,
 }
 
 /// What a node remembers of the log, for one that remembers nothing.
@@ -117,6 +141,7 @@ impl PassedOn {
         Self {
             principal: caller.principal.to_string(),
             scope: caller.scope.as_str().to_owned(),
+            connection: PassedConnection::of(caller.origin),
             calls,
             step_down: false,
             memory: false,
@@ -128,9 +153,25 @@ impl PassedOn {
         Some(Caller {
             principal: self.principal.as_str().into(),
             scope: Scope::from_word(&self.scope)?,
-            origin: Origin::Http,
+            origin: self.connection.map_or(Origin::Http, PassedConnection::origin),
             freshness: Freshness::Present,
         })
+    }
+}
+
+impl PassedConnection {
+    fn of(origin: Origin) -> Option<Self> {
+        match origin {
+            Origin::Http => None,
+            Origin::Connection { session, kind, word_ms } => {
+                Some(Self { session: session.0, is_stdin: kind == SessionKind::Stdin, word_ms })
+            }
+        }
+    }
+
+    fn origin(self) -> Origin {
+        let kind = if self.is_stdin { SessionKind::Stdin } else { SessionKind::Connection };
+        Origin::Connection { session: SessionId(self.session), kind, word_ms: self.word_ms }
     }
 }
 

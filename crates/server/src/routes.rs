@@ -137,7 +137,7 @@ impl Parts<'_> {
         found.map(|(_, value)| value.clone()).unwrap_or_default()
     }
 
-    fn query<T: DeserializeOwned>(&self) -> Result<T, Error> {
+    pub(crate) fn query<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_urlencoded::from_str(self.query)
             .map_err(|error| Error::new(ErrorCode::InvalidRequest, format!("in the query: {error}")))
     }

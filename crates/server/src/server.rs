@@ -94,6 +94,8 @@ const BACKLOG: u32 = 1_024;
 const REFUSALS_MAX: usize = 32;
 /// Backups that are taken at once. Each holds a thread for as long as its reader takes.
 const BACKUPS_MAX: usize = 2;
+/// Other nodes that copy the log from here at once.
+const COPIES_MAX: usize = 2;
 
 impl ReservedPort {
     /// Takes the port.
@@ -149,6 +151,7 @@ pub(crate) struct Shared {
     connections: Arc<Semaphore>,
     refusals: Arc<Semaphore>,
     backups: Arc<Semaphore>,
+    copies: Arc<Semaphore>,
     /// The daemon stops.
     stopping: CancellationToken,
     tasks: TaskTracker,
@@ -187,6 +190,7 @@ impl Server {
             connections: Arc::new(Semaphore::new(options.connections_max)),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
+            copies: Arc::new(Semaphore::new(COPIES_MAX)),
             stopping,
             tasks: TaskTracker::new(),
             docs: crate::docs::page(&document),
@@ -310,6 +314,12 @@ impl Shared {
     pub(crate) fn admit_backup(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = Arc::clone(&self.backups).try_acquire_owned();
         permit.map_err(|_| Error::new(ErrorCode::Overloaded, "enough backups are being taken already"))
+    }
+
+    /// Room for one more node that copies the log from here.
+    pub(crate) fn admit_copy(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = Arc::clone(&self.copies).try_acquire_owned();
+        permit.map_err(|_| Error::new(ErrorCode::Overloaded, "enough nodes copy the log from here already"))
     }
 
     pub(crate) fn time_now(&self) -> String {

@@ -3,9 +3,12 @@
 //!
 //! Start reading at `world.rs`, then `node.rs`, `following.rs` and `writing.rs`; `checks.rs` says what must hold.
 
+mod calls;
 mod changes;
 mod checks;
 mod clock;
+mod connecting;
+mod connections;
 mod faults;
 mod following;
 mod growth;
@@ -52,6 +55,8 @@ pub fn run_changes(seed: u64, options: Options) -> Report {
     let mut profile = Profile::draw(&mut random);
     profile.faults = profile::Faults::none();
     profile.holders = 8;
+    profile.word_ms = changes::TTL_MS.into();
+    profile.grace_ms_max = changes::GRACE_MS.into();
     let world = World::new(random, profile, options);
     report(seed, world, World::ten_changes)
 }

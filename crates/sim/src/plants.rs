@@ -40,7 +40,11 @@ impl Plant {
     /// Whether it shows with several nodes only.
     #[must_use]
     pub fn needs_cluster(self) -> bool {
-        matches!(self, Self::Cluster(_))
+        match self {
+            Self::Rules(planted) => planted.needs_nodes(),
+            Self::Log(_) => false,
+            Self::Cluster(_) => true,
+        }
     }
 
     /// Plants it in this thread, or takes every plant away.

@@ -103,5 +103,11 @@ impl Tally {
         self.claims_unknown += other.claims_unknown;
         self.unknown += other.unknown;
         self.lapses += other.lapses;
+        self.connections += other.connections;
+        self.words += other.words;
+        self.connections_gone += other.connections_gone;
+        self.resumed += other.resumed;
+        self.silent += other.silent;
+        self.hung_up += other.hung_up;
     }
 }

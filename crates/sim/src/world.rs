@@ -81,6 +81,18 @@ pub struct Tally {
     pub unknown: u64,
     /// Spells without authority.
     pub lapses: u64,
+    /// Connections opened to nodes.
+    pub connections: u64,
+    /// Words of nodes for their connections that were heard.
+    pub words: u64,
+    /// Connections that whoever writes was told are gone.
+    pub connections_gone: u64,
+    /// Leases that went on by another connection.
+    pub resumed: u64,
+    /// Connections that ended because their node was silent.
+    pub silent: u64,
+    /// Connections that their node hung up on.
+    pub hung_up: u64,
 }
 
 /// Why a run ends before its time.

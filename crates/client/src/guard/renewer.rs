@@ -170,6 +170,38 @@ pub(crate) async fn listen(
     life.0.settle(None);
 }
 
+/// Renews on a connection until the lease is lost, that is told, or the connection closes.
+pub(crate) async fn renew_on(
+    connection: Connection,
+    lease: Lease,
+    mut lost: oneshot::Receiver<Lost>,
+    mut core: Core,
+    life: Arc<Life>,
+) {
+    let life = LoseOnDrop(life);
+    let beat = |limit| {
+        let (connection, lease_id, epoch) = (connection.clone(), lease.lease_id.clone(), lease.epoch);
+        async move {
+            let sent = BootInstant::now();
+            let answer = tokio::time::timeout(limit, connection.heartbeat(&lease_id, epoch)).await;
+            match answer {
+                Ok(answer) => observed(answer.map(|renewed| (sent, renewed))),
+                Err(_) => Observation::Failed { retry_after: None },
+            }
+        }
+    };
+    let reason = tokio::select! {
+        told = &mut lost => match told {
+            Ok(told) => LossReason::from_word(&told.reason),
+            Err(_) => LossReason::Unreachable,
+        },
+        () = connection.closed() => LossReason::Unreachable,
+        reason = drive(&mut core, beat, |core| life.0.publish(core)) => reason,
+    };
+    life.0.lose(reason);
+    life.0.settle(None);
+}
+
 /// A task that is no more renews no more.
 struct LoseOnDrop(Arc<Life>);
 

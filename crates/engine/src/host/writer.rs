@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 use tenure_kernel::{Lsn, Setup};
-use tenure_log::{AppendOutcome, Authority, Batch, Moment, Space};
+use tenure_log::{AppendOutcome, Authority, Batch, HistoryWindow, Moment, Space};
 
 /// The host's own request; callers' tickets count up from one.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -428,15 +428,15 @@ impl Writer {
             self.shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
         }
         let [older, _newest] = store.generations()[..] else { return };
-        let oldest_ms = read_clocks().wall_ms.saturating_sub(self.options.history_age_max.as_millis() as u64);
-        let mut bytes = 0;
-        // From the newest back: the first extent that is too much or too old is where history ends.
-        let surplus = extents.iter().rev().find(|extent| {
-            bytes += extent.bytes;
-            bytes > self.options.history_bytes_max
-                || extent.began_wall_ms < oldest_ms
-                || self.space == Space::Low
-        });
+        let age_ms = self.options.history_age_max.as_millis() as u64;
+        let window = HistoryWindow {
+            bytes_max: self.options.history_bytes_max,
+            oldest_wall_ms: read_clocks().wall_ms.saturating_sub(age_ms),
+        };
+        let surplus = match self.space {
+            Space::Ok => window.filled_by(&extents),
+            Space::Low => extents.last(),
+        };
         let Some(surplus) = surplus else { return };
         let bound = surplus.first_lsn.min(older.lsn);
         let kept = extents.iter().find(|extent| extent.last_lsn >= bound);

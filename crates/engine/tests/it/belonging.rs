@@ -120,3 +120,61 @@ fn a_retry_on_another_connection_finds_the_lease_it_was_given() {
          settle",
     ));
 }
+
+#[test]
+fn a_resume_that_is_tried_again_from_a_third_connection_is_told_what_became_of_it() {
+    expect![[r#"
+        0      one <- done
+        0      frame 1.1 at 1: session_opened, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2
+        0      gone <- done
+        0      two <- done
+        0      frame 1.2 at 3: note draining, session_opened, rebound
+        0      back <- lease 2 active [a] back epoch 2 fence 5
+        0      gone <- done
+        0      three <- done
+        0      frame 1.3 at 6: note draining
+        0      back <- lease 2 active draining [a] back epoch 2 fence 5, replayed
+    "#]]
+    .assert_eq(&tell(
+        "one: connect 5 grace=30000
+         alice: grant a session=5
+         settle
+         gone: disconnect 5
+         two: connect 6 grace=30000
+         back: rebind alice session=6 op=x epoch=1
+         settle
+         gone: disconnect 6
+         three: connect 7 grace=30000
+         back: rebind alice session=7 op=x epoch=1
+         settle",
+    ));
+}
+
+#[test]
+fn a_connection_whose_session_was_closed_by_hand_keeps_what_it_is_given_next() {
+    expect![[r#"
+        0      one <- done
+        0      frame 1.1 at 1: session_opened, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2
+        0      frame 1.2 at 3: session_closed
+        0      root <- done
+        0      frame 1.3 at 4: released
+        0      frame 1.4 at 5: session_opened, granted
+        0      bob <- lease 6 active [b] bob epoch 1 fence 6
+        60000  frame 1.5 at 7: tick
+        60000  read <- lease 6 active [b] bob epoch 1 fence 6
+    "#]]
+    .assert_eq(&tell(
+        "one: connect 5 grace=30000
+         alice: grant a session=5
+         settle
+         root: close 5
+         settle
+         bob: grant b session=5
+         settle
+         until 60000
+         read: read bob
+         settle",
+    ));
+}

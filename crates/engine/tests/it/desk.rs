@@ -459,6 +459,7 @@ impl Desk {
                 optional(" left", *remaining_ms),
                 if *draining { " draining" } else { "" }
             ),
+            Answer::ConnectionsKept { unknown } => format!("connections heard, {} unknown", unknown.len()),
             Answer::SessionRenewed { lsn, valid_ms, ended, draining } => {
                 let ended = match ended {
                     None => "more than remembered".to_owned(),

@@ -23,6 +23,7 @@ mod desk;
 mod ends;
 mod following;
 mod helm;
+mod kept_connections;
 mod killed;
 mod outcomes;
 mod recovery;

@@ -467,6 +467,29 @@ fn a_refusal_is_remembered_for_60_s() {
     ));
 }
 
+/// Remembered for a minute, it was told again long after there was room, to those who asked when they had been told to.
+#[test]
+fn a_refusal_for_want_of_room_is_forgotten_before_one_is_told_to_ask_again() {
+    expect![[r#"
+        0      alice <- disk_low
+        4999   alice <- disk_low
+        5000   frame 1.1 at 1: granted
+        5000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+    "#]]
+    .assert_eq(&tell(
+        "space low
+         alice: grant a op=1
+         settle
+         space ok
+         until 4999
+         alice: grant a op=1
+         settle
+         until 5000
+         alice: grant a op=1
+         settle",
+    ));
+}
+
 #[test]
 fn a_timeout_is_told_to_everyone_who_joined() {
     expect![[r#"

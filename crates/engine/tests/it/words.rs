@@ -52,7 +52,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
     match verb {
         "grant" => {
             let submit = command(&words, Action::Grant(grant(desk, name, &words)));
-            Request::Submit(Submit { take_over: offers(desk, &words), ..submit })
+            Request::Submit(Submit { take_over: offers(desk, &words), opening: opening(&words), ..submit })
         }
         "activate" => submit(Action::Activate(token(desk, &words))),
         "release" => submit(Action::Release(Release { token: token(desk, &words), text: Text::default() })),
@@ -125,6 +125,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             grace_ms: grace(&words),
             principal: "local".into(),
         }),
+        "kept" => Request::ConnectionsKept(vec![session(&words)]),
         "stopping" => Request::Stopping,
         "disconnect" => Request::ConnectionClosed(session(&words)),
         "acknowledge" => {
@@ -215,7 +216,7 @@ fn offers(desk: &Desk, words: &Words<'_>) -> Vec<TakeOver> {
 fn policy(words: &Words<'_>) -> Policy {
     let ttl_ms = words.number("ttl").unwrap_or(90_000) as u32;
     let mut policy = match words.number("session") {
-        Some(session) => Policy::session(SessionId(session), 0, grace(words)),
+        Some(session) => Policy::session(SessionId(session), word(words), grace(words)),
         None if words.has("permanent") => Policy::permanent(),
         None => Policy::heartbeat(ttl_ms, grace(words)),
     };
@@ -245,6 +246,24 @@ fn bundle(words: &str) -> Bundle {
 
 fn grace(words: &Words<'_>) -> u32 {
     words.number("grace").unwrap_or(30_000) as u32
+}
+
+/// How long a node's word lasts for the connection that asks.
+fn word(words: &Words<'_>) -> u32 {
+    words.number("word").unwrap_or(0) as u32
+}
+
+/// The connection that asks, if it is open at another node.
+fn opening(words: &Words<'_>) -> Option<Box<OpenSession>> {
+    let session = SessionId(words.number("session").filter(|_| word(words) > 0)?);
+    Some(Box::new(OpenSession {
+        session,
+        holder: "local".into(),
+        kind: SessionKind::Connection,
+        ttl_ms: word(words),
+        grace_ms: 30_000,
+        principal: "local".into(),
+    }))
 }
 
 fn padding(words: &Words<'_>, key: &str) -> Vec<u8> {

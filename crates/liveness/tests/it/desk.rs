@@ -28,8 +28,8 @@ pub(crate) struct Desk {
     pub(crate) room: usize,
     /// The kernel's full scan after each event; off where thousands of leases would make it slow.
     pub(crate) scan: bool,
-    /// Open connections whose session is not durable yet.
-    connections: BTreeMap<SessionId, (SessionKind, u32)>,
+    /// Open connections whose session is not durable yet: kind, a node's word, grace.
+    connections: BTreeMap<SessionId, (SessionKind, u32, u32)>,
 }
 
 impl Desk {
@@ -194,10 +194,10 @@ impl Desk {
     pub(crate) fn log_connection(&mut self, session: Option<SessionId>) -> Result<(), Rejection> {
         if let Some(session) = session
             && self.kernel.session(session).is_none()
-            && let Some((kind, grace_ms)) = self.connections.get(&session).copied()
+            && let Some((kind, ttl_ms, grace_ms)) = self.connections.get(&session).copied()
         {
             let (holder, principal) = ("peer".into(), "local".into());
-            let open = OpenSession { session, holder, kind, ttl_ms: 0, grace_ms, principal };
+            let open = OpenSession { session, holder, kind, ttl_ms, grace_ms, principal };
             self.decide(Action::OpenSession(open))?;
         }
         Ok(())
@@ -216,8 +216,20 @@ impl Desk {
     }
 
     pub(crate) fn connect(&mut self, session: u64, kind: SessionKind, grace_ms: u32) {
-        self.connections.insert(SessionId(session), (kind, grace_ms));
+        self.connections.insert(SessionId(session), (kind, 0, grace_ms));
         self.liveness.connection_opened(self.now, SessionId(session), kind, grace_ms);
+    }
+
+    /// The connection is open at another node, whose word for it lasts that long.
+    pub(crate) fn connect_elsewhere(&mut self, session: u64, kind: SessionKind, word_ms: u32, grace_ms: u32) {
+        self.connections.insert(SessionId(session), (kind, word_ms, grace_ms));
+    }
+
+    pub(crate) fn keep(&mut self, session: u64) -> bool {
+        let mut effects = Vec::new();
+        let is_known = self.liveness.connection_kept(self.now, SessionId(session), &mut effects);
+        self.noted(effects);
+        is_known
     }
 
     pub(crate) fn disconnect(&mut self, session: u64) {

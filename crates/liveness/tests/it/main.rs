@@ -20,6 +20,7 @@
 mod breaker;
 mod desk;
 mod effects;
+mod kept_connections;
 mod liveness_rules;
 mod model;
 mod operator;

@@ -4,7 +4,8 @@
 //!   0 grant r1 holder=a heartbeat ttl=90 grace=30     also: permanent, session=7, reserve=20, life=, delay=,
 //!                                                     at_once, principal=, face=, data=, attach=, take_over=L1
 //!  50 heartbeat L1                                    L1 is the first grant; epoch= and via= where they matter
-//!  60 open 7 ttl=90 grace=30 | connect 8 grace=30     a session by hand, a connection
+//!  60 open 7 ttl=90 grace=30 | connect 8 grace=30     a session by hand, a connection; word=10: it is open at another
+//!                                                     node, which says `keep 8`
 //! ```
 //!
 //! The harness sleeps from deadline to deadline as an engine would. Out: one line per command with its outcome,
@@ -128,9 +129,16 @@ impl Runner {
             }
             "connect" | "stdin" => {
                 let kind = if words.verb == "stdin" { SessionKind::Stdin } else { SessionKind::Connection };
-                desk.connect(words.session(), kind, words.ms("grace"));
+                let grace_ms = words.ms("grace");
+                match words.number("word") {
+                    Some(word) => {
+                        desk.connect_elsewhere(words.session(), kind, u32::try_from(word).unwrap(), grace_ms);
+                    }
+                    None => desk.connect(words.session(), kind, grace_ms),
+                }
                 String::new()
             }
+            "keep" => if desk.keep(words.session()) { "heard" } else { "unknown" }.to_owned(),
             "close" => {
                 desk.disconnect(words.session());
                 String::new()

@@ -79,7 +79,8 @@ pub(crate) fn read_prefix(
     Ok((segments, end.err()))
 }
 
-fn read_segment(disk: &dyn Disk, directory: &Path, first_lsn: Lsn) -> Result<Segment, ReadError> {
+/// Reads the header and the seal of one segment.
+pub(crate) fn read_segment(disk: &dyn Disk, directory: &Path, first_lsn: Lsn) -> Result<Segment, ReadError> {
     let name = segment_name(first_lsn);
     let damage = |offset, cause| Damage { file: name.clone(), offset, cause };
     let file = disk.open(&directory.join(&name), OpenMode::Read).map_err(ReadError::io(&name))?;

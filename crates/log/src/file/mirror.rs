@@ -1,13 +1,15 @@
 //! A copy of a log that is kept elsewhere: the same frames, byte for byte, in the same segments. It writes nothing of its
-//! own; whatever is torn is cut and copied again.
+//! own; whatever is torn is cut and copied again. So its frames need not be synced one by one: whoever waits for one waits
+//! for where the log is kept.
 //!
-//! Invariant: a frame is taken in only if it continues the one before it, and is on the disk before the next one is.
+//! Invariant: a frame is taken in only if it continues the one before it. Only in the last segment may frames be unsynced,
+//! and only its last [`UNSYNCED_BYTES_MAX`].
 
 use std::collections::VecDeque;
 use std::path::Path;
 
 use super::open::Begins;
-use super::{FileLog, FileLogOptions, FileReader, OpenError, Recovery, SegmentHeader};
+use super::{FileLog, FileLogOptions, FileReader, OpenError, Recovery, SegmentHeader, State};
 use crate::disk::SharedDisk;
 use crate::end::LogEnd;
 use crate::frame::{self, FrameError, FrameHeader};
@@ -33,9 +35,11 @@ pub struct CopyOf {
 
 /// A node's own copy of a log.
 pub struct Mirror {
-    log: FileLog,
+    pub(super) log: FileLog,
     /// Frames taken in by this process, oldest first.
     recent: VecDeque<Copied>,
+    /// Bytes of frames that are written and not yet synced.
+    unsynced_bytes: u64,
 }
 
 /// A frame that was taken in.
@@ -51,6 +55,9 @@ pub struct Copied {
 
 /// Frames remembered; whoever trims needs those since the last snapshot.
 const RECENT_MAX: usize = 1 << 20;
+
+/// Bytes of frames that may be written before they are synced together.
+const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a frame was not taken in. The copy is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -106,14 +113,17 @@ impl Mirror {
         of: &CopyOf,
     ) -> Result<(Self, Recovery), OpenError> {
         let (log, recovery) = FileLog::open_as(disk, root, options, Begins::Copying(of))?;
-        Ok((Self { log, recent: VecDeque::new() }, recovery))
+        Ok((Self { log, recent: VecDeque::new(), unsynced_bytes: 0 }, recovery))
     }
 
     /// Takes in the next frame and says what it is. `bytes` is exactly one frame.
     ///
     /// # Errors
-    /// When it is not the next one, or the disk refused it.
+    /// When it is not the next one, or the disk refused it or one before it.
     pub fn copy(&mut self, bytes: &[u8]) -> Result<FrameHeader, CopyError> {
+        if let State::Failed { first } = &self.log.state {
+            return Err(AppendError::FailedEarlier { first: first.clone() }.into());
+        }
         let number = self.last_frame() + 1;
         let salt = self.log.header.identity.salt;
         let frame = frame::decode(bytes, salt).map_err(|source| CopyError::Frame { number, source })?;
@@ -123,15 +133,37 @@ impl Mirror {
         }
         let header = frame.header;
         let end = LogEnd::after(&header, frame.is_close());
+        let is_full = self.log.offset + bytes.len() as u64 > self.log.file_bytes;
+        if is_full || self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
+            self.sync()?;
+        }
         self.log.make_room(bytes.len() as u64)?;
         self.log.frame.clear();
         self.log.frame.extend_from_slice(bytes);
-        self.log.place_frame(end)?;
+        self.log.write_frame()?;
+        self.log.frame_placed(end);
+        self.unsynced_bytes += bytes.len() as u64;
         if self.recent.len() == RECENT_MAX {
             self.recent.pop_front();
         }
         self.recent.push_back(Copied { number, end, bytes: bytes.len() as u64 });
         Ok(header)
+    }
+
+    /// Makes sure that everything taken in is on the disk. After a failure nothing more is taken in.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&mut self) -> Result<(), AppendError> {
+        if self.unsynced_bytes == 0 {
+            return Ok(());
+        }
+        let synced = self.log.file.sync().map_err(super::failed("sync the copy"));
+        match &synced {
+            Ok(()) => self.unsynced_bytes = 0,
+            Err(error) => self.log.state = State::Failed { first: super::describe(error) },
+        }
+        synced
     }
 
     /// The frame taken in by this process with which the log ended at `lsn`, if it is remembered.

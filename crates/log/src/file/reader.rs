@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::damage::{Damage, DamageCause, ReadError};
 use crate::disk::{OpenMode, SharedDisk};
+use crate::file::raw::RawFrames;
 use crate::file::segment::{SEGMENT_HEADER_BYTES, segment_name};
 use crate::file::window::Window;
 use crate::frame::{Frame, FrameHeader};
 use crate::ids::Lsn;
-use crate::ordered::LogReader;
+use crate::ordered::{Extent, LogReader};
 use crate::planted::{self, Planted};
 
 /// The durable part of one segment.
@@ -27,6 +28,17 @@ pub(crate) struct Durable {
     pub(crate) began_wall_ms: u64,
 }
 
+impl Durable {
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            first_lsn: self.first_lsn,
+            last_lsn: self.last_lsn,
+            bytes: self.file_bytes,
+            began_wall_ms: self.began_wall_ms,
+        }
+    }
+}
+
 /// What the writer has made durable, oldest segment first. Shared with every reader.
 #[derive(Clone, Default)]
 pub(crate) struct Published(Arc<Mutex<Vec<Durable>>>);
@@ -38,6 +50,10 @@ impl Published {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Durable>> {
         self.0.lock().expect("invariant: nobody panics while holding the list of segments")
+    }
+
+    pub(crate) fn oldest(&self) -> Durable {
+        *self.lock().first().expect("invariant: a log has a segment")
     }
 
     /// Lets readers see the last segment up to `end`.
@@ -82,6 +98,21 @@ impl FileReader {
     /// Another reader of the same log, at its beginning: whoever has a reader needs no access to the log for more.
     pub fn another(&self) -> Self {
         Self::new(self.disk.clone(), self.directory.clone(), self.published.clone())
+    }
+
+    /// What is kept, oldest first.
+    #[must_use]
+    pub fn extents(&self) -> Vec<Extent> {
+        self.published.lock().iter().map(Durable::extent).collect()
+    }
+
+    /// A segment's header and every frame from there on, as they stand, for another machine; see [`super::Earlier`].
+    /// `None`: it is not kept.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn from_segment(&self, first_lsn: Lsn) -> Result<Option<RawFrames>, ReadError> {
+        RawFrames::begin(self.disk.clone(), self.directory.clone(), self.published.clone(), first_lsn)
     }
 
     /// Goes to a frame whose position is known, for instance from an index.

@@ -2,6 +2,7 @@
 //!
 //! A crash can tear at most the one frame that was not synced, and it stands right after the last valid one. So
 //! whatever cannot be that frame is damage: a later frame header, or bytes that reach further than that frame could.
+//! Several frames of a copy may be unsynced, and all of them can be had again: whatever follows the last valid one is cut.
 
 use std::fmt;
 
@@ -21,17 +22,26 @@ pub struct Cut {
     pub file: String,
     /// Where the cut begins.
     pub offset: u64,
-    /// The bytes that are given up, up to the last that is not zero. At most one frame.
+    /// The bytes that are given up, up to the last that is not zero. At most one frame, but of a copy all that follows.
     pub bytes: Vec<u8>,
     /// The first LSN the lost frame would have had.
     pub first_lsn: Lsn,
     /// The last LSN it would have had, if its header could still be read.
     pub last_lsn: Option<Lsn>,
+    /// It is cut from a copy, which gets it again.
+    pub of_copy: bool,
 }
 
 impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bytes = self.bytes.len();
+        if self.of_copy {
+            let (file, offset, lsn) = (&self.file, self.offset, self.first_lsn);
+            return write!(
+                f,
+                "cut {bytes} bytes from the copy in {file} at offset {offset}: lsn {lsn} and after it are copied again"
+            );
+        }
         write!(f, "cut {bytes} bytes of a torn frame from {} at offset {}: ", self.file, self.offset)?;
         match self.last_lsn {
             Some(last) if last < self.first_lsn => write!(f, "no lsn lost"),
@@ -78,8 +88,10 @@ pub(crate) fn judge(window: &mut Window, at: &TailAt<'_>, next_lsn: Lsn) -> Resu
         | FrameError::PayloadIncomplete
         | FrameError::Checksum => {}
     }
+    let is_copy = at.segment.header.first_frame > 0;
     let later = window.find_header(at.offset + 1..used, file_end, salt).map_err(ReadError::io(&name))?;
     if let Some(later) = later
+        && !is_copy
         && !planted::has(Planted::TornTailCutsValidFrame)
     {
         return Err(damage(DamageCause::BeforeValidFrame { frame, later }));
@@ -87,7 +99,7 @@ pub(crate) fn judge(window: &mut Window, at: &TailAt<'_>, next_lsn: Lsn) -> Resu
     let header = window.check_header(at.offset, file_end, salt).map_err(ReadError::io(&name))?.ok();
     let bytes = used - at.offset;
     let bytes_max = torn_bytes_max(header.as_ref(), at.after_close);
-    if bytes > bytes_max {
+    if bytes > bytes_max && !is_copy {
         return Err(damage(DamageCause::MoreThanOneFrame { frame, bytes, bytes_max }));
     }
     Ok(Tail {
@@ -96,7 +108,8 @@ pub(crate) fn judge(window: &mut Window, at: &TailAt<'_>, next_lsn: Lsn) -> Resu
             file: name,
             offset: at.offset,
             first_lsn: header.map_or(next_lsn, |header| header.first_lsn),
-            last_lsn: header.map(|header| header.last_lsn()),
+            last_lsn: header.filter(|_| !is_copy).map(|header| header.last_lsn()),
+            of_copy: is_copy,
         }),
     })
 }

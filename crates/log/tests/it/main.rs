@@ -4,9 +4,11 @@
 mod conformance;
 #[cfg(feature = "contract")]
 mod contract;
+mod copies;
 mod crash_disk;
 mod crash_points;
 mod damage;
+mod earlier;
 mod golden;
 mod lifecycle;
 #[cfg(feature = "plant")]

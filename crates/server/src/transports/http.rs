@@ -4,6 +4,7 @@ mod body;
 mod events;
 mod passing;
 mod problem;
+mod segments;
 mod sightings;
 mod signing_in;
 mod streams;
@@ -141,6 +142,12 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
             Ok(answered) => answered,
             Err(error) => refused_as(&error, None, &[]),
         };
+    }
+    if events::is_passed(&request) {
+        return events::answer_node(shared, request).await.unwrap_or_else(|error| refused(&error));
+    }
+    if segments::is_asked(&request) {
+        return segments::answer(shared, request).await.unwrap_or_else(|error| refused(&error));
     }
     let method = request.method().clone();
     let found = find(&method, request.uri().path());

@@ -159,10 +159,13 @@ pub(crate) async fn serve(
                 Ok(_) => was_full = buffer.len() == buffer.capacity(),
                 Err(_) => break,
             },
-            lost = lost => {
-                out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
-                continue;
-            }
+            lost = lost => match lost {
+                Some(lost) => {
+                    out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
+                    continue;
+                }
+                None => break,
+            },
             () = &mut over => break,
             () = &mut stopped => break,
         }
@@ -193,7 +196,7 @@ pub(crate) async fn serve(
     if let Some((connection, mut opening)) = begun {
         if stopping.is_cancelled() {
             // Leases that the stop itself ended.
-            while let Ok(lost) = tokio::time::timeout(LAST_WITHIN, opening.lost()).await {
+            while let Ok(Some(lost)) = tokio::time::timeout(LAST_WITHIN, opening.lost()).await {
                 out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
             }
         }
@@ -281,7 +284,7 @@ impl Connection {
         out: &Outbox,
         ends: &Ends,
     ) -> Result<(Self, Opening), Error> {
-        let (opening, caller) = shared.faces().open_connection(kind, principal, scope).await?;
+        let (opening, caller) = shared.stage().open_connection(kind, principal, scope).await?;
         let (ordered, lines) = channel(ORDERED_MAX);
         let tasks = TaskTracker::new();
         let in_order = InOrder {
@@ -640,6 +643,7 @@ fn class(call: &Call) -> Class {
         | Call::Status
         | Call::Resolve(_)
         | Call::NodeTold(_)
+        | Call::ConnectionsTold(_)
         | Call::RegistrationStatus
         | Call::Registrations
         | Call::InspectRegistration(_)
@@ -743,6 +747,7 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Resources(_)
             | Reply::BreakerReset(_)
             | Reply::NodeHeard(_)
+            | Reply::ConnectionsHeard(_)
             | Reply::RegistrationStatus(_)
             | Reply::Registrations(_)
             | Reply::Registration(_)

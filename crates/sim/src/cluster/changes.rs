@@ -6,15 +6,17 @@ use crate::violation::Violation;
 /// Between two changes.
 const APART_MS: u64 = 30_000;
 /// How long a holder that renews is promised its lease.
-const TTL_MS: u32 = 5_000;
-const GRACE_MS: u32 = 2_000;
+pub(super) const TTL_MS: u32 = 5_000;
+pub(super) const GRACE_MS: u32 = 2_000;
 /// Turns, messages and the store's own time.
 const SLACK_MS: u64 = 1_500;
 
 impl World {
     pub(super) fn ten_changes(&mut self) -> Result<(), Violation> {
-        for holder in &mut self.holders {
+        for (number, holder) in self.holders.iter_mut().enumerate() {
             holder.is_steady = true;
+            holder.by_connection = number % 2 == 1;
+            holder.is_mute = false;
         }
         self.run_until(5_000)?;
         for number in 0..self.holders.len() {
@@ -27,7 +29,7 @@ impl World {
             let dies = (change % 3 == 0).then(|| self.next_living()).flatten();
             let died_at = self.now;
             if let Some(dies) = dies {
-                self.holders[dies].is_dead = true;
+                self.die(dies);
             }
             self.lose_writer(change);
             self.run_until(died_at + self.outage_ms())?;
@@ -66,8 +68,9 @@ impl World {
         let Some(node) = self.writer() else { return };
         match change % 4 {
             0 => {
-                self.nodes[node].life = None;
+                let life = self.nodes[node].life.take();
                 self.tell(node, format_args!("is killed"));
+                life.into_iter().for_each(|life| self.connections_die(&life.connections));
                 self.at(3_000, Happening::Start(node));
             }
             1 => self.step_down(),

@@ -2,6 +2,7 @@
 //! believe is held against it.
 
 mod fresh;
+mod kept;
 
 use super::holders::{Hand, Holder};
 use super::node::{Life, Part};
@@ -50,6 +51,7 @@ pub(super) struct Checks {
     bases: BTreeMap<u64, Vec<Tick>>,
     /// When a proof of life was handled that was answered.
     proofs: BTreeMap<LeaseId, u64>,
+    sessions: kept::Sessions,
     /// When frames were given out.
     given: BTreeMap<u64, u64>,
     outcomes: BTreeMap<u64, LeaseId>,
@@ -59,6 +61,9 @@ pub(super) struct Checks {
     comparisons: u64,
     /// An end that comes later than that by its writer's own count is wrong.
     late_ms_max: u64,
+    grace_ms_max: u64,
+    /// Connections that ended because their node was silent.
+    silent: u64,
 }
 
 impl Checks {
@@ -77,6 +82,7 @@ impl Checks {
             epoch: 0,
             bases: BTreeMap::new(),
             proofs: BTreeMap::new(),
+            sessions: kept::Sessions::default(),
             given: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             across: AcrossWriters::default(),
@@ -84,6 +90,8 @@ impl Checks {
             profile: crate::profile::Profile::draw(&mut Random::new(0)),
             comparisons: 0,
             late_ms_max: late_ms_max(profile),
+            grace_ms_max: profile.grace_ms_max,
+            silent: 0,
         }
     }
 
@@ -155,7 +163,9 @@ impl Checks {
             let scene = Self::scene(&self.story, &self.memory, &self.profile, now, last);
             self.across.committed(&scene, event)?;
             self.in_time(given, batch.id().writer_epoch(), event)?;
+            self.sessions_in_time(given, batch.id().writer_epoch(), event)?;
             self.nobody_acts(now, event, holders)?;
+            self.silent += u64::from(self.sessions.follow(now, event));
             self.story.tell(event);
             self.kernel.evolve(Stamp { lsn: event.lsn, tick: event.tick }, &event.event);
         }
@@ -186,24 +196,25 @@ impl Checks {
         {
             return wrong(format!("lease {} ended at {}, last seen at {last_seen}", told.id, event.tick));
         }
-        let base =
-            self.bases.get(&epoch).and_then(|bases| bases.iter().rev().find(|base| **base < event.tick));
-        if let Some(base) = base
-            && event.tick.ms_since(*base) < forgiven_ms
+        if let Some(base) = self.base_before(epoch, event.tick)
+            && event.tick.ms_since(base) < forgiven_ms
         {
             return wrong(format!(
                 "lease {} ended at {}, its writer served from {base}",
                 told.id, event.tick
             ));
         }
-        // Clocks of nodes run at most half a per cent fast.
-        let least_ms = (forgiven_ms * 994 / 1_000).saturating_sub(5);
         match self.proofs.get(&revoked.lease) {
-            Some(proof) if given < proof + least_ms => {
+            Some(proof) if given < proof + kept::least_ms(forgiven_ms) => {
                 wrong(format!("lease {} ended {} ms after a proof of life", told.id, given - proof))
             }
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// The last instant before this one at which its writer began to serve, or served again.
+    fn base_before(&self, epoch: u64, tick: Tick) -> Option<Tick> {
+        self.bases.get(&epoch)?.iter().rev().find(|base| **base < tick).copied()
     }
 
     /// Nothing is given to anybody, or taken back, while a living holder's own clock says that it may act. (DESIGN P2)
@@ -283,7 +294,9 @@ impl World {
             };
             if let Some(number) = self.keys.frame_number(&change.key) {
                 let events = self.checks.commit(self.now, number, value, &self.holders);
-                for event in events? {
+                let events = events?;
+                self.tally.silent = self.checks.silent;
+                for event in events {
                     self.tally.events += 1;
                     self.line(format_args!("  {} {:?}", event.lsn, Brief(&event.event.change)));
                 }
@@ -362,6 +375,17 @@ impl World {
                 let handled = ask.handled.unwrap_or(0);
                 let proof = checks.proofs.entry(*lease).or_insert(0);
                 *proof = handled.max(*proof);
+            }
+            (Request::SessionHeartbeat { session, .. }, Answer::SessionRenewed { .. }) => {
+                checks.sessions.proven(*session, ask.handled.unwrap_or(0));
+            }
+            (Request::ConnectionsKept(told), Answer::ConnectionsKept { unknown }) => {
+                let handled = ask.handled.unwrap_or(0);
+                checks.told_kept(life.epoch().unwrap_or(0), handled, told, unknown)?;
+            }
+            (Request::ConnectionClosed(session), Answer::Done { .. }) => {
+                let handled = ask.handled.unwrap_or(0);
+                checks.told_gone(life.epoch().unwrap_or(0), handled, *session);
             }
             (Request::Submit(_), Answer::Lease(found)) => {
                 if let LeaseFound::Live(lease) = &found.lease {

@@ -120,10 +120,9 @@ impl World {
     }
 
     pub(super) fn crash(&mut self, node: usize) {
-        if self.nodes[node].life.take().is_none() {
-            return;
-        }
+        let Some(life) = self.nodes[node].life.take() else { return };
         self.tell(node, format_args!("(fault) crashes"));
+        self.connections_die(&life.connections);
         self.nodes[node].paused_until = 0;
         if self.random.chance(self.profile.faults.wiped) {
             if self.random.chance(500) {

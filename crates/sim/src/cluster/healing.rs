@@ -15,13 +15,11 @@ impl World {
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.line(format_args!("healing begins: no more faults, every holder dies"));
         self.relieve();
-        for holder in &mut self.holders {
-            holder.is_dead = true;
-        }
+        (0..self.holders.len()).for_each(|number| self.die(number));
         let liveness = &self.profile.engine.liveness;
         let bound = UNDER_WAY_MS
             + 2 * self.profile.writer_ttl_ms
-            + self.profile.ttl_ms_max
+            + self.profile.ttl_ms_max.max(self.profile.word_ms)
             + self.profile.grace_ms_max
             + liveness.revoke_timeout_ms.max(self.profile.engine.gate_timeout_ms)
             + liveness.breaker.hold_ms

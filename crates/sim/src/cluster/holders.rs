@@ -1,25 +1,22 @@
 //! Programs that hold things, each with a clock of its own. They count what they are promised from before they asked, less a
 //! margin for clocks, and prove life while they live.
 
+use super::calls::{Purpose, Way};
 use super::clock::Clock;
-use super::network::{CallId, Packet};
-use super::world::{Happening, NODES, World};
+use super::connecting::Connection;
+use super::network::CallId;
+use super::world::{Happening, World};
 use crate::random::Random;
 use crate::violation::Violation;
-use tenure_engine::{Answer, Check, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit};
+use tenure_engine::{Answer, Check, LeaseFound, LeaseSnapshot, Refused, Request, Submit};
 use tenure_kernel::{
     Action, Bundle, Epoch, Fence, Grant, LeaseId, LeaseState, Lsn, Member, Policy, Release, SessionId, Start,
     Text, Token,
 };
+use tenure_liveness::Refusal;
 
 /// How much a holder's clock differs from the world's at most; nodes' clocks drift too.
 const DRIFT_PPM_MAX: i64 = 2_500;
-/// Tries of one command before its outcome is given up.
-const TRIES_MAX: u32 = 6;
-
-/// The same of a proof of life; the next one is as good.
-const BEATS_MAX: u32 = 3;
-
 /// One program.
 pub(super) struct Holder {
     pub(super) name: Text,
@@ -27,7 +24,12 @@ pub(super) struct Holder {
     pub(super) hands: Vec<Hand>,
     old: Vec<(LeaseId, Epoch)>,
     pub(super) session: Option<ByHand>,
-    waiting: usize,
+    /// A connection keeps its leases.
+    pub(super) by_connection: bool,
+    /// It proves no life by itself: its open connection is all there is.
+    pub(super) is_mute: bool,
+    pub(super) connection: Option<Connection>,
+    pub(super) waiting: usize,
     pub(super) paused_until: u64,
     pub(super) is_dead: bool,
     /// It does nothing but keep what it has.
@@ -44,6 +46,7 @@ pub(super) struct Hand {
     pub(super) ttl_ms: u64,
     pub(super) is_reserved: bool,
     pub(super) session: Option<SessionId>,
+    pub(super) policy: Policy,
     /// It acts on it until here, in the world's time.
     pub(super) until: u64,
     pub(super) asked_at: u64,
@@ -61,28 +64,6 @@ pub(super) struct ByHand {
     pub(super) asked_at: u64,
 }
 
-/// One call, perhaps tried several times.
-pub(super) struct Call {
-    holder: usize,
-    request: Request,
-    purpose: Purpose,
-    is_stale_good: bool,
-    tries: u32,
-    /// Whom it asks first; then the others in turn.
-    first: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
-    Grant,
-    Activate(LeaseId),
-    Heartbeat(LeaseId, Epoch),
-    OpenSession(SessionId),
-    SessionHeartbeat(SessionId),
-    Other,
-    Probe,
-}
-
 impl Hand {
     pub(super) fn acts(&self, now: u64) -> bool {
         !self.is_reserved && now < self.until
@@ -90,7 +71,7 @@ impl Hand {
 }
 
 impl Holder {
-    pub(super) fn new(number: usize, random: &mut Random) -> Self {
+    pub(super) fn new(number: usize, has_connections: bool, random: &mut Random) -> Self {
         let ppm = random.within(0..=2 * DRIFT_PPM_MAX as u64) as i64 - DRIFT_PPM_MAX;
         Self {
             name: format!("h{number}").into(),
@@ -98,6 +79,9 @@ impl Holder {
             hands: Vec::new(),
             old: Vec::new(),
             session: None,
+            by_connection: has_connections && random.chance(600),
+            is_mute: random.chance(300),
+            connection: None,
             waiting: 0,
             paused_until: 0,
             is_dead: false,
@@ -160,6 +144,7 @@ impl World {
             }
         }
         self.prove_session(number);
+        self.keep_by_connection(number);
     }
 
     fn do_something(&mut self, number: usize) {
@@ -173,7 +158,10 @@ impl World {
                 let lasts = self.random.within(500..=8_000);
                 self.holders[number].paused_until = self.now + lasts;
             }
-            94..97 if self.profile.work.sessions => self.open_or_close(number),
+            94 if self.holders[number].by_connection => self.leave(number),
+            94..97 if self.profile.work.sessions && !self.holders[number].by_connection => {
+                self.open_or_close(number);
+            }
             97..99 if self.profile.work.revokes => self.revoke_something(number),
             _ => {}
         }
@@ -198,7 +186,11 @@ impl World {
         let ttl_ms = self.random.within(1_000..=self.profile.ttl_ms_max) as u32;
         let grace_ms = self.random.within(0..=self.profile.grace_ms_max) as u32;
         let mut policy = Policy::heartbeat(ttl_ms, grace_ms);
-        if let Some(by_hand) = self.holders[number].session.clone().filter(|by_hand| by_hand.is_open)
+        let mut way = self.any_node();
+        if self.holders[number].by_connection {
+            let Some(terms) = self.connection_terms(number) else { return };
+            (policy, way) = (terms, Way::Connection { only: None });
+        } else if let Some(by_hand) = self.holders[number].session.clone().filter(|by_hand| by_hand.is_open)
             && self.random.chance(600)
         {
             policy = Policy::session(by_hand.session, by_hand.ttl_ms as u32, by_hand.grace_ms as u32);
@@ -216,7 +208,7 @@ impl World {
         }
         let wait_ms = if work.waits && self.random.chance(500) { self.random.within(200..=4_000) } else { 0 };
         let submit = Submit { wait_ms, ..Submit::now(Action::Grant(grant)) };
-        self.submit(number, submit, Purpose::Grant);
+        self.submit_over(number, submit, Purpose::Grant, way);
     }
 
     fn some_hand(&mut self, number: usize) -> Option<Hand> {
@@ -260,63 +252,6 @@ impl World {
         self.call(number, request, Purpose::Other, is_stale_good);
     }
 
-    pub(super) fn submit(&mut self, number: usize, mut submit: Submit, purpose: Purpose) {
-        let principal = self.holders[number].name.clone();
-        let id = format!("op{}", self.next_number);
-        submit.operation = Some(OperationId::new(principal, id.into(), 120_000));
-        self.call(number, Request::Submit(submit), purpose, false);
-    }
-
-    pub(super) fn call(&mut self, holder: usize, request: Request, purpose: Purpose, is_stale_good: bool) {
-        self.next_number += 1;
-        let id = self.next_number;
-        self.holders[holder].waiting += 1;
-        let first = self.random.below(NODES as u64) as usize;
-        self.calls.insert(id, Call { holder, request, purpose, is_stale_good, tries: 0, first });
-        self.try_call(id);
-    }
-
-    fn try_call(&mut self, id: CallId) {
-        let (sent, patience) = (self.now, self.random.within(300..=2_500));
-        let is_doubled = self.random.chance(self.faults().lost / 2);
-        let Some(call) = self.calls.get_mut(&id) else { return };
-        let node = (call.first + call.tries as usize) % NODES;
-        call.tries += 1;
-        let (tries, request, is_stale_good) = (call.tries, call.request.clone(), call.is_stale_good);
-        let wait_ms = match &request {
-            Request::Submit(submit) => submit.wait_ms,
-            _ => 0,
-        };
-        let packet = Packet::Ask { call: id, sent, request, is_stale_good };
-        if is_doubled {
-            self.send_to_node(None, (node + 1) % NODES, packet.clone());
-        }
-        self.send_to_node(None, node, packet);
-        self.at(wait_ms + patience, Happening::GiveUp { call: id, tries });
-    }
-
-    /// A try was not answered. What changes something is tried again under its id.
-    pub(super) fn give_up(&mut self, id: CallId, tries: u32) {
-        let Some(call) = self.calls.get(&id).filter(|call| call.tries == tries) else { return };
-        let tries_max = match (&call.request, call.purpose) {
-            (Request::Submit(_), _) => TRIES_MAX,
-            (_, Purpose::Heartbeat(..) | Purpose::SessionHeartbeat(_)) => BEATS_MAX,
-            _ => 1,
-        };
-        let is_worth_it = tries < tries_max;
-        let is_dead = self.holders[call.holder].is_dead && call.purpose != Purpose::Probe;
-        if is_worth_it && !is_dead {
-            return self.try_call(id);
-        }
-        self.forget_call(id);
-    }
-
-    fn forget_call(&mut self, id: CallId) -> Option<Call> {
-        let call = self.calls.remove(&id)?;
-        self.holders[call.holder].waiting -= 1;
-        Some(call)
-    }
-
     /// A holder hears an answer.
     pub(super) fn heard(&mut self, id: CallId, sent: u64, answer: &Answer) -> Result<(), Violation> {
         let Some(call) = self.forget_call(id) else { return Ok(()) };
@@ -328,8 +263,11 @@ impl World {
             return Ok(());
         }
         match (call.purpose, answer) {
-            (Purpose::Grant | Purpose::Activate(_), Answer::Lease(found)) => {
+            (Purpose::Grant | Purpose::Activate(_) | Purpose::Resume(_), Answer::Lease(found)) => {
                 if let LeaseFound::Live(lease) = &found.lease {
+                    if let Purpose::Resume(_) = call.purpose {
+                        self.tally.resumed += 1;
+                    }
                     self.take(number, sent, found.lsn, lease)?;
                 }
             }
@@ -345,9 +283,15 @@ impl World {
             (Purpose::OpenSession(session) | Purpose::SessionHeartbeat(session), answer) => {
                 self.session_heard(number, session, sent, answer)?;
             }
-            (Purpose::Heartbeat(lease, _) | Purpose::Activate(lease), Answer::Refused(refused)) => {
+            // Whoever writes has not heard the node for a while, or not yet: nothing more is promised.
+            (Purpose::Heartbeat(..), Answer::Refused(Refused::Liveness(Refusal::NoLiveness)))
+                if self.holders[number].by_connection => {}
+            (
+                Purpose::Heartbeat(lease, _) | Purpose::Activate(lease) | Purpose::Resume(lease),
+                Answer::Refused(refused),
+            ) => {
                 if matches!(refused, Refused::Rejected(_) | Refused::Liveness(_)) {
-                    self.lost(number, lease, refused)?;
+                    self.lost(number, lease, &format!("{refused:?}"))?;
                 }
             }
             _ => {}
@@ -364,7 +308,7 @@ impl World {
         let holder = &mut self.holders[number];
         let is_over = holder.old.iter().any(|(old, _)| *old == lease.id);
         // Losses up to what it has seen of its session were told already, perhaps this one among them.
-        let is_told = lease.policy.session.is_some_and(|session| {
+        let is_told = lease.policy.session.filter(|_| !holder.by_connection).is_some_and(|session| {
             holder.session.as_ref().is_none_or(|by_hand| by_hand.session != session || lsn <= by_hand.seen)
         });
         if is_over || is_told || lease.holder != holder.name {
@@ -380,10 +324,12 @@ impl World {
             ttl_ms: lease.policy.ttl_ms.into(),
             is_reserved,
             session: lease.policy.session,
+            policy: lease.policy.clone(),
             until,
             asked_at: self.now,
         };
         match holder.hand(lease.id) {
+            Some(known) if known.epoch > hand.epoch => return Ok(()),
             Some(known) => {
                 let until = known.until.max(until);
                 *known = Hand { until, ..hand.clone() };
@@ -394,11 +340,11 @@ impl World {
     }
 
     /// A holder is told that its lease is not what it thought: it stops.
-    fn lost(&mut self, number: usize, lease: LeaseId, refused: &Refused) -> Result<(), Violation> {
+    pub(super) fn lost(&mut self, number: usize, lease: LeaseId, why: &str) -> Result<(), Violation> {
         let Some(hand) = self.holders[number].hand(lease).cloned() else { return Ok(()) };
         self.holders[number].stop(lease);
         if self.holders[number].is_steady {
-            let text = format!("{} lives and lost lease {lease}: {refused:?}", self.holders[number].name);
+            let text = format!("{} lives and lost lease {lease}: {why}", self.holders[number].name);
             return Err(Violation::new("living_keep_their_leases", text));
         }
         if !hand.is_reserved && self.random.chance(600) {
@@ -424,8 +370,15 @@ impl World {
     /// A holder that takes one thing and keeps it.
     pub(super) fn hold_steadily(&mut self, number: usize, ttl_ms: u32, grace_ms: u32) {
         let name = self.holders[number].name.clone();
-        let mut grant = Grant::new(Bundle::one(&name), &name, Policy::heartbeat(ttl_ms, grace_ms));
+        let (policy, way) = if self.holders[number].by_connection {
+            // Which session keeps it, each try says.
+            let policy = Policy::session(SessionId(0), ttl_ms, grace_ms);
+            (policy, Way::Connection { only: None })
+        } else {
+            (Policy::heartbeat(ttl_ms, grace_ms), self.any_node())
+        };
+        let mut grant = Grant::new(Bundle::one(&name), &name, policy);
         grant.policy.principal = name;
-        self.submit(number, Submit::now(Action::Grant(grant)), Purpose::Grant);
+        self.submit_over(number, Submit::now(Action::Grant(grant)), Purpose::Grant, way);
     }
 }

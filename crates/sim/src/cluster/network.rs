@@ -5,6 +5,7 @@ use super::profile::Faults;
 use super::world::{Happening, World};
 use tenure_cluster::store::{Changed, Ranged, Stepped, StoreError, Txn};
 use tenure_engine::{Answer, Request};
+use tenure_kernel::SessionId;
 
 /// Number of a question to the store.
 pub(super) type AskId = u64;
@@ -28,8 +29,10 @@ pub(super) enum Reply {
 /// What a node gets from holders and other nodes.
 #[derive(Clone, Debug)]
 pub(super) enum Packet {
-    /// A holder asks.
-    Ask { call: CallId, sent: u64, request: Request, is_stale_good: bool },
+    /// A holder asks, perhaps by a connection.
+    Ask { call: CallId, sent: u64, via: Option<SessionId>, request: Request, is_stale_good: bool },
+    /// A holder closed its connection.
+    Left { session: SessionId },
     /// Another node passes on what a holder asked.
     Passed { from: Station, pass: u64, call: CallId, sent: u64, request: Request },
     /// The answer to that.
@@ -175,10 +178,14 @@ impl World {
         let faults = self.faults();
         let is_cut = self.nodes[node].links.others > self.now
             || from.is_some_and(|from| self.nodes[from].links.others > self.now);
+        let mut delay = self.random.within(0..=faults.delay_ms_max);
         if is_cut || self.random.chance(faults.lost) {
-            return;
+            // What one node sends another may wait in between, and arrive when nobody waits for it any more.
+            if from.is_none() || self.random.chance(500) {
+                return;
+            }
+            delay += self.random.within(300..=4_000);
         }
-        let delay = self.random.within(0..=faults.delay_ms_max);
         self.at(delay, Happening::ToNode { node, packet });
     }
 

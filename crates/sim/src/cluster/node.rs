@@ -2,6 +2,7 @@
 //! question to the store is under way, as with the product's one thread for it; trimming goes beside.
 
 use super::clock::Clock;
+use super::connections::Connections;
 use super::growth::Trimming;
 use super::mirror::Mirror;
 use super::network::{AskId, Links, Question, Reply};
@@ -47,6 +48,7 @@ pub(super) struct Life {
     pub(super) completions: Vec<Completion>,
     pub(super) asked: BTreeMap<Ticket, Asked>,
     pub(super) passes: BTreeMap<u64, Pass>,
+    pub(super) connections: Connections,
     pub(super) known_epoch: u64,
     pub(super) engine_wake: Option<u64>,
     pub(super) wake_at: Option<u64>,
@@ -189,6 +191,7 @@ impl World {
             completions: Vec::new(),
             asked: BTreeMap::new(),
             passes: BTreeMap::new(),
+            connections: Connections::default(),
             known_epoch: 0,
             engine_wake: None,
             wake_at: None,
@@ -241,6 +244,7 @@ impl World {
                     format!("{} finds no end", self.nodes[node].name),
                 ));
             }
+            self.tend_connections(node, life);
             self.turn(node, life)?;
             self.drive(node, life)?;
             let is_due = life.engine_wake.is_some_and(|at| at <= self.now);

@@ -7,8 +7,8 @@ use super::world::{Happening, World};
 use crate::network::{Ask, CallId as CallNumber};
 use crate::violation::Violation;
 use tenure_cluster::planted::{Planted, has};
-use tenure_engine::{Answer, Input, Out, Refused, Request, Ticket};
-use tenure_kernel::{GateReport, LeaseId};
+use tenure_engine::{Answer, Input, Out, Push, Refused, Request, Ticket};
+use tenure_kernel::{GateReport, LeaseId, SessionId};
 
 /// Pause before what could not be decided is tried again.
 const AGAIN_MS: u64 = 40;
@@ -17,14 +17,25 @@ const SILENCE_MS: u64 = 1_000;
 /// After this long nobody waits any more.
 const PATIENCE_MS: u64 = 12_000;
 
-/// What a holder asked of this node and was not told yet.
+/// What was asked of this node, or by it, and is not answered yet.
 pub(super) struct Pass {
-    call: CallId,
+    asker: Asker,
     sent: u64,
+    /// The last try, in boot time.
+    tried_ms: u64,
     request: Request,
     is_stale_good: bool,
     attempt: u64,
     stands: Stands,
+}
+
+/// Who wants to know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Asker {
+    /// A holder, perhaps by a connection.
+    Holder { call: CallId, via: Option<SessionId> },
+    /// The node itself, about its connections.
+    Node,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,13 +65,14 @@ impl World {
     /// Something arrives at a node.
     pub(super) fn arrives(&mut self, node: usize, life: &mut Life, packet: Packet) {
         match packet {
-            Packet::Ask { call, sent, request, is_stale_good } => {
-                self.next_number += 1;
-                let pass = self.next_number;
-                let stands = Stands::Nowhere;
-                let kept = Pass { call, sent, request, is_stale_good, attempt: 0, stands };
-                life.passes.insert(pass, kept);
-                self.try_pass(node, life, pass);
+            Packet::Ask { call, sent, via, request, is_stale_good } => {
+                if via.is_none_or(|session| life.connections.asks(session, &request)) {
+                    self.begin_pass(node, life, Asker::Holder { call, via }, sent, request, is_stale_good);
+                }
+            }
+            Packet::Left { session } => {
+                let now_ms = self.boot_ms(node);
+                life.connections.close(session, now_ms);
             }
             Packet::Passed { from, pass, call, sent, request } => {
                 if takes_requests(life) {
@@ -79,6 +91,28 @@ impl World {
         }
     }
 
+    /// Has something answered that this node itself asks.
+    pub(super) fn pass_own(&mut self, node: usize, life: &mut Life, request: Request) -> u64 {
+        self.begin_pass(node, life, Asker::Node, self.now, request, false)
+    }
+
+    fn begin_pass(
+        &mut self,
+        node: usize,
+        life: &mut Life,
+        asker: Asker,
+        sent: u64,
+        request: Request,
+        is_stale_good: bool,
+    ) -> u64 {
+        self.next_number += 1;
+        let (pass, stands) = (self.next_number, Stands::Nowhere);
+        let kept = Pass { asker, sent, tried_ms: 0, request, is_stale_good, attempt: 0, stands };
+        life.passes.insert(pass, kept);
+        self.try_pass(node, life, pass);
+        pass
+    }
+
     fn back(&mut self, node: usize, to: Station, pass: u64, answer: Answer) {
         if self.nodes[to.node].incarnation == to.incarnation {
             let packet = Packet::PassedBack { pass, attempt: to.attempt, answer: Box::new(answer) };
@@ -89,6 +123,7 @@ impl World {
     fn ask_engine(&mut self, life: &mut Life, origin: Origin, call: CallId, sent: u64, request: Request) {
         self.next_number += 1;
         let ticket = Ticket(self.next_number);
+        self.checks.engine_asked(self.now, &request);
         let ask = Ask {
             call: CallNumber(call),
             request: request.clone(),
@@ -105,6 +140,7 @@ impl World {
     fn try_pass(&mut self, node: usize, life: &mut Life, pass: u64) {
         let is_following = matches!(life.part, Part::Following);
         let takes = takes_requests(life);
+        let now_ms = self.boot_ms(node);
         let writer = life.lookout.writer().filter(|writer| writer.writes());
         let there = writer.and_then(|writer| {
             let number = self.nodes.iter().position(|node| node.name == writer.node)?;
@@ -116,7 +152,12 @@ impl World {
             return;
         }
         kept.attempt += 1;
-        let (attempt, call, sent) = (kept.attempt, kept.call, kept.sent);
+        kept.tried_ms = now_ms;
+        let call = match kept.asker {
+            Asker::Holder { call, .. } => call,
+            Asker::Node => 0,
+        };
+        let (attempt, sent) = (kept.attempt, kept.sent);
         let request = kept.request.clone();
         let is_only_read = matches!(request, Request::Resource(_) | Request::Read(_));
         let answers_fresh = has(Planted::FollowerAnswersFresh) && is_only_read;
@@ -192,8 +233,17 @@ impl World {
             self.at(AGAIN_MS, Happening::PassDue { node, incarnation, pass, attempt });
             return;
         }
-        if let Some(kept) = life.passes.remove(&pass) {
-            self.send_to_holder(node, kept.call, kept.sent, answer);
+        let Some(kept) = life.passes.remove(&pass) else { return };
+        match kept.asker {
+            Asker::Holder { call, via } => {
+                let is_heard = via.is_none_or(|session| {
+                    self.connection_answered(node, life, session, kept.tried_ms, &answer)
+                });
+                if is_heard {
+                    self.send_to_holder(node, call, kept.sent, answer);
+                }
+            }
+            Asker::Node => self.connections_heard(node, life, pass, &answer),
         }
     }
 
@@ -212,6 +262,9 @@ impl World {
             }
             (Out::Answer(_, answer), Some(Asked { origin: Origin::Node { station, pass }, .. })) => {
                 self.back(node, station, pass, answer.clone());
+            }
+            (Out::Push(Push::Lost { session, lease, .. }), _) => {
+                self.pass_loss_on(node, life, *session, *lease);
             }
             (Out::OpenGate(lease), _) => {
                 let wait = self.random.within(0..=800);

@@ -13,6 +13,8 @@ pub(super) struct Profile {
     pub(super) ttl_ms_max: u64,
     pub(super) grace_ms_max: u64,
     pub(super) writer_ttl_ms: u64,
+    /// How long a node's word for its connections lasts.
+    pub(super) word_ms: u64,
     pub(super) work: Work,
     pub(super) faults: Faults,
     /// Frames between two trims.
@@ -30,6 +32,8 @@ pub(super) struct Work {
     pub(super) pauses: bool,
     /// Leases kept by one session.
     pub(super) sessions: bool,
+    /// Leases kept by a connection to a node.
+    pub(super) connections: bool,
     /// An operator takes things away.
     pub(super) revokes: bool,
 }
@@ -104,6 +108,7 @@ impl Profile {
             lifetimes: random.chance(250),
             pauses: random.chance(400),
             sessions: random.chance(400),
+            connections: random.chance(500),
             revokes: random.chance(300),
         };
         let calm = random.chance(60);
@@ -152,6 +157,11 @@ impl Profile {
             ttl_ms_max: random.within(1_200..=5_000),
             grace_ms_max: if random.chance(400) { 0 } else { random.within(0..=2_500) },
             writer_ttl_ms: *random.pick(&[1_000, 1_500, 3_000]),
+            word_ms: if random.chance(650) {
+                random.within(1_000..=3_000)
+            } else {
+                random.within(3_000..=10_000)
+            },
             work,
             faults,
             trim_frames: random.within(6..=80),

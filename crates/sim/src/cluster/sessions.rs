@@ -1,6 +1,7 @@
 //! Sessions by hand: one proof of life keeps several leases. And the operator, who takes leases away from the living.
 
-use super::holders::{ByHand, Purpose};
+use super::calls::Purpose;
+use super::holders::ByHand;
 use super::world::World;
 use crate::operator::revoke;
 use crate::violation::Violation;

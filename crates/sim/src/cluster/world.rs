@@ -1,10 +1,11 @@
 //! The event loop over simulated time, for several nodes: one queue, one stream of chance. A run is a phase with faults and
 //! a healing phase in which everything must come free again.
 
+use super::calls::Call;
 use super::checks::Checks;
 use super::clock::{Clock, DRIFT_PPM_MAX};
 use super::faults::Fault;
-use super::holders::{Call, Holder};
+use super::holders::Holder;
 use super::network::{AskId, CallId, Packet, Question, Reply, Watch};
 use super::node::Node;
 use super::profile::Profile;
@@ -18,7 +19,7 @@ use tenure_cluster::Keys;
 use tenure_cluster::store::{Changed, Op, Txn};
 use tenure_cluster::values::{Beat, Floor, Head, Standing, Writer, encode};
 use tenure_engine::Answer;
-use tenure_kernel::{GateReport, LeaseId};
+use tenure_kernel::{GateReport, LeaseId, SessionId};
 use tenure_log::{Genesis, Identity};
 
 /// How many nodes there are.
@@ -31,6 +32,10 @@ pub(super) enum Happening {
     Act(usize),
     /// An answer reaches a holder.
     Heard { call: CallId, sent: u64, answer: Box<Answer> },
+    /// A holder's connection is closed at the other end. `is_told`: with all that it kept.
+    HungUp { holder: usize, session: SessionId, is_told: bool },
+    /// A holder hears by its connection that a lease is lost.
+    LossTold { holder: usize, session: SessionId, lease: LeaseId },
     /// A holder stops waiting for one try of a call.
     GiveUp { call: CallId, tries: u32 },
     /// A question reaches the store.
@@ -88,7 +93,8 @@ impl World {
             let clock = Clock::new(ppm, random.within(1_000..=10_000_000));
             nodes.push(Node::new(name, clock));
         }
-        let holders = (0..profile.holders).map(|number| Holder::new(number, &mut random)).collect();
+        let connects = profile.work.connections;
+        let holders = (0..profile.holders).map(|number| Holder::new(number, connects, &mut random)).collect();
         let mut world = Self {
             checks: Checks::new(&identity, &profile),
             random,
@@ -172,6 +178,8 @@ impl World {
         match happening {
             Happening::Act(holder) => self.act(holder),
             Happening::Heard { call, sent, answer } => self.heard(call, sent, &answer)?,
+            Happening::HungUp { holder, session, is_told } => self.connection_over(holder, session, is_told),
+            Happening::LossTold { holder, session, lease } => self.loss_told(holder, session, lease)?,
             Happening::GiveUp { call, tries } => self.give_up(call, tries),
             Happening::ToStore { node, incarnation, id, question } => {
                 self.store_answers(node, incarnation, id, &question)?;
@@ -248,6 +256,8 @@ fn node_of(happening: &Happening) -> Option<usize> {
         | Happening::Start(node) => Some(*node),
         Happening::Act(_)
         | Happening::Heard { .. }
+        | Happening::HungUp { .. }
+        | Happening::LossTold { .. }
         | Happening::GiveUp { .. }
         | Happening::ToStore { .. }
         | Happening::Fault(_) => None,

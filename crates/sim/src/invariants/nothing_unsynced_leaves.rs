@@ -95,7 +95,7 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
             }
             _ => checked.lsn,
         },
-        Answer::Watching { .. } => Lsn(0),
+        Answer::Watching { .. } | Answer::ConnectionsKept { .. } => Lsn(0),
         Answer::Status(status) => status.applied_lsn,
         Answer::Refused(refused) => refusal_rests_on(scene, ask, refused),
     }

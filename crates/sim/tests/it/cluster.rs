@@ -15,10 +15,19 @@ fn two_hundred_seeds_of_three_nodes_find_nothing() {
         tally.lapses > 200 && tally.unknown > 200 && tally.trimmed > 100 && tally.snapshots > 20,
         "{tally:?}"
     );
+    assert!(
+        tally.connections > 500 && tally.words > 4_000 && tally.connections_gone > 400,
+        "connections are opened, kept and closed: {tally:?}"
+    );
+    assert!(
+        tally.resumed > 50 && tally.silent > 40 && tally.hung_up > 80,
+        "connections end with their nodes: {tally:?}"
+    );
 }
 
 #[test]
 fn ten_changes_of_the_writer_cost_no_living_holder_its_lease() {
+    let mut resumed = 0;
     for seed in 0..12 {
         let report = cluster::run_changes(seed, OPTIONS);
         assert!(
@@ -28,7 +37,9 @@ fn ten_changes_of_the_writer_cost_no_living_holder_its_lease() {
             report.trace.lines()
         );
         assert!(report.tally.changes > 10, "seed {seed}: {:?}", report.tally);
+        resumed += report.tally.resumed;
     }
+    assert!(resumed > 24, "leases go on by other connections: {resumed}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod adopt;
 mod forget;
 mod migrate;
 mod step_down;
+mod steps;
 mod store;
 
 use clap::{Args, Subcommand};

@@ -118,6 +118,10 @@ impl Settings {
                 words.hint("for example --advertise http://ADDRESS:PORT, the address and port it listens on")
             );
         }
+        if cluster.advertise.0.starts_with("https:") && cluster.ca.is_none() {
+            let words = Words::new("a node that is reached by https needs --cluster-ca");
+            return Err(words.hint("the PEM file with the roots of the nodes' certificates"));
+        }
         let node = match cluster.node.0.as_str() {
             "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
             named => named.to_owned(),
@@ -130,6 +134,10 @@ impl Settings {
             advertise: cluster.advertise.0.clone(),
             writer_ttl_ms: cluster.writer_ttl.ms(),
             ca_pem: cluster.ca.as_deref().map(read).transpose()?,
+            own_pem: match (&self.server.tls_cert, &self.server.tls_key) {
+                (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+                (None, _) | (_, None) => None,
+            },
             compacts: match cluster.compaction {
                 Compaction::Auto => None,
                 Compaction::Ourselves => Some(true),

@@ -4,6 +4,8 @@
 //! A node follows until it may claim, writes until it is fenced or told to step down, and follows again. Each part has an
 //! engine and faces of its own; what transports see is a [`Stage`] on which they change.
 
+mod asking;
+mod history;
 mod homes;
 mod interlock;
 mod keeper;
@@ -48,6 +50,8 @@ pub(crate) struct ClusterPlan {
     pub(crate) writer_ttl_ms: u64,
     /// Roots of other nodes' certificates, in PEM.
     pub(crate) ca_pem: Option<String>,
+    /// This node's certificate and its key, in PEM.
+    pub(crate) own_pem: Option<(String, String)>,
     /// `None`: where nobody else uses the store.
     pub(crate) compacts: Option<bool>,
 }
@@ -149,7 +153,8 @@ pub(crate) fn run(
         .build()
         .map_err(DaemonError::Runtime)?;
     let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
-    let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref()).map_err(NodeError::Roots)?;
+    let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
+        .map_err(NodeError::Roots)?;
     shared.pass_through(Arc::new(passing));
     shared.is_stranger.store(booted.is_stranger, Ordering::SeqCst);
     let hook = plan.hook.clone().start();
@@ -167,7 +172,8 @@ pub(crate) fn run(
     let first = parts.begin_following();
     let leases = first.leases;
     let patience = Duration::from_millis(2 * cluster.writer_ttl_ms + PATIENCE_MS);
-    let stage = Stage::of_node(first.faces.clone(), patience);
+    let connections = parts.connections();
+    let stage = Stage::of_node(first.faces.clone(), patience, connections.clone());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
     let connections_max = within_files(plan.server.connections_max);
     let server = ServerOptions {
@@ -205,6 +211,7 @@ pub(crate) fn run(
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopping.clone());
     let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
+    let bringing = history::start(Arc::clone(&shared), &plan.host, runtime.handle(), &stopping);
     started(Started {
         endpoint: addresses.endpoint,
         socket: addresses.socket.clone(),
@@ -214,9 +221,11 @@ pub(crate) fn run(
     });
     let outcome = runtime.block_on(async {
         let homes = homes::Homes::start(stage.clone(), advertised_on, home);
+        tokio::spawn(connections.keep(stage.clone()));
         notify::ready();
         tokio::spawn(notify::tell_of_stop(stopping.clone()));
         tokio::spawn(vouch(stage.clone(), stopping.clone()));
+        tokio::spawn(history::keep_indexes(stage.clone(), stopping.clone()));
         let resigning = Arc::clone(&shared);
         let stopped = stopping.clone();
         tokio::spawn(async move {
@@ -239,7 +248,7 @@ pub(crate) fn run(
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
     });
-    drop(tending);
+    drop((tending, bringing));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
         published.close();

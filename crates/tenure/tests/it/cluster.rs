@@ -7,12 +7,17 @@ pub(crate) mod harness;
 pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod net;
+pub(crate) mod operator;
 pub(crate) mod proxy;
 pub(crate) mod store;
 
 mod asking;
 mod changing;
+mod connections;
+mod growth;
 mod losing;
+mod migrating;
+mod past;
 mod planted;
 mod restoring;
 mod schedule;

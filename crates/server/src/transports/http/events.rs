@@ -1,11 +1,14 @@
 //! The stream of events as server-sent events.
 
 use super::body::{Pieces, stream};
-use super::{Answered, media};
+use super::{Answered, media, passing};
+use crate::node::{EVENTS_PATH, ToldElsewhere};
+use crate::routes::Parts;
 use crate::server::Shared;
 use crate::transports::closing::{closing, last_events};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, Method, Request};
+use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode, EventsQuery};
@@ -27,11 +30,68 @@ pub(super) async fn begin(
         // What a browser has seen counts more than where it once began.
         query.from = Some(shared.faces().event_position(last).await?);
     }
+    match shared.faces().events(query.clone()).await {
+        Ok(events) => Ok(tell(shared, events)),
+        Err(error) if error.code == ErrorCode::LsnTrimmed => match told_elsewhere(shared, query).await? {
+            Some(told) => Ok(pass_on(shared, told)),
+            None => Err(error),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a request is another node's, on behalf of its own caller.
+pub(super) fn is_passed(request: &Request<Incoming>) -> bool {
+    request.method() == Method::GET && request.uri().path() == EVENTS_PATH
+}
+
+/// Tells another node what it has not kept. What is not kept here either is not asked for any further.
+pub(super) async fn answer_node(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answered, Error> {
+    passing::admit(shared, &request)?;
+    let query = Parts { params: &[], query: request.uri().query().unwrap_or(""), body: &[] }.query()?;
     let events = shared.faces().events(query).await?;
+    Ok(tell(shared, events))
+}
+
+async fn told_elsewhere(shared: &Shared, query: EventsQuery) -> Result<Option<ToldElsewhere>, Error> {
+    match shared.node() {
+        Ok(node) => node.events_elsewhere(query).await,
+        Err(_) => Ok(None),
+    }
+}
+
+fn tell(shared: &Arc<Shared>, events: EventStream) -> Answered {
     let (pieces, body) = stream();
-    let pump = pump(Arc::clone(shared), events, pieces);
-    shared.tasks().spawn(pump);
-    Ok(media(HeaderValue::from_static("text/event-stream"), body))
+    shared.tasks().spawn(pump(Arc::clone(shared), events, pieces));
+    media(HeaderValue::from_static("text/event-stream"), body)
+}
+
+fn pass_on(shared: &Arc<Shared>, told: ToldElsewhere) -> Answered {
+    let (pieces, body) = stream();
+    shared.tasks().spawn(pump_on(Arc::clone(shared), told, pieces));
+    media(HeaderValue::from_static("text/event-stream"), body)
+}
+
+async fn pump_on(shared: Arc<Shared>, mut told: ToldElsewhere, pieces: Pieces) {
+    let stopping = shared.stopping();
+    loop {
+        tokio::select! {
+            piece = told.recv() => {
+                let Some(piece) = piece else { return };
+                if !pieces.send(piece).await {
+                    return;
+                }
+            }
+            () = pieces.closed() => return,
+            () = stopping.cancelled() => return say_closing(&shared, &pieces).await,
+        }
+    }
+}
+
+async fn say_closing(shared: &Shared, pieces: &Pieces) {
+    let last = closing(shared);
+    let data = serde_json::to_string(&last).expect("invariant: events can be written");
+    pieces.send(format!("event: closing\ndata: {data}\n\n").into()).await;
 }
 
 async fn pump(shared: Arc<Shared>, mut events: EventStream, pieces: Pieces) {
@@ -60,10 +120,7 @@ async fn pump(shared: Arc<Shared>, mut events: EventStream, pieces: Pieces) {
                         return;
                     }
                 }
-                let last = closing(&shared);
-                let data = serde_json::to_string(&last).expect("invariant: events can be written");
-                pieces.send(format!("event: closing\ndata: {data}\n\n").into()).await;
-                return;
+                return say_closing(&shared, &pieces).await;
             }
         };
         if !pieces.send(piece).await {

@@ -1,7 +1,7 @@
 //! Calls that other nodes pass on to this one. Only nodes may: they say who asks, and are believed.
 
 use super::{Answered, JSON, body, json, media};
-use crate::node::{Back, NODE_HEADER, PASSED_BYTES_MAX, PassedBack, PassedOn};
+use crate::node::{Back, NODE_HEADER, Node, PASSED_BYTES_MAX, PassedBack, PassedOn};
 use crate::server::Shared;
 use bytes::Bytes;
 use http::{Request, StatusCode};
@@ -13,11 +13,7 @@ use tenure_faces::Reply;
 
 /// Carries out what another node passes on. What this node cannot decide is not passed any further.
 pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answered, Error> {
-    let node = shared.node()?;
-    let shown = request.headers().get(NODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or("");
-    if !node.is_node(shown) {
-        return Err(Error::new(ErrorCode::Unauthorized, "only nodes of this cluster pass calls on"));
-    }
+    let node = admit(shared, &request)?;
     let passed: PassedOn = understood(read(request.into_body()).await?)?;
     if passed.step_down {
         return Ok(json(StatusCode::OK, &node.step_down_here().await?));
@@ -42,6 +38,16 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     let back = PassedBack { replies: replies.into_iter().map(Back::from).collect() };
     let bytes = serde_json::to_vec(&back).map_err(|error| unreadable(&error))?;
     Ok(media(JSON, body::full(bytes)))
+}
+
+/// This node, if another one of its cluster asks.
+pub(super) fn admit<'a>(shared: &'a Shared, request: &Request<Incoming>) -> Result<&'a Arc<dyn Node>, Error> {
+    let node = shared.node()?;
+    let shown = request.headers().get(NODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if !node.is_node(shown) {
+        return Err(Error::new(ErrorCode::Unauthorized, "only nodes of this cluster may ask for this"));
+    }
+    Ok(node)
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Error> {

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::json;
 use tenure_cluster::moving::{self, Beginning, MoveError};
+use tenure_cluster::values::Standing;
 use tenure_cluster::{BootOptions, copy_whole};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
 use tenure_log::{ARRIVING_MARKER, FileLog, MOVED_MARKER, OpenError, OrderedLog};
 
+use super::steps::Steps;
 use super::store::{disk, failed, log_options, open, pause, state_of, write_durably};
 use crate::config::{EtcdAddress, store_address};
 use crate::confirm::Consent;
@@ -67,6 +69,7 @@ impl Migrate {
 
 fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<(), Failure> {
     let opened = open(to)?;
+    let steps = Steps::over(&opened.store);
     if !from.join("log").is_dir() {
         return Err(Failure::Refused(Words::new(format!("there is no log in {}", from.display()))));
     }
@@ -91,36 +94,48 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
                 writer_ttl_ms: WRITER_TTL_MS,
                 wall_ms: read_clocks().wall_ms,
             };
-            moving::import(&opened.store, &opened.keys, &beginning).map_err(|error| failed(&error))?;
+            moving::import(&steps, &opened.keys, &beginning).map_err(|error| failed(&error))?;
             let at = tenure_log::Moment { tick: state.tick.0, wall_ms: read_clocks().wall_ms };
             // The source is ended for good before anybody can serve the target.
             write_durably(from, MOVED_MARKER, &to.text())?;
+            steps.done();
             let _ = log.close(at);
+            steps.done();
             log.identity()
         }
         Err(OpenError::Moved { to: where_to, .. }) if where_to == to.text() => {
-            let stands = moving::standings(&opened.store, &opened.keys).map_err(|error| failed(&error))?;
+            let stands = moving::standings(&steps, &opened.keys).map_err(|error| failed(&error))?;
             stands.meta.identity()
         }
         Err(error) => return Err(failed(&error)),
     };
-    moving::activate(&opened.store, &opened.keys).map_err(|error| failed(&error))?;
+    moving::activate(&steps, &opened.keys).map_err(|error| failed(&error))?;
     said(printer, &identity, &from.display().to_string(), &to.text())?;
     printer.talk(format_args!("hint: start nodes with: tenure serve --log {} --advertise URL", to.text()));
     Ok(())
 }
 
 fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Result<(), Failure> {
-    require_empty_or_begun(to)?;
+    let target = look_at(to, &from.text())?;
     let opened = open(from)?;
+    let steps = Steps::over(&opened.store);
     let shown = absolute(to).display().to_string();
-    let stands =
-        moving::require_idle(&opened.store, &opened.keys, &mut |time| pause(time)).map_err(served)?;
+    if target == Target::Occupied {
+        let stands = moving::standings(&steps, &opened.keys).map_err(|error| failed(&error))?;
+        // Whoever asks again after the end hears the same; what is there may be served already and stays as it is.
+        if stands.writer.standing != (Standing::Moved { to: shown.clone() }) {
+            return Err(not_empty(to));
+        }
+        return said(printer, &stands.meta.identity(), &from.text(), &shown);
+    }
+    let stands = moving::require_idle(&steps, &opened.keys, &mut |time| pause(time)).map_err(served)?;
     std::fs::create_dir_all(to)?;
+    steps.done();
     write_durably(to, ARRIVING_MARKER, &from.text())?;
-    moving::give_away(&opened.store, &opened.keys, &stands, &shown).map_err(|error| failed(&error))?;
+    steps.done();
+    moving::give_away(&steps, &opened.keys, &stands, &shown).map_err(|error| failed(&error))?;
     let with = BootOptions {
-        store: &opened.store,
+        store: &steps,
         keys: &opened.keys,
         disk: disk(),
         root: to,
@@ -129,12 +144,16 @@ fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Resul
         writer_ttl_ms: WRITER_TTL_MS,
     };
     let (meta, mirror) = copy_whole(&with).map_err(|error| failed(&error))?;
+    steps.done();
     mirror.become_log().map_err(|error| failed(&error))?;
+    steps.done();
     for name in ["log.aside", "snapshots.aside"] {
         let _ = std::fs::remove_dir_all(to.join(name));
+        steps.done();
     }
     std::fs::remove_file(to.join(ARRIVING_MARKER))?;
     std::fs::File::open(to)?.sync_all()?;
+    steps.done();
     said(printer, &meta.identity(), &from.text(), &shown)?;
     printer.talk(format_args!("hint: start it with: tenure serve --data-dir {}", to.display()));
     Ok(())
@@ -156,11 +175,31 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-fn require_empty_or_begun(directory: &Path) -> Result<(), Failure> {
-    let Ok(mut entries) = std::fs::read_dir(directory) else { return Ok(()) };
-    if entries.next().is_none() || directory.join(ARRIVING_MARKER).exists() {
-        return Ok(());
+/// What is in a directory that a log is to be moved into.
+#[derive(PartialEq, Eq)]
+enum Target {
+    /// Nothing, or what an earlier run of the same move has left.
+    Free,
+    /// Something else; a move that was finished, perhaps.
+    Occupied,
+}
+
+fn look_at(directory: &Path, from: &str) -> Result<Target, Failure> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Ok(Target::Free) };
+    if let Ok(source) = std::fs::read_to_string(directory.join(ARRIVING_MARKER)) {
+        if source.trim() == from {
+            return Ok(Target::Free);
+        }
+        let words = Words::new(format!("{} is where the log of {source} is moved to", directory.display()));
+        return Err(Failure::Refused(words.hint("run that move again to finish it")));
     }
+    // A crash may leave a marker that was not put in its place yet.
+    let unfinished = format!("{ARRIVING_MARKER}.part");
+    let is_empty = entries.flatten().all(|entry| *entry.file_name() == *unfinished);
+    Ok(if is_empty { Target::Free } else { Target::Occupied })
+}
+
+fn not_empty(directory: &Path) -> Failure {
     let words = Words::new(format!("{} is not empty", directory.display()));
-    Err(Failure::Refused(words.hint("a log is moved into a directory of its own")))
+    Failure::Refused(words.hint("a log is moved into a directory of its own"))
 }

@@ -49,6 +49,8 @@ struct Keeper {
     remembered: Option<Remembered>,
     growth: Option<(u64, Growth)>,
     is_too_large_told: bool,
+    /// Why the store could not be kept small, as it was told last.
+    growth_told: Option<String>,
     is_stranger_told: bool,
 }
 
@@ -67,6 +69,7 @@ pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf, runtime: &Runtim
         remembered: None,
         growth: None,
         is_too_large_told: false,
+        growth_told: None,
         is_stranger_told: false,
     };
     let thread = std::thread::Builder::new()
@@ -104,6 +107,7 @@ impl Keeper {
     fn look(&mut self) {
         let now_ms = read_clocks().boot_ms;
         self.note_changes();
+        self.sync_copy();
         if now_ms >= self.surveyed_ms + SURVEY_EVERY_MS || self.surveyed_ms == 0 {
             self.surveyed_ms = now_ms;
             if let Ok(survey) = self.shared.store.survey(WITHIN) {
@@ -122,6 +126,16 @@ impl Keeper {
         match self.shared.term() {
             Some(term) => self.tend(&term),
             None => self.growth = None,
+        }
+    }
+
+    /// Frames are synced in the store before anybody hears of them; this machine's copy follows.
+    fn sync_copy(&self) {
+        let Some(mirror) = self.shared.mirror() else { return };
+        if let Ok(mut mirror) = mirror.lock()
+            && let Err(error) = mirror.sync()
+        {
+            tracing::error!(error = %crate::failure::chain(&error), "this machine's copy of the log cannot be synced");
         }
     }
 
@@ -242,6 +256,7 @@ impl Keeper {
         match growth.tend(&*self.shared.store, &mirror, quota) {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {
+                self.growth_told = None;
                 tracing::info!(frame = floor, "frames that a snapshot covers were let go");
             }
             Ok(Tended::TooLarge { bytes }) if !self.is_too_large_told => {
@@ -249,7 +264,14 @@ impl Keeper {
                 tracing::warn!(bytes, "the snapshot is too large for the store: frames stay in etcd");
             }
             Ok(Tended::Quiet | Tended::Fenced | Tended::TooLarge { .. }) => {}
-            Err(error) => tracing::warn!(%error, "the store could not be kept small; it is tried again"),
+            Err(error) => {
+                // Tried twice a second: what has been said once is known.
+                let told = error.to_string();
+                if self.growth_told.as_ref() != Some(&told) {
+                    tracing::warn!(%error, "the store could not be kept small; it is tried again");
+                }
+                self.growth_told = Some(told);
+            }
         }
     }
 

@@ -15,7 +15,9 @@ use tenure_cluster::{
 };
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
-use tenure_faces::{EndHook, Faces, Network, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals};
+use tenure_faces::{
+    EndHook, Faces, Network, NodeConnections, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals,
+};
 use tenure_history::History;
 use tenure_kernel::{Kernel, Lsn, Tick};
 use tenure_log::{AppendOutcome, LogReader, Moment, OrderedLog, Resolution, SharedDisk};
@@ -43,6 +45,7 @@ pub(super) struct Parts {
     network: Arc<dyn Network>,
     registrations: RegistrationOptions,
     streams: StreamOptions,
+    connections: NodeConnections,
     runtime: Runtime,
     vitals: Option<Vitals>,
     /// The state that the next part begins with.
@@ -96,6 +99,7 @@ impl Parts {
             network,
             registrations: plan.registrations.clone(),
             streams: StreamOptions { on_end, ..plan.streams.clone() },
+            connections: NodeConnections::default(),
             runtime: runtime.clone(),
             vitals: None,
             state: None,
@@ -106,6 +110,11 @@ impl Parts {
 
     pub(super) fn set_vitals(&mut self, vitals: Vitals) {
         self.vitals = Some(vitals);
+    }
+
+    /// The connections that are open at this node, whatever part it plays.
+    pub(super) fn connections(&self) -> NodeConnections {
+        self.connections.clone()
     }
 
     fn mirror(&self) -> &SharedMirror {
@@ -185,6 +194,7 @@ impl Parts {
         faces.belong_to_cluster(
             home,
             Arc::clone(&self.shared) as Arc<dyn tenure_faces::Neighbours>,
+            self.connections.clone(),
             elsewhere,
         );
         if let Some(vitals) = &self.vitals {
@@ -277,7 +287,7 @@ impl Parts {
         if std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions) {
             log.keep_authority();
         }
-        if !open_term(&mut log, tick)? {
+        if !open_term(&mut log, tick, &|| self.shared.is_stopping())? {
             return Ok(());
         }
         let writer = log.term().writer().clone();
@@ -313,8 +323,8 @@ impl Parts {
     }
 }
 
-/// Makes a term part of the log. `false`: another node came before.
-fn open_term(log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
+/// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
+fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) -> Result<bool, DaemonError> {
     let at = Moment { tick: tick.0, wall_ms: read_clocks().wall_ms };
     loop {
         match log.open(at) {
@@ -329,6 +339,7 @@ fn open_term(log: &mut RemoteLog, tick: Tick) -> Result<bool, DaemonError> {
             Resolution::Corrupt => {
                 return Err(DaemonError::Stopped("the log holds what this node did not write".to_owned()));
             }
+            Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
             Resolution::Absent | Resolution::Unknown => {}
         }
     }

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tenure_api::{Error, ErrorCode, SteppedDown};
 use tenure_cluster::values::Writer;
 use tenure_faces::{Call, Caller, Elsewhere, Passed, Reply};
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use super::shared::NodeShared;
 
-type Sender = SendRequest<Full<Bytes>>;
+pub(super) type Sender = SendRequest<Full<Bytes>>;
 
 /// The way to the node that writes.
 pub(super) struct Passing {
@@ -52,9 +52,14 @@ const NODES_MAX: usize = 16;
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 impl Passing {
-    /// `ca_pem`: the roots of certificates of nodes that are reached by https.
-    pub(super) fn new(shared: Arc<NodeShared>, ca_pem: Option<&str>) -> Result<Self, String> {
-        let tls = ca_pem.map(connector).transpose()?;
+    /// `ca_pem`: the roots of certificates of nodes that are reached by https. `own_pem`: this node's certificate and its
+    /// key, which it shows to those that ask for one.
+    pub(super) fn new(
+        shared: Arc<NodeShared>,
+        ca_pem: Option<&str>,
+        own_pem: Option<&(String, String)>,
+    ) -> Result<Self, String> {
+        let tls = ca_pem.map(|ca_pem| connector(ca_pem, own_pem)).transpose()?;
         Ok(Self { shared, tls, idle: Mutex::default() })
     }
 
@@ -63,6 +68,7 @@ impl Passing {
         let passed = PassedOn {
             principal: String::new(),
             scope: String::new(),
+            connection: None,
             calls: Vec::new(),
             step_down: true,
             memory: false,
@@ -74,7 +80,7 @@ impl Passing {
     /// What another node remembers of the log.
     pub(super) async fn memory(&self, url: &str) -> Option<NodeMemory> {
         let (principal, scope, calls) = (String::new(), String::new(), Vec::new());
-        let asked = PassedOn { principal, scope, calls, step_down: false, memory: true };
+        let asked = PassedOn { principal, scope, connection: None, calls, step_down: false, memory: true };
         let answer = self.post(url, &asked, CONNECT_WITHIN).await.ok()?;
         serde_json::from_slice(&answer).ok()
     }
@@ -138,7 +144,7 @@ impl Passing {
         Ok(answer)
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Sender, String> {
+    pub(super) async fn connect(&self, uri: &Uri) -> Result<Sender, String> {
         let host = uri.host().ok_or("no host")?.trim_matches(['[', ']']).to_owned();
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
@@ -200,7 +206,7 @@ async fn begin(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Resu
     Ok(sender)
 }
 
-fn connector(ca_pem: &str) -> Result<TlsConnector, String> {
+fn connector(ca_pem: &str, own_pem: Option<&(String, String)>) -> Result<TlsConnector, String> {
     let mut roots = rustls::RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(ca_pem.as_bytes()) {
         roots.add(root.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
@@ -209,8 +215,16 @@ fn connector(ca_pem: &str) -> Result<TlsConnector, String> {
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match own_pem {
+        None => config.with_no_client_auth(),
+        Some((certificates, key)) => {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates.as_bytes()).collect();
+            let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|error| error.to_string())?;
+            let chain = chain.map_err(|error| error.to_string())?;
+            config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
     Ok(TlsConnector::from(Arc::new(config)))
 }
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tenure_api::{
-    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, NodeForgotten,
-    Role, SteppedDown, StoreMember, WriterChange,
+    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, EventsQuery,
+    NodeForgotten, Role, SteppedDown, StoreMember, WriterChange,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::store::{Op, Store, Txn};
@@ -18,8 +18,9 @@ use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
-use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, Segments, ToldElsewhere};
 
+use super::asking::{self, OwnSegments};
 use super::passing::Passing;
 use super::{ClusterPlan, interlock};
 
@@ -381,6 +382,14 @@ impl Node for NodeShared {
         let mirror = mirror.lock().ok()?;
         let (frame, chain) = (mirror.last_frame(), mirror.end().checksum);
         Some(NodeMemory { log_id: self.meta.log_id, generation: self.meta.generation, frame, chain })
+    }
+
+    fn segments(&self) -> Option<Box<dyn Segments>> {
+        self.mirror().map(|mirror| -> Box<dyn Segments> { Box::new(OwnSegments::of(&mirror)) })
+    }
+
+    fn events_elsewhere(&self, query: EventsQuery) -> Done<'_, Option<ToldElsewhere>> {
+        Box::pin(async move { Ok(asking::events(self, &query).await) })
     }
 
     fn is_ready(&self) -> bool {

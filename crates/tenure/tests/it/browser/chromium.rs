@@ -1,7 +1,7 @@
 //! The processes: chromedriver and the Chromium that it starts, alone in a process namespace. When its first process
 //! dies the kernel ends all others, whatever group or session they have moved to; and that one dies with the test.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
@@ -25,6 +25,9 @@ use crate::run_support::{signal, wait_until};
 
 /// Nothing a browser does takes this long unless it is broken.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// How often a driver is started before something else must be wrong.
+const STARTS: u32 = 5;
 
 /// The profile's directory stands for DIR.
 const FLAGS: &[&str] = &[
@@ -54,13 +57,28 @@ pub(super) struct Chromium {
 }
 
 impl Chromium {
+    /// The driver takes a free port on IPv4 and then wants the same number on IPv6, where another process may have
+    /// it; it says so and ends. That tells nothing about what is tested, so another one is started.
     #[track_caller]
     pub(super) fn start() -> Self {
         assert!(
             geteuid().is_root(),
             "a process namespace of the test's own needs root: run the tests as root"
         );
+        let mut said = Vec::new();
+        for _ in 0..STARTS {
+            match Self::launch() {
+                Ok(browser) => return browser,
+                Err(words) => said.push(words),
+            }
+        }
+        panic!("chromedriver ended {STARTS} times without listening: {said:#?}");
+    }
+
+    /// Starts a driver and reads where it listens; what it said instead if it ends.
+    fn launch() -> Result<Self, String> {
         let directory = TempDir::new().unwrap();
+        let words = directory.path().join("stderr");
         let mut launcher = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "unshare", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"])
             .args(["chromedriver", "--port=0"])
@@ -70,15 +88,22 @@ impl Chromium {
             .env("XDG_CACHE_HOME", directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(File::create(&words).unwrap())
             .spawn()
             .unwrap();
-        let said = BufReader::new(launcher.stdout.take().unwrap());
+        let stdout = BufReader::new(launcher.stdout.take().unwrap());
         let mut browser = Self { launcher, port: 0, directory };
-        let port = |line: String| line.rsplit_once("on port ")?.1.strip_suffix('.')?.parse().ok();
-        browser.port =
-            said.lines().map_while(Result::ok).find_map(port).expect("chromedriver says where it is");
-        browser
+        let port = |line: &str| line.rsplit_once("on port ")?.1.strip_suffix('.')?.parse().ok();
+        let mut said = String::new();
+        for line in stdout.lines().map_while(Result::ok) {
+            if let Some(port) = port(&line) {
+                browser.port = port;
+                return Ok(browser);
+            }
+            said.extend([line.as_str(), "\n"]);
+        }
+        said.push_str(&fs::read_to_string(&words).unwrap());
+        Err(said)
     }
 
     /// Opens the browser. Of the words that are given those with dashes are flags; the others name flags that the

@@ -90,6 +90,26 @@ impl Cluster {
         Self::begun(Self::prepared_with(Shape::Loopback, flags, Some(variable)))
     }
 
+    /// Two nodes on one member with flags of its own, all on one machine. The third node is there to be started.
+    #[track_caller]
+    pub(crate) fn on_one_member(flags: &[&str], member_flags: &[&str]) -> Self {
+        let mut cluster = Self::on_one_member_alone(flags, member_flags);
+        cluster.start_node(0);
+        cluster.start_node(1);
+        cluster.wait_until_whole();
+        cluster
+    }
+
+    /// The same, and no node runs yet.
+    #[track_caller]
+    pub(crate) fn on_one_member_alone(flags: &[&str], member_flags: &[&str]) -> Self {
+        let mut cluster = Self::prepared_on(&MEMBERS[..1], Shape::Loopback, flags, None);
+        cluster.members[0].add_flags(member_flags);
+        cluster.members[0].start();
+        cluster.members[0].wait_until_healthy();
+        cluster
+    }
+
     #[track_caller]
     fn start(shape: Shape, flags: &[&str]) -> Self {
         Self::begun(Self::prepared(shape, flags))
@@ -114,8 +134,13 @@ impl Cluster {
 
     #[track_caller]
     fn prepared_with(shape: Shape, flags: &[&str], variable: Option<(&str, &str)>) -> Self {
-        let net = Net::new(shape, &NODES, &MEMBERS);
-        let members = members(&net, &MEMBERS);
+        Self::prepared_on(&MEMBERS, shape, flags, variable)
+    }
+
+    #[track_caller]
+    fn prepared_on(names: &[&str], shape: Shape, flags: &[&str], variable: Option<(&str, &str)>) -> Self {
+        let net = Net::new(shape, &NODES, names);
+        let members = members(&net, names);
         let store: Vec<SocketAddr> = members.iter().map(|member| member.address).collect();
         let nodes = NODES.iter().map(|name| Node::prepared(&net, name, &store, flags, variable)).collect();
         Self { nodes, members, net }

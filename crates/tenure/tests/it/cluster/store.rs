@@ -76,6 +76,11 @@ impl Member {
         }
     }
 
+    /// Further flags from the next start on.
+    pub(crate) fn add_flags(&mut self, flags: &[&str]) {
+        self.words.extend(flags.iter().map(|flag| (*flag).to_owned()));
+    }
+
     /// Keeps a copy of everything it has, while it does not run.
     #[track_caller]
     pub(crate) fn back_up(&self) {
