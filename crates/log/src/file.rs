@@ -362,7 +362,8 @@ impl OrderedLog for FileLog {
         } else if self.spares.len() < SPARES_KEPT && self.spare_may_succeed() {
             self.spare_number += 1;
             let directory = self.directories.log.clone();
-            spare::make_chore(self.disk.clone(), directory, self.spare_number - 1, self.options.segment_bytes)
+            let (number, bytes) = (self.spare_number - 1, self.options.segment_bytes);
+            spare::make_chore(self.disk.clone(), directory, number, bytes, self.fill())
         } else {
             return None;
         };

@@ -30,6 +30,8 @@ pub struct Member {
 pub struct MemberStatus {
     /// Who it is.
     pub member_id: u64,
+    /// How far it has come: what it has applied itself.
+    pub revision: u64,
     /// Its release.
     pub version: String,
     /// What its store takes on disk, and what counts for the quota.
@@ -206,10 +208,12 @@ async fn status(links: &Links, link: &Link, within: Duration) -> Result<MemberSt
 
 impl From<StatusResponse> for MemberStatus {
     fn from(status: StatusResponse) -> Self {
-        let member_id = status.header.map_or(0, |header| header.member_id);
+        let (member_id, revision) =
+            status.header.map_or((0, 0), |header| (header.member_id, header.revision.unsigned_abs()));
         let leader_id = (status.leader != 0).then_some(status.leader);
         Self {
             member_id,
+            revision,
             version: status.version,
             db_bytes: status.db_size.unsigned_abs(),
             db_bytes_in_use: status.db_size_in_use.unsigned_abs(),

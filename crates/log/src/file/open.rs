@@ -13,6 +13,7 @@ use crate::file::catalog::{Reach, Segment, read_catalog};
 use crate::file::mirror::CopyOf;
 use crate::file::recovery::{Ended, Recovery};
 use crate::file::repair;
+use crate::file::rotate::fill_of;
 use crate::file::scan::{ScanEnd, Scanner};
 use crate::file::segment::{SealFound, SegmentHeader, segment_name};
 use crate::file::spare::{self, Spare};
@@ -272,7 +273,7 @@ fn create_first(
 ) -> Result<Segment, OpenError> {
     let (_, number) =
         spare::adopt(&**disk, &directories.log, 0).map_err(failed("look for spare segments"))?;
-    let spare = spare::make(&**disk, &directories.log, number, options.inline_bytes())
+    let spare = spare::make(&**disk, &directories.log, number, options.inline_bytes(), fill_of(&header))
         .map_err(failed("make the first segment"))?;
     let header = SegmentHeader { file_bytes: spare.bytes, ..header };
     place_segment(disk, &directories.log, spare, &header).map_err(failed("make the first segment"))

@@ -6,6 +6,7 @@
 use super::open::place_segment;
 use super::repair::write_seal;
 use super::segment::{SEGMENT_HEADER_BYTES, Seal, SegmentHeader};
+use super::spare::Fill;
 use super::{FileLog, durable_part, failed, spare};
 use crate::disk::OpenMode;
 use crate::ordered::AppendError;
@@ -63,6 +64,16 @@ impl FileLog {
         let bytes = self.options.inline_bytes().max(SEGMENT_HEADER_BYTES + frame_bytes);
         let number = self.spare_number;
         self.spare_number += 1;
-        spare::make(&*self.disk, &self.directories.log, number, bytes).map_err(failed("make a segment"))
+        spare::make(&*self.disk, &self.directories.log, number, bytes, self.fill())
+            .map_err(failed("make a segment"))
     }
+
+    /// What segments of this log are made of before anything is in them.
+    pub(super) fn fill(&self) -> Fill {
+        fill_of(&self.header)
+    }
+}
+
+pub(super) fn fill_of(header: &SegmentHeader) -> Fill {
+    if header.first_frame > 0 { Fill::Hole } else { Fill::Zeros }
 }

@@ -1,7 +1,8 @@
 //! Segments made before they are needed, and other work away from the hot path.
 //!
 //! A spare is a file of zeros, written and synced, so that appending later changes neither its length nor its blocks.
-//! Two are kept: the next segment, and one in reserve that lets releases go on when the disk is full.
+//! Two are kept: the next segment, and one in reserve that lets releases go on when the disk is full. A copy is synced
+//! rarely, and nobody waits for it: its spares are holes, which cost the disk nothing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,15 @@ pub(crate) struct Spare {
     pub(crate) bytes: u64,
 }
 
+/// What a spare is made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fill {
+    /// Written, so that the disk has room for what comes there.
+    Zeros,
+    /// Only told how long it is; the disk finds room when something comes.
+    Hole,
+}
+
 /// What a chore of the file log did.
 #[derive(Debug)]
 pub(crate) enum ChoreResult {
@@ -38,10 +48,20 @@ pub(crate) enum ChoreResult {
 }
 
 /// Makes one spare. It has its final name only once all its zeros are durable.
-pub(crate) fn make(disk: &dyn Disk, directory: &Path, number: u64, bytes: u64) -> io::Result<Spare> {
+pub(crate) fn make(
+    disk: &dyn Disk,
+    directory: &Path,
+    number: u64,
+    bytes: u64,
+    fill: Fill,
+) -> io::Result<Spare> {
     let unfinished = directory.join(format!("{number}{UNFINISHED_SUFFIX}"));
     let path = directory.join(format!("{number}{SUFFIX}"));
-    let made = write_zeros(disk, &unfinished, bytes).and_then(|()| disk.rename(&unfinished, &path));
+    let made = match fill {
+        Fill::Zeros => write_zeros(disk, &unfinished, bytes),
+        Fill::Hole => make_hole(disk, &unfinished, bytes),
+    };
+    let made = made.and_then(|()| disk.rename(&unfinished, &path));
     if let Err(error) = made {
         // On a full disk what was written so far must not stay; an error here is the one above again.
         let _ = disk.remove(&unfinished);
@@ -78,9 +98,9 @@ pub(crate) fn adopt(disk: &dyn Disk, directory: &Path, bytes: u64) -> io::Result
 }
 
 /// The chore that makes a spare.
-pub(crate) fn make_chore(disk: SharedDisk, directory: PathBuf, number: u64, bytes: u64) -> Chore {
+pub(crate) fn make_chore(disk: SharedDisk, directory: PathBuf, number: u64, bytes: u64, fill: Fill) -> Chore {
     Chore(Box::new(move || {
-        ChoreDone(match make(&*disk, &directory, number, bytes) {
+        ChoreDone(match make(&*disk, &directory, number, bytes, fill) {
             Ok(spare) => ChoreResult::SpareMade(spare),
             Err(error) => ChoreResult::SpareFailed(error),
         })
@@ -135,6 +155,14 @@ fn copy_into(disk: &dyn Disk, file: &Path, archive: &Path) -> io::Result<()> {
     to.sync()?;
     disk.rename(&unfinished, &path)?;
     disk.sync_dir(archive)
+}
+
+fn make_hole(disk: &dyn Disk, path: &Path, bytes: u64) -> io::Result<()> {
+    let file = disk.open(path, OpenMode::Create)?;
+    if let Some(last) = bytes.checked_sub(1) {
+        file.write_at(&[0], last)?;
+    }
+    file.sync()
 }
 
 /// Synced piece by piece: frames are synced to the same disk meanwhile, and must not wait behind a whole segment.

@@ -14,6 +14,7 @@ pub(crate) mod store;
 mod asking;
 mod changing;
 mod connections;
+mod encrypted;
 mod growth;
 mod losing;
 mod migrating;

@@ -147,7 +147,17 @@ fn check_syncs(
     for found in before {
         let fsyncs = |surveyed: &Surveyed| surveyed.metrics.and_then(|metrics| metrics.wal_fsyncs);
         let later = after.iter().find(|later| later.member.id == found.member.id);
+        let revision = |surveyed: &Surveyed| surveyed.status.as_ref().map_or(0, |status| status.revision);
         match (fsyncs(found), later.and_then(fsyncs)) {
+            // One that was cut off or slow has not come further, and had nothing to sync.
+            (Some(before), Some(after))
+                if after <= before && later.map_or(0, revision) <= revision(found) =>
+            {
+                warnings.push(format!(
+                    "etcd member {} is behind the others: whether it syncs is not known",
+                    found.member.name
+                ));
+            }
             (Some(before), Some(after)) if after <= before => {
                 return Err(InterlockError::DoesNotSync { member: found.member.name.clone() });
             }

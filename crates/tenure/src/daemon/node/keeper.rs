@@ -181,6 +181,7 @@ impl Keeper {
         }
         if others.iter().all(|(name, _)| self.compared.contains(name)) {
             self.shared.is_stranger.store(false, Ordering::SeqCst);
+            tracing::info!("this node has compared with every other and may write");
         } else if !self.is_stranger_told {
             self.is_stranger_told = true;
             let missing: Vec<&str> = others

@@ -290,7 +290,9 @@ impl Node {
         let proxy = Proxy::start(net.callers_store_address(), store);
         let endpoints: Vec<String> = proxy.addresses.iter().map(SocketAddr::to_string).collect();
         let (log, bind) = (format!("etcd://{}/test", endpoints.join(",")), machine.lan.to_string());
-        let (port, advertise) = (PORT.to_string(), format!("http://{address}"));
+        // Who checks the others' certificates has one.
+        let scheme = if flags.contains(&"--cluster-ca") { "https" } else { "http" };
+        let (port, advertise) = (PORT.to_string(), format!("{scheme}://{address}"));
         let mut all = vec!["--bind", &bind, "--port", &port, "--log", &log, "--advertise", &advertise];
         all.extend(["--node", name]);
         if net.shape() == Shape::Lan {
