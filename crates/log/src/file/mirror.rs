@@ -6,11 +6,12 @@
 //! and only its last [`UNSYNCED_BYTES_MAX`].
 
 use std::collections::VecDeque;
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::open::Begins;
-use super::{FileLog, FileLogOptions, FileReader, OpenError, Recovery, SegmentHeader, State};
-use crate::disk::SharedDisk;
+use super::{FileLog, FileLogOptions, FileReader, OpenError, Recovery, SegmentHeader, State, segment_name};
+use crate::disk::{OpenMode, SharedDisk};
 use crate::end::LogEnd;
 use crate::frame::{self, FrameError, FrameHeader};
 use crate::identity::Identity;
@@ -82,6 +83,24 @@ pub enum CopyError {
     /// The disk refused.
     #[error(transparent)]
     Write(#[from] AppendError),
+}
+
+/// Frames of a copy that are to be synced.
+pub struct SyncApart {
+    disk: SharedDisk,
+    path: PathBuf,
+    bytes: u64,
+    first_lsn: Lsn,
+}
+
+impl SyncApart {
+    /// Syncs them; may take a while.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&self) -> io::Result<()> {
+        self.disk.open(&self.path, OpenMode::Write)?.sync()
+    }
 }
 
 impl CopyOf {
@@ -164,6 +183,22 @@ impl Mirror {
             Err(error) => self.log.state = State::Failed { first: super::describe(error) },
         }
         synced
+    }
+
+    /// What is to be synced, for one who does that without keeping others from this copy; `None`: nothing.
+    #[must_use]
+    pub fn sync_apart(&self) -> Option<SyncApart> {
+        let path = self.log.directories.log.join(segment_name(self.log.header.first_lsn));
+        let (bytes, first_lsn) = (self.unsynced_bytes, self.log.header.first_lsn);
+        (bytes > 0).then(|| SyncApart { disk: self.log.disk.clone(), path, bytes, first_lsn })
+    }
+
+    /// What was to be synced is.
+    pub fn synced_apart(&mut self, done: &SyncApart) {
+        // In another segment everything before was synced when that began.
+        if done.first_lsn == self.log.header.first_lsn {
+            self.unsynced_bytes = self.unsynced_bytes.saturating_sub(done.bytes);
+        }
     }
 
     /// The frame taken in by this process with which the log ended at `lsn`, if it is remembered.

@@ -108,3 +108,22 @@ fn after_a_failed_sync_nothing_more_is_taken_in() {
     copy_on(&mut mirror, &frames, |_| false);
     assert_eq!(mirror.last_frame(), FRAMES);
 }
+
+#[test]
+fn what_was_synced_apart_is_on_the_disk_and_what_came_meanwhile_is_not_taken_for_it() {
+    let frames = frames(6);
+    let disk = CrashDisk::new();
+    let mut mirror = open(&disk.shared());
+    assert!(mirror.sync_apart().is_none());
+    for (bytes, _) in &frames[..4] {
+        mirror.copy(bytes).unwrap();
+    }
+    let due = mirror.sync_apart().unwrap();
+    due.sync().unwrap();
+    mirror.copy(&frames[4].0).unwrap();
+    mirror.synced_apart(&due);
+    assert_eq!(open(&disk.after_crash(Loss::Lost).shared()).last_frame(), 4);
+    // Still owed, and then not any more.
+    mirror.sync_apart().unwrap().sync().unwrap();
+    assert_eq!(open(&disk.after_crash(Loss::Lost).shared()).last_frame(), 5);
+}

@@ -32,6 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const STRIKES: usize = 16;
 /// How long the end of a poll is kept back because something that it left behind will not go.
 const PARTING_MAX: Duration = Duration::from_millis(500);
+/// A program that is being started shows its environment within this time.
+const TRACE_WITHIN: Duration = Duration::from_millis(100);
 /// More orders than a socket holds.
 const ORDERS_MAX: usize = 100_000;
 /// What tells the processes of one poll from those of another.
@@ -57,6 +59,8 @@ struct Guardian {
     parting: VecDeque<(BootInstant, Report)>,
     /// Something of a poll that is over may still be there.
     has_strays: bool,
+    /// Children without a trace of the poll that they came from; since when.
+    suspects: Vec<(Pid, BootInstant)>,
     stubborn_told: Vec<Pid>,
     supervisor_is_there: bool,
 }
@@ -86,6 +90,7 @@ pub(crate) async fn guard_polls(command: Vec<OsString>) -> Result<(), GuardianEr
         outbox: VecDeque::new(),
         parting: VecDeque::new(),
         has_strays: false,
+        suspects: Vec::new(),
         stubborn_told: Vec::new(),
         supervisor_is_there: true,
     };
@@ -257,8 +262,9 @@ impl Guardian {
     /// later: who is killed leaves us its own children.
     fn strike_strays(&mut self) {
         for _ in 0..STRIKES {
-            let strays: Vec<Pid> = children().into_iter().filter(|child| self.is_stray(*child)).collect();
-            self.has_strays = !strays.is_empty();
+            let (strays, suspects) = self.look_for_strays();
+            self.has_strays = !strays.is_empty() || !suspects.is_empty();
+            self.suspects = suspects;
             let mut reaped = 0;
             for stray in strays {
                 // Only we reap our children, so the number cannot have been given to anybody else.
@@ -274,18 +280,26 @@ impl Guardian {
         }
     }
 
-    /// Whether a child belongs to no poll that runs. One without a trace of the poll that it came from does not.
-    fn is_stray(&self, child: Pid) -> bool {
-        if self.runs.values().any(|run| run.main == child) {
-            return false;
+    /// Children that belong to no poll that runs, and those that may yet turn out not to: one without a trace of the poll
+    /// that it came from does not, but a program that is just being started shows none for a moment either.
+    fn look_for_strays(&self) -> (Vec<Pid>, Vec<(Pid, BootInstant)>) {
+        let (mut strays, mut suspects) = (Vec::new(), Vec::new());
+        let now = BootInstant::now();
+        for child in children() {
+            if self.runs.values().any(|run| run.main == child) {
+                continue;
+            }
+            match poll_of(child) {
+                Some(id) if self.runs.contains_key(&id) => {}
+                Some(_) => strays.push(child),
+                None => match self.suspects.iter().find(|(suspect, _)| *suspect == child) {
+                    Some((_, since)) if now >= since.after(TRACE_WITHIN) => strays.push(child),
+                    Some(suspect) => suspects.push(*suspect),
+                    None => suspects.push((child, now)),
+                },
+            }
         }
-        let environment = std::fs::read(format!("/proc/{}/environ", child.as_raw_nonzero()));
-        let begins = format!("{POLL_ID}=");
-        let id = environment.unwrap_or_default().split(|byte| *byte == 0).find_map(|entry| {
-            let id = entry.strip_prefix(begins.as_bytes())?;
-            core::str::from_utf8(id).ok()?.parse::<u64>().ok()
-        });
-        id.is_none_or(|id| !self.runs.contains_key(&id))
+        (strays, suspects)
     }
 
     fn tell_stubborn(&mut self, pid: Pid, error: Errno) {
@@ -307,6 +321,16 @@ impl Guardian {
             }
         }
     }
+}
+
+/// The poll that a process came from, if it shows a trace of one.
+fn poll_of(process: Pid) -> Option<u64> {
+    let environment = std::fs::read(format!("/proc/{}/environ", process.as_raw_nonzero())).ok()?;
+    let begins = format!("{POLL_ID}=");
+    environment.split(|byte| *byte == 0).find_map(|entry| {
+        let id = entry.strip_prefix(begins.as_bytes())?;
+        core::str::from_utf8(id).ok()?.parse::<u64>().ok()
+    })
 }
 
 fn take(run: &Run, step: Step) {

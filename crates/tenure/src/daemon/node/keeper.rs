@@ -132,10 +132,16 @@ impl Keeper {
     /// Frames are synced in the store before anybody hears of them; this machine's copy follows.
     fn sync_copy(&self) {
         let Some(mirror) = self.shared.mirror() else { return };
-        if let Ok(mut mirror) = mirror.lock()
-            && let Err(error) = mirror.sync()
-        {
-            tracing::error!(error = %crate::failure::chain(&error), "this machine's copy of the log cannot be synced");
+        // Nobody waits for the disk meanwhile.
+        let due = mirror.lock().ok().and_then(|mirror| mirror.sync_apart());
+        let Some(due) = due else { return };
+        match due.sync() {
+            Ok(()) => {
+                if let Ok(mut mirror) = mirror.lock() {
+                    mirror.synced_apart(&due);
+                }
+            }
+            Err(error) => tracing::error!(%error, "this machine's copy of the log cannot be synced"),
         }
     }
 

@@ -134,7 +134,8 @@ impl Passing {
             .map_err(|error| Lost::NotSent(error.to_string()))?;
         let lost = |why: String| Lost::Sent(format!("{url}: {why}"));
         let asking = async {
-            let response = sender.send_request(request).await.map_err(|error| lost(error.to_string()))?;
+            let response =
+                sender.send_request(request).await.map_err(|error| lost(crate::failure::chain(&error)))?;
             let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
             body.map(|body| body.to_bytes()).map_err(|error| lost(error.to_string()))
         };
