@@ -80,6 +80,6 @@ fn a_node_whose_certificate_is_not_good_for_callers_is_told_why_nothing_is_passe
     cluster.start_node(1);
     let (status, refused) = ask(&cluster, 1, "POST", "/v1/leases", &acquire("through"));
     // The other one refuses it only after it has heard the call.
-    assert_eq!((status, refused["error"].as_str()), (503, Some("outcome_unknown")), "{refused}");
+    assert_eq!((status, refused["error"].as_str()), (504, Some("outcome_unknown")), "{refused}");
     assert!(refused["message"].as_str().unwrap().to_lowercase().contains("certificate"), "{refused}");
 }
