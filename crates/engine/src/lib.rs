@@ -10,6 +10,7 @@ pub use tenure_liveness as liveness;
 
 mod answer;
 mod commands;
+mod connections;
 mod endings;
 mod engine;
 mod following;
