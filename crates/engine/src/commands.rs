@@ -25,6 +25,9 @@ pub(crate) struct Outcome {
 
 impl Engine {
     pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
+        if self.facts.take_withdrawn(ticket) {
+            return self.refuse(ticket, Lsn(0), Refused::Cancelled);
+        }
         let operation =
             submit.operation.as_ref().map(|operation| identify(operation, &self.without_connection(&submit)));
         if let Some(operation) = &operation {
@@ -592,7 +595,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn cancel(&mut self, ticket: Ticket, waiting: Ticket) {
+    /// Withdraws a request that waits; `false`: none waits under this ticket.
+    pub(crate) fn cancel(&mut self, waiting: Ticket) -> bool {
         if let Some(place) = self.waiters.find(waiting)
             && let Some((waiter, wanted)) = self.waiters.leave(place)
         {
@@ -611,10 +615,13 @@ impl Engine {
             }
             self.freed.extend(wanted);
             self.refuse(waiting, Lsn(0), Refused::Cancelled);
-        } else if self.retries.withdraw(waiting) {
+            return true;
+        }
+        let had_joined = self.retries.withdraw(waiting);
+        if had_joined {
             self.refuse(waiting, Lsn(0), Refused::Cancelled);
         }
-        self.done(ticket);
+        had_joined
     }
 
     fn granted_or_not(&mut self, command: &Command, outcome: &Outcome) {

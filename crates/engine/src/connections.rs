@@ -77,10 +77,18 @@ impl Engine {
         self.done_now(ticket);
     }
 
-    /// Hears which connections are still open elsewhere; returns how much work that was.
-    pub(crate) fn connections_kept(&mut self, ticket: Ticket, sessions: &[SessionId]) -> usize {
+    /// Hears which connections are open elsewhere and which are gone; returns how much work that was.
+    pub(crate) fn connections_told(
+        &mut self,
+        ticket: Ticket,
+        open: &[SessionId],
+        gone: &[SessionId],
+    ) -> usize {
+        for session in gone {
+            self.connection_closed(*session);
+        }
         let (mut unknown, mut effects, mut depends_on) = (Vec::new(), Vec::new(), Lsn(0));
-        for session in sessions {
+        for session in open {
             if self.liveness.connection_kept(self.tick, *session, &mut effects) {
                 let opened = self.kernel.session(*session).map_or(Lsn(0), SessionView::opened_lsn);
                 depends_on = depends_on.max(opened);
@@ -95,20 +103,19 @@ impl Engine {
             depends_on = self.journal.newest();
         }
         self.answer(ticket, depends_on, Answer::ConnectionsKept { unknown });
-        sessions.len().max(1)
+        (open.len() + gone.len()).max(1)
     }
 
     /// A connection is gone, here or at another node: what it keeps drains.
-    pub(crate) fn connection_closed(&mut self, ticket: Ticket, session: SessionId) {
-        let mut effects = Vec::new();
+    pub(crate) fn connection_closed(&mut self, session: SessionId) {
         if self.stopping {
-            return self.done_now(ticket);
+            return;
         }
+        let mut effects = Vec::new();
         self.connections.remove(&session);
         self.liveness.connection_closed(&self.kernel, self.tick, session, &mut effects);
         for effect in effects {
             self.carry_out(effect);
         }
-        self.done_now(ticket);
     }
 }

@@ -236,7 +236,7 @@ pub(crate) fn daemon_revoke(lease: LeaseId, reason: Reason, evidence: Evidence, 
     })
 }
 
-fn has_authority(view: LeaseView<'_>) -> bool {
+pub(crate) fn has_authority(view: LeaseView<'_>) -> bool {
     match view.state() {
         LeaseState::Reserved { .. } | LeaseState::Active { .. } => true,
         LeaseState::Revoking(_) => false,

@@ -1,15 +1,16 @@
 //! The machine between the pure rules and the log. [`Engine::turn`] takes what arrived and what completed,
 //! and returns what may leave: no thread, no channel, no clock. Host and simulator drive the same code.
 //!
-//! Order within a turn: completions, then proofs of life, then deadlines, then everything else by lane.
+//! Order within a turn: completions, then proofs of life, then facts, then deadlines, then everything else by lane.
 
 use crate::answer::{Answer, Push, Refused};
+use crate::control::Facts;
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out, RECORDS_PER_END};
 use crate::lanes::{AHEAD, Lanes};
-use crate::request::{Input, Lane, Request, Ticket};
+use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
 use crate::ticker::{Now, Ticker};
@@ -31,6 +32,8 @@ pub struct EngineConfig {
     pub inbox_max: usize,
     /// Requests waiting for a bundle.
     pub waiters_max: usize,
+    /// Requests of one principal waiting for a bundle.
+    pub waiters_per_principal_max: usize,
     /// How long a gate may take.
     pub gate_timeout_ms: u64,
     /// The same for streams, whose gate is a word to somebody outside.
@@ -52,6 +55,7 @@ impl Default for EngineConfig {
         Self {
             inbox_max: 64 << 10,
             waiters_max: 100_000,
+            waiters_per_principal_max: 50_000,
             gate_timeout_ms: 10_000,
             hook_timeout_ms: 60_000,
             notice_give_up_ms: 24 * 60 * 60 * 1000,
@@ -106,6 +110,8 @@ pub enum Completion {
     Gather(bool),
     /// A frame that another writer committed, for an engine that follows.
     Copied(Batch),
+    /// A fact that nothing may refuse.
+    Told(Control),
 }
 
 /// What an engine does with its log.
@@ -167,6 +173,7 @@ pub struct Engine {
     pub(crate) ticker: Ticker,
     pub(crate) now: Now,
     pub(crate) tick: Tick,
+    pub(crate) facts: Facts,
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Waiters,
     /// What came free since waiters were last looked at.
@@ -186,7 +193,7 @@ pub struct Engine {
     lapsed: bool,
     pub(crate) restored_until: Option<Tick>,
     frozen: bool,
-    /// The daemon stops; see [`Request::Stopping`].
+    /// The daemon stops; see [`Control::Stopping`].
     pub(crate) stopping: bool,
     stop: Option<Stop>,
     /// Slots of the leases looked at together; kept only for its memory.
@@ -223,6 +230,7 @@ impl Engine {
         last_tick: Tick,
     ) -> Self {
         Self {
+            facts: Facts::default(),
             lanes: Lanes::new(config.inbox_max),
             waiters: Waiters::new(config.waiters_max),
             gates: Gates::default(),
@@ -293,7 +301,19 @@ impl Engine {
     /// Whether nothing is gathered, in flight or waiting in a lane: the log may be closed.
     #[must_use]
     pub fn is_settled(&self) -> bool {
-        self.journal.is_idle() && self.lanes.is_empty() && self.endings.is_empty()
+        self.journal.is_idle() && self.facts.is_empty() && self.lanes.is_empty() && self.endings.is_empty()
+    }
+
+    /// How a turn went for one who only asks whether there are any.
+    #[must_use]
+    pub fn probed(&self) -> Answer {
+        if self.stop.is_some() {
+            return Answer::Refused(Refused::ShuttingDown);
+        }
+        if self.role == Role::Writing && !self.may_answer() {
+            return Answer::Refused(Refused::NotLeader);
+        }
+        Answer::Done { lsn: self.synced_lsn(), replayed: false }
     }
 
     /// One turn of the machine.
@@ -334,6 +354,7 @@ impl Engine {
                 self.refuse(input.ticket, Lsn(0), Refused::Overloaded);
             }
         }
+        self.lose_facts_if_planted();
         if !self.frozen {
             self.work();
         }
@@ -395,6 +416,8 @@ impl Engine {
 
     fn work(&mut self) {
         self.work_liveness();
+        // Behind them: a connection that opened and closed within one turn is gone.
+        self.work_facts();
         let events = TURN_EVENTS_MAX.min(self.journal.room());
         let share = events / 10;
         self.on_deadlines(events.saturating_sub(3 * share));
@@ -502,19 +525,11 @@ impl Engine {
                 }
             }
             Request::ConnectionOpened(open) => self.connection_opened(ticket, open),
-            Request::ConnectionsKept(sessions) => return self.connections_kept(ticket, &sessions),
-            Request::ConnectionClosed(session) => self.connection_closed(ticket, session),
+            Request::ConnectionsTold { open, gone } => return self.connections_told(ticket, &open, &gone),
             Request::Acknowledge { lease, epoch, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
                     self.acknowledge(ticket, lease, epoch);
                 }
-            }
-            Request::GateDone { lease, report } => self.gate_done(ticket, lease, report),
-            Request::NoticeDone(lease) => self.notice_done(ticket, lease),
-            Request::Cancel(waiting) => self.cancel(ticket, waiting),
-            Request::Stopping => {
-                self.stopping = true;
-                self.done_now(ticket);
             }
             Request::ResetBreaker => self.reset_breaker(ticket),
             Request::Trim(below) => {
@@ -523,14 +538,6 @@ impl Engine {
                 {
                     self.apply(&event);
                 }
-                self.done(ticket);
-            }
-            Request::WatchMore { watch, room } => {
-                self.hub.more(watch, room);
-                self.done(ticket);
-            }
-            Request::WatchEnd(watch) => {
-                self.hub.end(watch);
                 self.done(ticket);
             }
             Request::Read(_)
@@ -744,6 +751,7 @@ impl Engine {
             Completion::Fenced => self.stop = Some(Stop::Fenced),
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),
+            Completion::Told(control) => self.facts.push(control),
         }
     }
 
@@ -769,6 +777,7 @@ impl Engine {
 
     /// Answers what can be answered and takes nothing more.
     fn stopped(&mut self, inputs: impl IntoIterator<Item = Input>, mut outputs: Outputs) -> Outputs {
+        self.facts.clear();
         let mut suspect = self.journal.abandon();
         if self.may_answer() {
             outputs.outs.append(&mut self.leaving);
@@ -822,7 +831,7 @@ impl Engine {
     fn wake_in_ms(&self) -> Option<u64> {
         let ends_fit = !self.frozen && self.journal.room_for_ends() > 0;
         let anything_fits = !self.frozen && self.journal.room() > 0;
-        let work_left = !self.lanes.is_empty() || !self.freed.is_empty();
+        let work_left = !self.facts.is_empty() || !self.lanes.is_empty() || !self.freed.is_empty();
         if (work_left && anything_fits) || (!self.endings.is_empty() && ends_fit) {
             return Some(0);
         }

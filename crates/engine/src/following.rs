@@ -95,6 +95,7 @@ impl Engine {
         inputs: impl IntoIterator<Item = Input>,
         mut outputs: Outputs,
     ) -> Outputs {
+        self.look_at_facts();
         for input in inputs {
             if is_only_looking(&input.request) {
                 self.handle(input);
@@ -120,21 +121,14 @@ fn is_only_looking(request: &Request) -> bool {
         | Request::Session(_)
         | Request::Sessions { .. }
         | Request::Watch { .. }
-        | Request::WatchMore { .. }
-        | Request::WatchEnd(_)
         | Request::Status => true,
         Request::Submit(_)
         | Request::Heartbeat { .. }
         | Request::TimelyHeartbeat { .. }
         | Request::SessionHeartbeat { .. }
         | Request::ConnectionOpened(_)
-        | Request::ConnectionsKept(_)
-        | Request::ConnectionClosed(_)
+        | Request::ConnectionsTold { .. }
         | Request::Acknowledge { .. }
-        | Request::GateDone { .. }
-        | Request::NoticeDone(_)
-        | Request::Cancel(_)
-        | Request::Stopping
         | Request::ResetBreaker
         | Request::Trim(_)
         | Request::Check(_)

@@ -3,7 +3,6 @@
 
 use crate::engine::Engine;
 use crate::journal::Out;
-use crate::request::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_kernel::{
     Action, Actor, Command, Decision, Face, GateReport, Internal, LeaseId, LeaseState, Reclaim, ReclaimBy,
@@ -112,11 +111,10 @@ impl Engine {
         self.journal.emit(depends_on, Out::OpenGate(lease), &mut self.leaving);
     }
 
-    pub(crate) fn gate_done(&mut self, ticket: Ticket, lease: LeaseId, report: GateReport) {
+    pub(crate) fn gate_done(&mut self, lease: LeaseId, report: GateReport) {
         if self.gates.settle(lease, report) {
             self.try_reclaim(lease);
         }
-        self.done(ticket);
     }
 
     pub(crate) fn gate_deadlines(&mut self) {
@@ -162,12 +160,7 @@ impl Engine {
         }
     }
 
-    pub(crate) fn notice_done(&mut self, ticket: Ticket, lease: LeaseId) {
-        self.settle_notice(lease);
-        self.done(ticket);
-    }
-
-    fn settle_notice(&mut self, lease: LeaseId) {
+    pub(crate) fn settle_notice(&mut self, lease: LeaseId) {
         let settled = self.kernel.decide_internal(self.journal.peek(self.tick), &Internal::Notified(lease));
         if let Some(event) = settled {
             self.apply(&event);

@@ -16,7 +16,7 @@ use crate::journal::Out;
 use crate::recovery::setup;
 use crate::request::{Request, Ticket};
 use crate::ticker::Now;
-use handle::{Owed, Shared};
+use handle::{Full, Owed, Places, Shared};
 use helm::{Helm, Mailbox};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -51,7 +51,7 @@ pub struct HostOptions {
     pub history_bytes_max: u64,
     /// History kept at most, by age.
     pub history_age_max: Duration,
-    /// Requests not yet answered, over all callers.
+    /// Requests not yet answered, over all callers, in each lane.
     pub outstanding_max: usize,
 }
 
@@ -74,9 +74,15 @@ pub(crate) enum Message {
         first: Ticket,
         /// In order.
         requests: Vec<Request>,
+        /// What they take until all are answered.
+        places: Places,
+        /// Lanes whose requests are refused: nothing more may be outstanding there.
+        full: Full,
         /// Where the answers go.
         owed: Owed,
     },
+    /// Somebody asks whether turns are run.
+    Probe(Owed),
     /// Something finished.
     Completed(Completion),
     /// Something finished on the log, which may be answered for until then.

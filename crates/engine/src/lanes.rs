@@ -1,7 +1,7 @@
 //! Requests not yet handled, by urgency. Each lane has room of its own, so that a flood of one kind is
 //! answered `overloaded` while the others go on.
 
-use crate::request::{Input, Lane, Request};
+use crate::request::{Input, Lane, Request, Ticket};
 use std::collections::VecDeque;
 
 /// Requests looked at together before the first is handled.
@@ -21,7 +21,16 @@ impl Lanes {
 
     /// Whether the lane this request belongs to has room.
     pub(crate) fn has_room_for(&self, request: &Request) -> bool {
-        self.queues[request.lane() as usize].len() < self.room
+        self.has_room_in(request.lane())
+    }
+
+    pub(crate) fn has_room_in(&self, lane: Lane) -> bool {
+        self.queues[lane as usize].len() < self.room
+    }
+
+    /// Tickets of what waits in a lane.
+    pub(crate) fn tickets(&self, lane: Lane) -> impl Iterator<Item = Ticket> {
+        self.queues[lane as usize].iter().map(|input| input.ticket)
     }
 
     pub(crate) fn push(&mut self, input: Input) {

@@ -64,17 +64,10 @@ impl Engine {
             | Request::TimelyHeartbeat { .. }
             | Request::SessionHeartbeat { .. }
             | Request::ConnectionOpened(_)
-            | Request::ConnectionsKept(_)
-            | Request::ConnectionClosed(_)
+            | Request::ConnectionsTold { .. }
             | Request::Acknowledge { .. }
-            | Request::GateDone { .. }
-            | Request::NoticeDone(_)
-            | Request::Cancel(_)
-            | Request::Stopping
             | Request::ResetBreaker
-            | Request::Trim(_)
-            | Request::WatchMore { .. }
-            | Request::WatchEnd(_) => unreachable!("invariant: only reads are read"),
+            | Request::Trim(_) => unreachable!("invariant: only reads are read"),
         }
         1
     }

@@ -53,10 +53,14 @@ pub enum Request {
     },
     /// A connection was opened. Durable only with its first grant.
     ConnectionOpened(OpenSession),
-    /// Another node says that connections are still open there.
-    ConnectionsKept(Vec<SessionId>),
-    /// A connection is gone.
-    ConnectionClosed(SessionId),
+    /// Another node reports which connections are still open there and which are gone. It asks again until it is
+    /// answered.
+    ConnectionsTold {
+        /// Still open.
+        open: Vec<SessionId>,
+        /// Gone; what they keep drains.
+        gone: Vec<SessionId>,
+    },
     /// The holder of a revoked lease stopped.
     Acknowledge {
         /// The lease.
@@ -66,20 +70,6 @@ pub enum Request {
         /// Whose lease it must be; `None` asks nobody.
         asker: Option<Text>,
     },
-    /// The effect between revoke and reclaim is done.
-    GateDone {
-        /// The lease.
-        lease: LeaseId,
-        /// Confirmed or not.
-        report: GateReport,
-    },
-    /// The effect after the end is done, or was given up.
-    NoticeDone(LeaseId),
-    /// The asker of a waiting request has gone.
-    Cancel(Ticket),
-    /// The daemon stops: holders cannot reach it any more, so nobody ends for silence, and connections that close
-    /// close for that reason.
-    Stopping,
     /// Ends the breaker's hold.
     ResetBreaker,
     /// History below this position is about to be deleted.
@@ -115,6 +105,33 @@ pub enum Request {
         /// First position wanted.
         from: Lsn,
     },
+    /// The place of a request that waits for its bundle.
+    Waiting(Ticket),
+    /// Numbers about everything.
+    Status,
+}
+
+/// A fact that the daemon reports. It is not a request: nothing refuses it and nothing answers it.
+///
+/// The queue of these facts needs no limit of its own: at most one of each kind is pending for one connection, wait,
+/// gate, notice or watch, and those have limits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Control {
+    /// A connection is gone.
+    ConnectionClosed(SessionId),
+    /// The caller of a waiting request is gone.
+    Cancel(Ticket),
+    /// A lease was granted to a caller that is gone, and no operation id leads back to it.
+    Abandoned(LeaseId),
+    /// The effect between revoke and reclaim is done.
+    GateDone {
+        /// The lease.
+        lease: LeaseId,
+        /// Confirmed or not.
+        report: GateReport,
+    },
+    /// The effect after the end is done, or was given up.
+    NoticeDone(LeaseId),
     /// A watcher took what it was given and has room for this many more.
     WatchMore {
         /// Ticket of the watch.
@@ -122,12 +139,11 @@ pub enum Request {
         /// Events it can take.
         room: usize,
     },
-    /// A watcher has gone.
+    /// A watcher is gone.
     WatchEnd(Ticket),
-    /// The place of a request that waits for its bundle.
-    Waiting(Ticket),
-    /// Numbers about everything.
-    Status,
+    /// The daemon stops: holders cannot reach it any more, so nobody ends for silence, and connections that close
+    /// close for that reason.
+    Stopping,
 }
 
 /// A command with who asks and how long they would wait.
@@ -273,16 +289,11 @@ impl Request {
             Self::Heartbeat { lease, .. }
             | Self::TimelyHeartbeat { lease, .. }
             | Self::Acknowledge { lease, .. }
-            | Self::GateDone { lease, .. }
-            | Self::NoticeDone(lease)
             | Self::Read(lease)
             | Self::Check(Check::Epoch { lease, .. }) => Some(*lease),
             Self::SessionHeartbeat { .. }
             | Self::ConnectionOpened(_)
-            | Self::ConnectionsKept(_)
-            | Self::ConnectionClosed(_)
-            | Self::Cancel(_)
-            | Self::Stopping
+            | Self::ConnectionsTold { .. }
             | Self::ResetBreaker
             | Self::Trim(_)
             | Self::List(_)
@@ -293,8 +304,6 @@ impl Request {
             | Self::Sessions { .. }
             | Self::Check(Check::Fence { .. })
             | Self::Watch { .. }
-            | Self::WatchMore { .. }
-            | Self::WatchEnd(_)
             | Self::Waiting(_)
             | Self::Status => None,
         }
@@ -324,15 +333,10 @@ impl Request {
             | Self::TimelyHeartbeat { .. }
             | Self::SessionHeartbeat { .. }
             | Self::ConnectionOpened(_)
-            | Self::ConnectionsKept(_)
-            | Self::ConnectionClosed(_)
+            | Self::ConnectionsTold { .. }
             | Self::Acknowledge { .. }
-            | Self::Cancel(_)
-            | Self::WatchMore { .. }
-            | Self::WatchEnd(_)
-            | Self::Stopping
             | Self::ResetBreaker => Lane::Liveness,
-            Self::GateDone { .. } | Self::NoticeDone(_) | Self::Trim(_) => Lane::Ending,
+            Self::Trim(_) => Lane::Ending,
             Self::Submit(submit) => match &*submit.action {
                 Action::Release(_)
                 | Action::Revoke(_)

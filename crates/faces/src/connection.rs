@@ -10,7 +10,7 @@ use crate::stage::Stage;
 use crate::switchboard::LostLease;
 use tenure_api::{self as api, Error};
 use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
-use tenure_engine::{Answer, Request};
+use tenure_engine::{Answer, Control, Request};
 use tenure_history::wire_session;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -137,7 +137,7 @@ impl Drop for Opening {
         match &self.losses {
             Losses::Here(_) => {
                 self.faces.switchboard().disconnect(self.session);
-                drop(self.faces.handle().start(Request::ConnectionClosed(self.session)));
+                self.faces.handle().tell(Control::ConnectionClosed(self.session));
             }
             Losses::OfNode(connections, _) => connections.close(self.session),
         }

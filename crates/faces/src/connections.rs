@@ -290,16 +290,14 @@ async fn tell(faces: &Faces, told: &Told) -> Option<ConnectionsHeard> {
 impl Faces {
     /// Hears of another node's connections, or of this one's.
     pub(crate) async fn hear_connections(&self, told: ConnectionsTold) -> Result<Reply, Error> {
-        let gone = told.gone.into_iter().map(|session| Request::ConnectionClosed(SessionId(session)));
         let open = told.open.into_iter().map(SessionId).collect();
-        let requests = gone.chain([Request::ConnectionsKept(open)]).collect();
-        match self.handle().call_all(requests).await.pop() {
-            Some(Answer::ConnectionsKept { unknown }) => {
+        let gone = told.gone.into_iter().map(SessionId).collect();
+        match self.ask(Request::ConnectionsTold { open, gone }).await {
+            Answer::ConnectionsKept { unknown } => {
                 let unknown = unknown.into_iter().map(|session| session.0).collect();
                 Ok(Reply::ConnectionsHeard(ConnectionsHeard { unknown }))
             }
-            Some(other) => Err(self.not_that(other, Asked::AsAnyone)),
-            None => Err(Error::new(api::ErrorCode::ShuttingDown, "the daemon is stopping")),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
         }
     }
 }

@@ -23,7 +23,7 @@ use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text};
 use tenure_engine::{
-    Answer, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Status, Submit, Ticket,
+    Answer, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Status, Submit, Ticket,
 };
 use tenure_history::{History, Identity};
 use tokio::runtime::RuntimeFlavor;
@@ -31,6 +31,8 @@ use tokio::runtime::RuntimeFlavor;
 /// How often, and how many times, it is looked whether a position is applied: for 5 s in all.
 const REACH_EVERY: Duration = Duration::from_millis(10);
 const REACH_LOOKS: usize = 500;
+/// Pause before an overloaded engine is asked again.
+const HEARD_AGAIN: Duration = Duration::from_millis(20);
 
 /// Everything a daemon can be asked. Cheap to clone.
 #[derive(Clone)]
@@ -188,7 +190,7 @@ impl Faces {
 
     /// The daemon is about to stop. Said before anybody is cut off: what was held then is held after the restart.
     pub fn stopping(&self) {
-        drop(self.handle().start(Request::Stopping));
+        self.handle().tell(Control::Stopping);
     }
 
     /// Tells what the daemon knows of itself, once it does.
@@ -351,6 +353,21 @@ impl Faces {
         answer.unwrap_or(Answer::Refused(Refused::OutcomeUnknown))
     }
 
+    /// Asks for the daemon itself. What an overloaded engine refuses is asked again, since no caller would.
+    pub(crate) async fn ask_until_heard(&self, requests: Vec<Request>) -> Vec<Answer> {
+        let mut answers = self.handle().call_all(requests.clone()).await;
+        while answers.iter().any(is_overload) {
+            tokio::time::sleep(HEARD_AGAIN).await;
+            let refused = answers.iter_mut().zip(&requests).filter(|(answer, _)| is_overload(answer));
+            let (places, again): (Vec<&mut Answer>, Vec<Request>) =
+                refused.map(|(place, request)| (place, request.clone())).unzip();
+            for (place, answer) in places.into_iter().zip(self.handle().call_all(again).await) {
+                *place = answer;
+            }
+        }
+        answers
+    }
+
     /// Who asks alone syncs alone, on this thread; the runtime lends it another one meanwhile.
     fn ask_together(&self, requests: Vec<Request>) -> Pending {
         let blocking = |sync: &mut dyn FnMut()| {
@@ -408,9 +425,9 @@ impl Faces {
         Ok(self.engine_status().await?.synced_lsn)
     }
 
-    /// Whether the engine answers at all.
+    /// Whether the engine runs turns and may answer, however much is asked of it.
     pub async fn is_ready(&self) -> bool {
-        self.engine_status().await.is_ok()
+        matches!(self.handle().probe().await.pop(), Some(Answer::Done { .. }))
     }
 
     pub(crate) async fn oldest_lsn(&self) -> Result<Lsn, Error> {
@@ -502,7 +519,7 @@ impl Drop for Waiting {
     fn drop(&mut self) {
         let Some(pending) = self.pending.take() else { return };
         let handle = self.handle.clone();
-        drop(handle.start(Request::Cancel(self.ticket)));
+        handle.tell(Control::Cancel(self.ticket));
         if self.findable {
             return;
         }
@@ -511,7 +528,7 @@ impl Drop for Waiting {
             if let Some(Answer::Lease(given)) = pending.await.pop()
                 && let LeaseFound::Live(lease) = given.lease
             {
-                drop(handle.start(revoke(lease.id, Reason::Abandoned)));
+                handle.tell(Control::Abandoned(lease.id));
             }
         });
     }
@@ -528,6 +545,10 @@ pub(crate) fn revoke(lease: LeaseId, reason: Reason) -> Request {
         evidence: Evidence::None,
         reclaim_by: ReclaimBy::Daemon,
     })))
+}
+
+fn is_overload(answer: &Answer) -> bool {
+    matches!(answer, Answer::Refused(Refused::Overloaded))
 }
 
 fn unknown() -> Error {

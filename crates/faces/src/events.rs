@@ -15,7 +15,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode, EventKind, EventLease, EventsQuery};
 use tenure_engine::kernel::{Change, Event, LeaseId, Lsn, Note, Reason, StateName, Subject};
-use tenure_engine::{Answer, News, Published, Request, Ticket};
+use tenure_engine::{Answer, Control, News, Published, Request, Ticket};
 use tenure_history::{WireLease, rfc3339, wire_session};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -161,7 +161,7 @@ impl EventStream {
     fn make_room(&mut self) {
         if self.taken > ROOM / 2 {
             let room = core::mem::take(&mut self.taken);
-            drop(self.faces.handle().start(Request::WatchMore { watch: self.watch, room }));
+            self.faces.handle().tell(Control::WatchMore { watch: self.watch, room });
         }
     }
 
@@ -355,7 +355,7 @@ impl EventStream {
 impl Drop for EventStream {
     fn drop(&mut self) {
         self.faces.switchboard().unwatch(self.watch);
-        drop(self.faces.handle().start(Request::WatchEnd(self.watch)));
+        self.faces.handle().tell(Control::WatchEnd(self.watch));
     }
 }
 

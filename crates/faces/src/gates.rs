@@ -14,7 +14,7 @@ impl Faces {
         let mut opened = Vec::new();
         while gates.recv_many(&mut opened, PAGE).await > 0 {
             let reads = opened.drain(..).map(Request::Read).collect();
-            for answer in self.handle().call_all(reads).await {
+            for answer in self.ask_until_heard(reads).await {
                 if let Answer::Read(read) = answer
                     && let LeaseFound::Live(lease) = read.lease
                 {

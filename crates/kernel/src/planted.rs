@@ -52,11 +52,13 @@ pub enum Planted {
     ConnectionPromiseIgnored,
     /// A new writer takes connections at other nodes for closed.
     RecoveryClosesConnections,
+    /// A full lane loses the end of a connection, a cancel or a finished gate.
+    ControlRefused,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -81,6 +83,7 @@ impl Planted {
         Self::WordNotCounted,
         Self::ConnectionPromiseIgnored,
         Self::RecoveryClosesConnections,
+        Self::ControlRefused,
     ];
 
     /// The name on a command line.
@@ -111,6 +114,7 @@ impl Planted {
             Self::WordNotCounted => "word-not-counted",
             Self::ConnectionPromiseIgnored => "connection-promise-ignored",
             Self::RecoveryClosesConnections => "recovery-closes-connections",
+            Self::ControlRefused => "control-refused",
         }
     }
 

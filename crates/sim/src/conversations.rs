@@ -1,9 +1,10 @@
 //! Conversations: connections that open, break and resume, sessions kept by hand.
 
 use crate::clients::{ByHand, Connection, Hand};
+use crate::happening::Happening;
 use crate::network::Purpose;
 use crate::world::World;
-use tenure_engine::{Request, Submit};
+use tenure_engine::{Control, Request, Submit};
 use tenure_kernel::{Action, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind};
 
 impl World {
@@ -15,7 +16,7 @@ impl World {
     pub(crate) fn connect_or_close(&mut self, client: usize) {
         if let Some(connection) = self.clients[client].connection.clone() {
             if self.random.chance(250) {
-                self.say_over(client, Request::ConnectionClosed(connection.session), Purpose::Other);
+                self.close_noticed(client, &connection);
                 self.connection_lost(client, connection.session);
             }
             return;
@@ -38,6 +39,14 @@ impl World {
         };
         self.say_over(client, Request::ConnectionOpened(open), Purpose::Other);
         self.resume(client, session, grace_ms);
+    }
+
+    /// The daemon notices the end of a connection behind everything that was sent over it.
+    pub(crate) fn close_noticed(&mut self, client: usize, connection: &Connection) {
+        debug_assert!(!self.clients[client].dead);
+        let wait = (self.now + self.delay()).max(connection.last_arrival) - self.now;
+        let control = Control::ConnectionClosed(connection.session);
+        self.at(wait, Happening::Told { incarnation: connection.incarnation, control });
     }
 
     /// Leases of a connection that broke come back by the new one.

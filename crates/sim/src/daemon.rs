@@ -9,7 +9,9 @@ use crate::network::{Ask, Caller, Turn};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
-use tenure_engine::{Answer, Appended, Completion, Engine, Input, Now, Out, Outputs, Push, Request, Ticket};
+use tenure_engine::{
+    Answer, Appended, Completion, Control, Engine, Input, Now, Out, Outputs, Push, Request, Ticket,
+};
 use tenure_kernel::{GateReport, LeaseId, Tick};
 use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog, Space};
 
@@ -117,11 +119,22 @@ impl World {
                     .map(|told| told.epoch);
             }
         }
+        for completion in &completions {
+            if let Completion::Told(control) = completion {
+                self.trace.detail(self.now, format_args!("told {control:?}"));
+                self.invariants.told(control);
+                if let Control::ConnectionClosed(session) = control {
+                    self.memory.closed.entry(*session).or_insert(aged);
+                }
+            }
+        }
         for input in &inputs {
             self.trace.detail(self.now, format_args!("{} asks {:?}", input.ticket.0, input.request));
             self.invariants.arrives(aged, input);
             self.note_request(&input.request);
         }
+        let mut inputs = inputs;
+        self.flood(&mut inputs);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let outputs = daemon.work(now, inputs, completions);
         daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
@@ -134,9 +147,6 @@ impl World {
         match request {
             Request::ConnectionOpened(open) => {
                 self.memory.opened.insert(open.session);
-            }
-            Request::ConnectionClosed(session) => {
-                self.memory.closed.entry(*session).or_insert(aged);
             }
             Request::Acknowledge { lease, .. } => {
                 self.memory.acknowledged.insert(*lease, aged);
@@ -255,13 +265,14 @@ impl World {
                 // Now and then a gate is never confirmed at all.
                 if self.random.chance(850) {
                     let wait = self.random.within(0..=3_000);
-                    self.at(wait, Happening::Gate { incarnation, lease, report });
+                    let control = Control::GateDone { lease, report };
+                    self.at(wait, Happening::Told { incarnation, control });
                 }
             }
             Out::SendNotice { lease, .. } => {
-                let (lease, incarnation) = (*lease, self.incarnation);
+                let (control, incarnation) = (Control::NoticeDone(*lease), self.incarnation);
                 let wait = self.random.within(0..=2_000);
-                self.at(wait, Happening::Notice { incarnation, lease });
+                self.at(wait, Happening::Told { incarnation, control });
             }
             Out::Ended(_) | Out::Followed(_) => {}
         }

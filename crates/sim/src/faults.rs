@@ -5,8 +5,8 @@ use crate::disk::{DiskFault, Loss};
 use crate::happening::Happening;
 use crate::profile::Faults;
 use crate::world::{Break, World};
-use tenure_engine::STALL_MS;
-use tenure_kernel::{LeaseId, Mode, StateName};
+use tenure_engine::{Input, Request, STALL_MS, Submit, Ticket};
+use tenure_kernel::{Action, Epoch, LeaseId, Mode, Release, StateName, Text, Token};
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -26,11 +26,12 @@ pub(crate) enum Fault {
     Stop,
     Wipe,
     Restore,
+    Flood,
     /// Not a fault: a backup is taken, so that one can come back.
     Backup,
 }
 
-const ALL: [Fault; 14] = [
+const ALL: [Fault; 15] = [
     Fault::Kill,
     Fault::Power,
     Fault::StopAtOperation,
@@ -44,6 +45,7 @@ const ALL: [Fault; 14] = [
     Fault::Stop,
     Fault::Wipe,
     Fault::Restore,
+    Fault::Flood,
     Fault::Backup,
 ];
 
@@ -106,6 +108,7 @@ impl Fault {
             Self::Stop => faults.stop,
             Self::Wipe => faults.wipe,
             Self::Restore => faults.restore,
+            Self::Flood => faults.flood,
             Self::Backup => faults.restore / 2,
         }
     }
@@ -132,6 +135,7 @@ impl Faults {
             stop: 0,
             wipe: 0,
             restore: 0,
+            flood: 0,
         }
     }
 }
@@ -200,6 +204,11 @@ impl World {
             Fault::Stop => self.stop_cleanly()?,
             Fault::Wipe => self.wipe(),
             Fault::Restore => self.restore()?,
+            Fault::Flood => {
+                let lasts = self.random.within(100..=3_000);
+                self.line(format_args!("fault: every turn is asked too much for {lasts} ms"));
+                self.flooded_until = self.now + lasts;
+            }
             Fault::Backup => self.take_backup(),
         }
         Ok(())
@@ -242,6 +251,28 @@ impl World {
             // The whole machine was suspended, clients included.
             for client in &mut self.clients {
                 client.paused_until = self.now + lasts - 500;
+            }
+        }
+    }
+
+    /// Strangers ask for more than every lane has room for, behind what the clients ask.
+    pub(crate) fn flood(&mut self, inputs: &mut Vec<Input>) {
+        if self.now >= self.flooded_until || self.healing {
+            return;
+        }
+        let (lease, epoch, asker) = (LeaseId(0), Epoch::FIRST, None);
+        for _ in 0..=self.profile.engine.inbox_max / 4 {
+            let token = Token::new(lease, epoch);
+            let release = Action::Release(Release { token: token.clone(), text: Text::default() });
+            let requests = [
+                Request::Heartbeat { lease, epoch, via: None, asker: asker.clone() },
+                Request::Submit(Submit::now(release)),
+                Request::Submit(Submit::now(Action::Activate(token))),
+                Request::Read(lease),
+            ];
+            for request in requests {
+                inputs.push(Input { ticket: Ticket(self.next_ticket), request });
+                self.next_ticket += 1;
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::faults::Fault;
 use crate::network::CallId;
-use tenure_engine::Answer;
-use tenure_kernel::{GateReport, LeaseId, SessionId};
+use tenure_engine::{Answer, Control};
+use tenure_kernel::{LeaseId, SessionId};
 
 /// Where an answer comes from.
 #[derive(Clone, Copy, Debug)]
@@ -41,10 +41,8 @@ pub(crate) enum Happening {
     Chore { incarnation: u64 },
     /// A snapshot is built.
     Snapshot { incarnation: u64 },
-    /// A gate is done.
-    Gate { incarnation: u64, lease: LeaseId, report: GateReport },
-    /// A notice is delivered.
-    Notice { incarnation: u64, lease: LeaseId },
+    /// The daemon reports a fact to its engine.
+    Told { incarnation: u64, control: Control },
     /// The daemon is started.
     Start,
     /// Something goes wrong.

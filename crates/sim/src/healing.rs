@@ -9,7 +9,7 @@ use crate::operator::{reclaim, revoke};
 use crate::profile::Faults;
 use crate::violation::Violation;
 use crate::world::{Break, World};
-use tenure_engine::{Answer, Request, Submit, Ticket};
+use tenure_engine::{Answer, Control, Request, Submit, Ticket};
 use tenure_kernel::{Action, Bundle, Grant, Mode, Policy, ReclaimBy, StateName};
 
 impl World {
@@ -29,7 +29,7 @@ impl World {
         for client in 0..self.clients.len() {
             // In order, behind what was sent before.
             if let Some(connection) = self.clients[client].connection.clone() {
-                self.say_over(client, Request::ConnectionClosed(connection.session), Purpose::Other);
+                self.close_noticed(client, &connection);
                 self.clients[client].connection = None;
             }
             self.clients[client].dead = true;
@@ -59,7 +59,7 @@ impl World {
         let tickets: Vec<Ticket> =
             daemon.asks.iter().filter(|(_, ask)| waits(&ask.request)).map(|(ticket, _)| *ticket).collect();
         for ticket in tickets {
-            self.host_call(Request::Cancel(ticket), Purpose::Other);
+            self.told(Control::Cancel(ticket));
         }
     }
 

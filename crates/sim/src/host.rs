@@ -6,8 +6,10 @@ use crate::network::{Call, Caller, Purpose};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::io::Read;
-use tenure_engine::{Answer, Completion, LogRead, LogReadDone, Request, build_snapshot, publish, setup};
-use tenure_kernel::{GateReport, LeaseId, Lsn};
+use tenure_engine::{
+    Answer, Completion, Control, LogRead, LogReadDone, Request, build_snapshot, publish, setup,
+};
+use tenure_kernel::Lsn;
 use tenure_log::{OrderedLog, Space};
 
 impl World {
@@ -121,12 +123,11 @@ impl World {
         Ok(())
     }
 
-    pub(crate) fn gate_done(&mut self, lease: LeaseId, report: GateReport) {
-        self.host_call(Request::GateDone { lease, report }, Purpose::Other);
-    }
-
-    pub(crate) fn notice_done(&mut self, lease: LeaseId) {
-        self.host_call(Request::NoticeDone(lease), Purpose::Other);
+    /// A fact reaches the engine: whatever else is asked of it, nothing refuses this.
+    pub(crate) fn told(&mut self, control: Control) {
+        let Some(daemon) = &mut self.daemon else { return };
+        daemon.completions.push(Completion::Told(control));
+        self.turn_in(0);
     }
 
     pub(crate) fn serve_read(&mut self, read: &LogRead) {

@@ -34,7 +34,7 @@ use crate::network::Ask;
 use crate::profile::Profile;
 use crate::story::Story;
 use crate::violation::Violation;
-use tenure_engine::{Engine, Input, Out};
+use tenure_engine::{Control, Engine, Input, Out};
 use tenure_kernel::Tick;
 
 /// What an invariant says.
@@ -108,6 +108,12 @@ impl Invariants {
     }
 
     /// A request enters the engine with this turn.
+    pub(crate) fn told(&mut self, control: &Control) {
+        if let Control::Cancel(ticket) = control {
+            self.queue.cancelled(*ticket);
+        }
+    }
+
     pub(crate) fn arrives(&mut self, aged: u64, input: &Input) {
         self.queue.arrives(aged, input);
         self.proofs.arrives(input);

@@ -4,7 +4,7 @@
 use crate::happening::Happening;
 use crate::network::{Call, Caller, Purpose};
 use crate::world::World;
-use tenure_engine::{OperationId, Request, Submit, Ticket};
+use tenure_engine::{Control, OperationId, Request, Submit, Ticket};
 use tenure_kernel::{
     Action, Actor, Epoch, Evidence, GateReport, LeaseId, Reason, Reclaim, ReclaimBy, ReclaimGround, Revoke,
     StateName, Steer, Text,
@@ -83,12 +83,8 @@ impl World {
 
     /// A watcher has read what it was given.
     pub(crate) fn watch_more(&mut self, watch: Ticket) {
-        let request = if self.random.chance(900) {
-            Request::WatchMore { watch, room: 50 }
-        } else {
-            Request::WatchEnd(watch)
-        };
-        self.host_call(request, Purpose::Other);
+        let goes_on = self.random.chance(900);
+        self.told(if goes_on { Control::WatchMore { watch, room: 50 } } else { Control::WatchEnd(watch) });
     }
 }
 

@@ -112,6 +112,8 @@ pub struct Faults {
     pub wipe: u64,
     /// A backup comes back.
     pub restore: u64,
+    /// More is asked than the lanes have room for.
+    pub flood: u64,
 }
 
 impl Profile {
@@ -161,6 +163,7 @@ impl Profile {
             stop: rate(250, 8_000, 60_000),
             wipe: rate(150, 15_000, 90_000),
             restore: rate(150, 15_000, 90_000),
+            flood: rate(300, 2_000, 20_000),
         };
         let mut engine = EngineConfig {
             gate_timeout_ms: random.within(500..=10_000),
@@ -173,6 +176,9 @@ impl Profile {
             hash_seed: random.next_u64(),
             ..EngineConfig::default()
         };
+        if faults.flood > 0 {
+            engine.inbox_max = random.within(64..=256) as usize;
+        }
         engine.hook_timeout_ms = engine.gate_timeout_ms;
         engine.liveness.revoke_timeout_ms = random.within(1_000..=10_000);
         engine.liveness.breaker.holders_min = random.within(2..=20) as u32;

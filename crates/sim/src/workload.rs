@@ -4,7 +4,7 @@ use crate::clients::{Hand, OldToken};
 use crate::happening::Happening;
 use crate::network::{Call, Caller, Purpose};
 use crate::world::World;
-use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver, Ticket};
+use tenure_engine::{Check, Control, List, OperationId, Request, Submit, TakeOver, Ticket};
 use tenure_kernel::{
     Action, Amend, Bundle, Face, Fence, Grant, LeaseId, Lsn, Member, Policy, Rebind, ReclaimRule, Release,
     SessionId, Start, Text, Token,
@@ -267,7 +267,8 @@ impl World {
 
     fn cancel(&mut self, client: usize) {
         if let Some(ticket) = self.waiting_ticket(client) {
-            self.say_plain(client, Request::Cancel(ticket), Purpose::Other);
+            let (wait, incarnation) = (self.delay(), self.incarnation);
+            self.at(wait, Happening::Told { incarnation, control: Control::Cancel(ticket) });
         }
     }
 

@@ -133,6 +133,8 @@ pub(crate) struct World {
     pub(crate) memory: Memory,
     pub(crate) invariants: Invariants,
     pub(crate) tally: Tally,
+    /// Until when every turn is asked more than it has room for.
+    pub(crate) flooded_until: u64,
     pub(crate) healing: bool,
     pub(crate) probes_left: u64,
     /// A start met damage that cannot be told from a torn write.
@@ -193,6 +195,7 @@ impl World {
             memory: Memory::default(),
             invariants: Invariants::new(),
             tally: Tally::default(),
+            flooded_until: 0,
             healing: false,
             probes_left: 0,
             last_frame_may_be_lost: false,
@@ -238,19 +241,15 @@ impl World {
             Happening::Append { incarnation } if incarnation == self.incarnation => self.append()?,
             Happening::Chore { incarnation } if incarnation == self.incarnation => self.run_chore(),
             Happening::Snapshot { incarnation } if incarnation == self.incarnation => self.snapshot()?,
-            Happening::Gate { incarnation, lease, report } if incarnation == self.incarnation => {
-                self.gate_done(lease, report);
-            }
-            Happening::Notice { incarnation, lease } if incarnation == self.incarnation => {
-                self.notice_done(lease);
+            Happening::Told { incarnation, control } if incarnation == self.incarnation => {
+                self.told(control);
             }
             // Of an incarnation that is gone.
             Happening::Turn { .. }
             | Happening::Append { .. }
             | Happening::Chore { .. }
             | Happening::Snapshot { .. }
-            | Happening::Gate { .. }
-            | Happening::Notice { .. } => {}
+            | Happening::Told { .. } => {}
             Happening::Start => self.start()?,
             Happening::Fault(fault) => self.strike(fault)?,
             Happening::Relief(fault) => self.relieve(fault),

@@ -6,7 +6,7 @@ use super::Message;
 use super::helm::Mailbox;
 use crate::answer::{Answer, Refused};
 use crate::engine::Completion;
-use crate::request::{Request, Ticket};
+use crate::request::{Control, Lane, Request, Ticket};
 use core::future::Future;
 use core::pin::Pin;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,8 +25,9 @@ pub struct Handle {
 
 pub(crate) struct Shared {
     next_ticket: AtomicU64,
-    /// Requests not yet answered, waiting ones included.
-    outstanding: AtomicUsize,
+    /// Requests not yet answered, waiting ones included. Each lane has a pool of its own: a million waiting grants
+    /// refuse no heartbeat and no release.
+    outstanding: [AtomicUsize; Lane::ALL.len()],
     outstanding_max: usize,
     /// Position of the newest snapshot, zero before the first, and when it was taken.
     snapshot_lsn: AtomicU64,
@@ -41,6 +42,12 @@ pub struct Pending {
     slot: Arc<Slot>,
     first: Ticket,
 }
+
+/// Which pools were full, by lane.
+pub(crate) type Full = [bool; Lane::ALL.len()];
+
+/// Places of the pools that one call takes until all of it is answered, by lane.
+pub(crate) type Places = [u32; Lane::ALL.len()];
 
 /// Answers that are owed. Requests that nobody takes are refused: their caller must not wait for ever.
 pub(crate) struct Owed(Option<Arc<Slot>>);
@@ -65,7 +72,7 @@ impl Handle {
     pub(crate) fn new(mailbox: Mailbox, outstanding_max: usize) -> Self {
         let shared = Shared {
             next_ticket: AtomicU64::new(1),
-            outstanding: AtomicUsize::new(0),
+            outstanding: Default::default(),
             outstanding_max,
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
@@ -112,18 +119,31 @@ impl Handle {
         requests: Vec<Request>,
         put: impl FnOnce(Message) -> Result<(), SendError<Message>>,
     ) -> Pending {
-        let count = requests.len();
-        let slot = Arc::new(Slot::new(count));
-        let outstanding = self.shared.outstanding.fetch_add(count, Ordering::Relaxed);
-        if outstanding + count > self.shared.outstanding_max {
-            self.fail(&slot, count, &Refused::Overloaded);
-        } else {
-            let message = Message::Requests { first, requests, owed: Owed(Some(Arc::clone(&slot))) };
-            if put(message).is_err() {
-                self.fail(&slot, count, &Refused::ShuttingDown);
-            }
+        let slot = Arc::new(Slot::new(requests.len()));
+        let mut places = Places::default();
+        for request in &requests {
+            places[request.lane() as usize] += 1;
         }
+        let full = self.shared.take(&mut places);
+        let owed = Owed(Some(Arc::clone(&slot)));
+        // An engine that is gone drops the message, and with it what it owes.
+        let _ = put(Message::Requests { first, requests, places, full, owed });
         Pending { slot, first }
+    }
+
+    /// Reports a fact. It needs no place in a pool, cannot be refused, and is handled before anything that is asked
+    /// later.
+    pub fn tell(&self, control: Control) {
+        // An engine that is gone has nothing to learn.
+        let _ = self.mailbox.put(Message::Completed(Completion::Told(control)));
+    }
+
+    /// Asks whether turns are run and answers may leave. Like a fact it needs no place in any pool or lane, so that a
+    /// flood of requests does not make a living engine look dead.
+    pub fn probe(&self) -> Pending {
+        let slot = Arc::new(Slot::new(1));
+        let _ = self.mailbox.put(Message::Probe(Owed(Some(Arc::clone(&slot)))));
+        Pending { slot, first: Ticket(0) }
     }
 
     /// Asks one thing and waits for the answer.
@@ -168,11 +188,6 @@ impl Handle {
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
-
-    fn fail(&self, slot: &Slot, count: usize, refused: &Refused) {
-        slot.refuse_all(refused);
-        self.shared.answered(count);
-    }
 }
 
 impl Shared {
@@ -189,8 +204,31 @@ impl Shared {
         self.tick.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn answered(&self, count: usize) {
-        self.outstanding.fetch_sub(count, Ordering::Relaxed);
+    /// Takes places in the pools. A pool without enough of them gives none, and is named: what belongs there is
+    /// refused.
+    fn take(&self, places: &mut Places) -> Full {
+        let mut full = Full::default();
+        for (lane, wanted) in Lane::ALL.into_iter().zip(places) {
+            if *wanted == 0 {
+                continue;
+            }
+            let (pool, count) = (&self.outstanding[lane as usize], *wanted as usize);
+            if pool.fetch_add(count, Ordering::Relaxed) + count > self.outstanding_max {
+                pool.fetch_sub(count, Ordering::Relaxed);
+                *wanted = 0;
+                full[lane as usize] = true;
+            }
+        }
+        full
+    }
+
+    /// Gives the places of one call back.
+    pub(crate) fn give_back(&self, places: &Places) {
+        for (pool, count) in self.outstanding.iter().zip(places) {
+            if *count > 0 {
+                pool.fetch_sub(*count as usize, Ordering::Relaxed);
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a turn needs beside the engine, and what follows from one: messages in, answers and frames out. Knows
 //! nothing of who runs it.
 
-use super::handle::{Shared, Slot};
+use super::handle::{Full, Places, Shared, Slot};
 use super::helm::Mailbox;
 use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, lock, read_clocks, spawn};
 use crate::answer::{Answer, Refused};
@@ -121,6 +121,8 @@ pub(crate) struct Writer {
     ended: Sender<Over>,
     /// What is owed to callers, by the first ticket of each.
     calls: BTreeMap<Ticket, Gathered>,
+    /// Who asks whether turns are run; the next one answers.
+    probes: Vec<Arc<Slot>>,
     inputs: Vec<Input>,
     completions: Vec<Completion>,
     /// How long syncs take, smoothed.
@@ -145,6 +147,7 @@ struct Gathered {
     slot: Arc<Slot>,
     answers: Vec<Option<Answer>>,
     missing: usize,
+    places: Places,
 }
 
 /// The ways out of a writer.
@@ -183,6 +186,7 @@ impl Writer {
             chores,
             ended,
             calls: BTreeMap::new(),
+            probes: Vec::new(),
             inputs: Vec::new(),
             completions: Vec::new(),
             sync_us: 0,
@@ -211,6 +215,7 @@ impl Writer {
         let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
         self.shared.tell_tick(self.engine.tick());
         let wake_in_ms = outputs.wake_in_ms;
+        self.answer_probes();
         let (work, stop) = self.carry_out(outputs, keeps);
         // Due by now is due at zero, whatever the clock says meanwhile.
         let next_turn_at_ms =
@@ -224,6 +229,12 @@ impl Writer {
             None => None,
         };
         Turned { work, next_turn_at_ms, outcome }
+    }
+
+    fn answer_probes(&mut self) {
+        for slot in self.probes.drain(..) {
+            slot.fill(vec![self.engine.probed()]);
+        }
     }
 
     /// Takes what has arrived.
@@ -249,19 +260,25 @@ impl Writer {
 
     fn accept(&mut self, message: Message) {
         match message {
-            Message::Requests { first, requests, owed } => {
+            Message::Requests { first, requests, places, full, owed } => {
                 let slot = owed.accept();
                 self.callers += 1;
                 let count = requests.len();
                 if self.shutting_down || count == 0 {
                     slot.refuse_all(&Refused::ShuttingDown);
-                    self.shared.answered(count);
+                    self.shared.give_back(&places);
                     return;
                 }
+                let inputs = self.inputs.len();
                 let tickets = (first.0..).map(Ticket);
                 self.inputs.extend(tickets.zip(requests).map(|(ticket, request)| Input { ticket, request }));
-                self.calls.insert(first, Gathered { slot, answers: vec![None; count], missing: count });
+                let call = Gathered { slot, answers: vec![None; count], missing: count, places };
+                self.calls.insert(first, call);
+                if full.contains(&true) {
+                    self.refuse_full(inputs, full);
+                }
             }
+            Message::Probe(owed) => self.probes.push(owed.accept()),
             Message::Completed(completion) => self.completed(completion),
             Message::Logged(completion, authority) => {
                 if let Some(completion) = completion {
@@ -281,6 +298,18 @@ impl Writer {
         }
     }
 
+    /// Refuses what has just arrived for a lane in which too much is outstanding; the rest of the call goes on.
+    fn refuse_full(&mut self, from: usize, full: Full) {
+        let arrived = self.inputs.split_off(from);
+        for input in arrived {
+            if full[input.request.lane() as usize] {
+                self.gather(input.ticket, Answer::Refused(Refused::Overloaded));
+            } else {
+                self.inputs.push(input);
+            }
+        }
+    }
+
     fn completed(&mut self, completion: Completion) {
         match &completion {
             Completion::Appended { batch, took_us, .. } => {
@@ -293,6 +322,7 @@ impl Writer {
             | Completion::Space(_)
             | Completion::Authority(_)
             | Completion::Gather(_)
+            | Completion::Told(_)
             | Completion::Fenced => {}
         }
         self.completions.push(completion);
@@ -359,10 +389,10 @@ impl Writer {
         let Some(place) = place.filter(|place| place.is_none()) else { return };
         *place = Some(answer);
         call.missing -= 1;
-        self.shared.answered(1);
         if call.missing == 0
-            && let Some(Gathered { slot, answers, .. }) = self.calls.remove(&first)
+            && let Some(Gathered { slot, answers, places, .. }) = self.calls.remove(&first)
         {
+            self.shared.give_back(&places);
             slot.fill(answers.into_iter().flatten().collect());
         }
     }
@@ -490,6 +520,9 @@ impl Writer {
         while let Some((_, Gathered { slot, answers, .. })) = self.calls.pop_first() {
             let refused = || Answer::Refused(refused.clone());
             slot.fill(answers.into_iter().map(|answer| answer.unwrap_or_else(refused)).collect());
+        }
+        for slot in self.probes.drain(..) {
+            slot.refuse_all(refused);
         }
     }
 }

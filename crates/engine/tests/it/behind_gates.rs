@@ -16,7 +16,6 @@ fn giving_back_a_lease_with_a_gate_goes_through_the_gate() {
         0      bob <- resource_held: a by lease 1 of alice
         0      again <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1, replayed
         0      frame 1.3 at 4: reclaimed
-        0      done <- done
         0      frame 1.4 at 5: granted
         0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 90000
     "#]]
@@ -49,7 +48,6 @@ fn closing_a_session_sends_its_leases_through_their_gates() {
         0      frame 1.3 at 5: revoked, note gate_opened, released
         0      gate of lease 2
         0      frame 1.4 at 8: reclaimed
-        0      done <- done
     "#]]
     .assert_eq(&tell(
         "s: open 3 ttl=9000 grace=1000
@@ -73,7 +71,6 @@ fn the_first_that_drains_is_taken_over() {
         0      carol <- lease 4 active [a3] carol epoch 1 fence 4
         0      frame 1.2 at 5: granted
         0      early <- lease 5 active [a4] early epoch 1 fence 5 valid 90000
-        0      gone <- done
         0      frame 1.3 at 6: note draining, rebound
         0      heir <- lease 3 active [a2] heir epoch 2 fence 7 valid 90000
     "#]]
@@ -103,7 +100,6 @@ fn a_bundle_that_is_coming_free_is_waited_for_rather_than_replaced() {
         0      gate of lease 1
         0      alice <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1
         0      frame 1.4 at 5: reclaimed, granted
-        0      done <- done
         0      carol <- lease 6 active [a] carol epoch 1 fence 6 valid 90000
     "#]]
     .assert_eq(&tell(

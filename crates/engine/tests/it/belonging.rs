@@ -105,7 +105,6 @@ fn a_retry_on_another_connection_finds_the_lease_it_was_given() {
         0      one <- done
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      gone <- done
         0      two <- done
         0      frame 1.2 at 3: note draining
         0      again <- lease 2 active draining [a] alice epoch 1 fence 2, replayed
@@ -127,11 +126,9 @@ fn a_resume_that_is_tried_again_from_a_third_connection_is_told_what_became_of_i
         0      one <- done
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      gone <- done
         0      two <- done
         0      frame 1.2 at 3: note draining, session_opened, rebound
         0      back <- lease 2 active [a] back epoch 2 fence 5
-        0      gone <- done
         0      three <- done
         0      frame 1.3 at 6: note draining
         0      back <- lease 2 active draining [a] back epoch 2 fence 5, replayed

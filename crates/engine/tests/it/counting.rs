@@ -52,14 +52,16 @@ fn every_counter_has_moved_after_a_life_with_some_of_everything() {
     let held = desk.engine.status();
     desk.play("reset: reset\n settle\n until 120000\n +5000\n settle");
     // A watcher that lags behind memory, then a frame too full for a note.
-    desk.play("filler: grant filler permanent\n conn: connect 7\n c: grant c session=7\n settle");
+    desk.play(
+        "filler: grant filler permanent\n quiet: grant q ttl=1000 grace=60000\n settle\n +2000\n settle",
+    );
     for n in 0..2200 {
         desk.play(&format!("fill{n}: amend filler pad=4096"));
     }
     desk.turn();
     desk.turn();
     desk.turn();
-    desk.play("conn: disconnect 7\n turn");
+    desk.play("back: heartbeat quiet\n turn");
     desk.settle();
 
     let Counters {

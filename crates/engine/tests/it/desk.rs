@@ -1,7 +1,7 @@
 //! A desk where turns are made by hand, over a real log in a directory of its own. The desk decides what time
 //! it is, when a frame is durable and with which outcome, so that what leaves before the sync can be seen.
 //!
-//! A script has one step per line. `name: words` puts a request into the inbox of the next turn (see
+//! A script has one step per line. `name: words` puts a request or a fact into the inbox of the next turn (see
 //! `words.rs`); the other steps are:
 //!
 //! | step | does |
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tenure_engine::host::read_log;
 use tenure_engine::{
-    Answer, Appended, Completion, Engine, EngineConfig, Input, LeaseFound, LeaseSnapshot, LogRead, News, Now,
-    Out, Outputs, Push, Refused, Request, Stop, Ticket, build_snapshot, publish, setup,
+    Answer, Appended, Completion, Control, Engine, EngineConfig, Input, LeaseFound, LeaseSnapshot, LogRead,
+    News, Now, Out, Outputs, Push, Refused, Request, Stop, Ticket, build_snapshot, publish, setup,
 };
 use tenure_kernel::codec::encode_state;
 use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, Rejection};
@@ -53,6 +53,8 @@ pub(crate) struct Desk {
     pub(crate) config: EngineConfig,
     pub(crate) now: Now,
     pub(crate) inbox: Vec<Input>,
+    /// Facts for the next turn.
+    pub(crate) facts: Vec<Control>,
     /// The frame given out whose outcome the engine does not know.
     pub(crate) flight: Option<Batch>,
     /// The frame whose outcome is to be found out.
@@ -103,6 +105,7 @@ impl Desk {
             config,
             now,
             inbox: Vec::new(),
+            facts: Vec::new(),
             flight: None,
             unresolved: None,
             reads: Vec::new(),
@@ -134,8 +137,13 @@ impl Desk {
 
     fn step(&mut self, line: &str) {
         if let Some((name, asked)) = line.split_once(": ") {
-            let request = words::request(self, name, asked);
-            self.ask(name, request);
+            match words::control(self, asked) {
+                Some(control) => self.facts.push(control),
+                None => {
+                    let request = words::request(self, name, asked);
+                    self.ask(name, request);
+                }
+            }
             return;
         }
         if let Some(ms) = line.strip_prefix('+') {
@@ -257,7 +265,7 @@ impl Desk {
 
     /// Turns and syncs until nothing is left to do now.
     pub(crate) fn settle(&mut self) {
-        if !self.inbox.is_empty() {
+        if !self.inbox.is_empty() || !self.facts.is_empty() {
             self.turn();
         }
         loop {
@@ -325,6 +333,7 @@ impl Desk {
 
     fn reopen(&mut self, meanwhile: impl FnOnce(&TempDir)) {
         self.inbox.clear();
+        self.facts.clear();
         self.reads.clear();
         (self.flight, self.unresolved, self.wake_in_ms, self.stop) = (None, None, None, None);
         // Only one process may have the directory: let go of it by opening another in its place.
@@ -335,8 +344,9 @@ impl Desk {
         self.engine.kernel().check_invariants().unwrap();
     }
 
-    fn turn_with(&mut self, completions: Vec<Completion>) {
+    fn turn_with(&mut self, mut completions: Vec<Completion>) {
         let inputs = core::mem::take(&mut self.inbox);
+        completions.extend(self.facts.drain(..).map(Completion::Told));
         let outputs = self.engine.turn(self.now, inputs, completions);
         self.take(outputs);
     }

@@ -190,8 +190,6 @@ fn a_gate_opens_once_its_revoke_is_durable_and_reclaim_waits_for_it() {
         500    admin <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
         500    admin <- not_yet: 9500 ms
         1000   frame 1.3 at 4: reclaimed
-        1000   mdns <- done
-        1000   mdns <- done
     "#]]
     .assert_eq(&tell(
         "alice: grant a permanent gate at_once
@@ -241,10 +239,8 @@ fn a_gate_times_out_after_10_s_and_the_reclaim_says_so() {
         0      admin <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
         0      gate of lease 2
         0      admin <- lease 2 revoking (admin_force) [b] bob epoch 2 fence 2
-        0      watch <- done
         0      push to watch: 1 granted, 2 granted, 3 revoked, 4 gate_opened, 5 revoked, 6 gate_opened
         0      frame 1.3 at 7: reclaimed
-        0      mdns <- done
         0      push to watch: 7 reclaimed
         9999   list <- leases [1] at 7
         10000  frame 1.4 at 8: reclaimed
@@ -287,7 +283,6 @@ fn recovery_runs_the_gate_of_every_revoking_lease_again() {
         0      frame 2.1 at 4: note gate_opened
         0      gate of lease 1
         0      frame 2.2 at 5: reclaimed
-        0      mdns <- done
     "#]]
     .assert_eq(&tell(
         "alice: grant a permanent gate at_once
@@ -316,13 +311,10 @@ fn a_notice_is_sent_once_its_end_is_durable_settled_once_and_sent_again_after_re
         500    notice of lease 1, ended at 3
         500    alice <- lease 1 released (explicit) epoch 2
         500    frame 1.3 at 4: notified
-        500    hook <- done
-        500    hook <- done
         1000   frame 1.4 at 5: expired
         1000   notice of lease 2, ended at 5
         1000   notice of lease 2, ended at 5
         1000   frame 2.1 at 6: notified
-        1000   hook <- done
     "#]]
     .assert_eq(&tell(
         "alice: grant a notice
@@ -395,7 +387,6 @@ fn pending_notices_beyond_their_bound_refuse_grants_that_ask_for_one() {
         0      frame 1.3 at 3: granted
         0      carol <- lease 3 active [b] carol epoch 1 fence 3 valid 90000
         0      frame 1.4 at 4: notified
-        0      hook <- done
         0      frame 1.5 at 5: granted
         0      bob <- lease 5 active [c] bob epoch 1 fence 5 valid 90000
     "#]]
@@ -463,7 +454,6 @@ fn reclaim_stops_waiting_for_a_connection_that_closes() {
         0      frame 1.2 at 3: revoked
         0      push to 7: lost lease 2 epoch 2 admin_force
         0      admin <- lease 2 revoking (admin_force) [a] one epoch 2 fence 2
-        500    alice <- done
         500    frame 1.3 at 4: note draining, reclaimed
     "#]]
     .assert_eq(&tell(
@@ -522,7 +512,6 @@ fn the_leases_of_a_closed_connection_end_by_their_own_graces() {
         0      long <- lease 3 active [b] long epoch 1 fence 3
         0      alice <- renewed
         0      alice <- no_liveness
-        0      alice <- done
         250    frame 1.2 at 4: note draining
         1000   frame 1.3 at 5: revoked, reclaimed
         3000   new <- done

@@ -35,10 +35,12 @@ fn who_asks_alone_syncs_on_its_own_thread() {
     let appended_by = log.appended_by();
     let host = start(log, &recovery, HostOptions::default(), quiet());
     let own = std::thread::current().name().map(str::to_owned);
-    for number in 0..4 {
+    // While others keep the disk busy syncs are slow, and slow ones go to the log thread.
+    let by_itself = (0..GRANTS).any(|number| {
         let _ = host.handle().call(grant(&format!("a{number}"), "alice"));
-    }
-    assert_eq!(appended_by.lock().unwrap().last(), Some(&own));
+        appended_by.lock().unwrap().last() == Some(&own)
+    });
+    assert!(by_itself, "{:?}", appended_by.lock().unwrap());
     // One who has other things to do leaves it to the log thread.
     let _ = host.handle().start(grant("b", "alice")).wait();
     assert_eq!(appended_by.lock().unwrap().last(), Some(&Some("tenure-log".to_owned())));

@@ -65,7 +65,6 @@ fn a_retry_from_another_connection_at_another_node_finds_the_lease_it_was_given(
     expect![[r#"
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 10000
-        0      gone <- done
         0      frame 1.2 at 3: note draining
         0      again <- lease 2 active draining [a] alice epoch 1 fence 2 valid 10000, replayed
     "#]]

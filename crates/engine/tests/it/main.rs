@@ -9,6 +9,7 @@
 //! - `stopping`: a daemon that was told to stop
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
+//! - `control`: facts that nothing may refuse, however much is asked
 //! - `counting`: every counter moves
 //! - `helm`: which thread runs a turn, and what it may do there
 //! - `running`, `killed`: the host with real files and threads; a process killed at random points
@@ -17,7 +18,7 @@
 
 mod behind_gates;
 mod belonging;
-
+mod control;
 mod counting;
 mod desk;
 mod ends;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use tempfile::TempDir;
 use tenure_engine::host::{Handle, Host, HostOptions, Listener, read_clocks};
-use tenure_engine::{Answer, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit};
+use tenure_engine::{Answer, Control, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit};
 use tenure_kernel::{Action, Bundle, Grant, LeaseId, Lsn, Policy, Release, Text, Token};
 use tenure_log::{
     AppendOutcome, Authority, Batch, BatchId, Chore, ChoreDone, Extent, FileLog, FileLogOptions, Genesis,
@@ -58,7 +58,7 @@ pub(crate) fn start(
     Host::start(engine, Box::new(log), &config, options, listener)
 }
 
-fn start_plain(directory: &TempDir) -> Host {
+pub(crate) fn start_plain(directory: &TempDir) -> Host {
     let (log, recovery) = files(directory.path());
     start(log, &recovery, HostOptions::default(), Box::new(|_| {}))
 }
@@ -68,7 +68,7 @@ pub(crate) fn grant(name: &str, holder: &str) -> Request {
     Request::Submit(Submit::now(Action::Grant(grant)))
 }
 
-fn waiting_grant(name: &str, holder: &str) -> Request {
+pub(crate) fn waiting_grant(name: &str, holder: &str) -> Request {
     let grant = Grant::new(Bundle::one(name), holder, Policy::heartbeat(90_000, 30_000));
     Request::Submit(Submit { wait_ms: 600_000, ..Submit::now(Action::Grant(grant)) })
 }
@@ -78,7 +78,7 @@ pub(crate) fn release(lease: LeaseId) -> Request {
     Request::Submit(Submit::now(Action::Release(Release { token, text: Text::default() })))
 }
 
-fn status(handle: &Handle) -> Status {
+pub(crate) fn status(handle: &Handle) -> Status {
     match handle.call(Request::Status) {
         Answer::Status(status) => *status,
         other => panic!("{other:?}"),
@@ -86,7 +86,7 @@ fn status(handle: &Handle) -> Status {
 }
 
 /// Looks at the status until it is as wanted.
-fn wait_until(handle: &Handle, wanted: impl Fn(&Status) -> bool) {
+pub(crate) fn wait_until(handle: &Handle, wanted: impl Fn(&Status) -> bool) {
     assert!((0..LOOKS_MAX).any(|_| wanted(&status(handle))), "it did not come to be");
 }
 
@@ -320,7 +320,7 @@ fn watched_from_the_beginning(handle: &Handle, pushed: &Receiver<Out>) {
     let watching = handle.start(Request::Watch { from: Lsn(1) });
     let watch = watching.first_ticket();
     assert!(matches!(watching.wait_one(), Answer::Watching { .. }));
-    assert!(matches!(handle.call(Request::WatchMore { watch, room: 10 }), Answer::Done { .. }));
+    handle.tell(Control::WatchMore { watch, room: 10 });
     match pushed.recv().unwrap() {
         Out::Push(Push::WatchTrimmed { oldest, .. }) => assert!(oldest > Lsn(1)),
         other => panic!("{other:?}"),
@@ -342,7 +342,7 @@ fn a_watcher_of_a_running_host_sees_everything_in_order() {
     let watching = handle.start(Request::Watch { from: Lsn(1) });
     let watch = watching.first_ticket();
     assert!(matches!(watching.wait_one(), Answer::Watching { .. }));
-    assert!(matches!(handle.call(Request::WatchMore { watch, room: 1_000 }), Answer::Done { .. }));
+    handle.tell(Control::WatchMore { watch, room: 1_000 });
     let writer = handle.clone();
     let writing = std::thread::spawn(move || {
         for n in 0..100 {

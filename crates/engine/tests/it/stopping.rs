@@ -14,10 +14,7 @@ fn nobody_ends_for_silence_while_the_daemon_stops() {
         0      frame 1.2 at 5: revoked, note gate_opened
         0      gate of lease 4
         0      gated <- lease 4 revoking (explicit) [c] gated epoch 2 fence 4
-        0      word <- done
-        0      gone <- done
         3000   frame 1.3 at 7: reclaimed
-        3000   done <- done
         9000   list <- leases [2, 3] at 7
     "#]]
     .assert_eq(&tell(

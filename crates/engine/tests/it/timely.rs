@@ -99,7 +99,6 @@ fn who_gives_back_a_lease_with_a_gate_is_not_waited_for() {
         0      gate of lease 1
         0      alice <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1
         0      frame 1.3 at 4: reclaimed
-        0      done <- done
         0      frame 1.4 at 5: granted
         0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 90000
     "#]]

@@ -315,7 +315,6 @@ fn notes_leave_within_250_ms_or_with_the_next_frame() {
         1250   bob <- done
         1250   frame 1.3 at 3: session_opened, granted
         1250   carol <- lease 4 active [scanner] carol epoch 1 fence 4
-        1250   bob <- done
         1260   frame 1.4 at 5: note draining, tick, granted
         1260   dave <- lease 7 active [plotter] dave epoch 1 fence 7 valid 90000
     "#]]

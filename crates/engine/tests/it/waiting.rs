@@ -195,10 +195,8 @@ fn a_cancelled_wait_is_told_and_those_behind_move_up() {
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         0      both <- cancelled
-        0      gone <- done
         0      frame 1.2 at 2: granted
         0      onlyb <- lease 2 active [b] onlyb epoch 1 fence 2 valid 90000
-        0      gone <- done
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -350,7 +348,6 @@ fn a_cancelled_wait_goes_on_for_whoever_joined_it() {
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         0      bob <- cancelled
-        0      gone <- done
         0      frame 1.2 at 2: released, granted
         0      alice <- lease 1 released (explicit) epoch 2
         0      heir <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
@@ -375,9 +372,7 @@ fn one_who_joined_and_has_gone_inherits_nothing() {
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         0      joined <- cancelled
-        0      gone <- done
         0      bob <- cancelled
-        0      gone <- done
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         0      frame 1.3 at 3: granted
@@ -514,7 +509,6 @@ fn a_waiter_whose_connection_closed_is_not_granted() {
         0      bob <- done
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- done
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         0      bob <- session_not_found

@@ -11,7 +11,6 @@ use tenure_log::OrderedLog;
 fn events_are_pushed_only_when_they_are_synced() {
     expect![[r#"
         0      w <- watching from 1
-        0      m <- done
         0      frame 1.1 at 1: granted
         10     alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         10     push to w: 1 granted
@@ -43,9 +42,6 @@ fn a_watch_begins_where_it_is_asked_to_and_a_list_position_leaves_no_gap() {
         0      w <- watching from 3
         0      old <- watching from 2
         0      all <- watching from 1
-        0      m <- done
-        0      m <- done
-        0      m <- done
         0      push to old: 2 granted
         0      push to all: 1 granted, 2 granted
         0      frame 1.2 at 3: granted
@@ -80,15 +76,10 @@ fn a_watcher_gets_no_more_than_it_has_room_for() {
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
         0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 90000
-        0      m <- done
         0      push to w: 1 granted, 2 granted
         0      frame 1.2 at 4: granted
         0      dave <- lease 4 active [d] dave epoch 1 fence 4 valid 90000
-        0      m <- done
-        0      m <- done
         0      push to w: 3 granted, 4 granted
-        0      e <- done
-        0      m <- done
         0      frame 1.3 at 5: granted
         0      eve <- lease 5 active [e] eve epoch 1 fence 5 valid 90000
     "#]]
@@ -120,12 +111,10 @@ fn what_is_not_in_memory_is_read_from_the_log() {
         0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
         1250   frame 1.2 at 3: note draining
         1000   w <- watching from 1
-        1000   m <- done
         1000   read for w from 1 up to 3, 2 at most
         1000   push to w: 1 granted, 2 granted
         1000   frame 2.1 at 4: granted
         1000   carol <- lease 4 active [c] carol epoch 1 fence 4 valid 90000
-        1000   m <- done
         1000   read for w from 3 up to 4, 3 at most
         1000   push to w: 3 draining, 4 granted
     "#]]
@@ -155,9 +144,7 @@ fn a_watcher_that_left_while_the_log_was_read_for_it_gets_nothing() {
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
         0      w <- watching from 1
-        0      m <- done
         0      read for w from 1 up to 1, 1000 at most
-        0      e <- done
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -223,7 +210,6 @@ fn a_position_that_is_trimmed_is_told_with_the_oldest_that_is_kept() {
     let story = desk.take_story().replace(&format!("oldest {oldest}"), "oldest kept");
     expect![[r#"
         0      w <- watching from 1
-        0      m <- done
         0      read for w from 1 up to 103, 1000 at most
         0      push to w: trimmed, oldest kept
     "#]]

@@ -3,7 +3,7 @@
 
 use crate::desk::Desk;
 use std::collections::BTreeMap;
-use tenure_engine::{Check, List, OperationId, Request, Submit, TakeOver};
+use tenure_engine::{Check, Control, List, OperationId, Request, Submit, TakeOver};
 use tenure_kernel::{
     Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Fence, GateReport, Grant, LeaseId, Lsn, Member,
     OpenSession, Policy, Reason, Rebind, Reclaim, ReclaimBy, ReclaimGround, ReclaimRule, Release, Revoke,
@@ -42,6 +42,27 @@ impl<'a> Words<'a> {
     fn first(&self) -> &'a str {
         self.plain.first().copied().unwrap_or_else(|| panic!("a word is missing"))
     }
+}
+
+/// A fact, if the verb names one: nothing answers it.
+pub(crate) fn control(desk: &Desk, told: &str) -> Option<Control> {
+    let mut words = told.split_whitespace();
+    let verb = words.next().expect("a verb");
+    let words = Words::new(words);
+    Some(match verb {
+        "stopping" => Control::Stopping,
+        "disconnect" => Control::ConnectionClosed(session(&words)),
+        "gate" => Control::GateDone { lease: lease(desk, &words), report: GateReport::Confirmed },
+        "notified" => Control::NoticeDone(lease(desk, &words)),
+        "cancel" => Control::Cancel(desk.ticket(words.first())),
+        "abandon" => Control::Abandoned(lease(desk, &words)),
+        "more" => Control::WatchMore {
+            watch: desk.ticket(words.first()),
+            room: words.number("room").unwrap_or(1000) as usize,
+        },
+        "unwatch" => Control::WatchEnd(desk.ticket(words.first())),
+        _ => return None,
+    })
 }
 
 pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
@@ -125,17 +146,13 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             grace_ms: grace(&words),
             principal: "local".into(),
         }),
-        "kept" => Request::ConnectionsKept(vec![session(&words)]),
-        "stopping" => Request::Stopping,
-        "disconnect" => Request::ConnectionClosed(session(&words)),
+        "kept" => Request::ConnectionsTold { open: vec![session(&words)], gone: Vec::new() },
+        "gone" => Request::ConnectionsTold { open: Vec::new(), gone: vec![session(&words)] },
         "acknowledge" => {
             let lease = lease(desk, &words);
             Request::Acknowledge { lease, epoch: epoch(desk, &words, lease), asker: asker(&words) }
         }
         "ended" => Request::Ended { face: Face::Leases, from: Lsn(words.number("from").unwrap_or(0)) },
-        "gate" => Request::GateDone { lease: lease(desk, &words), report: GateReport::Confirmed },
-        "notified" => Request::NoticeDone(lease(desk, &words)),
-        "cancel" => Request::Cancel(desk.ticket(words.first())),
         "reset" => Request::ResetBreaker,
         "trim" => Request::Trim(Lsn(words.number("below").expect("a position"))),
         "read" => Request::Read(lease(desk, &words)),
@@ -162,11 +179,6 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             }
         },
         "watch" => Request::Watch { from: Lsn(words.number("from").unwrap_or(1)) },
-        "more" => Request::WatchMore {
-            watch: desk.ticket(words.first()),
-            room: words.number("room").unwrap_or(1000) as usize,
-        },
-        "unwatch" => Request::WatchEnd(desk.ticket(words.first())),
         "status" => Request::Status,
         _ => panic!("no such verb: {verb}"),
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
 use tenure_engine::kernel::{Change, Face, LeaseId, LeaseState, Lsn};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, News, Published, Request, Ticket};
+use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, List, News, Published, Request, Ticket};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
@@ -158,9 +158,8 @@ impl Announcing {
         loop {
             let resource_prefix = Some(REGISTRATIONS_PREFIX.into());
             let list = List { from, limit: PAGE, resource_prefix, holder: None };
-            let Answer::Leases { leases, next, .. } = faces.ask(Request::List(list)).await else {
-                return None;
-            };
+            let answer = faces.ask_until_heard(vec![Request::List(list)]).await.pop();
+            let Some(Answer::Leases { leases, next, .. }) = answer else { return None };
             for lease in leases {
                 seen.insert(lease.id);
                 self.consider(&lease);
@@ -202,7 +201,7 @@ impl Announcing {
         self.known.extend(&concerned);
         let concerned: Vec<LeaseId> = concerned.into_iter().collect();
         let reads = concerned.iter().copied().map(Request::Read).collect();
-        let answers = watching.faces.handle().call_all(reads).await;
+        let answers = watching.faces.ask_until_heard(reads).await;
         for (lease, answer) in concerned.into_iter().zip(answers) {
             match answer {
                 Answer::Read(read) => match read.lease {
@@ -383,7 +382,7 @@ impl Watching {
     fn make_room(&mut self) {
         if self.taken > ROOM / 2 {
             let room = core::mem::take(&mut self.taken);
-            drop(self.faces.handle().start(Request::WatchMore { watch: self.watch, room }));
+            self.faces.handle().tell(Control::WatchMore { watch: self.watch, room });
         }
     }
 }
@@ -391,7 +390,7 @@ impl Watching {
 impl Drop for Watching {
     fn drop(&mut self) {
         self.faces.switchboard().unwatch(self.watch);
-        drop(self.faces.handle().start(Request::WatchEnd(self.watch)));
+        self.faces.handle().tell(Control::WatchEnd(self.watch));
     }
 }
 

@@ -10,7 +10,7 @@ use tenure_api::Error;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
 use tenure_engine::kernel::{Action, Amend, Face, GateReport, LeaseId, LeaseState, Lsn, Reason, Token};
-use tenure_engine::{Answer, LeaseSnapshot, List, Request, Submit};
+use tenure_engine::{Answer, Control, LeaseSnapshot, List, Request, Submit};
 use tenure_history::wire_session;
 
 /// Leases read at once.
@@ -88,7 +88,7 @@ impl Faces {
         tokio::spawn(async move {
             match goodbye.await {
                 Goodbye::Sent => {
-                    drop(handle.start(Request::GateDone { lease: id, report: GateReport::Confirmed }));
+                    handle.tell(Control::GateDone { lease: id, report: GateReport::Confirmed });
                 }
                 // The gate times out; where the daemon stops before, the next one tries again.
                 Goodbye::Unsent(error) => {

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, Amend, GateReport, LeaseId, Token};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request, Submit};
+use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, Request, Submit};
 
 use super::network::Renamed;
 
@@ -222,8 +222,8 @@ impl Faces {
 
     async fn goodbye_said(&self, homes: &Homes, lease: LeaseId, node: &str) {
         for _ in 0..TRIES_MAX {
-            let found = match self.ask(Request::Read(lease)).await {
-                Answer::Read(read) => read.lease,
+            let found = match self.ask_until_heard(vec![Request::Read(lease)]).await.pop() {
+                Some(Answer::Read(read)) => read.lease,
                 _ => return,
             };
             let LeaseFound::Live(found) = found else { break };
@@ -232,7 +232,7 @@ impl Faces {
             if super::gates::ending(&found).is_some() {
                 if is_from(facts.advertised_by()) {
                     let report = GateReport::Confirmed;
-                    let _ = self.ask(Request::GateDone { lease, report }).await;
+                    self.handle().tell(Control::GateDone { lease, report });
                 }
                 break;
             }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_api::{self as api, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Policy, Rejection, Text};
-use tenure_engine::{Answer, LeaseFound, Pending, Refused, Request, Ticket};
+use tenure_engine::{Answer, Control, LeaseFound, Pending, Refused, Ticket};
 use tenure_history::rfc3339;
 use tokio::sync::Notify;
 
@@ -88,7 +88,7 @@ impl Faces {
                 }
             }
             if queued.leaving().is_some() {
-                drop(self.handle().start(Request::Cancel(queued.ticket)));
+                self.handle().tell(Control::Cancel(queued.ticket));
                 break (&mut pending).await.into_iter().next();
             }
         };

@@ -8,7 +8,7 @@ use core::time::Duration;
 use tenure_api as api;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Change, Fence, GateReport, LeaseId, LeaseState, Lsn};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request};
+use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, Request};
 
 /// Tries that may be under way.
 pub(super) const AT_ONCE_MAX: usize = 16;
@@ -58,7 +58,7 @@ impl Faces {
                 tokio::spawn(self.clone().tell_of_end(lease, ended_lsn));
                 continue;
             }
-            drop(self.handle().start(Request::NoticeDone(lease)));
+            self.handle().tell(Control::NoticeDone(lease));
             settled += 1;
             if notices.is_empty() {
                 tracing::warn!(
@@ -93,7 +93,7 @@ impl Faces {
                 Err(()) => pauses.pause().await,
             }
         }
-        drop(self.handle().start(Request::NoticeDone(lease)));
+        self.handle().tell(Control::NoticeDone(lease));
     }
 
     /// A stream that has ended, also where its lease is not kept any more.
@@ -130,7 +130,8 @@ impl Faces {
         let mut pauses = Pauses::new();
         loop {
             // Once the gate has timed out the notice goes on.
-            let Answer::Read(read) = self.ask(Request::Read(lease)).await else { return };
+            let answer = self.ask_until_heard(vec![Request::Read(lease)]).await.pop();
+            let Some(Answer::Read(read)) = answer else { return };
             let LeaseFound::Live(live) = read.lease else { return };
             let Some(shown) = self.shown_live(&live, None, read.lsn) else { return };
             // One that was withdrawn has not ended while its promise stands.
@@ -143,7 +144,7 @@ impl Faces {
             }
             self.streams().book.ended_at(&shown.stream.session_id, ended_wall_ms(&live));
             if self.tell(shown.stream).await.is_ok() {
-                drop(self.handle().start(Request::GateDone { lease, report: GateReport::Confirmed }));
+                self.handle().tell(Control::GateDone { lease, report: GateReport::Confirmed });
                 return;
             }
             pauses.pause().await;

@@ -379,13 +379,12 @@ impl World {
             (Request::SessionHeartbeat { session, .. }, Answer::SessionRenewed { .. }) => {
                 checks.sessions.proven(*session, ask.handled.unwrap_or(0));
             }
-            (Request::ConnectionsKept(told), Answer::ConnectionsKept { unknown }) => {
-                let handled = ask.handled.unwrap_or(0);
-                checks.told_kept(life.epoch().unwrap_or(0), handled, told, unknown)?;
-            }
-            (Request::ConnectionClosed(session), Answer::Done { .. }) => {
-                let handled = ask.handled.unwrap_or(0);
-                checks.told_gone(life.epoch().unwrap_or(0), handled, *session);
+            (Request::ConnectionsTold { open, gone }, Answer::ConnectionsKept { unknown }) => {
+                let (epoch, handled) = (life.epoch().unwrap_or(0), ask.handled.unwrap_or(0));
+                for session in gone {
+                    checks.told_gone(epoch, handled, *session);
+                }
+                checks.told_kept(epoch, handled, open, unknown)?;
             }
             (Request::Submit(_), Answer::Lease(found)) => {
                 if let LeaseFound::Live(lease) = &found.lease {
@@ -401,7 +400,7 @@ impl World {
         }
         match origin {
             Origin::Pass { is_stale_good: true, .. } => Ok(()),
-            Origin::Pass { .. } | Origin::Node { .. } | Origin::Host => {
+            Origin::Pass { .. } | Origin::Node { .. } => {
                 checks.is_fresh(self.now, ask.sent, &ask.request, answer)
             }
         }

@@ -188,14 +188,16 @@ impl World {
         if open.is_empty() && gone.is_empty() {
             return;
         }
-        let close = |session: SessionId| (Request::ConnectionClosed(session), session);
+        let close = |session| (Request::ConnectionsTold { open: Vec::new(), gone: vec![session] }, session);
         let gone = gone.into_iter().map(close).map(|(request, session)| {
             let pass = self.pass_own(node, life, request);
             (pass, session)
         });
         let gone = gone.collect();
         let sessions: Vec<SessionId> = open.iter().map(|(session, _)| *session).collect();
-        let word = (!open.is_empty()).then(|| self.pass_own(node, life, Request::ConnectionsKept(sessions)));
+        let word = (!open.is_empty()).then(|| {
+            self.pass_own(node, life, Request::ConnectionsTold { open: sessions, gone: Vec::new() })
+        });
         life.connections.telling = Some(Telling { sent_ms: now_ms, word, open, gone });
     }
 
@@ -220,7 +222,7 @@ impl World {
             }
         }
         if let Some(session) = telling.gone.remove(&pass)
-            && matches!(answer, Answer::Done { .. })
+            && matches!(answer, Answer::ConnectionsKept { .. })
         {
             connections.gone.remove(&session);
             self.tally.connections_gone += 1;

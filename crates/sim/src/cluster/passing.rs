@@ -7,7 +7,7 @@ use super::world::{Happening, World};
 use crate::network::{Ask, CallId as CallNumber};
 use crate::violation::Violation;
 use tenure_cluster::planted::{Planted, has};
-use tenure_engine::{Answer, Input, Out, Push, Refused, Request, Ticket};
+use tenure_engine::{Answer, Completion, Control, Input, Out, Push, Refused, Request, Ticket};
 use tenure_kernel::{GateReport, LeaseId, SessionId};
 
 /// Pause before what could not be decided is tried again.
@@ -57,8 +57,6 @@ pub(super) enum Origin {
     Pass { pass: u64, is_stale_good: bool },
     /// Another node.
     Node { station: Station, pass: u64 },
-    /// The node itself.
-    Host,
 }
 
 impl World {
@@ -280,7 +278,7 @@ impl World {
 
     pub(super) fn gate_done(&mut self, life: &mut Life, lease: LeaseId, report: GateReport) {
         if let Part::Writing(_) = life.part {
-            self.ask_engine(life, Origin::Host, 0, self.now, Request::GateDone { lease, report });
+            life.completions.push(Completion::Told(Control::GateDone { lease, report }));
         }
     }
 }

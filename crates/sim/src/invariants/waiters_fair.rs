@@ -38,34 +38,31 @@ struct Waiting {
 
 impl Queue {
     pub(super) fn arrives(&mut self, aged: u64, input: &Input) {
-        match &input.request {
-            Request::Submit(submit) => {
-                let Action::Grant(grant) = &*submit.action else { return };
-                let Some(number) = number(&grant.attachment) else { return };
-                self.arrivals += 1;
-                self.tickets.insert(input.ticket, number);
-                let order = self.arrivals;
-                let waits = submit.wait_ms > 0;
-                let first = self.seen.insert(number);
-                let waiting = Waiting {
-                    order,
-                    since: aged,
-                    until: if waits { aged + submit.wait_ms } else { 0 },
-                    wants: wants(&grant.bundle),
-                    waits,
-                    unsure: !first,
-                    overtaken: None,
-                };
-                self.waiting.entry(number).and_modify(|known| known.unsure = true).or_insert(waiting);
-            }
-            Request::Cancel(ticket) => {
-                if let Some(waiting) =
-                    self.tickets.get(ticket).and_then(|number| self.waiting.get_mut(number))
-                {
-                    waiting.unsure = true;
-                }
-            }
-            _ => {}
+        let Request::Submit(submit) = &input.request else { return };
+        let Action::Grant(grant) = &*submit.action else { return };
+        let Some(number) = number(&grant.attachment) else { return };
+        self.arrivals += 1;
+        self.tickets.insert(input.ticket, number);
+        let order = self.arrivals;
+        let waits = submit.wait_ms > 0;
+        let first = self.seen.insert(number);
+        let waiting = Waiting {
+            order,
+            since: aged,
+            until: if waits { aged + submit.wait_ms } else { 0 },
+            wants: wants(&grant.bundle),
+            waits,
+            unsure: !first,
+            overtaken: None,
+        };
+        self.waiting.entry(number).and_modify(|known| known.unsure = true).or_insert(waiting);
+    }
+
+    /// The caller of a waiting request is gone.
+    pub(super) fn cancelled(&mut self, ticket: Ticket) {
+        let waiting = self.tickets.get(&ticket).and_then(|number| self.waiting.get_mut(number));
+        if let Some(waiting) = waiting {
+            waiting.unsure = true;
         }
     }
 

@@ -82,8 +82,10 @@ impl Sessions {
 impl Checks {
     /// An engine is asked something, whatever it will make of it.
     pub(in crate::cluster) fn engine_asked(&mut self, now: u64, request: &Request) {
-        if let Request::ConnectionClosed(session) = request {
-            self.sessions.gone_asked.entry(*session).or_insert(now);
+        if let Request::ConnectionsTold { gone, .. } = request {
+            for session in gone {
+                self.sessions.gone_asked.entry(*session).or_insert(now);
+            }
         }
     }
 
