@@ -3,6 +3,7 @@
 
 use crate::caller::Scope;
 use crate::connections::{ConnectionsHeard, ConnectionsTold};
+use crate::limits::WAIT_MS_MAX;
 use crate::registrations::{Home, NodeHeard, NodeTold, Settled, is_foreign};
 use serde::{Deserialize, Serialize};
 use tenure_api as api;
@@ -413,11 +414,12 @@ impl Call {
         }
     }
 
-    /// How long it may take beyond an ordinary call.
+    /// How long it may take beyond an ordinary call. A caller may write any number: what is over the bound is refused
+    /// where it is decided, and nobody counts with it before.
     #[must_use]
     pub fn wait_ms(&self) -> u64 {
         match self {
-            Self::Acquire(acquire) => acquire.wait_ms.unwrap_or(0),
+            Self::Acquire(acquire) => acquire.wait_ms.unwrap_or(0).min(WAIT_MS_MAX),
             _ => 0,
         }
     }

@@ -35,7 +35,7 @@ pub use elsewhere::{Elsewhere, Passed};
 pub use events::{EventStream, Streamed};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
-    TTL_MS_MIN, WAIT_MS_MAX,
+    TTL_MS_MIN, WAIT_MS_MAX, over_limit,
 };
 pub use polling::{LeftFor, PollingNumbers, TargetCounts, UnownedTimes};
 pub use registrations::{

@@ -37,6 +37,12 @@ pub(crate) fn out_of_range(name: &str, ms: u64, min: u64, max: u64) -> Error {
         .with("field", name)
 }
 
+/// An error that names the limit, the setting that moves it, and its value at present.
+#[must_use]
+pub fn over_limit(code: ErrorCode, message: String, limit: &str, setting: &str, value: usize) -> Error {
+    Error::new(code, message).with("limit", limit).with("setting", setting).with("value", value)
+}
+
 /// The size of a page.
 pub(crate) fn page(limit: Option<u64>) -> Result<usize, Error> {
     let limit = limit.unwrap_or(PAGE_DEFAULT);

@@ -97,10 +97,18 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
                 .with("wanted", *wanted)
                 .with("free", *free)
         }
-        Rejection::CapacityExceeded { capacity } => {
+        Rejection::CapacityExceeded { capacity, max } => {
             let what = capacity_word(*capacity);
-            new(ErrorCode::CapacityExceeded, format!("the daemon's limit of {what} is reached"))
-                .with("capacity", what)
+            let error =
+                new(ErrorCode::CapacityExceeded, format!("the daemon's limit of {what} is reached: {max}"))
+                    .with("capacity", what)
+                    .with("limit", what)
+                    .with("value", *max);
+            match capacity {
+                // No setting moves it.
+                Capacity::Notices => error,
+                _ => error.with("setting", format!("limits.{what}")),
+            }
         }
         Rejection::LeaseNotFound => no_lease(asked),
         Rejection::LeaseRetired => {
@@ -241,7 +249,9 @@ fn capacity_word(capacity: Capacity) -> &'static str {
         Capacity::LeasesOfPrincipal => "leases_per_principal",
         Capacity::Pools => "pools",
         Capacity::Sessions => "sessions",
+        Capacity::SessionsOfPrincipal => "sessions_per_principal",
         Capacity::AttachmentBytes => "attachment_bytes",
+        Capacity::AttachmentBytesOfPrincipal => "attachment_bytes_per_principal",
         Capacity::Notices => "notices",
     }
 }

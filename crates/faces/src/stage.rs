@@ -158,7 +158,7 @@ impl Stage {
         let mut unknown = None;
         loop {
             let passed_ms = read_clocks().boot_ms.saturating_sub(began_ms);
-            let is_over = passed_ms > node.patience.as_millis() as u64 + wait_ms;
+            let is_over = passed_ms > (node.patience.as_millis() as u64).saturating_add(wait_ms);
             match &reply {
                 Err(error) if is_undecided(error) => {
                     if error.code == ErrorCode::OutcomeUnknown {

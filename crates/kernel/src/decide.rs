@@ -247,22 +247,35 @@ impl Kernel {
     fn check_capacity(&self, grant: &Grant) -> Result<(), Rejection> {
         let limits = &self.setup.limits;
         if self.leases.len() as u64 >= limits.leases_max {
-            return full(Capacity::Leases);
+            return self.full(Capacity::Leases);
         }
         let of_principal =
             self.principals.find(&grant.policy.principal).map_or(0, |slot| self.principals.uses(slot));
         if u64::from(of_principal) >= limits.leases_per_principal_max {
-            return full(Capacity::LeasesOfPrincipal);
+            return self.full(Capacity::LeasesOfPrincipal);
         }
         if grant.policy.notice && self.notices.len() as u64 >= limits.notices_max {
-            return full(Capacity::Notices);
+            return self.full(Capacity::Notices);
         }
-        self.check_payload_capacity(0, grant.attachment.len() + grant.face_data.len())
+        let wanted = grant.attachment.len() + grant.face_data.len();
+        self.check_payload_capacity(&grant.policy.principal, 0, wanted)
     }
 
-    fn check_payload_capacity(&self, freed: u64, wanted: usize) -> Result<(), Rejection> {
-        if wanted > 0 && self.payload_bytes - freed + wanted as u64 > self.setup.limits.attachment_bytes_max {
-            return full(Capacity::AttachmentBytes);
+    fn full<T>(&self, capacity: Capacity) -> Result<T, Rejection> {
+        Err(Rejection::CapacityExceeded { capacity, max: self.setup.limits.max_of(capacity) })
+    }
+
+    /// Whether a principal may store `wanted` bytes in place of `freed` ones of its own.
+    fn check_payload_capacity(&self, principal: &Text, freed: u64, wanted: usize) -> Result<(), Rejection> {
+        if wanted == 0 {
+            return Ok(());
+        }
+        let (limits, grows) = (&self.setup.limits, |stored: u64| stored - freed + wanted as u64);
+        if grows(self.payload_bytes) > limits.attachment_bytes_max {
+            return self.full(Capacity::AttachmentBytes);
+        }
+        if grows(self.shares.of(principal).payload_bytes) > limits.attachment_bytes_per_principal_max {
+            return self.full(Capacity::AttachmentBytesOfPrincipal);
         }
         Ok(())
     }
@@ -342,7 +355,11 @@ impl Kernel {
             attachment.unwrap_or(lease.attachment()).len() + face_data.unwrap_or(lease.face_data()).len();
         let held = lease.payload_bytes();
         // A payload that shrinks is taken even while the limit stands below what is stored.
-        if wanted as u64 <= held { Ok(()) } else { self.check_payload_capacity(held, wanted) }
+        if wanted as u64 <= held {
+            return Ok(());
+        }
+        let principal = &self.policies.get(lease.policy).principal;
+        self.check_payload_capacity(principal, held, wanted)
     }
 
     fn decide_revoke(&self, at: Stamp, revoke: &Revoke) -> Result<Change, Rejection> {
@@ -421,7 +438,7 @@ impl Kernel {
         }
         match self.pools.get(name) {
             Some(pool) if pool.removed => Err(Rejection::PoolInUse { held: pool.held() }),
-            None if self.pools.len() as u64 >= self.setup.limits.pools_max => full(Capacity::Pools),
+            None if self.pools.len() as u64 >= self.setup.limits.pools_max => self.full(Capacity::Pools),
             Some(_) | None => Ok(Change::PoolDefined { name: name.clone(), size }),
         }
     }
@@ -445,7 +462,10 @@ impl Kernel {
             return Err(Rejection::SessionExists { session: open.session });
         }
         if self.sessions.len() as u64 >= self.setup.limits.sessions_max {
-            return full(Capacity::Sessions);
+            return self.full(Capacity::Sessions);
+        }
+        if self.shares.of(&open.principal).sessions >= self.setup.limits.sessions_per_principal_max {
+            return self.full(Capacity::SessionsOfPrincipal);
         }
         Ok(Change::SessionOpened(open.clone()))
     }
@@ -509,10 +529,6 @@ impl Kernel {
 
 fn invalid<T>(lease: &Lease) -> Result<T, Rejection> {
     Err(Rejection::InvalidState { state: lease.state.name() })
-}
-
-fn full<T>(capacity: Capacity) -> Result<T, Rejection> {
-    Err(Rejection::CapacityExceeded { capacity })
 }
 
 fn reserved_prefix<T>(name: &Text) -> Result<T, Rejection> {

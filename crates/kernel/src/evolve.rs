@@ -80,6 +80,7 @@ impl Kernel {
                     losses_complete_after: at.lsn,
                     changed_lsn: at.lsn,
                 });
+                self.shares.change(&open.principal, |share| share.sessions += 1);
                 let before = self.session_index.insert(open.session, slot);
                 assert!(before.is_none(), "invariant: an opened session is new");
             }
@@ -167,7 +168,7 @@ impl Kernel {
         lease.holder = self.holders.acquire(holder);
         lease.policy = self.acquire_policy(policy);
         *self.counts.cell(lease.state.name(), policy) += 1;
-        self.payload_bytes += lease.payload_bytes();
+        self.count_payload(lease.policy, lease.payload_bytes(), 0);
         if let Some(first) = members.first() {
             lease.first_name = first.clone();
         }
@@ -217,12 +218,14 @@ impl Kernel {
 
     fn rebound(&mut self, at: Stamp, rebound: &Rebound) {
         let slot = self.known(rebound.lease);
+        self.count_payload(self.leases[slot].policy, 0, self.leases[slot].payload_bytes());
         let holder = self.holders.acquire(&rebound.holder);
         self.holders.release(core::mem::replace(&mut self.leases[slot].holder, holder));
         if let Some(policy) = &rebound.policy {
             self.change_policy(at, slot, policy);
         }
         self.replace_payload(slot, rebound.attachment.as_deref(), rebound.face_data.as_deref());
+        self.count_payload(self.leases[slot].policy, self.leases[slot].payload_bytes(), 0);
         let lease = &mut self.leases[slot];
         lease.epoch = rebound.epoch;
         lease.changed_lsn = at.lsn;
@@ -257,13 +260,24 @@ impl Kernel {
 
     fn amended(&mut self, at: Stamp, amended: &Amended) {
         let slot = self.known(amended.lease);
+        let (row, before) = (self.leases[slot].policy, self.leases[slot].payload_bytes());
         self.replace_payload(slot, amended.attachment.as_deref(), amended.face_data.as_deref());
+        self.count_payload(row, self.leases[slot].payload_bytes(), before);
         self.leases[slot].changed_lsn = at.lsn;
+    }
+
+    /// Counts bytes that come and go in a lease with these terms.
+    fn count_payload(&mut self, policy: u32, come: u64, gone: u64) {
+        if come == gone {
+            return;
+        }
+        self.payload_bytes = self.payload_bytes + come - gone;
+        let principal = &self.policies.get(policy).principal;
+        self.shares.change(principal, |share| share.payload_bytes = share.payload_bytes + come - gone);
     }
 
     fn replace_payload(&mut self, slot: u32, attachment: Option<&[u8]>, face_data: Option<&[u8]>) {
         let lease = &mut self.leases[slot];
-        self.payload_bytes -= lease.payload_bytes();
         if attachment.is_some() || face_data.is_some() {
             let rare = lease.rare.get_or_insert_default();
             if let Some(bytes) = attachment {
@@ -273,7 +287,6 @@ impl Kernel {
                 rare.face_data = bytes.to_vec();
             }
         }
-        self.payload_bytes += lease.payload_bytes();
     }
 
     fn steer(&mut self, at: Stamp, steered: &Steered, drained: bool) {
@@ -351,7 +364,7 @@ impl Kernel {
             self.resources.remove(resource);
         }
         let lease = self.leases.remove(slot);
-        self.payload_bytes -= lease.payload_bytes();
+        self.count_payload(lease.policy, 0, lease.payload_bytes());
         *self.counts.cell(lease.state.name(), self.policies.get(lease.policy)) -= 1;
         self.holders.release(lease.holder);
         self.release_policy(lease.policy);
@@ -535,6 +548,7 @@ impl Kernel {
     fn drop_session_if_over(&mut self, slot: u32) {
         if self.sessions[slot].closed.is_some() && self.sessions[slot].is_empty() {
             let session = self.sessions.remove(slot);
+            self.shares.change(&session.principal, |share| share.sessions -= 1);
             self.session_index.remove(&session.id);
         }
     }

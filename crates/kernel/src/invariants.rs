@@ -6,6 +6,7 @@ use crate::kernel::Kernel;
 use crate::lease::LeaseState;
 use crate::names::{pool_member, split_pool_member};
 use crate::tables::register::Where;
+use crate::tables::shares::Shares;
 use crate::tables::slab::NO_SLOT;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ impl Kernel {
         self.check_pools()?;
         self.check_sessions()?;
         self.check_interned()?;
+        self.check_shares()?;
         self.check_retained()
     }
 
@@ -196,6 +198,20 @@ impl Kernel {
         let with_session = self.leases.iter().filter(|(_, l)| l.session.session != NO_SLOT).count();
         require(listed as usize == with_session, "a lease of a session is on its list", || {
             format!("{listed} listed, {with_session} linked")
+        })
+    }
+
+    fn check_shares(&self) -> Result<(), Violation> {
+        let mut shares = Shares::default();
+        for (_, lease) in self.leases.iter() {
+            let principal = &self.policies.get(lease.policy).principal;
+            shares.change(principal, |share| share.payload_bytes += lease.payload_bytes());
+        }
+        for (_, session) in self.sessions.iter() {
+            shares.change(&session.principal, |share| share.sessions += 1);
+        }
+        require(shares == self.shares, "each principal's share equals a full sum", || {
+            format!("{:?} counted, {shares:?} found", self.shares)
         })
     }
 
@@ -364,6 +380,12 @@ mod tests {
             *kernel.counts.cell(StateName::Active, &Policy::permanent()) += 1;
         });
         breaks("payload bytes equal a full sum", |kernel| kernel.payload_bytes += 1);
+        breaks("each principal's share equals a full sum", |kernel| {
+            kernel.shares.change(&"local".into(), |share| share.sessions += 1);
+        });
+        breaks("each principal's share equals a full sum", |kernel| {
+            kernel.shares.change(&"local".into(), |share| share.payload_bytes += 1);
+        });
         breaks("payload bytes equal a full sum", |kernel| kernel.payload_bytes -= 1);
     }
 

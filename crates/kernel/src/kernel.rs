@@ -14,6 +14,7 @@ use crate::retained::Retained;
 use crate::session::Session;
 use crate::tables::interner::{Hashing, Interner};
 use crate::tables::register::{Register, Where};
+use crate::tables::shares::Shares;
 use crate::tables::slab::Slab;
 use core::hash::BuildHasher;
 use hashbrown::HashTable;
@@ -63,6 +64,7 @@ pub struct Kernel {
     pub(crate) notices: BTreeMap<LeaseId, PendingNotice>,
 
     pub(crate) payload_bytes: u64,
+    pub(crate) shares: Shares,
     pub(crate) counts: Counts,
 }
 
@@ -151,6 +153,7 @@ impl Kernel {
             operations: Operations::new(hashing.clone()),
             notices: BTreeMap::new(),
             payload_bytes: 0,
+            shares: Shares::default(),
             counts: Counts::default(),
             hashing,
         }

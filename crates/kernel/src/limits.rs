@@ -1,6 +1,8 @@
 //! Every bound of the kernel, in one place. Fixed ones are constants; those an operator may move are
 //! [`Limits`] (read only by `decide`) or [`Retention`] (read by `evolve`, hence itself in the log).
 
+use crate::rejection::Capacity;
+
 /// Longest resource or pool name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest holder in bytes.
@@ -42,8 +44,12 @@ pub struct Limits {
     pub pools_max: u64,
     /// Open sessions.
     pub sessions_max: u64,
+    /// Open sessions of one principal.
+    pub sessions_per_principal_max: u64,
     /// Bytes of attachments and face data in all live leases.
     pub attachment_bytes_max: u64,
+    /// The same in the leases of one principal.
+    pub attachment_bytes_per_principal_max: u64,
     /// Ended leases that still wait for their notice.
     pub notices_max: u64,
 }
@@ -55,8 +61,27 @@ impl Default for Limits {
             leases_per_principal_max: 1_000_000,
             pools_max: 10_000,
             sessions_max: 1_000_000,
+            sessions_per_principal_max: 500_000,
             attachment_bytes_max: 1 << 30,
+            attachment_bytes_per_principal_max: 512 << 20,
             notices_max: 100_000,
+        }
+    }
+}
+
+impl Limits {
+    /// The bound of one capacity.
+    #[must_use]
+    pub fn max_of(&self, capacity: Capacity) -> u64 {
+        match capacity {
+            Capacity::Leases => self.leases_max,
+            Capacity::LeasesOfPrincipal => self.leases_per_principal_max,
+            Capacity::Pools => self.pools_max,
+            Capacity::Sessions => self.sessions_max,
+            Capacity::SessionsOfPrincipal => self.sessions_per_principal_max,
+            Capacity::AttachmentBytes => self.attachment_bytes_max,
+            Capacity::AttachmentBytesOfPrincipal => self.attachment_bytes_per_principal_max,
+            Capacity::Notices => self.notices_max,
         }
     }
 }

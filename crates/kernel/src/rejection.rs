@@ -62,6 +62,8 @@ pub enum Rejection {
     CapacityExceeded {
         /// Which.
         capacity: Capacity,
+        /// How much there may be.
+        max: u64,
     },
     /// No lease has this id.
     LeaseNotFound,
@@ -136,8 +138,12 @@ pub enum Capacity {
     Pools,
     /// Open sessions.
     Sessions,
+    /// Open sessions of one principal.
+    SessionsOfPrincipal,
     /// Bytes of attachments.
     AttachmentBytes,
+    /// Bytes of attachments of one principal.
+    AttachmentBytesOfPrincipal,
     /// Notices not yet delivered.
     Notices,
 }

@@ -4,4 +4,5 @@
 pub(crate) mod free_set;
 pub(crate) mod interner;
 pub(crate) mod register;
+pub(crate) mod shares;
 pub(crate) mod slab;

@@ -42,6 +42,8 @@ pub struct ServerOptions {
     pub body_bytes_max: usize,
     /// Longest line on the socket.
     pub line_bytes_max: usize,
+    /// Requests of one connection that may wait for a bundle.
+    pub waiters_per_connection_max: usize,
     /// How long calls under way may take once the daemon stops.
     pub finish_within: Duration,
     /// Copies the data directory.

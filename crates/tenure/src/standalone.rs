@@ -113,6 +113,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
             connections_max: settings.limits.connections as usize,
             body_bytes_max: settings.limits.body_bytes.0 as usize,
             line_bytes_max: settings.limits.line_bytes.0 as usize,
+            waiters_per_connection_max: settings.limits.waiters_per_connection as usize,
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
             recovery_secs: 0.0,

@@ -102,6 +102,7 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
     for _ in 0..r.count()? {
         let session = read_session(r)?;
         let id = session.id;
+        kernel.shares.change(&session.principal, |share| share.sessions += 1);
         let slot = kernel.sessions.insert(session);
         if kernel.session_index.insert(id, slot).is_some() {
             return Err(DecodeError::Inconsistent("a session stands twice"));

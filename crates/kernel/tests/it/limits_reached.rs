@@ -344,5 +344,41 @@ fn the_published_bounds_are_those_of_the_contract() {
     assert_eq!((kept.window_ms, kept.leases_max), (86_400_000, 1_000_000));
     assert_eq!((kept.leases_per_face_max, kept.operations_per_principal_max), (1_000_000, 1_000_000));
     assert_eq!(Limits::default().notices_max, 100_000);
+    assert_eq!(Limits::default().sessions_per_principal_max, 500_000);
+    assert_eq!(Limits::default().attachment_bytes_per_principal_max, 512 << 20);
     assert_eq!(Limits::default().attachment_bytes_max, 1 << 30);
+}
+
+/// One principal used to be able to take every session and every byte there is.
+#[test]
+fn one_principal_leaves_sessions_and_bytes_for_others() {
+    check(
+        "setup sessions=9 sessions_each=1 bytes=100 bytes_each=10
+         0 open 1 principal=p
+         0 open 2 principal=p
+         0 open 3 principal=q
+         1 close 1
+         1 open 2 principal=p
+         2 grant a holder=x principal=p attach=10
+         2 grant b holder=x principal=p attach=1
+         2 grant b holder=x principal=q attach=1
+         3 amend L2 attach=9 data=2
+         3 amend L2 attach=9 data=1
+         4 release L2
+         4 grant c holder=x principal=p attach=10",
+        expect![[r#"
+            0  1 open 1 principal=p                     → opened
+            0  – open 2 principal=p                     → capacity_exceeded SessionsOfPrincipal
+            0  2 open 3 principal=q                     → opened
+            1  3 close 1                                → closed
+            1  4 open 2 principal=p                     → opened
+            2  5 grant a holder=x principal=p attach=10 → granted lease 5 epoch 1 fence 5
+            2  – grant b holder=x principal=p attach=1  → capacity_exceeded AttachmentBytesOfPrincipal
+            2  6 grant b holder=x principal=q attach=1  → granted lease 6 epoch 1 fence 6
+            3  – amend L2 attach=9 data=2               → capacity_exceeded AttachmentBytesOfPrincipal
+            3  7 amend L2 attach=9 data=1               → amended
+            4  8 release L2                             → released epoch 2
+            4  – grant c holder=x principal=p attach=10 → capacity_exceeded AttachmentBytesOfPrincipal
+        "#]],
+    );
 }

@@ -40,6 +40,7 @@ pub(crate) struct ModelPool {
 }
 
 pub(crate) struct ModelSession {
+    pub(crate) principal: Text,
     pub(crate) closed: Option<Reason>,
     pub(crate) losses: Vec<Loss>,
     /// In the order they came.
@@ -140,7 +141,12 @@ impl Model {
                 if let Some(policy) = &rebind.policy {
                     self.open_session(policy.session)?;
                 }
-                self.room_for(Some(lease), rebind.attachment.as_ref(), rebind.face_data.as_ref())?;
+                self.room_for(
+                    &lease.policy.principal,
+                    Some(lease),
+                    rebind.attachment.as_ref(),
+                    rebind.face_data.as_ref(),
+                )?;
                 Ok(Change::Rebound(Rebound {
                     lease: rebind.token.lease,
                     epoch: Epoch(lease.epoch.0 + 1),
@@ -156,7 +162,12 @@ impl Model {
                 if lease.is_revoking() {
                     return invalid(lease);
                 }
-                self.room_for(Some(lease), amend.attachment.as_ref(), amend.face_data.as_ref())?;
+                self.room_for(
+                    &lease.policy.principal,
+                    Some(lease),
+                    amend.attachment.as_ref(),
+                    amend.face_data.as_ref(),
+                )?;
                 Ok(Change::Amended(Amended {
                     lease: amend.token.lease,
                     attachment: amend.attachment.clone(),
@@ -208,7 +219,7 @@ impl Model {
             }
             Action::DefinePool { name, size } => match self.pools.get(name) {
                 Some(pool) if pool.removed => Err(Rejection::PoolInUse { held: self.held_of(name) }),
-                None if self.pools.len() as u64 >= self.limits.pools_max => full(Capacity::Pools),
+                None if self.pools.len() as u64 >= self.limits.pools_max => self.full(Capacity::Pools),
                 _ => Ok(Change::PoolDefined { name: name.clone(), size: *size }),
             },
             Action::RemovePool { name, force } => match self.pools.get(name) {
@@ -223,7 +234,11 @@ impl Model {
                     return Err(Rejection::SessionExists { session: open.session });
                 }
                 if self.sessions.len() as u64 >= self.limits.sessions_max {
-                    return full(Capacity::Sessions);
+                    return self.full(Capacity::Sessions);
+                }
+                let own = self.sessions.values().filter(|session| session.principal == open.principal);
+                if own.count() as u64 >= self.limits.sessions_per_principal_max {
+                    return self.full(Capacity::SessionsOfPrincipal);
                 }
                 Ok(Change::SessionOpened(open.clone()))
             }
@@ -289,7 +304,7 @@ impl Model {
             })
         {
             let face_data = Some(grant.face_data.clone()).filter(|bytes| !bytes.is_empty());
-            self.room_for(Some(lease), Some(&grant.attachment), face_data.as_ref())?;
+            self.room_for(&lease.policy.principal, Some(lease), Some(&grant.attachment), face_data.as_ref())?;
             return Ok(Change::Rebound(Rebound {
                 lease: id,
                 epoch: Epoch(lease.epoch.0 + 1),
@@ -317,17 +332,17 @@ impl Model {
 
     fn check_capacity(&self, grant: &Grant) -> Refused<()> {
         if self.leases.len() as u64 >= self.limits.leases_max {
-            return full(Capacity::Leases);
+            return self.full(Capacity::Leases);
         }
         let principal = &grant.policy.principal;
         let own = self.leases.values().filter(|lease| lease.policy.principal == *principal).count();
         if own as u64 >= self.limits.leases_per_principal_max {
-            return full(Capacity::LeasesOfPrincipal);
+            return self.full(Capacity::LeasesOfPrincipal);
         }
         if grant.policy.notice && self.notices.len() as u64 >= self.limits.notices_max {
-            return full(Capacity::Notices);
+            return self.full(Capacity::Notices);
         }
-        self.room_for(None, Some(&grant.attachment), Some(&grant.face_data))
+        self.room_for(principal, None, Some(&grant.attachment), Some(&grant.face_data))
     }
 
     fn free_members(&self, bundle: &Bundle) -> Refused<Vec<Text>> {
@@ -383,21 +398,31 @@ impl Model {
         }
     }
 
+    fn full<T>(&self, capacity: Capacity) -> Refused<T> {
+        Err(Rejection::CapacityExceeded { capacity, max: self.limits.max_of(capacity) })
+    }
+
     /// Bytes may grow only up to the limit; shrinking is always allowed.
     fn room_for(
         &self,
+        principal: &Text,
         lease: Option<&ModelLease>,
         attachment: Option<&Vec<u8>>,
         face_data: Option<&Vec<u8>>,
     ) -> Refused<()> {
         let size = |lease: &ModelLease| lease.attachment.len() + lease.face_data.len();
         let all: usize = self.leases.values().map(size).sum();
+        let own = self.leases.values().filter(|lease| lease.policy.principal == *principal);
+        let own: usize = own.map(size).sum();
         let (old_attachment, old_face_data) =
             lease.map_or((0, 0), |lease| (lease.attachment.len(), lease.face_data.len()));
         let old = old_attachment + old_face_data;
         let new = attachment.map_or(old_attachment, Vec::len) + face_data.map_or(old_face_data, Vec::len);
         if new > old && (all - old + new) as u64 > self.limits.attachment_bytes_max {
-            return full(Capacity::AttachmentBytes);
+            return self.full(Capacity::AttachmentBytes);
+        }
+        if new > old && (own - old + new) as u64 > self.limits.attachment_bytes_per_principal_max {
+            return self.full(Capacity::AttachmentBytesOfPrincipal);
         }
         Ok(())
     }
@@ -533,6 +558,7 @@ impl Model {
             }
             Change::SessionOpened(open) => {
                 let session = ModelSession {
+                    principal: open.principal.clone(),
                     closed: None,
                     losses: Vec::new(),
                     with_authority: Vec::new(),
@@ -728,8 +754,4 @@ fn steered(steer: &Steer) -> Steered {
 
 fn invalid<T>(lease: &ModelLease) -> Refused<T> {
     Err(Rejection::InvalidState { state: lease.state.name() })
-}
-
-fn full<T>(capacity: Capacity) -> Refused<T> {
-    Err(Rejection::CapacityExceeded { capacity })
 }

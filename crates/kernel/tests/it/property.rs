@@ -54,7 +54,9 @@ fn limits() -> Limits {
         leases_per_principal_max: 6,
         pools_max: 2,
         sessions_max: 3,
+        sessions_per_principal_max: 2,
         attachment_bytes_max: 24,
+        attachment_bytes_per_principal_max: 16,
         notices_max: 2,
     }
 }

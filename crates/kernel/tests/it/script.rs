@@ -655,7 +655,7 @@ pub(crate) fn rejected(rejection: &Rejection) -> String {
         Rejection::PoolExhausted { pool, wanted, free } => {
             format!("{code} {pool} wanted {wanted} free {free}")
         }
-        Rejection::CapacityExceeded { capacity } => format!("{code} {capacity:?}"),
+        Rejection::CapacityExceeded { capacity, .. } => format!("{code} {capacity:?}"),
         Rejection::StaleEpoch { current } => format!("{code} current={current}"),
         Rejection::InvalidState { state } => format!("{code} {}", state.as_str()),
         Rejection::DeadlinePassed { deadline } => format!("{code} {deadline}"),
@@ -773,7 +773,9 @@ fn apply_setup(setup: &mut Setup, words: &Words) {
     words.set("per_principal", &mut limits.leases_per_principal_max);
     words.set("pools", &mut limits.pools_max);
     words.set("sessions", &mut limits.sessions_max);
+    words.set("sessions_each", &mut limits.sessions_per_principal_max);
     words.set("bytes", &mut limits.attachment_bytes_max);
+    words.set("bytes_each", &mut limits.attachment_bytes_per_principal_max);
     words.set("notices", &mut limits.notices_max);
 }
 

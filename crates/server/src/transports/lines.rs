@@ -20,7 +20,8 @@ use tenure_api::{
     RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
-use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope};
+
+use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope, over_limit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -110,6 +111,8 @@ struct Connection {
     room: Arc<Semaphore>,
     /// Turns to make an answer that may be large.
     large: Arc<Semaphore>,
+    /// Places for requests that wait: for a bundle, or for others than the engine.
+    waits: Arc<Semaphore>,
     tasks: TaskTracker,
     streams: Streams,
     session: String,
@@ -303,6 +306,7 @@ impl Connection {
             ends: ends.clone(),
             room: Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX)),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
+            waits: Arc::new(Semaphore::new(shared.options().waiters_per_connection_max)),
             tasks,
             streams: Streams::new(out.clone(), ends.gone.clone()),
             session: opening.session(),
@@ -383,7 +387,7 @@ impl Connection {
                 if tag.is_none() {
                     return Err(needs_tag("acquire with wait_ms"));
                 }
-                self.wait(call, wrap, tag.cloned());
+                self.wait(call, wrap, tag.cloned())?;
                 Ok(Admitted::UnderWay)
             }
             Wish::Watch(query) => {
@@ -475,10 +479,12 @@ impl Connection {
         None
     }
 
-    fn wait(&self, call: Call, wrap: Option<Wrap>, tag: Option<Tag>) {
+    fn wait(&self, call: Call, wrap: Option<Wrap>, tag: Option<Tag>) -> Result<(), Error> {
+        let place = Arc::clone(&self.waits).try_acquire_owned().map_err(|_| self.too_many_waits())?;
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
         let (over, stopping) = (self.ends.over.clone(), self.shared.stopping());
         self.tasks.spawn(async move {
+            let _place = place;
             // Dropping the call withdraws it.
             tokio::select! {
                 biased;
@@ -491,6 +497,18 @@ impl Connection {
                 () = over.cancelled() => {}
             }
         });
+        Ok(())
+    }
+
+    fn too_many_waits(&self) -> Error {
+        let max = self.shared.options().waiters_per_connection_max;
+        over_limit(
+            ErrorCode::TooManyWaiters,
+            format!("{max} requests of this connection wait already"),
+            "waiters_per_connection",
+            "limits.waiters_per_connection",
+            max,
+        )
     }
 
     fn watch(&self, stream: Stream, source: Source) {

@@ -149,10 +149,22 @@ settings! {
         pools: u64 = Text("10000"), "limits-pools", within "1" to "10000000", like "20";
         /// Open sessions, connections that hold something included
         sessions: u64 = Text("1000000"), "limits-sessions", within "1" to "100000000", like "500";
+        /// Open sessions of one principal
+        sessions_per_principal: u64 = Text("500000"), "limits-sessions-per-principal",
+            within "1" to "100000000", like "50";
         /// Attachments of all live leases together
         attachment_bytes: Bytes = Text("1GiB"), "limits-attachment-bytes", within "0B" to "1TiB", like "64MiB";
-        /// Requests waiting for a bundle
+        /// Attachments of all live leases of one principal
+        attachment_bytes_per_principal: Bytes = Text("512MiB"), "limits-attachment-bytes-per-principal",
+            within "0B" to "1TiB", like "32MiB";
+        /// Requests waiting for a bundle, retries of the same request included
         waiters: u64 = Text("100000"), "limits-waiters", within "0" to "10000000", like "50";
+        /// Requests of one principal waiting for a bundle
+        waiters_per_principal: u64 = Text("50000"), "limits-waiters-per-principal",
+            within "0" to "10000000", like "40";
+        /// Requests of one connection waiting for a bundle
+        waiters_per_connection: u64 = Text("1000"), "limits-waiters-per-connection",
+            within "0" to "1000000", like "20";
         /// Open connections over all transports
         connections: u64 = Text("20000"), "limits-connections", within "1" to "1000000", like "300";
         /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes

@@ -24,13 +24,16 @@ impl Settings {
         EngineConfig {
             inbox_max: self.limits.inbox as usize,
             waiters_max: self.limits.waiters as usize,
+            waiters_per_principal_max: self.limits.waiters_per_principal as usize,
             hook_timeout_ms: self.sessions.hook_timeout.ms(),
             limits: Limits {
                 leases_max: self.limits.leases,
                 leases_per_principal_max: self.limits.leases_per_principal,
                 pools_max: self.limits.pools,
                 sessions_max: self.limits.sessions,
+                sessions_per_principal_max: self.limits.sessions_per_principal,
                 attachment_bytes_max: self.limits.attachment_bytes.0,
+                attachment_bytes_per_principal_max: self.limits.attachment_bytes_per_principal.0,
                 ..defaults.limits
             },
             retention: Retention {
