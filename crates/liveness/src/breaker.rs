@@ -2,27 +2,25 @@
 //! itself and postpones ends. Late is safe.
 
 use crate::config::BreakerConfig;
-use hashbrown::HashMap;
 use std::collections::VecDeque;
 use tenure_kernel::{Text, Tick};
-
-/// Who counts as one holder.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Voice {
-    /// A holder of heartbeat leases, by its number in the kernel.
-    Holder(u32),
-    /// A session by hand.
-    Session(u64),
-}
 
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     config: BreakerConfig,
     state: State,
-    /// Silences within the window, oldest first.
-    silences: VecDeque<(Tick, Voice, Text)>,
-    voices: HashMap<Voice, u32, foldhash::fast::FixedState>,
+    silences: Silences,
+    /// The `principals_min` known principals that fell silent last, each with the tick of its latest silence.
+    principals: Vec<(Text, Tick)>,
     arrivals: Arrivals,
+}
+
+/// How many voices fell silent within the window. A voice counts at the tick of its latest silence.
+#[derive(Clone, Debug, Default)]
+struct Silences {
+    /// Oldest first.
+    by_tick: VecDeque<(Tick, u32)>,
+    count: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,8 +66,8 @@ impl Breaker {
         Self {
             config,
             state: State::Closed,
-            silences: VecDeque::new(),
-            voices: HashMap::default(),
+            silences: Silences::default(),
+            principals: Vec::new(),
             arrivals: Arrivals { slice_ms, slice: 0, counts: [0; SLICES], fullest: [0; 2] },
         }
     }
@@ -93,27 +91,27 @@ impl Breaker {
         }
     }
 
-    /// One more voice fell silent, while `alive` still speak.
+    /// A voice fell silent while `alive` others still speak; `before` is the tick of its previous silence.
     pub(crate) fn fell_silent(
         &mut self,
         now: Tick,
-        voice: Voice,
+        before: Option<Tick>,
         principal: &Text,
         alive: u32,
     ) -> Option<Turned> {
         if !self.is_on() {
             return None;
         }
-        self.forget_before(now);
-        self.silences.push_back((now, voice, principal.clone()));
-        *self.voices.entry(voice).or_default() += 1;
-        let silent = self.voices.len() as u32;
+        self.silences.forget(now, self.config.window_ms);
+        self.silences.add(now, before);
+        self.add_principal(now, principal);
+        let silent = self.silences.count;
         let alive_before = alive + silent;
         let opens = self.state == State::Closed
             && alive_before >= self.config.holders_min
             && f64::from(silent) > self.config.fraction * f64::from(alive_before)
             && self.arrivals.fell_by_half(now)
-            && self.enough_principals();
+            && self.enough_principals(now);
         opens.then(|| {
             self.state = State::Open { until: now.after_ms(self.config.hold_ms) };
             Turned::Opened { silent, alive: alive_before }
@@ -128,8 +126,8 @@ impl Breaker {
                 Some(Turned::Closed)
             }
             State::Spent => {
-                self.forget_before(now);
-                if self.silences.is_empty() {
+                self.silences.forget(now, self.config.window_ms);
+                if self.silences.count == 0 {
                     self.state = State::Closed;
                 }
                 None
@@ -149,31 +147,80 @@ impl Breaker {
         }
     }
 
-    fn forget_before(&mut self, now: Tick) {
-        while let Some((at, voice, _)) = self.silences.front()
-            && now.ms_since(*at) > self.config.window_ms
-        {
-            let voice = *voice;
-            self.silences.pop_front();
-            if let Some(count) = self.voices.get_mut(&voice) {
-                *count -= 1;
-                if *count == 0 {
-                    self.voices.remove(&voice);
-                }
+    fn add_principal(&mut self, now: Tick, principal: &Text) {
+        if principal == UNKNOWN_PRINCIPAL {
+            return;
+        }
+        let mut oldest = 0;
+        for known in 0..self.principals.len() {
+            step();
+            if self.principals[known].0 == *principal {
+                self.principals[known].1 = now;
+                return;
             }
+            if self.principals[known].1 < self.principals[oldest].1 {
+                oldest = known;
+            }
+        }
+        if self.principals.len() < self.config.principals_min as usize {
+            self.principals.push((principal.clone(), now));
+        } else if let Some(oldest) = self.principals.get_mut(oldest) {
+            *oldest = (principal.clone(), now);
         }
     }
 
-    fn enough_principals(&self) -> bool {
-        let known: std::collections::BTreeSet<&str> = self
-            .silences
-            .iter()
-            .map(|(_, _, principal)| principal.as_str())
-            .filter(|principal| *principal != UNKNOWN_PRINCIPAL)
-            .collect();
-        known.is_empty() || known.len() as u32 >= self.config.principals_min
+    fn enough_principals(&self, now: Tick) -> bool {
+        let within = |(_, at): &&(Text, Tick)| {
+            step();
+            now.ms_since(*at) <= self.config.window_ms
+        };
+        let known = self.principals.iter().filter(within).count();
+        known == 0 || known >= self.config.principals_min as usize
     }
 }
+
+impl Silences {
+    /// Takes out what is older than the window.
+    fn forget(&mut self, now: Tick, window_ms: u64) {
+        while let Some((at, voices)) = self.by_tick.front()
+            && now.ms_since(*at) > window_ms
+        {
+            step();
+            self.count -= voices;
+            self.by_tick.pop_front();
+        }
+    }
+
+    /// Adds a voice, or moves it here from its silence before.
+    fn add(&mut self, now: Tick, before: Option<Tick>) {
+        if before == Some(now) {
+            return;
+        }
+        let found = before.and_then(|before| {
+            self.by_tick
+                .binary_search_by(|(at, _)| {
+                    step();
+                    at.cmp(&before)
+                })
+                .ok()
+        });
+        if let Some(found) = found {
+            self.by_tick[found].1 -= 1;
+            self.count -= 1;
+        }
+        match self.by_tick.back_mut() {
+            Some((at, voices)) if *at == now => *voices += 1,
+            Some(_) | None => self.by_tick.push_back((now, 1)),
+        }
+        self.count += 1;
+    }
+}
+
+/// One silence, tick of silences or principal looked at; tests count them.
+#[cfg(not(test))]
+fn step() {}
+#[cfg(test)]
+use tests::step;
 
 impl Arrivals {
     fn advance(&mut self, now: Tick) {
@@ -203,5 +250,132 @@ impl Arrivals {
         self.advance(now);
         let [young, old] = self.fullest;
         self.in_window() * 2 < young.max(old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::cell::Cell;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    thread_local! {
+        static STEPS: Cell<u64> = const { Cell::new(0) };
+    }
+
+    pub(super) fn step() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    fn seconds() -> BreakerConfig {
+        BreakerConfig { window_ms: 10, fraction: 0.5, holders_min: 4, principals_min: 3, hold_ms: 30 }
+    }
+
+    // Each silence once looked at every other one of the window, where one principal kept the breaker shut.
+    #[test]
+    fn a_silence_costs_the_same_however_many_there_are() {
+        type Case = (&'static str, u32, u32, fn(u32) -> String);
+        let cases: [Case; 3] = [
+            ("one principal", u32::MAX, 0, |_| "uid:1".into()),
+            ("each voice again and again", 100, 0, |n| format!("uid:{}", n % 2)),
+            ("a principal each, most of them alive", u32::MAX, 1 << 20, |n| format!("uid:{n}")),
+        ];
+        for (what, voices, alive, principal) in cases {
+            for silences in [1_000_u32, 16_000] {
+                let mut breaker = Breaker::new(seconds());
+                let mut silent_at = BTreeMap::new();
+                (0..silences).for_each(|_| breaker.arrived(Tick(1)));
+                STEPS.set(0);
+                for n in 0..silences {
+                    let now = Tick(100 + u64::from(n) * 20 / u64::from(silences));
+                    let before = silent_at.insert(n % voices, now);
+                    let turned = breaker.fell_silent(now, before, &principal(n).into(), alive);
+                    assert_eq!(turned, None, "{what}: too few principals, or too few of all voices");
+                    breaker.pass(now);
+                }
+                let steps = STEPS.get();
+                assert!(steps <= 16 * u64::from(silences), "{what}: {steps} steps for {silences} silences");
+            }
+        }
+    }
+
+    /// The breaker by its contract: every silence is kept, and counted anew each time.
+    struct Naive {
+        config: BreakerConfig,
+        all: Vec<(Tick, u32, &'static str)>,
+        open_until: Option<Tick>,
+        is_spent: bool,
+    }
+
+    impl Naive {
+        fn within(&self, now: Tick) -> impl Iterator<Item = &(Tick, u32, &'static str)> {
+            self.all.iter().filter(move |(at, _, _)| now.0 - at.0 <= self.config.window_ms)
+        }
+
+        fn voices(&self, now: Tick) -> u32 {
+            self.within(now).map(|(_, voice, _)| *voice).collect::<BTreeSet<_>>().len() as u32
+        }
+
+        fn enough_principals(&self, now: Tick) -> bool {
+            let all = self.within(now).map(|(_, _, principal)| *principal);
+            let known: BTreeSet<&str> = all.filter(|principal| *principal != "local").collect();
+            known.is_empty() || known.len() as u32 >= self.config.principals_min
+        }
+
+        fn fell_silent(&mut self, now: Tick, alive: u32) -> Option<Turned> {
+            let silent = self.voices(now);
+            let opens = self.open_until.is_none()
+                && !self.is_spent
+                && silent + alive >= self.config.holders_min
+                && f64::from(silent) > self.config.fraction * f64::from(silent + alive)
+                && self.enough_principals(now);
+            opens.then(|| {
+                self.open_until = Some(now.after_ms(self.config.hold_ms));
+                Turned::Opened { silent, alive: silent + alive }
+            })
+        }
+
+        fn pass(&mut self, now: Tick) -> Option<Turned> {
+            if self.open_until.is_some_and(|until| now >= until) {
+                (self.open_until, self.is_spent) = (None, true);
+                return Some(Turned::Closed);
+            }
+            self.is_spent &= self.voices(now) > 0;
+            None
+        }
+    }
+
+    const PRINCIPALS: [&str; 6] = ["local", "uid:1", "uid:2", "uid:3", "uid:4", "uid:5"];
+
+    proptest! {
+        #[test]
+        fn counts_as_if_all_silences_were_counted_anew(
+            principals_min in 0..5_u32,
+            hold_ms in 1..40_u64,
+            principals in 1..=PRINCIPALS.len(),
+            steps in proptest::collection::vec((0..4_u64, 0..9_u32, any::<prop::sample::Index>(), 0..6_u32), 1..70),
+        ) {
+            let config = BreakerConfig { principals_min, hold_ms, ..seconds() };
+            let mut naive =
+                Naive { config: config.clone(), all: Vec::new(), open_until: None, is_spent: false };
+            let mut breaker = Breaker::new(config);
+            // Heartbeats stopped before the first silence: the rest decides.
+            (0..100).for_each(|_| breaker.arrived(Tick(1)));
+            let mut silent_at: BTreeMap<u32, Tick> = BTreeMap::new();
+            let mut now = Tick(20);
+            for (wait, voice, principal, alive) in steps {
+                now = now.after_ms(wait);
+                prop_assert_eq!(breaker.pass(now), naive.pass(now));
+                let principal = PRINCIPALS[principal.index(principals)];
+                naive.all.push((now, voice, principal));
+                let before = silent_at.insert(voice, now);
+                let turned = breaker.fell_silent(now, before, &principal.into(), alive);
+                prop_assert_eq!(breaker.silences.count, naive.voices(now));
+                prop_assert_eq!(breaker.enough_principals(now), naive.enough_principals(now));
+                prop_assert_eq!(turned, naive.fell_silent(now, alive));
+                prop_assert_eq!(breaker.holds_until(now), naive.open_until);
+            }
+        }
     }
 }

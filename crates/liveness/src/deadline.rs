@@ -1,7 +1,7 @@
 //! What happens when a deadline comes. A timer that fires is only a reason to look: the lease's own fields
 //! say whether anything is due, and renewals that came meanwhile simply moved it.
 
-use crate::breaker::{Turned, Voice};
+use crate::breaker::Turned;
 use crate::effect::{Effect, SessionOver};
 use crate::entry::{Phase, Wait};
 use crate::liveness::{Held, Liveness, SESSION_BIT, lifetime_end, report};
@@ -95,7 +95,7 @@ impl Liveness {
         self.entries.get_mut(view.slot()).phase = Phase::Draining { until };
         effects.push(Effect::Silent { subject: Subject::Lease(view.id()), last_seen, until });
         if terms.grace_ms > 0 {
-            let turned = self.fell_silent(now, Voice::Holder(view.holder_slot().0), &terms.principal);
+            let turned = self.holder_fell_silent(view, now);
             report(turned, effects);
         }
     }
@@ -157,7 +157,7 @@ impl Liveness {
                     && let Some(open) = kernel.session(session)
                 {
                     let principal = open.principal().into();
-                    let turned = self.fell_silent(now, Voice::Session(session.0), &principal);
+                    let turned = self.session_fell_silent(slot, &principal, now);
                     report(turned, effects);
                 }
                 if now >= silent_from.after_ms(shortest_ms.into()) {

@@ -1,17 +1,17 @@
 //! The state of liveness and how it follows the kernel: after each event it looks at the lease again and
 //! arms what is now the earliest deadline.
 
-use crate::breaker::{Breaker, Turned, Voice};
+use crate::breaker::{Breaker, Turned};
 use crate::config::LivenessConfig;
 use crate::effect::Effect;
 use crate::entry::{Entry, NO_VOICE, Phase, Wait};
 use crate::session::{SessionEntry, SessionPhase};
-use crate::tables::{Entries, Sessions};
+use crate::tables::{Entries, LastSilences, Sessions};
 use crate::wheel::Wheel;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Actor, Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
-    ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Tick,
+    ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Text, Tick,
 };
 
 /// Timers of sessions have this bit set; those of leases do not.
@@ -47,6 +47,7 @@ pub struct Liveness {
     voices: Vec<u32>,
     /// Holders and sessions whose voice is heard.
     pub(crate) voices_heard: u32,
+    silences: LastSilences,
 }
 
 impl Liveness {
@@ -61,6 +62,7 @@ impl Liveness {
             held: Vec::new(),
             voices: Vec::new(),
             voices_heard: 0,
+            silences: LastSilences::default(),
             config,
         }
     }
@@ -182,6 +184,7 @@ impl Liveness {
                 last_seen: now,
                 promised_until: Tick(0),
                 phase: SessionPhase::Alive,
+                silent_at: None,
                 is_gone: false,
                 arming: 0,
             });
@@ -333,6 +336,7 @@ impl Liveness {
                     last_seen: now,
                     promised_until: Tick(0),
                     phase: SessionPhase::Draining { since: now, graces_ms: vec![open.grace_ms] },
+                    silent_at: None,
                     is_gone: true,
                     arming: 0,
                 });
@@ -348,6 +352,7 @@ impl Liveness {
             last_seen: now,
             promised_until: session_promise(open.kind, open.ttl_ms, now),
             phase: SessionPhase::Alive,
+            silent_at: None,
             is_gone: false,
             arming: 0,
         });
@@ -485,13 +490,19 @@ impl Liveness {
         }
     }
 
-    pub(crate) fn fell_silent(
-        &mut self,
-        now: Tick,
-        voice: Voice,
-        policy_principal: &tenure_kernel::Text,
-    ) -> Option<Turned> {
-        self.breaker.fell_silent(now, voice, policy_principal, self.voices_heard)
+    /// Tells the breaker that the holder of a heartbeat lease fell silent.
+    pub(crate) fn holder_fell_silent(&mut self, view: LeaseView<'_>, now: Tick) -> Option<Turned> {
+        if !self.breaker.is_on() {
+            return None;
+        }
+        let before = self.silences.replace(view.holder_slot(), now);
+        self.breaker.fell_silent(now, before, &view.terms().principal, self.voices_heard)
+    }
+
+    /// Tells the breaker that a session fell silent.
+    pub(crate) fn session_fell_silent(&mut self, slot: u32, principal: &Text, now: Tick) -> Option<Turned> {
+        let before = self.sessions.in_slot(slot)?.silent_at.replace(now);
+        self.breaker.fell_silent(now, before, principal, self.voices_heard)
     }
 
     /// A slot is used again: timers of the lease that was there before must not count for this one.

@@ -45,6 +45,7 @@ impl Liveness {
             last_seen: now,
             promised_until,
             phase,
+            silent_at: None,
             is_gone: connection,
             arming: 0,
         });

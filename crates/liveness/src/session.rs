@@ -12,6 +12,8 @@ pub(crate) struct SessionEntry {
     pub(crate) last_seen: Tick,
     pub(crate) promised_until: Tick,
     pub(crate) phase: SessionPhase,
+    /// When it last fell silent.
+    pub(crate) silent_at: Option<Tick>,
     /// Its connection closed: no heartbeat brings it back.
     pub(crate) is_gone: bool,
     /// Timers of earlier armings no longer count.

@@ -1,9 +1,9 @@
-//! Entries by the kernel's slots, and sessions by id. Slots of sessions are liveness' own.
+//! Entries and silences by the kernel's slots, and sessions by id. Slots of sessions are liveness' own.
 
 use crate::entry::Entry;
 use crate::session::SessionEntry;
 use hashbrown::HashMap;
-use tenure_kernel::{LeaseSlot, SessionId};
+use tenure_kernel::{HolderSlot, LeaseSlot, SessionId, Tick};
 
 const CHUNK: usize = 1 << 10;
 
@@ -31,6 +31,27 @@ impl Entries {
             self.chunks.push(vec![Entry::NONE; CHUNK]);
         }
         &mut self.chunks[chunk][slot.0 as usize % CHUNK]
+    }
+}
+
+/// When each holder last fell silent. A chunk takes memory once one of its holders did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastSilences {
+    chunks: Vec<Vec<Option<Tick>>>,
+}
+
+impl LastSilences {
+    /// Puts the present silence in the place of the one before.
+    pub(crate) fn replace(&mut self, holder: HolderSlot, now: Tick) -> Option<Tick> {
+        let (chunk, index) = (holder.0 as usize / CHUNK, holder.0 as usize % CHUNK);
+        if self.chunks.len() <= chunk {
+            self.chunks.resize(chunk + 1, Vec::new());
+        }
+        let chunk = &mut self.chunks[chunk];
+        if chunk.is_empty() {
+            chunk.resize(CHUNK, None);
+        }
+        chunk[index].replace(now)
     }
 }
 
