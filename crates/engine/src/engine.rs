@@ -71,6 +71,8 @@ impl Default for EngineConfig {
 pub const TURN_EVENTS_MAX: usize = 1024;
 /// A turn ends after this much work; a unit is about a microsecond, so that a turn takes about 2 ms.
 pub const TURN_WORK_MAX: usize = 2_000;
+/// Waits that run out in one turn: each takes a waiter out of several orders and answers it.
+const WAITS_OVER_MAX: usize = 256;
 /// While a deadline is pending the host runs a turn at least this often.
 const IDLE_MS_MAX: u64 = 500;
 /// While anything is live the tick is logged at least this often.
@@ -562,13 +564,13 @@ impl Engine {
             self.expire(lease);
             left -= 1;
         }
-        let mut effects = Vec::new();
-        while !self.stopping {
+        let (mut effects, mut looks) = (Vec::new(), TURN_WORK_MAX);
+        while !self.stopping && looks > 0 {
             let batch = (left / RECORDS_PER_END).min(self.journal.room_for_ends()).min(256);
             if batch == 0 {
                 break;
             }
-            self.liveness.on_deadline(&self.kernel, self.tick, batch, &mut effects);
+            self.liveness.on_deadline(&self.kernel, self.tick, batch, &mut looks, &mut effects);
             if effects.is_empty() {
                 break;
             }
@@ -577,7 +579,8 @@ impl Engine {
                 self.carry_out(effect);
             }
         }
-        while let Some(place) = self.waiters.overdue(self.tick) {
+        for _ in 0..WAITS_OVER_MAX {
+            let Some(place) = self.waiters.overdue(self.tick) else { break };
             self.wait_over(place);
         }
         let passable = self.waiters.grown_passable(self.tick);
@@ -831,8 +834,11 @@ impl Engine {
     fn wake_in_ms(&self) -> Option<u64> {
         let ends_fit = !self.frozen && self.journal.room_for_ends() > 0;
         let anything_fits = !self.frozen && self.journal.room() > 0;
-        let work_left = !self.facts.is_empty() || !self.lanes.is_empty() || !self.freed.is_empty();
-        if (work_left && anything_fits) || (!self.endings.is_empty() && ends_fit) {
+        let work_left = !self.lanes.is_empty() || !self.freed.is_empty();
+        let ends_left = !self.facts.is_empty() || !self.endings.is_empty();
+        // Waits that run out need no room.
+        let waits_over = !self.frozen && self.waiters.next_deadline().is_some_and(|at| at <= self.tick);
+        if (work_left && anything_fits) || (ends_left && ends_fit) || waits_over {
             return Some(0);
         }
         let deadline = [self.next_deadline(), self.journal.notes_due()].into_iter().flatten().min();

@@ -9,6 +9,8 @@ use tenure_kernel::{
     Revoked, Stamp, Tick,
 };
 
+/// Gates that time out in one turn.
+const GATES_TIMED_OUT_MAX: usize = 256;
 /// Notices given up in one turn.
 const NOTICES_GIVEN_UP_MAX: usize = 256;
 
@@ -118,10 +120,12 @@ impl Engine {
     }
 
     pub(crate) fn gate_deadlines(&mut self) {
-        while let Some((until, lease)) = self.gates.deadlines.first().copied()
-            && until <= self.tick
-            && self.journal.room() > 0
-        {
+        for _ in 0..GATES_TIMED_OUT_MAX {
+            let first = self.gates.deadlines.first().copied();
+            let Some((_, lease)) = first.filter(|(until, _)| *until <= self.tick && self.journal.room() > 0)
+            else {
+                return;
+            };
             self.counters.gates_timed_out += 1;
             self.gates.settle(lease, GateReport::TimedOut);
             self.try_reclaim(lease);

@@ -12,16 +12,24 @@ use tenure_kernel::{
 };
 
 impl Liveness {
-    /// Looks at what is due, until `room` effects were added or nothing is left. Effects that end or
-    /// reclaim something must be carried out before the next call.
-    pub fn on_deadline(&mut self, kernel: &Kernel, now: Tick, room: usize, effects: &mut Vec<Effect>) {
+    /// Looks at what is due, until `room` effects were added, `looks` are used up or nothing is left. Effects that
+    /// end or reclaim something must be carried out before the next call.
+    pub fn on_deadline(
+        &mut self,
+        kernel: &Kernel,
+        now: Tick,
+        room: usize,
+        looks: &mut usize,
+        effects: &mut Vec<Effect>,
+    ) {
         let turned = self.breaker.pass(now);
         if let Some(Turned::Closed) = turned {
             self.held.clear();
         }
         report(turned, effects);
+        self.go_on_letting_go(looks);
         while effects.len() < room
-            && let Some(timer) = self.wheel.fire(now)
+            && let Some(timer) = self.wheel.fire(now, looks)
         {
             if timer.who & SESSION_BIT == 0 {
                 let slot = LeaseSlot(timer.who);

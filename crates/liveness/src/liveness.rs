@@ -28,6 +28,8 @@ pub(crate) struct Held {
     pub(crate) instant: Tick,
 }
 
+/// Postponed ends that a reset makes due by itself.
+const LET_GO_AT_ONCE: usize = 1_024;
 /// Timers that may be left over before any is looked for.
 const TIMERS_SPARE: usize = 1_024;
 /// Timers looked at with each event while too many are left over.
@@ -43,6 +45,8 @@ pub struct Liveness {
     pub(crate) breaker: Breaker,
     /// What the breaker postponed while it is open.
     pub(crate) held: Vec<Held>,
+    /// What it postponed until it was reset, and is now due.
+    let_go: Vec<Held>,
     /// Heartbeat leases whose voice is heard, by holder.
     voices: Vec<u32>,
     /// Holders and sessions whose voice is heard.
@@ -60,6 +64,7 @@ impl Liveness {
             sessions: Sessions::default(),
             breaker: Breaker::new(config.breaker.clone()),
             held: Vec::new(),
+            let_go: Vec::new(),
             voices: Vec::new(),
             voices_heard: 0,
             silences: LastSilences::default(),
@@ -70,7 +75,7 @@ impl Liveness {
     /// No deadline comes before this; `None` when nothing is pending.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        self.wheel.next_deadline()
+        if self.let_go.is_empty() { self.wheel.next_deadline() } else { Some(Tick(0)) }
     }
 
     /// Timers armed, those that no longer count included.
@@ -197,10 +202,26 @@ impl Liveness {
         self.sessions.by_id(session).is_some_and(|entry| entry.kind.is_connection() && entry.is_alive())
     }
 
-    /// Ends the breaker's hold: what it postponed is due at once.
+    /// Ends the breaker's hold: what it postponed is due at once. Of very many the rest follows with
+    /// [`Liveness::on_deadline`].
     pub fn reset_breaker(&mut self, effects: &mut Vec<Effect>) {
         let turned = self.breaker.reset();
-        for held in core::mem::take(&mut self.held) {
+        let held = core::mem::take(&mut self.held);
+        if self.let_go.is_empty() {
+            self.let_go = held;
+        } else {
+            self.let_go.extend(held);
+        }
+        let mut looks = LET_GO_AT_ONCE;
+        self.go_on_letting_go(&mut looks);
+        report(turned, effects);
+    }
+
+    pub(crate) fn go_on_letting_go(&mut self, looks: &mut usize) {
+        while *looks > 0
+            && let Some(held) = self.let_go.pop()
+        {
+            *looks -= 1;
             if held.who & SESSION_BIT == 0 {
                 let entry = self.entries.get_mut(LeaseSlot(held.who));
                 if entry.arming != held.arming {
@@ -216,7 +237,6 @@ impl Liveness {
             }
             self.wheel.arm(held.instant, held.who, held.arming);
         }
-        report(turned, effects);
     }
 
     /// Whether ends are postponed, and until when.

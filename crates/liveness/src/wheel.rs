@@ -1,5 +1,5 @@
-//! Timers: levels of 64 buckets, one tick wide at the bottom. Arming costs one push, firing one pop;
-//! nothing is ever searched for or taken out. A timer that no longer counts is recognised when it fires.
+//! Timers: levels of 64 buckets, one tick wide at the bottom. Arming costs one push, firing one pop and at most
+//! one move per level on the way down; nothing is ever searched for or taken out. A timer that no longer counts is recognised when it fires.
 //!
 //! A timer sits at the level of the highest 6-bit group in which its tick differs from the present one,
 //! so every timer of a lower level fires before any of a higher one.
@@ -10,6 +10,8 @@ const BITS: u32 = 6;
 /// Enough for any tick, so that crossing a high power of two is nothing special.
 const LEVELS: usize = 64_usize.div_ceil(BITS as usize);
 const BUCKETS: usize = 1 << BITS;
+/// Timers moved to a lower level in the time of one look at what a timer wakes: they lie side by side.
+const MOVES_PER_LOOK: usize = 16;
 
 /// Whom a timer wakes, and the count of armings it belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +29,8 @@ pub(crate) struct Wheel {
     buckets: Vec<Vec<Timer>>,
     /// Fired, not yet taken; its own buffer is put back where it came from when empty.
     due: Vec<Timer>,
+    /// Of a bucket that was opened, still to be placed at lower levels. Meanwhile `elapsed` stands still.
+    opened: std::vec::IntoIter<Timer>,
     armed: usize,
     /// Where tidying goes on: a bucket, and how many of its timers were looked at.
     tidying: (usize, usize),
@@ -39,6 +43,7 @@ impl Wheel {
             occupied: [0; LEVELS],
             buckets: vec![Vec::new(); LEVELS * BUCKETS],
             due: Vec::new(),
+            opened: Vec::new().into_iter(),
             armed: 0,
             tidying: (0, 0),
         }
@@ -52,12 +57,19 @@ impl Wheel {
         self.place(at, Timer { low: at as u32, who, arming });
     }
 
-    /// The next timer that has fired by `now`, in order of their ticks.
-    pub(crate) fn fire(&mut self, now: Tick) -> Option<Timer> {
-        loop {
+    /// The next timer that has fired by `now`, in order of their ticks. A timer that fires takes one of `looks`, and so
+    /// do a few that move; without any left nothing fires.
+    pub(crate) fn fire(&mut self, now: Tick, looks: &mut usize) -> Option<Timer> {
+        while *looks > 0 {
             if let Some(timer) = self.due.pop() {
+                *looks -= 1;
                 self.armed -= 1;
                 return Some(timer);
+            }
+            if !self.opened.as_slice().is_empty() {
+                *looks -= 1;
+                self.place_opened();
+                continue;
             }
             match self.next_bucket() {
                 Some((level, bucket, at)) if at <= now.0 => self.open(level, bucket, at),
@@ -67,11 +79,12 @@ impl Wheel {
                 }
             }
         }
+        None
     }
 
     /// No timer fires before this. Exact when it is near, otherwise a lower bound.
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
-        if !self.due.is_empty() {
+        if !self.due.is_empty() || !self.opened.as_slice().is_empty() {
             return Some(Tick(self.elapsed));
         }
         self.next_bucket().map(|(_, _, at)| Tick(at))
@@ -120,9 +133,15 @@ impl Wheel {
         let index = level * BUCKETS + bucket;
         if level == 0 {
             core::mem::swap(&mut self.due, &mut self.buckets[index]);
-            return;
+        } else {
+            self.opened = core::mem::take(&mut self.buckets[index]).into_iter();
         }
-        for timer in core::mem::take(&mut self.buckets[index]) {
+    }
+
+    /// Moves a few timers of an opened bucket down.
+    fn place_opened(&mut self) {
+        for _ in 0..MOVES_PER_LOOK {
+            let Some(timer) = self.opened.next() else { return };
             let at = self.elapsed + u64::from(timer.low.wrapping_sub(self.elapsed as u32));
             self.place(at, timer);
         }
@@ -152,6 +171,7 @@ mod tests {
         fn fires_like_an_ordered_set(
             start in 0_u64..1 << 40,
             steps in proptest::collection::vec((0_u64..1 << 34, 0_u64..1 << 31, any::<bool>()), 1..300),
+            looks_per_call in prop_oneof![Just(usize::MAX), 1..4_usize],
         ) {
             let mut wheel = Wheel::new(Tick(start));
             let mut model = BTreeSet::new();
@@ -162,7 +182,18 @@ mod tests {
                 wheel.arm(Tick(now + ahead), who as u32, 0);
                 model.insert((now + ahead, who as u32));
                 now += by;
-                while let Some(timer) = wheel.fire(Tick(now)) {
+                loop {
+                    let mut looks = looks_per_call;
+                    let Some(timer) = wheel.fire(Tick(now), &mut looks) else {
+                        if looks > 0 {
+                            break;
+                        }
+                        let is_due = model.first().is_some_and(|(at, _)| *at <= now);
+                        let says_so = wheel.next_deadline().is_some_and(|next| next.0 <= now);
+                        prop_assert!(says_so || !is_due, "a due timer is forgotten");
+                        continue;
+                    };
+                    prop_assert!(looks < looks_per_call, "a timer that fires takes a look");
                     let found = model.iter().find(|(_, id)| *id == timer.who).copied().unwrap();
                     prop_assert!(found.0 <= now, "fired early");
                     model.remove(&found);
@@ -186,7 +217,8 @@ mod tests {
         }
         wheel.tidy(40_000, |timer| timer.arming == 1);
         assert_eq!(wheel.armed(), 2_500);
-        let mut fired: Vec<u32> = std::iter::from_fn(|| wheel.fire(Tick(2_000_000))).map(|t| t.who).collect();
+        let mut fired: Vec<u32> =
+            std::iter::from_fn(|| wheel.fire(Tick(2_000_000), &mut 100_000)).map(|t| t.who).collect();
         fired.sort_unstable();
         assert_eq!(fired, (0..5_000).filter(|who| who % 2 == 1).collect::<Vec<_>>());
         wheel.tidy(10, |_| false);
@@ -197,8 +229,29 @@ mod tests {
     fn an_instant_beyond_the_horizon_fires_at_the_horizon() {
         let mut wheel = Wheel::new(Tick(5));
         wheel.arm(Tick(u64::MAX), 1, 2);
-        assert_eq!(wheel.fire(Tick(1 << 31)), None);
-        assert_eq!(wheel.fire(Tick(1 << 33)).map(|timer| (timer.who, timer.arming)), Some((1, 2)));
-        assert_eq!(wheel.fire(Tick(1 << 40)), None);
+        let mut fire = |at| wheel.fire(Tick(at), &mut 100);
+        assert_eq!(fire(1 << 31), None);
+        assert_eq!(fire(1 << 33).map(|timer| (timer.who, timer.arming)), Some((1, 2)));
+        assert_eq!(fire(1 << 40), None);
+    }
+
+    // A bucket of a high level was opened in one piece, however many timers it held.
+    #[test]
+    fn a_full_bucket_is_opened_in_pieces() {
+        for at in [3_u64, 70, 90_000, 5_000_000] {
+            let mut wheel = Wheel::new(Tick(0));
+            (0..1_000).for_each(|who| wheel.arm(Tick(at), who, 0));
+            let (mut calls, mut fired) = (0, 0);
+            while wheel.next_deadline().is_some_and(|next| next.0 <= at) {
+                calls += 1;
+                let mut looks = 10;
+                while wheel.fire(Tick(at), &mut looks).is_some() {
+                    fired += 1;
+                }
+                assert!(fired <= 10 * calls, "{fired} fired in {calls} calls");
+            }
+            assert_eq!((fired, wheel.armed()), (1_000, 0), "at {at}");
+            assert!((100..=100 * LEVELS).contains(&calls), "{calls} calls at {at}");
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! - `ends`: sessions, pools, gates, notices, restored logs
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
 //! - `following`: changes that the book of pollers is kept from
+//! - `bounded`: what comes due together, over several turns
 //! - `stopping`: a daemon that was told to stop
 //! - `watching`: resume from memory and from disk, lagging
 //! - `recovery`: the same bytes give the same state; snapshots, trimming
@@ -18,6 +19,7 @@
 
 mod behind_gates;
 mod belonging;
+mod bounded;
 mod control;
 mod counting;
 mod desk;

@@ -567,3 +567,22 @@ fn a_reset_of_a_shut_breaker_says_nothing() {
     fleet.desk.reset_breaker();
     assert_eq!(fleet.closed(), []);
 }
+
+// A reset made everything due in one call, however much was held.
+#[test]
+fn a_reset_lets_go_of_very_many_in_pieces() {
+    const HOLDERS: usize = 5_000;
+    let mut fleet = Fleet::new();
+    let leases = fleet.holders(HOLDERS as u64, TTL, 10);
+    fleet.speak_until_last(&leases);
+    assert!(fleet.opened_by(SILENT + 20).is_some());
+    let timers = fleet.desk.liveness.timer_count();
+    fleet.desk.reset_breaker();
+    let at_once = fleet.desk.liveness.timer_count() - timers;
+    assert!(at_once > 0 && at_once < HOLDERS / 4, "{at_once} at once");
+    assert!(fleet.desk.next_deadline().is_some_and(|next| next <= fleet.desk.now), "the rest is due");
+    fleet.desk.happened.clear();
+    fleet.desk.looks = 100;
+    fleet.desk.turn();
+    assert_eq!(fleet.revoked(), [(SILENT + 20, HOLDERS)]);
+}

@@ -26,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) happened: Vec<Happened>,
     /// Effects taken per call of `on_deadline`.
     pub(crate) room: usize,
+    /// Looks taken per call of `on_deadline`.
+    pub(crate) looks: usize,
     /// The kernel's full scan after each event; off where thousands of leases would make it slow.
     pub(crate) scan: bool,
     /// Open connections whose session is not durable yet: kind, a node's word, grace.
@@ -47,6 +49,7 @@ impl Desk {
             granted: Vec::new(),
             happened: Vec::new(),
             room: usize::MAX,
+            looks: usize::MAX,
             scan: true,
             connections: BTreeMap::new(),
         }
@@ -78,9 +81,9 @@ impl Desk {
             self.apply(event.expect("a due reservation expires"));
         }
         loop {
-            let mut effects = Vec::new();
-            self.liveness.on_deadline(&self.kernel, self.now, self.room, &mut effects);
-            if effects.is_empty() {
+            let (mut effects, mut looks) = (Vec::new(), self.looks);
+            self.liveness.on_deadline(&self.kernel, self.now, self.room, &mut looks, &mut effects);
+            if effects.is_empty() && looks > 0 {
                 break;
             }
             for effect in effects {

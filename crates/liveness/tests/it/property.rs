@@ -100,9 +100,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(room: usize) -> Self {
+    fn new(room: usize, looks: usize) -> Self {
         let mut desk = Desk::new(seconds());
-        desk.room = room;
+        (desk.room, desk.looks) = (room, looks);
         let model = Model::new(&desk.config);
         Self { desk, model, by_hand: [0; SESSIONS], connections: [0; SESSIONS], next_session: 1 }
     }
@@ -363,11 +363,12 @@ impl Pair {
 }
 
 /// Runs so many random lives; the first that the model disagrees with, shrunk.
-fn lives(cases: u32) -> Result<(), TestError<(Vec<Step>, usize)>> {
+fn lives(cases: u32) -> Result<(), TestError<(Vec<Step>, usize, usize)>> {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    let room = prop_oneof![Just(usize::MAX), 1..4_usize];
+    let few = || prop_oneof![Just(usize::MAX), 1..4_usize];
     let steps = proptest::collection::vec(step(), 1..80);
-    TestRunner::new(config).run(&(steps, room), |(steps, room)| Pair::new(room).run(&steps))
+    TestRunner::new(config)
+        .run(&(steps, few(), few()), |(steps, room, looks)| Pair::new(room, looks).run(&steps))
 }
 
 #[test]

@@ -207,7 +207,7 @@ fn room_bounds_the_effects_of_one_call_and_loses_none() {
         grant(&mut desk, "s", Policy::session(SessionId(7), 10, 5));
         desk.now = Tick(10);
         let mut effects = Vec::new();
-        desk.liveness.on_deadline(&desk.kernel, desk.now, room, &mut effects);
+        desk.liveness.on_deadline(&desk.kernel, desk.now, room, &mut 1_000, &mut effects);
         assert_eq!(effects.len(), room);
         assert!(desk.liveness.next_deadline().is_some_and(|next| next <= desk.now), "more is due");
         desk.turn();
@@ -222,9 +222,40 @@ fn no_room_does_nothing() {
     let mut desk = Desk::new(seconds());
     grant(&mut desk, "r", Policy::heartbeat(10, 5));
     let mut effects = Vec::new();
-    desk.liveness.on_deadline(&desk.kernel, Tick(100), 0, &mut effects);
-    assert_eq!(effects, []);
-    assert_eq!(desk.liveness.timer_count(), 1);
+    for (room, mut looks) in [(0, 1_000), (1_000, 0)] {
+        desk.liveness.on_deadline(&desk.kernel, Tick(100), room, &mut looks, &mut effects);
+        assert_eq!(effects, []);
+        assert_eq!(desk.liveness.timer_count(), 1);
+        assert!(desk.liveness.next_deadline().is_some_and(|next| next <= Tick(100)));
+    }
+}
+
+// After a restart all leases of one ttl have one deadline: one call looked at all of them, though none was silent.
+#[test]
+fn looks_bound_one_call_and_those_left_are_due() {
+    let mut desk = Desk::new(seconds());
+    desk.scan = false;
+    let leases: Vec<LeaseId> =
+        (0..500).map(|i| grant(&mut desk, &format!("r{i}"), Policy::heartbeat(90, 30))).collect();
+    desk.restart();
+    desk.advance_to(Tick(60));
+    leases.iter().for_each(|lease| assert!(desk.heartbeat(*lease, None, None).is_ok()));
+    desk.now = Tick(90);
+    let (mut calls, mut effects) = (0, Vec::new());
+    while desk.liveness.next_deadline().is_some_and(|next| next <= desk.now) {
+        let mut looks = 20;
+        desk.liveness.on_deadline(&desk.kernel, desk.now, usize::MAX, &mut looks, &mut effects);
+        assert_eq!(effects, []);
+        // Served in between, and not among those still to be looked at by mistake.
+        assert!(desk.heartbeat(leases[calls], None, None).is_ok());
+        calls += 1;
+    }
+    assert!((25..100).contains(&calls), "{calls} calls for {} leases", leases.len());
+    desk.advance_to(Tick(150));
+    assert_eq!(desk.happened.iter().filter(|happened| matches!(happened, Happened::Effect(..))).count(), 0);
+    desk.turn();
+    let silent = desk.happened.iter().filter(|happened| matches!(happened, Happened::Effect(..))).count();
+    assert_eq!(silent, leases.len() - calls, "silent to the tick, but for those that spoke since");
 }
 
 /// Thousands end at one deadline, none before.
