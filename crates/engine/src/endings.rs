@@ -1,7 +1,7 @@
 //! Ends that follow from one event but are too many for one turn: the leases of a closed session or of a
 //! removed pool. The event is durable, so that a restart goes on where this stopped.
 
-use crate::engine::Engine;
+use crate::engine::{Engine, TURN_WORK_MAX};
 use std::collections::VecDeque;
 use tenure_kernel::{
     Action, Actor, Evidence, LeaseId, LeaseState, LeaseView, Reason, ReclaimBy, Release, Revoke, SessionId,
@@ -12,6 +12,17 @@ use tenure_liveness::SessionOver;
 #[derive(Debug, Default)]
 pub(crate) struct Endings {
     queue: VecDeque<Ending>,
+    /// Of the first in the queue, where it was put back: the lease up to which nothing is left to end.
+    passed: Option<LeaseId>,
+}
+
+/// Leases of a session that end now.
+struct Chosen {
+    leases: Vec<LeaseId>,
+    /// The last one that was passed over.
+    passed: Option<LeaseId>,
+    /// None is left.
+    over: bool,
 }
 
 #[derive(Debug)]
@@ -91,19 +102,26 @@ impl Engine {
 
     /// Ends up to `room` leases of what is in the queue.
     pub(crate) fn go_on_ending(&mut self, room: usize) {
-        let mut left = room;
-        while left > 0 {
+        let (mut left, mut looks) = (room, TURN_WORK_MAX);
+        while left > 0 && looks > 0 {
             let room = left.min(self.journal.room_for_ends());
             if room == 0 {
                 return;
             }
             let Some(ending) = self.endings.queue.pop_front() else { return };
-            left = left.saturating_sub(self.go_on_with(ending, room).max(1));
+            let passed = self.endings.passed.take();
+            left = left.saturating_sub(self.go_on_with(ending, passed, room, &mut looks).max(1));
         }
     }
 
     /// Does up to `room` of one thing and puts the rest back; returns how much it did.
-    fn go_on_with(&mut self, ending: Ending, room: usize) -> usize {
+    fn go_on_with(
+        &mut self,
+        ending: Ending,
+        passed: Option<LeaseId>,
+        room: usize,
+        looks: &mut usize,
+    ) -> usize {
         match ending {
             Ending::Restored(mut leases) => {
                 let now = leases.split_off(leases.len().saturating_sub(room));
@@ -125,53 +143,76 @@ impl Engine {
                 }
                 now.len()
             }
-            Ending::Session(_) | Ending::Grace(_) | Ending::Pool(_) => {
-                let chosen = self.choose(&ending, room);
-                self.endings.put_back(chosen.is_empty(), ending);
-                let count = chosen.len();
-                for (lease, how) in chosen {
-                    self.end(lease, how);
-                }
-                count
+            Ending::Session(session) => {
+                let closed = self.kernel.session(session).and_then(|session| session.closed());
+                let explicit = closed == Some(Reason::Explicit);
+                let ends = |view: LeaseView<'_>| if explicit { has_authority(view) } else { in_use(view) };
+                let chosen = self.choose(session, passed, room, looks, ends);
+                let how = || if explicit { How::Release } else { expired(Evidence::None) };
+                self.end_chosen(ending, chosen, how)
+            }
+            Ending::Grace(over) => {
+                let ends = |view: LeaseView<'_>| in_use(view) && view.terms().grace_ms <= over.grace_ms;
+                let chosen = self.choose(over.session, passed, room, looks, ends);
+                self.end_chosen(ending, chosen, || expired(over.evidence))
+            }
+            Ending::Pool(name) => {
+                let leases = self.choose_of_pool(&name, room);
+                let chosen = Chosen { over: leases.is_empty(), leases, passed: None };
+                let how = || How::Revoke(Reason::PoolRemoved, Evidence::None);
+                self.end_chosen(Ending::Pool(name), chosen, how)
             }
         }
     }
 
-    fn choose(&self, ending: &Ending, room: usize) -> Vec<(LeaseId, How)> {
-        match ending {
-            Ending::Session(session) => {
-                let closed = self.kernel.session(*session).and_then(|session| session.closed());
-                let explicit = closed == Some(Reason::Explicit);
-                self.kernel
-                    .leases_of(*session)
-                    .filter(|view| if explicit { has_authority(*view) } else { in_use(*view) })
-                    .take(room)
-                    .map(|view| (view.id(), if explicit { How::Release } else { expired(Evidence::None) }))
-                    .collect()
-            }
-            Ending::Grace(over) => self
-                .kernel
-                .leases_of(over.session)
-                .filter(|view| in_use(*view) && view.terms().grace_ms <= over.grace_ms)
-                .take(room)
-                .map(|view| (view.id(), expired(over.evidence)))
-                .collect(),
-            Ending::Pool(name) => {
-                // A lease may cover several members; it ends once.
-                let mut leases: Vec<LeaseId> = self
-                    .kernel
-                    .holders_of_pool(name)
-                    .filter(|view| has_authority(*view))
-                    .map(|view| view.id())
-                    .take(room)
-                    .collect();
-                leases.sort_unstable();
-                leases.dedup();
-                let how = || How::Revoke(Reason::PoolRemoved, Evidence::None);
-                leases.into_iter().map(|lease| (lease, how())).collect()
-            }
-            Ending::Restored(_) | Ending::RestoredSessions(_) => Vec::new(),
+    fn end_chosen(&mut self, ending: Ending, chosen: Chosen, how: impl Fn() -> How) -> usize {
+        self.endings.put_back(chosen.over, ending);
+        self.endings.passed = chosen.passed.filter(|_| !chosen.over);
+        for lease in &chosen.leases {
+            self.end(*lease, how());
         }
+        chosen.leases.len()
+    }
+
+    /// Up to `room` leases of a session that end, from behind the one that was passed over last: those that were chosen
+    /// before have left the list or stand at its end.
+    fn choose(
+        &self,
+        session: SessionId,
+        passed: Option<LeaseId>,
+        room: usize,
+        looks: &mut usize,
+        ends: impl Fn(LeaseView<'_>) -> bool,
+    ) -> Chosen {
+        let passed = passed.and_then(|lease| self.kernel.live(lease));
+        let passed = passed.filter(|view| view.session() == Some(session) && has_authority(*view));
+        let mut chosen = Chosen { leases: Vec::new(), passed: passed.map(LeaseView::id), over: false };
+        for view in self.kernel.leases_behind(session, passed) {
+            if chosen.leases.len() == room || *looks == 0 {
+                return chosen;
+            }
+            step();
+            *looks -= 1;
+            if !has_authority(view) {
+                break;
+            }
+            if ends(view) {
+                chosen.leases.push(view.id());
+            } else {
+                chosen.passed = Some(view.id());
+            }
+        }
+        chosen.over = true;
+        chosen
+    }
+
+    /// A lease may cover several members; it ends once.
+    fn choose_of_pool(&self, name: &str, room: usize) -> Vec<LeaseId> {
+        let holders = self.kernel.holders_of_pool(name).filter(|view| has_authority(*view));
+        let mut leases: Vec<LeaseId> = holders.map(LeaseView::id).take(room).collect();
+        leases.sort_unstable();
+        leases.dedup();
+        leases
     }
 
     fn end(&mut self, lease: LeaseId, how: How) {
@@ -260,5 +301,119 @@ fn due(view: LeaseView<'_>, evidence: Evidence) -> Option<Tick> {
         Evidence::Disconnected { at } => Some(at.after_ms(terms.grace_ms.into())),
         Evidence::Lifetime { since } => Some(since.after_ms(terms.max_lifetime_ms)),
         Evidence::None | Evidence::Drained { .. } => None,
+    }
+}
+
+/// A lease looked at; tests count them.
+#[cfg(not(test))]
+fn step() {}
+#[cfg(test)]
+use tests::step;
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
+mod tests {
+    use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs};
+    use crate::recovery::GoingOn;
+    use crate::request::{Input, Request, Submit, Ticket};
+    use crate::ticker::Now;
+    use std::cell::Cell;
+    use tenure_kernel::{
+        Action, Bundle, Grant, Kernel, Lsn, OpenSession, Policy, SessionId, SessionKind, Setup, Tick,
+    };
+    use tenure_log::Authority;
+
+    thread_local! {
+        static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn step() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// An engine whose frames are durable with the next turn.
+    struct Driven {
+        engine: Engine,
+        now: Now,
+        completion: Option<Completion>,
+    }
+
+    impl Driven {
+        fn new() -> Self {
+            let authority = Authority::Forever;
+            let from = GoingOn { next_lsn: Lsn(1), writer_epoch: 1, authority, identity_since: Lsn(0) };
+            let (kernel, now) = (Kernel::new(Setup::plain()), Now { boot_ms: 1_000, wall_ms: 1_000 });
+            let engine = Engine::go_on(from, kernel, Tick(0), EngineConfig::default(), now);
+            Self { engine, now, completion: None }
+        }
+
+        fn turn(&mut self, requests: Vec<Request>) -> Outputs {
+            let inputs = requests.into_iter().map(|request| Input { ticket: Ticket(1), request });
+            let mut outputs = self.engine.turn(self.now, inputs, self.completion.take());
+            self.completion = outputs.append.take().map(|batch| {
+                let outcome = Appended::Committed;
+                Completion::Appended { batch, outcome, took_us: 0 }
+            });
+            outputs
+        }
+
+        /// Turns until nothing is left to do now.
+        fn settle(&mut self) -> usize {
+            let mut longest = 0;
+            loop {
+                STEPS.set(0);
+                let outputs = self.turn(Vec::new());
+                longest = longest.max(STEPS.get());
+                if self.completion.is_none() && outputs.wake_in_ms != Some(0) {
+                    return longest;
+                }
+            }
+        }
+    }
+
+    // Each turn looked again at every lease of the session that it had passed over in the turn before.
+    #[test]
+    fn leases_with_a_longer_grace_are_passed_over_once() {
+        const LEASES: usize = 6_000;
+        let session = SessionId(7);
+        let mut driven = Driven::new();
+        let open = OpenSession {
+            session,
+            holder: "peer".into(),
+            kind: SessionKind::Connection,
+            ttl_ms: 0,
+            grace_ms: 30_000,
+            principal: "local".into(),
+        };
+        driven.turn(vec![Request::ConnectionOpened(open)]);
+        let grant = |n: usize| {
+            let policy = Policy::session(session, 0, if n % 2 == 0 { 500 } else { 30_000 });
+            let grant = Grant::new(Bundle::one(&format!("r{n}")), "peer", policy);
+            Request::Submit(Submit::now(Action::Grant(grant)))
+        };
+        for first in (0..LEASES).step_by(500) {
+            driven.turn((first..first + 500).map(grant).collect());
+        }
+        driven.settle();
+        driven.turn(vec![Request::ConnectionClosed(session)]);
+        driven.settle();
+        assert_eq!(driven.engine.kernel().live_count(), LEASES);
+        driven.now.boot_ms += 500;
+        let (mut looked_at, mut turns) = (0, 0);
+        while driven.engine.kernel().live_count() > LEASES / 2 {
+            STEPS.set(0);
+            driven.turn(Vec::new());
+            (looked_at, turns) = (looked_at + STEPS.get(), turns + 1);
+        }
+        assert!(turns > 10, "{turns} turns");
+        assert!(looked_at <= 2 * LEASES, "{looked_at} looks at {LEASES} leases");
+        driven.settle();
+        assert!(driven.engine.kernel().leases_of(session).all(|view| view.terms().grace_ms == 30_000));
+        for _ in 0..60 {
+            driven.now.boot_ms += 500;
+            driven.settle();
+        }
+        assert_eq!(driven.engine.kernel().live_count(), 0);
+        assert!(driven.engine.kernel().session(session).is_none());
     }
 }

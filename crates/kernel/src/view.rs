@@ -217,7 +217,19 @@ impl Kernel {
 
     /// Leases a session keeps: those with authority first, revoking ones last.
     pub fn leases_of(&self, session: SessionId) -> impl Iterator<Item = LeaseView<'_>> {
-        let first = self.session_slot(session).map_or(NO_SLOT, |slot| self.sessions[slot].first);
+        self.leases_behind(session, None)
+    }
+
+    /// The same from behind one of them on; from the first one on without any.
+    pub fn leases_behind(
+        &self,
+        session: SessionId,
+        behind: Option<LeaseView<'_>>,
+    ) -> impl Iterator<Item = LeaseView<'_>> {
+        let first = match behind {
+            Some(view) => view.lease.session.next,
+            None => self.session_slot(session).map_or(NO_SLOT, |slot| self.sessions[slot].first),
+        };
         core::iter::successors((first != NO_SLOT).then_some(first), |slot| {
             let next = self.leases[*slot].session.next;
             (next != NO_SLOT).then_some(next)
