@@ -7,7 +7,7 @@ use crate::engine::{Engine, Role, ending_reason, ending_text};
 use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::{Known, identify};
 use crate::status::GrantOutcome;
-use crate::waiters::{Place, Wanted, is_free};
+use crate::waiters::{Place, Servable, Try, Wanted, is_free, queues_for, wanted_by};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
@@ -30,10 +30,11 @@ impl Engine {
         }
         let operation =
             submit.operation.as_ref().map(|operation| identify(operation, &self.without_connection(&submit)));
+        let mut in_flight = false;
         if let Some(operation) = &operation {
-            match self.retries.look_up(operation, ticket, self.tick) {
+            match self.retries.look_up(operation, self.tick) {
                 Known::New => {}
-                Known::Joined => return,
+                Known::InFlight => in_flight = true,
                 Known::Refused(..) if submit.operation.as_ref().is_some_and(|asked| asked.tries_again) => {}
                 Known::Refused(refused, depends_on) => {
                     let forgets = planted(Planted::RefusalForgetsGround);
@@ -51,6 +52,9 @@ impl Engine {
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
             self.adopt_session_terms(grant);
+            if in_flight {
+                return self.join(Try { ticket, command, opening: submit.opening });
+            }
             self.choose_take_over(grant, submit.take_over);
             self.grant(ticket, command, submit.opening, submit.wait_ms);
             return;
@@ -348,7 +352,7 @@ impl Engine {
         wait_ms: u64,
     ) {
         if wait_ms > 0 && !self.is_remembered(&command) && self.is_coming_free(&command) {
-            return self.wait(ticket, command, opening, wait_ms);
+            return self.wait(Try { ticket, command, opening }, wait_ms);
         }
         let wait_ms = if has_alternatives(&command) { 0 } else { wait_ms };
         let asked = (wait_ms > 0).then(|| command.clone());
@@ -356,15 +360,11 @@ impl Engine {
             Ok(outcome) => outcome,
             Err(refused) if wait_ms > 0 && can_be_waited_for(&refused) => {
                 // For what was asked, not for what is left of it beside others who wait.
-                return self.wait(ticket, asked.unwrap_or(command), opening, wait_ms);
+                return self.wait(Try { ticket, command: asked.unwrap_or(command), opening }, wait_ms);
             }
             Err(refused) => self.not_granted(&command, refused),
         };
-        if let Answer::Lease(given) = &outcome.answer
-            && let (LeaseFound::Live(lease), false) = (&given.lease, given.replayed)
-        {
-            self.counters.waiters_passed += self.waiters.passed_by(&lease.members);
-        }
+        self.count_passed(&outcome, Place::LAST);
         self.granted_or_not(&command, &outcome);
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
@@ -488,14 +488,18 @@ impl Engine {
         if self.waiters.len() == 0 || grant.take_over.is_some_and(|lease| self.kernel.live(lease).is_some()) {
             return Ok(());
         }
-        let wanted = self.waiters.in_the_way(&self.kernel, &grant.bundle, self.tick);
-        if wanted.is_none() && is_free(&self.kernel, &grant.bundle) {
-            return Ok(());
-        }
+        let wanted = match self.waiters.admit(&self.kernel, &grant.bundle, self.tick) {
+            Ok(chosen) if is_free(&self.kernel, &grant.bundle) => {
+                grant.bundle = chosen.unwrap_or_else(|| core::mem::take(&mut grant.bundle));
+                return Ok(());
+            }
+            Ok(_) => None,
+            Err(wanted) => Some(wanted),
+        };
         let mut free: Vec<Bundle> = Vec::new();
         for bundle in core::mem::take(&mut grant.alternatives) {
-            if self.waiters.in_the_way(&self.kernel, &bundle, self.tick).is_none() {
-                free.push(bundle);
+            if let Ok(chosen) = self.waiters.admit(&self.kernel, &bundle, self.tick) {
+                free.push(chosen.unwrap_or(bundle));
             }
         }
         let Some(wanted) = wanted else {
@@ -503,7 +507,7 @@ impl Engine {
             return Ok(());
         };
         if free.is_empty() {
-            let waiters = self.waiters.waiting_for(&wanted);
+            let waiters = self.waiters.waiting_for(&wanted).max(1);
             let (Wanted::Resource(resource) | Wanted::Pool(resource)) = wanted;
             // Held is the better answer where it is true: it names the holder.
             if self.kernel.covering(&resource).is_some() {
@@ -516,50 +520,70 @@ impl Engine {
         Ok(())
     }
 
-    fn wait(
-        &mut self,
-        ticket: Ticket,
-        mut command: Command,
-        opening: Option<Box<OpenSession>>,
-        wait_ms: u64,
-    ) {
+    /// Requests that wait: the waiters, and further tries that joined them.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiters.len() + self.retries.joined()
+    }
+
+    fn wait(&mut self, mut request: Try, wait_ms: u64) {
         // What drained when it was asked may not when it is served.
-        if let Action::Grant(grant) = &mut command.action {
+        if let Action::Grant(grant) = &mut request.command.action {
             grant.take_over = None;
         }
-        if self.waiters.is_full() {
-            return self.refuse(ticket, Lsn(0), Refused::TooManyWaiters);
+        if self.waiting() >= self.config.waiters_max {
+            return self.refuse(request.ticket, Lsn(0), Refused::TooManyWaiters);
         }
-        if let Some(operation) = &command.operation {
-            self.retries.waits(operation, ticket);
-        }
-        self.waiters.join(ticket, command, opening, self.tick, wait_ms);
+        let operation = request.command.operation.as_ref();
+        let before = operation.and_then(|operation| self.retries.waits(operation, self.tick));
+        // All of it may be free, and wanted by somebody earlier: that one is to know whom it holds back.
+        let behind = match &request.command.action {
+            Action::Grant(grant) if is_free(&self.kernel, &grant.bundle) => wanted_by(&grant.bundle),
+            _ => Vec::new(),
+        };
+        self.waiters.join(request, self.tick, wait_ms, before);
+        self.freed.extend(behind);
     }
 
-    /// Serves whom it can of those who wait for what came free.
+    /// One more try of an operation that waits. It waits for the same outcome, and counts as a waiter.
+    fn join(&mut self, mut request: Try) {
+        if let Action::Grant(grant) = &mut request.command.action {
+            grant.take_over = None;
+        }
+        let ticket = request.ticket;
+        let operation = request.command.operation.clone();
+        let room = self.waiting() < self.config.waiters_max;
+        if !room || !operation.is_some_and(|operation| self.retries.join(&operation, request)) {
+            self.refuse(ticket, Lsn(0), Refused::TooManyWaiters);
+        }
+    }
+
+    /// Serves whom it can of those who wait for what came free. The rest is for the next turn.
     pub(crate) fn serve_waiters(&mut self) {
         while self.journal.room() > 0
-            && let Some(wanted) = self.freed.pop_first()
+            && self.serving > 0
+            && let Some(wanted) = self.freed.first()
         {
-            while self.journal.room() > 0
-                && let Some((place, passed)) = self.waiters.servable(&self.kernel, &wanted, self.tick)
-            {
-                self.counters.waiters_passed += passed;
-                self.serve(place);
+            let before = self.waiters.looks();
+            let mut woken = Vec::new();
+            match self.waiters.servable(&self.kernel, wanted, self.tick, &mut woken) {
+                Some(servable) => self.serve(servable),
+                None => self.freed.remove_first(),
             }
-            if self.journal.room() == 0 {
-                self.freed.insert(wanted);
-                return;
-            }
+            self.freed.extend(woken);
+            let looked = self.waiters.looks().saturating_sub(before);
+            self.serving = self.serving.saturating_sub(1 + looked as usize);
         }
     }
 
-    fn serve(&mut self, place: Place) {
-        let Some((waiter, wanted)) = self.waiters.leave(place) else { return };
-        self.freed.extend(wanted);
-        let mut command = waiter.command;
+    fn serve(&mut self, servable: Servable) {
+        let Some((waiter, behind)) = self.waiters.leave(servable.place) else { return };
+        self.freed.extend(behind);
+        let Try { ticket, mut command, opening } = waiter.request;
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
+            if let Some(chosen) = servable.chosen {
+                grant.bundle = chosen;
+            }
         }
         let session = match &command.action {
             Action::Grant(grant) => grant.policy.session,
@@ -567,61 +591,73 @@ impl Engine {
         };
         let open = self
             .check_open_for_grants()
-            .and_then(|()| self.make_durable(session, waiter.opening.as_deref(), &command));
+            .and_then(|()| self.make_durable(session, opening.as_deref(), &command));
         let outcome = match open {
             Ok(()) => self.decide(&command),
             Err(refused) => Outcome { answer: Answer::Refused(refused), depends_on: self.journal.newest() },
         };
         self.counters.wait_ms.record(self.tick.ms_since(waiter.since));
+        self.count_passed(&outcome, servable.place);
         self.granted_or_not(&command, &outcome);
-        self.tell_all(waiter.ticket, command.operation.as_ref(), &outcome);
+        self.tell_all(ticket, command.operation.as_ref(), &outcome);
+    }
+
+    /// A grant may have passed others. Those who lack now what it took may be passed by the next: look there too.
+    fn count_passed(&mut self, outcome: &Outcome, place: Place) {
+        let Answer::Lease(given) = &outcome.answer else { return };
+        let LeaseFound::Live(lease) = &given.lease else { return };
+        if given.replayed || self.waiters.len() == 0 {
+            return;
+        }
+        self.counters.waiters_passed += self.waiters.passed_by(&lease.members, place);
+        let queues = lease.members.iter().flat_map(queues_for).filter(|key| self.waiters.is_wanted(key));
+        self.freed.extend(queues);
     }
 
     /// A waiter's time is over.
     pub(crate) fn wait_over(&mut self, place: Place) {
-        let Some((waiter, wanted)) = self.waiters.leave(place) else { return };
-        self.freed.extend(wanted);
-        self.counters.grant(face_of(&waiter.command), GrantOutcome::TimedOut);
+        let Some((waiter, behind)) = self.waiters.leave(place) else { return };
+        self.freed.extend(behind);
+        self.counters.grant(face_of(&waiter.request.command), GrantOutcome::TimedOut);
         let depends_on = self.journal.newest();
         let outcome = Outcome { answer: Answer::Refused(Refused::WaitTimeout), depends_on };
-        self.tell_all(waiter.ticket, waiter.command.operation.as_ref(), &outcome);
+        self.tell_all(waiter.request.ticket, waiter.operation(), &outcome);
     }
 
     fn tell_all(&mut self, ticket: Ticket, operation: Option<&Operation>, outcome: &Outcome) {
-        let others = operation.map(|operation| self.retries.settled(operation)).unwrap_or_default();
-        self.remember_refusal(operation, outcome);
-        for ticket in core::iter::once(ticket).chain(others) {
-            self.answer(ticket, outcome.depends_on, outcome.answer.clone());
+        self.answer(ticket, outcome.depends_on, outcome.answer.clone());
+        if let Some(operation) = operation {
+            for other in self.retries.settled(operation) {
+                self.answer(other, outcome.depends_on, outcome.answer.clone());
+            }
         }
+        self.remember_refusal(operation, outcome);
     }
 
     /// Withdraws a request that waits; `false`: none waits under this ticket.
     pub(crate) fn cancel(&mut self, waiting: Ticket) -> bool {
-        if let Some(place) = self.waiters.find(waiting)
-            && let Some((waiter, wanted)) = self.waiters.leave(place)
-        {
-            let heir = waiter.command.operation.as_ref().and_then(|op| self.retries.gone(op, waiting));
-            match heir {
-                // Another try of the same operation goes on waiting, at the end of the queue.
-                Some(heir) => {
-                    let left_ms = waiter.deadline.ms_since(self.tick);
-                    self.waiters.join(heir, waiter.command, waiter.opening, self.tick, left_ms);
-                }
-                None => {
-                    if let Some(operation) = &waiter.command.operation {
-                        self.retries.settled(operation);
-                    }
-                }
-            }
-            self.freed.extend(wanted);
+        let withdrawn = self.interrupt(waiting);
+        if withdrawn {
             self.refuse(waiting, Lsn(0), Refused::Cancelled);
+        }
+        withdrawn
+    }
+
+    /// Ends the wait of one request. Its place goes to another try of the same operation, or is kept for the next one
+    /// without standing in anybody's way. `false`: it does not wait.
+    fn interrupt(&mut self, waiting: Ticket) -> bool {
+        let Some(place) = self.waiters.find(waiting) else { return self.retries.withdraw(waiting) };
+        let operation = self.waiters.get(place).and_then(|waiter| waiter.operation().cloned());
+        if let Some(heir) = operation.as_ref().and_then(|operation| self.retries.heir(operation)) {
+            self.waiters.succeed(place, heir);
             return true;
         }
-        let had_joined = self.retries.withdraw(waiting);
-        if had_joined {
-            self.refuse(waiting, Lsn(0), Refused::Cancelled);
+        let Some((waiter, behind)) = self.waiters.leave(place) else { return false };
+        self.freed.extend(behind);
+        if let Some(operation) = &operation {
+            self.retries.interrupted(operation, waiter.into_standing(), self.tick);
         }
-        had_joined
+        true
     }
 
     fn granted_or_not(&mut self, command: &Command, outcome: &Outcome) {

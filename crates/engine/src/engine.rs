@@ -14,10 +14,8 @@ use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
 use crate::ticker::{Now, Ticker};
-use crate::waiters::{Waiters, Wanted};
+use crate::waiters::{Freed, Waiters, Wanted, queues_for};
 use hashbrown::HashMap;
-use std::collections::BTreeSet;
-use tenure_kernel::names::split_pool_member;
 use tenure_kernel::{
     Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
     SessionId, Stamp, Text, Tick,
@@ -73,6 +71,8 @@ pub const TURN_EVENTS_MAX: usize = 1024;
 pub const TURN_WORK_MAX: usize = 2_000;
 /// Waits that run out in one turn: each takes a waiter out of several orders and answers it.
 const WAITS_OVER_MAX: usize = 256;
+/// Waiters looked at per unit of work.
+const WAITERS_PER_UNIT: usize = 8;
 /// While a deadline is pending the host runs a turn at least this often.
 const IDLE_MS_MAX: u64 = 500;
 /// While anything is live the tick is logged at least this often.
@@ -179,7 +179,9 @@ pub struct Engine {
     pub(crate) lanes: Lanes,
     pub(crate) waiters: Waiters,
     /// What came free since waiters were last looked at.
-    pub(crate) freed: BTreeSet<Wanted>,
+    pub(crate) freed: Freed,
+    /// Work that this turn may still spend on looking at waiters.
+    pub(crate) serving: usize,
     pub(crate) retries: Retries,
     pub(crate) gates: Gates,
     pub(crate) endings: Endings,
@@ -234,7 +236,7 @@ impl Engine {
         Self {
             facts: Facts::default(),
             lanes: Lanes::new(config.inbox_max),
-            waiters: Waiters::new(config.waiters_max),
+            waiters: Waiters::new(),
             gates: Gates::default(),
             endings: Endings::default(),
             config,
@@ -244,7 +246,8 @@ impl Engine {
             ticker: Ticker::new(last_tick, now),
             now,
             tick: last_tick,
-            freed: BTreeSet::new(),
+            freed: Freed::default(),
+            serving: 0,
             retries: Retries::default(),
             hub: Hub::default(),
             counters: Counters::default(),
@@ -298,6 +301,12 @@ impl Engine {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Waiters looked at since the start: how much work they were.
+    #[must_use]
+    pub fn waiters_looked_at(&self) -> u64 {
+        self.waiters.looks()
     }
 
     /// Whether nothing is gathered, in flight or waiting in a lane: the log may be closed.
@@ -417,6 +426,7 @@ impl Engine {
     }
 
     fn work(&mut self) {
+        self.serving = TURN_WORK_MAX / 2;
         self.work_liveness();
         // Behind them: a connection that opened and closed within one turn is gone.
         self.work_facts();
@@ -510,7 +520,11 @@ impl Engine {
     pub(crate) fn handle(&mut self, input: Input) -> usize {
         let Input { ticket, request } = input;
         match request {
-            Request::Submit(submit) => self.submit(ticket, submit),
+            Request::Submit(submit) => {
+                let before = self.waiters.looks();
+                self.submit(ticket, submit);
+                return 1 + (self.waiters.looks() - before) as usize / WAITERS_PER_UNIT;
+            }
             Request::Heartbeat { lease, epoch, via, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
                     self.heartbeat(ticket, lease, epoch, via);
@@ -691,12 +705,8 @@ impl Engine {
         if self.waiters.len() == 0 {
             return;
         }
-        for name in members {
-            if let Some((pool, _)) = split_pool_member(name) {
-                self.freed.insert(Wanted::Pool(pool.into()));
-            }
-            self.freed.insert(Wanted::Resource(name.clone()));
-        }
+        let queues = members.iter().flat_map(queues_for).filter(|key| self.waiters.is_wanted(key));
+        self.freed.extend(queues);
     }
 
     /// Writes down something observed; without room it is only counted.

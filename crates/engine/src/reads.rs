@@ -135,7 +135,7 @@ impl Engine {
     fn waiters_behind(&self, names: &[Text]) -> Vec<Text> {
         let waiters = self.waiters.behind(names, WAITERS_SHOWN_MAX);
         waiters
-            .filter_map(|waiter| match &waiter.command.action {
+            .filter_map(|waiter| match &waiter.request.command.action {
                 Action::Grant(grant) => Some(grant.holder.clone()),
                 _ => None,
             })
@@ -217,7 +217,7 @@ impl Engine {
             operations: self.kernel.operation_count() as u64,
             notices: self.kernel.notices().count() as u64,
             sessions: self.liveness.session_count() as u64,
-            waiters: self.waiters.len() as u64,
+            waiters: self.waiting() as u64,
             watches: self.hub.len() as u64,
             inbox: Lane::ALL.map(|lane| (lane, self.lanes.len(lane) as u64)),
             breaker_until: self.liveness.breaker_holds_until(self.tick),

@@ -1,8 +1,9 @@
 //! What makes a retry harmless beside the kernel's memory of outcomes: operations still in flight are
-//! joined, and refusals are remembered for a minute.
+//! joined, an interrupted wait keeps its place for a moment, and refusals are remembered for a minute.
 
 use crate::answer::Refused;
 use crate::request::{OperationId, Ticket};
+use crate::waiters::{Standing, Try};
 use core::hash::{Hash, Hasher};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,12 @@ const REFUSAL_KEEP_MS: u64 = 60_000;
 const PASSING_KEEP_MS: u64 = 5_000;
 /// Refusals remembered at most; the oldest go first.
 const REFUSALS_MAX: usize = 100_000;
+/// Tries of one operation that wait together, the first included.
+pub(crate) const TRIES_MAX: usize = 16;
+/// How long an interrupted wait keeps its place.
+const PLACE_KEEP_MS: u64 = 10_000;
+/// Places kept at most; the oldest go first.
+const PLACES_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Retries {
@@ -21,14 +28,23 @@ pub(crate) struct Retries {
     in_flight: BTreeMap<u128, Joined>,
     /// Which operation those others joined.
     joined: BTreeMap<Ticket, u128>,
+    /// Waits that were interrupted and may be asked again. Nobody waits there: nobody is held up.
+    interrupted: BTreeMap<u128, Interrupted>,
+    interrupted_by_age: VecDeque<(Tick, u128)>,
     refused: BTreeMap<u128, Remembered>,
     by_age: VecDeque<(Tick, u128)>,
 }
 
 struct Joined {
     fingerprint: u64,
-    first: Ticket,
-    others: Vec<Ticket>,
+    /// In order of arrival, fewer than [`TRIES_MAX`].
+    others: VecDeque<Try>,
+}
+
+struct Interrupted {
+    fingerprint: u64,
+    standing: Standing,
+    until: Tick,
 }
 
 struct Remembered {
@@ -43,8 +59,8 @@ struct Remembered {
 pub(crate) enum Known {
     /// Nothing.
     New,
-    /// Another request under the same id is on its way; this one gets the same answer.
-    Joined,
+    /// Another request under the same id waits; this one may join it for the same answer.
+    InFlight,
     /// It was refused a moment ago, resting on what stands at this position.
     Refused(Refused, Lsn),
     /// The id is in use for another command.
@@ -52,14 +68,10 @@ pub(crate) enum Known {
 }
 
 impl Retries {
-    pub(crate) fn look_up(&mut self, operation: &Operation, ticket: Ticket, now: Tick) -> Known {
-        if let Some(joined) = self.in_flight.get_mut(&operation.key) {
-            if joined.fingerprint != operation.fingerprint {
-                return Known::Conflict;
-            }
-            joined.others.push(ticket);
-            self.joined.insert(ticket, operation.key);
-            return Known::Joined;
+    pub(crate) fn look_up(&self, operation: &Operation, now: Tick) -> Known {
+        if let Some(joined) = self.in_flight.get(&operation.key) {
+            let same = joined.fingerprint == operation.fingerprint;
+            return if same { Known::InFlight } else { Known::Conflict };
         }
         match self.refused.get(&operation.key) {
             Some(found) if now < found.until => {
@@ -73,26 +85,44 @@ impl Retries {
         }
     }
 
-    /// The operation waits; later tries join it.
-    pub(crate) fn waits(&mut self, operation: &Operation, ticket: Ticket) {
-        let joined = Joined { fingerprint: operation.fingerprint, first: ticket, others: Vec::new() };
+    /// The operation waits; later tries join it. Returns where it stood, if it was interrupted a moment ago.
+    pub(crate) fn waits(&mut self, operation: &Operation, now: Tick) -> Option<Standing> {
+        let joined = Joined { fingerprint: operation.fingerprint, others: VecDeque::new() };
         self.in_flight.insert(operation.key, joined);
+        let found = self.interrupted.remove(&operation.key)?;
+        (found.fingerprint == operation.fingerprint && now < found.until).then_some(found.standing)
+    }
+
+    /// A further try of an operation that waits. `false`: there are enough of them.
+    pub(crate) fn join(&mut self, operation: &Operation, request: Try) -> bool {
+        let Some(joined) = self.in_flight.get_mut(&operation.key) else { return false };
+        let room = joined.others.len() + 1 < TRIES_MAX;
+        if room {
+            self.joined.insert(request.ticket, operation.key);
+            joined.others.push_back(request);
+        }
+        room
+    }
+
+    /// How many joined.
+    pub(crate) fn joined(&self) -> usize {
+        self.joined.len()
     }
 
     /// The operation has its outcome: who else is to be told. The first asker is not among them.
-    pub(crate) fn settled(&mut self, operation: &Operation) -> Vec<Ticket> {
+    pub(crate) fn settled(&mut self, operation: &Operation) -> impl Iterator<Item = Ticket> + use<> {
         let others = self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default();
         for other in &others {
-            self.joined.remove(other);
+            self.joined.remove(&other.ticket);
         }
-        others
+        others.into_iter().map(|other| other.ticket)
     }
 
     /// One who had joined has gone; the wait goes on for the others. `false`: nobody had joined so.
     pub(crate) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some(key) = self.joined.remove(&ticket) else { return false };
         if let Some(joined) = self.in_flight.get_mut(&key) {
-            joined.others.retain(|other| *other != ticket);
+            joined.others.retain(|other| other.ticket != ticket);
         }
         true
     }
@@ -103,15 +133,31 @@ impl Retries {
         core::mem::take(&mut self.joined).into_keys()
     }
 
-    /// An asker has gone. `Some(heir)`: the wait goes on in the name of another one.
-    pub(crate) fn gone(&mut self, operation: &Operation, ticket: Ticket) -> Option<Ticket> {
-        let joined = self.in_flight.get_mut(&operation.key)?;
-        if joined.first != ticket || joined.others.is_empty() {
-            return None;
+    /// The first asker has gone: the try in whose name the wait goes on.
+    pub(crate) fn heir(&mut self, operation: &Operation) -> Option<Try> {
+        let heir = self.in_flight.get_mut(&operation.key)?.others.pop_front()?;
+        self.joined.remove(&heir.ticket);
+        Some(heir)
+    }
+
+    /// The last asker has gone before it had an outcome: its place is kept for a moment.
+    pub(crate) fn interrupted(&mut self, operation: &Operation, standing: Standing, now: Tick) {
+        self.in_flight.remove(&operation.key);
+        while self
+            .interrupted_by_age
+            .front()
+            .is_some_and(|(until, _)| *until <= now || self.interrupted_by_age.len() >= PLACES_MAX)
+        {
+            if let Some((until, key)) = self.interrupted_by_age.pop_front()
+                && self.interrupted.get(&key).is_some_and(|found| found.until == until)
+            {
+                self.interrupted.remove(&key);
+            }
         }
-        joined.first = joined.others.remove(0);
-        self.joined.remove(&joined.first);
-        Some(joined.first)
+        let until = now.after_ms(PLACE_KEEP_MS);
+        let interrupted = Interrupted { fingerprint: operation.fingerprint, standing, until };
+        self.interrupted.insert(operation.key, interrupted);
+        self.interrupted_by_age.push_back((until, operation.key));
     }
 
     pub(crate) fn refused(&mut self, operation: &Operation, refused: &Refused, depends_on: Lsn, now: Tick) {

@@ -22,7 +22,7 @@ pub struct Status {
     pub notices: u64,
     /// Sessions, connections without a grant included.
     pub sessions: u64,
-    /// Requests waiting for a bundle.
+    /// Requests waiting for a bundle, each try of a waiting operation included.
     pub waiters: u64,
     /// Watches.
     pub watches: u64,

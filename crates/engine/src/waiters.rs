@@ -1,15 +1,22 @@
-//! Who waits for which bundle. Fair: a waiter is served when all it wants is free and no earlier waiter
-//! wants any of it. It cannot deadlock: nobody holds a part while waiting for the rest. A waiter that has
-//! blocked others for long may be passed while it cannot be served itself.
+//! Who waits for which bundle. Fair: a waiter is served when all it wants is free and no earlier waiter wants any of
+//! it. It cannot deadlock: nobody holds a part while waiting for the rest, and each stands only behind earlier ones. A
+//! waiter that has blocked others for long may be passed while it cannot be served itself.
+//!
+//! A pool and its named members: an earlier waiter for any of a pool wants every member of it, one for a named member
+//! wants that one. Whoever takes any of a pool gets members that no earlier waiter names.
 
 use crate::request::Ticket;
-use std::collections::{BTreeMap, BTreeSet};
-use tenure_kernel::names::split_pool_member;
+use core::cell::Cell;
+use core::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use tenure_kernel::names::{pool_member, split_pool_member};
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Action, Bundle, Command, Kernel, Member, OpenSession, Text, Tick};
+use tenure_kernel::{Action, Bundle, Command, Kernel, Member, OpenSession, Operation, Text, Tick};
 
 /// After blocking others for this long a waiter may be passed.
 pub(crate) const BLOCKING_MS_MAX: u64 = 30_000;
+/// Waiters of one queue that one grant is counted to have passed.
+const PASSED_PER_QUEUE_MAX: usize = 64;
 
 /// What a queue is for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -22,18 +29,58 @@ pub(crate) enum Wanted {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Place(u64);
 
+impl Place {
+    /// Behind everyone: the place of a grant that does not wait.
+    pub(crate) const LAST: Self = Self(u64::MAX);
+}
+
+/// A request that waits for its bundle, or would.
 #[derive(Debug)]
-pub(crate) struct Waiter {
+pub(crate) struct Try {
     pub(crate) ticket: Ticket,
     pub(crate) command: Command,
     /// The connection that asks, where it is open at another node.
     pub(crate) opening: Option<Box<OpenSession>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) request: Try,
     pub(crate) since: Tick,
     pub(crate) deadline: Tick,
+    standing: Standing,
+    /// Queues in which it kept somebody else from what was free: worth a look once it no longer does.
+    holds_back: BTreeSet<Wanted>,
+}
+
+/// What a waiter has come to by waiting.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    place: Place,
     wanted: Vec<Wanted>,
     /// Since when it kept others from something that was free.
     blocking_since: Option<Tick>,
     passed: bool,
+}
+
+/// Why a bundle is not to be had yet: who is before, and what they want of it.
+struct Obstacle {
+    wanted: Wanted,
+    places: Vec<Place>,
+}
+
+/// A waiter that can be served.
+pub(crate) struct Servable {
+    pub(crate) place: Place,
+    /// What it is to take, where that is not left to the kernel.
+    pub(crate) chosen: Option<Bundle>,
+}
+
+/// Queues to look at, in the order in which something came free in them.
+#[derive(Default)]
+pub(crate) struct Freed {
+    order: VecDeque<Wanted>,
+    known: BTreeSet<Wanted>,
 }
 
 #[derive(Debug)]
@@ -45,11 +92,65 @@ pub(crate) struct Waiters {
     deadlines: BTreeSet<(Tick, Place)>,
     /// When somebody becomes passable, its queues are worth another look.
     patience: BTreeSet<(Tick, Place)>,
-    max: usize,
+    /// Waiters and members looked at so far: the measure of work.
+    looks: Cell<u64>,
+}
+
+impl Freed {
+    pub(crate) fn insert(&mut self, wanted: Wanted) {
+        if self.known.insert(wanted.clone()) {
+            self.order.push_back(wanted);
+        }
+    }
+
+    pub(crate) fn extend(&mut self, wanted: impl IntoIterator<Item = Wanted>) {
+        wanted.into_iter().for_each(|wanted| self.insert(wanted));
+    }
+
+    pub(crate) fn first(&self) -> Option<&Wanted> {
+        self.order.front()
+    }
+
+    pub(crate) fn remove_first(&mut self) {
+        if let Some(first) = self.order.pop_front() {
+            self.known.remove(&first);
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+impl Waiter {
+    pub(crate) fn operation(&self) -> Option<&Operation> {
+        self.request.command.operation.as_ref()
+    }
+
+    /// What it keeps of its wait if it comes back.
+    pub(crate) fn into_standing(self) -> Standing {
+        self.standing
+    }
+
+    fn bundle(&self) -> Option<&Bundle> {
+        match &self.request.command.action {
+            Action::Grant(grant) => Some(&grant.bundle),
+            _ => None,
+        }
+    }
+
+    /// Queues in which somebody may go on once this one is no longer in the way.
+    fn behind(&self) -> impl Iterator<Item = Wanted> {
+        let pools = self.standing.wanted.iter().filter_map(|wanted| match wanted {
+            Wanted::Resource(name) => pool_of(name),
+            Wanted::Pool(_) => None,
+        });
+        self.standing.wanted.iter().cloned().chain(pools).chain(self.holds_back.iter().cloned())
+    }
 }
 
 impl Waiters {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             next: 0,
             by_place: BTreeMap::new(),
@@ -57,7 +158,7 @@ impl Waiters {
             queues: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             patience: BTreeSet::new(),
-            max,
+            looks: Cell::new(0),
         }
     }
 
@@ -65,8 +166,13 @@ impl Waiters {
         self.by_place.len()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.by_place.len() >= self.max
+    /// Waiters and members looked at so far.
+    pub(crate) fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
+    fn look(&self) {
+        self.looks.set(self.looks.get() + 1);
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
@@ -78,51 +184,57 @@ impl Waiters {
         }
     }
 
-    /// Puts a waiter at the end of every queue it wants something from.
-    pub(crate) fn join(
-        &mut self,
-        ticket: Ticket,
-        command: Command,
-        opening: Option<Box<OpenSession>>,
-        now: Tick,
-        wait_ms: u64,
-    ) {
-        let place = Place(self.next);
-        self.next += 1;
-        let wanted = match &command.action {
+    /// Puts a waiter into every queue it wants something from: where it stood before it was interrupted, else at the
+    /// end.
+    pub(crate) fn join(&mut self, request: Try, now: Tick, wait_ms: u64, before: Option<Standing>) -> Place {
+        let wanted = match &request.command.action {
             Action::Grant(grant) => wanted_by(&grant.bundle),
             _ => Vec::new(),
         };
-        for key in &wanted {
+        let standing = before.filter(|before| before.wanted == wanted).unwrap_or_else(|| {
+            self.next += 1;
+            Standing { place: Place(self.next), wanted, blocking_since: None, passed: false }
+        });
+        let place = standing.place;
+        for key in &standing.wanted {
             let queue = self.queues.entry(key.clone()).or_default();
             queue.insert(place);
         }
+        if let Some(since) = standing.blocking_since {
+            self.patience.insert((since.after_ms(BLOCKING_MS_MAX), place));
+        }
         let deadline = now.after_ms(wait_ms);
         self.deadlines.insert((deadline, place));
-        self.by_ticket.insert(ticket, place);
-        let waiter = Waiter {
-            ticket,
-            command,
-            opening,
-            since: now,
-            deadline,
-            wanted,
-            blocking_since: None,
-            passed: false,
-        };
+        self.by_ticket.insert(request.ticket, place);
+        let waiter = Waiter { request, since: now, deadline, standing, holds_back: BTreeSet::new() };
         self.by_place.insert(place, waiter);
+        place
     }
 
-    /// Takes a waiter out. Those behind it may be served now: look at what it wanted.
+    /// Another try of the same operation goes on waiting at this place.
+    pub(crate) fn succeed(&mut self, place: Place, heir: Try) {
+        if planted(Planted::HeirLosesPlace)
+            && let Some((waiter, _)) = self.leave(place)
+        {
+            let left_ms = waiter.deadline.ms_since(waiter.since);
+            self.join(heir, waiter.since, left_ms, None);
+            return;
+        }
+        let waiter = self.by_place.get_mut(&place).expect("invariant: a place in use has a waiter");
+        self.by_ticket.remove(&waiter.request.ticket);
+        self.by_ticket.insert(heir.ticket, place);
+        waiter.request = heir;
+    }
+
+    /// Takes a waiter out. Those behind it may be served now: look at these queues.
     pub(crate) fn leave(&mut self, place: Place) -> Option<(Waiter, Vec<Wanted>)> {
-        let mut waiter = self.by_place.remove(&place)?;
-        self.by_ticket.remove(&waiter.ticket);
+        let waiter = self.by_place.remove(&place)?;
+        self.by_ticket.remove(&waiter.request.ticket);
         self.deadlines.remove(&(waiter.deadline, place));
-        if let Some(since) = waiter.blocking_since {
+        if let Some(since) = waiter.standing.blocking_since {
             self.patience.remove(&(since.after_ms(BLOCKING_MS_MAX), place));
         }
-        let wanted = core::mem::take(&mut waiter.wanted);
-        for key in &wanted {
+        for key in &waiter.standing.wanted {
             if let Some(queue) = self.queues.get_mut(key) {
                 queue.remove(&place);
                 if queue.is_empty() {
@@ -130,35 +242,44 @@ impl Waiters {
                 }
             }
         }
-        Some((waiter, wanted))
+        let behind = waiter.behind().filter(|key| self.is_wanted(key)).collect();
+        Some((waiter, behind))
     }
 
-    /// Everyone who waits; nobody will be served any more.
+    /// Everyone who waits; nobody will be served any more. Places are never given twice.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
-        let max = self.max;
-        core::mem::replace(self, Self::new(max)).by_ticket.into_keys()
+        let fresh = Self { next: self.next, looks: self.looks.clone(), ..Self::new() };
+        core::mem::replace(self, fresh).by_ticket.into_keys()
     }
 
-    /// How many are passed for the first time by a grant of these resources.
-    pub(crate) fn passed_by(&mut self, members: &[Text]) -> u64 {
+    /// How many are passed for the first time by a grant of these resources to one that stood here.
+    pub(crate) fn passed_by(&mut self, members: &[Text], place: Place) -> u64 {
         if self.queues.is_empty() {
             return 0;
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut passed = 0;
         for key in members.iter().flat_map(queues_for) {
-            places.extend(self.queues.get(&key).into_iter().flatten());
+            let earlier = self.queues.get(&key).into_iter().flat_map(|queue| queue.range(..place));
+            for other in earlier.take(PASSED_PER_QUEUE_MAX) {
+                let waiter = self.by_place.get_mut(other).expect("invariant: a queued waiter is known");
+                passed += u64::from(!core::mem::replace(&mut waiter.standing.passed, true));
+            }
         }
-        places.into_iter().map(|place| self.pass(place)).sum()
+        passed
     }
 
     pub(crate) fn find(&self, ticket: Ticket) -> Option<Place> {
         self.by_ticket.get(&ticket).copied()
     }
 
+    pub(crate) fn get(&self, place: Place) -> Option<&Waiter> {
+        self.by_place.get(&place)
+    }
+
     /// How many are served before this one, itself included: in the queue in which it has to wait longest.
     pub(crate) fn standing(&self, ticket: Ticket) -> Option<usize> {
         let place = self.find(ticket)?;
-        let queues = self.by_place[&place].wanted.iter().filter_map(|key| self.queues.get(key));
+        let queues = self.by_place[&place].standing.wanted.iter().filter_map(|key| self.queues.get(key));
         queues.map(|queue| queue.range(..=place).count()).max()
     }
 
@@ -175,20 +296,28 @@ impl Waiters {
         {
             self.patience.remove(&(at, place));
             if let Some(waiter) = self.by_place.get(&place) {
-                worth_a_look.extend(waiter.wanted.iter().cloned());
+                worth_a_look.extend(waiter.behind());
             }
         }
         worth_a_look
     }
 
-    /// How many wait for a name.
+    /// Whether anybody stands in this queue.
+    pub(crate) fn is_wanted(&self, wanted: &Wanted) -> bool {
+        self.queues.contains_key(wanted)
+    }
+
+    /// How many wait for this, by name or as a member of its pool.
     pub(crate) fn waiting_for(&self, wanted: &Wanted) -> usize {
-        self.queues.get(wanted).map_or(0, BTreeSet::len)
+        match wanted {
+            Wanted::Resource(name) => self.waiting_behind(name),
+            Wanted::Pool(_) => self.queues.get(wanted).map_or(0, BTreeSet::len),
+        }
     }
 
     /// How many wait for a resource, by its name or as a member of its pool.
     pub(crate) fn waiting_behind(&self, name: &Text) -> usize {
-        queues_for(name).map(|key| self.waiting_for(&key)).sum()
+        queues_for(name).filter_map(|key| self.queues.get(&key)).map(BTreeSet::len).sum()
     }
 
     /// Who waits for any of these resources, by name or as members of a pool; first first, each once.
@@ -198,108 +327,252 @@ impl Waiters {
         places.into_iter().take(max).map(|place| &self.by_place[&place])
     }
 
-    /// The first name of a bundle that somebody waits for who may not be passed. Remembers that they block.
-    pub(crate) fn in_the_way(&mut self, kernel: &Kernel, bundle: &Bundle, now: Tick) -> Option<Wanted> {
-        if self.queues.is_empty() || planted(Planted::WaiterOvertakes) {
-            return None;
+    /// Whether a grant that does not wait may have a bundle, and what it is to take of it where that is not left to the
+    /// kernel.
+    ///
+    /// # Errors
+    /// What is wanted by somebody who may not be passed. Remembers that they block, where it is free.
+    pub(crate) fn admit(
+        &mut self,
+        kernel: &Kernel,
+        bundle: &Bundle,
+        now: Tick,
+    ) -> Result<Option<Bundle>, Wanted> {
+        if self.queues.is_empty() {
+            return Ok(None);
         }
-        for key in wanted_by(bundle) {
-            let places: Vec<Place> = self.queues.get(&key).into_iter().flatten().copied().collect();
-            for place in places {
-                if !self.may_be_passed(kernel, place, now) {
-                    self.blocks(place, now);
-                    return Some(key);
-                }
+        self.look_before(kernel, bundle, Place::LAST, now).map_err(|obstacle| {
+            if has_free(kernel, &obstacle.wanted) {
+                obstacle.places.into_iter().for_each(|place| self.blocks(place, now));
             }
-        }
-        None
+            obstacle.wanted
+        })
     }
 
-    /// The next waiter in this queue that can be served, going past those that may be passed.
-    pub(crate) fn servable(&mut self, kernel: &Kernel, wanted: &Wanted, now: Tick) -> Option<(Place, u64)> {
-        let places: Vec<Place> = self.queues.get(wanted)?.iter().copied().collect();
-        let last = places.len().saturating_sub(1);
-        let mut passable = Vec::new();
-        for (index, place) in places.into_iter().enumerate() {
-            if self.is_free(kernel, place) {
-                if self.is_first_everywhere(kernel, place, now) {
-                    let passed = passable.into_iter().map(|other| self.pass(other)).sum();
-                    return Some((place, passed));
+    /// The next waiter in this queue that can be served, going past those that may be passed. What else is worth a look
+    /// is added to `woken`.
+    pub(crate) fn servable(
+        &mut self,
+        kernel: &Kernel,
+        wanted: &Wanted,
+        now: Tick,
+        woken: &mut Vec<Wanted>,
+    ) -> Option<Servable> {
+        let mut after = Bound::Unbounded;
+        loop {
+            let mut queue = self.queues.get(wanted)?.range((after, Bound::Unbounded)).copied();
+            let place = queue.next()?;
+            let is_last = queue.next().is_none();
+            self.look();
+            let waiter = &self.by_place[&place];
+            if waiter.bundle().is_none_or(|bundle| is_free(kernel, bundle)) {
+                let found = match waiter.bundle() {
+                    Some(bundle) => self.look_before(kernel, bundle, place, now),
+                    None => Ok(None),
+                };
+                match found {
+                    Ok(chosen) => return Some(Servable { place, chosen }),
+                    Err(obstacle) => self.held_back(&obstacle, wanted, now),
                 }
-            } else if index < last {
+                return None;
+            }
+            if !is_last && has_free(kernel, wanted) {
                 self.blocks(place, now);
             }
             if !self.may_be_passed(kernel, place, now) && !planted(Planted::WaiterOvertakes) {
                 return None;
             }
-            passable.push(place);
-        }
-        None
-    }
-
-    /// Remembers that somebody was passed; counts the first time.
-    fn pass(&mut self, place: Place) -> u64 {
-        let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
-        u64::from(!core::mem::replace(&mut waiter.passed, true))
-    }
-
-    /// Whether everything a waiter wants is free.
-    fn is_free(&self, kernel: &Kernel, place: Place) -> bool {
-        match &self.by_place[&place].command.action {
-            Action::Grant(grant) => is_free(kernel, &grant.bundle),
-            _ => true,
+            let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
+            woken.extend(core::mem::take(&mut waiter.holds_back));
+            after = Bound::Excluded(place);
         }
     }
 
-    fn is_first_everywhere(&self, kernel: &Kernel, place: Place, now: Tick) -> bool {
-        planted(Planted::WaiterOvertakes)
-            || self.by_place[&place].wanted.iter().all(|key| {
-                self.queues[key]
-                    .iter()
-                    .take_while(|other| **other < place)
-                    .all(|other| self.may_be_passed(kernel, *other, now))
-            })
+    /// Somebody in this queue could be served but for those.
+    fn held_back(&mut self, obstacle: &Obstacle, wanted: &Wanted, now: Tick) {
+        for place in &obstacle.places {
+            self.blocks(*place, now);
+            let waiter = self.by_place.get_mut(place).expect("invariant: a queued waiter is known");
+            waiter.holds_back.insert(wanted.clone());
+        }
+    }
+
+    /// Whether anybody before this place wants any of a bundle and may not be passed; if not, what is to be taken of
+    /// it where that is not left to the kernel.
+    fn look_before(
+        &self,
+        kernel: &Kernel,
+        bundle: &Bundle,
+        place: Place,
+        now: Tick,
+    ) -> Result<Option<Bundle>, Obstacle> {
+        if planted(Planted::WaiterOvertakes) {
+            return Ok(None);
+        }
+        let mut chosen = Vec::new();
+        for member in &bundle.members {
+            let wanted = wanted_of(member);
+            let mut earlier = self.first_before(kernel, &wanted, place, now);
+            if let (None, Member::Resource(name)) = (earlier, member)
+                && let Some(pool) = pool_of(name)
+                && is_member(kernel, name)
+                && !planted(Planted::PoolAndMembersApart)
+            {
+                earlier = self.first_before(kernel, &pool, place, now);
+            }
+            if let Some(earlier) = earlier {
+                return Err(Obstacle { wanted, places: vec![earlier] });
+            }
+            if let Member::AnyOf { pool, count } = member
+                && !planted(Planted::PoolAndMembersApart)
+                && let Some(names) = self.choose(kernel, bundle, pool, *count, place, now)?
+            {
+                chosen.push((pool, names));
+            }
+        }
+        Ok((!chosen.is_empty()).then(|| with_names(bundle, chosen)))
+    }
+
+    /// The first in a queue before this place that may not be passed.
+    fn first_before(&self, kernel: &Kernel, wanted: &Wanted, place: Place, now: Tick) -> Option<Place> {
+        let mut earlier = self.queues.get(wanted)?.range(..place).copied();
+        earlier.find(|other| {
+            self.look();
+            !self.may_be_passed(kernel, *other, now)
+        })
+    }
+
+    /// The lowest free members of a pool that nobody before this place names; `None`: those that the kernel takes.
+    fn choose(
+        &self,
+        kernel: &Kernel,
+        bundle: &Bundle,
+        pool: &Text,
+        count: u32,
+        place: Place,
+        now: Tick,
+    ) -> Result<Option<Vec<Text>>, Obstacle> {
+        if !self.names_members_of(pool) {
+            return Ok(None);
+        }
+        let count = count as usize;
+        let (mut names, mut places) = (Vec::new(), Vec::new());
+        for number in kernel.free_members(pool) {
+            if names.len() == count {
+                break;
+            }
+            self.look();
+            let name = pool_member(pool, number);
+            if is_named(bundle, &name) {
+                continue;
+            }
+            match self.first_before(kernel, &Wanted::Resource(name.clone()), place, now) {
+                Some(earlier) => places.push(earlier),
+                None => names.push(name),
+            }
+        }
+        match (names.len() == count, places.is_empty()) {
+            (true, false) => Ok(Some(names)),
+            (_, true) => Ok(None),
+            (false, false) if names.len() + places.len() < count => Ok(None),
+            (false, false) => {
+                places.truncate(count);
+                Err(Obstacle { wanted: Wanted::Pool(pool.clone()), places })
+            }
+        }
+    }
+
+    /// Whether anybody may wait for a member of a pool by its name.
+    fn names_members_of(&self, pool: &Text) -> bool {
+        let mut prefix = pool.clone();
+        prefix.push('/');
+        let first = self.queues.range(Wanted::Resource(prefix.clone())..).next();
+        matches!(first, Some((Wanted::Resource(name), _)) if name.starts_with(prefix.as_str()))
     }
 
     fn may_be_passed(&self, kernel: &Kernel, place: Place, now: Tick) -> bool {
-        let blocked_long =
-            self.by_place[&place].blocking_since.is_some_and(|since| now.ms_since(since) >= BLOCKING_MS_MAX);
-        blocked_long && !self.is_free(kernel, place)
+        let waiter = &self.by_place[&place];
+        let since = waiter.standing.blocking_since;
+        since.is_some_and(|since| now.ms_since(since) >= BLOCKING_MS_MAX)
+            && waiter.bundle().is_some_and(|bundle| !is_free(kernel, bundle))
     }
 
     fn blocks(&mut self, place: Place, now: Tick) {
         let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
-        if waiter.blocking_since.is_none() {
-            waiter.blocking_since = Some(now);
+        if waiter.standing.blocking_since.is_none() {
+            waiter.standing.blocking_since = Some(now);
             self.patience.insert((now.after_ms(BLOCKING_MS_MAX), place));
         }
     }
 }
 
 /// Queues in which a request for this resource may stand.
-fn queues_for(name: &Text) -> impl Iterator<Item = Wanted> {
-    let pool = split_pool_member(name).map(|(pool, _)| Wanted::Pool(pool.into()));
-    pool.into_iter().chain([Wanted::Resource(name.clone())])
+pub(crate) fn queues_for(name: &Text) -> impl Iterator<Item = Wanted> {
+    pool_of(name).into_iter().chain([Wanted::Resource(name.clone())])
+}
+
+/// The queue of the pool that a resource would be a member of, by its name.
+fn pool_of(name: &Text) -> Option<Wanted> {
+    split_pool_member(name).map(|(pool, _)| Wanted::Pool(pool.into()))
+}
+
+/// Whether a resource is a member of a pool that there is.
+fn is_member(kernel: &Kernel, name: &Text) -> bool {
+    split_pool_member(name).is_some_and(|(pool, number)| {
+        kernel.pool(pool).is_some_and(|found| !found.removed && number <= found.size)
+    })
+}
+
+/// A bundle with members named where any would have done.
+fn with_names(bundle: &Bundle, mut chosen: Vec<(&Text, Vec<Text>)>) -> Bundle {
+    let mut members = Vec::with_capacity(bundle.members.len());
+    for member in &bundle.members {
+        match chosen.first() {
+            Some((pool, _)) if wanted_of(member) == Wanted::Pool((*pool).clone()) => {
+                members.extend(chosen.remove(0).1.into_iter().map(Member::Resource));
+            }
+            Some(_) | None => members.push(member.clone()),
+        }
+    }
+    Bundle { members: members.into() }
+}
+
+fn is_named(bundle: &Bundle, name: &Text) -> bool {
+    bundle.members.iter().any(|member| matches!(member, Member::Resource(named) if named == name))
+}
+
+/// Whether anything of what a queue is for is free.
+fn has_free(kernel: &Kernel, wanted: &Wanted) -> bool {
+    match wanted {
+        Wanted::Resource(name) => kernel.covering(name).is_none(),
+        Wanted::Pool(pool) => kernel.pool(pool).is_none_or(|found| found.removed || found.free > 0),
+    }
 }
 
 /// Whether nobody holds any of a bundle.
 pub(crate) fn is_free(kernel: &Kernel, bundle: &Bundle) -> bool {
     bundle.members.iter().all(|member| match member {
         Member::Resource(name) => kernel.covering(name).is_none(),
-        Member::AnyOf { pool, count } => {
-            kernel.pool(pool).is_none_or(|pool| pool.removed || pool.free >= *count)
-        }
+        Member::AnyOf { pool, count } => kernel.pool(pool).is_none_or(|found| {
+            // Members that the bundle names itself are not any others.
+            let named = bundle.members.iter().filter(|member| match member {
+                Member::Resource(name) => split_pool_member(name)
+                    .is_some_and(|(of, number)| of == pool.as_str() && number <= found.size),
+                Member::AnyOf { .. } => false,
+            });
+            found.removed || found.free as usize >= *count as usize + named.count()
+        }),
     })
+}
+
+fn wanted_of(member: &Member) -> Wanted {
+    match member {
+        Member::Resource(name) => Wanted::Resource(name.clone()),
+        Member::AnyOf { pool, .. } => Wanted::Pool(pool.clone()),
+    }
 }
 
 /// What a bundle needs, one key per member.
 pub(crate) fn wanted_by(bundle: &Bundle) -> Vec<Wanted> {
-    bundle
-        .members
-        .iter()
-        .map(|member| match member {
-            Member::Resource(name) => Wanted::Resource(name.clone()),
-            Member::AnyOf { pool, .. } => Wanted::Pool(pool.clone()),
-        })
-        .collect()
+    bundle.members.iter().map(wanted_of).collect()
 }

@@ -28,6 +28,10 @@ pub enum Planted {
     RecoveryAgesHolders,
     /// A later waiter is served before an earlier one.
     WaiterOvertakes,
+    /// Waiters for a pool and for its named members do not see each other.
+    PoolAndMembersApart,
+    /// A try that goes on with an interrupted wait goes to the end of the queue.
+    HeirLosesPlace,
     /// Answers leave before their event is synced.
     AnswerBeforeSync,
     /// A snapshot leaves out the last event it covers.
@@ -58,7 +62,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -71,6 +75,8 @@ impl Planted {
         Self::PromiseIgnored,
         Self::RecoveryAgesHolders,
         Self::WaiterOvertakes,
+        Self::PoolAndMembersApart,
+        Self::HeirLosesPlace,
         Self::AnswerBeforeSync,
         Self::SnapshotMissesOneEvent,
         Self::StallAgesHolders,
@@ -102,6 +108,8 @@ impl Planted {
             Self::PromiseIgnored => "promise-ignored",
             Self::RecoveryAgesHolders => "recovery-ages-holders",
             Self::WaiterOvertakes => "waiter-overtakes",
+            Self::PoolAndMembersApart => "pool-and-members-apart",
+            Self::HeirLosesPlace => "heir-loses-place",
             Self::AnswerBeforeSync => "answer-before-sync",
             Self::SnapshotMissesOneEvent => "snapshot-misses-one-event",
             Self::StallAgesHolders => "stall-ages-holders",

@@ -196,6 +196,11 @@ impl Kernel {
         self.pools.keys().filter_map(|name| self.pool(name))
     }
 
+    /// Numbers of the free members of a pool, lowest first.
+    pub fn free_members(&self, name: &str) -> impl Iterator<Item = u32> {
+        self.pools.get(name).into_iter().flat_map(|pool| pool.free.iter())
+    }
+
     /// Leases that cover members of a pool, in order of member.
     pub fn holders_of_pool<'a>(&'a self, name: &'a str) -> impl Iterator<Item = LeaseView<'a>> {
         let size = self.pools.get(name).map_or(0, |pool| pool.size);

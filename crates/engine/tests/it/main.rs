@@ -35,5 +35,6 @@ mod stopping;
 mod timely;
 mod turns;
 mod waiting;
+mod waiting_in_order;
 mod watching;
 mod words;
