@@ -661,7 +661,10 @@ impl Engine {
         match &event.change {
             Change::Revoked(revoked) => self.after_revoke(stamp, revoked),
             Change::SessionClosed { session, .. } => self.endings.session(*session),
-            Change::PoolRemoved { name } => self.endings.pool(name.clone()),
+            Change::PoolRemoved { name } => {
+                self.endings.pool(name.clone());
+                self.freed.insert(Wanted::Pool(name.clone()));
+            }
             Change::PoolDefined { name, .. } => {
                 self.freed.insert(Wanted::Pool(name.clone()));
             }

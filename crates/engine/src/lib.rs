@@ -28,6 +28,7 @@ mod snapshot;
 mod status;
 mod ticker;
 mod waiters;
+mod waiting;
 
 pub use answer::{
     Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,

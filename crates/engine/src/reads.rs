@@ -52,8 +52,11 @@ impl Engine {
                 self.answer(ticket, Lsn(0), Answer::Watching { from });
             }
             Request::Waiting(waiting) => {
-                let place = self.waiters.standing(waiting).map(|place| place as u64);
+                let place = self.waiters.standing(waiting);
+                let units = 1 + place.unwrap_or(0) / EXAMINED_PER_UNIT;
+                let place = place.map(|place| place as u64);
                 self.answer(ticket, newest, Answer::Waiting { place, lsn: newest });
+                return units;
             }
             Request::Status => {
                 let status = self.status();

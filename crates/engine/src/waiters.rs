@@ -17,6 +17,10 @@ use tenure_kernel::{Action, Bundle, Command, Kernel, Member, OpenSession, Operat
 pub(crate) const BLOCKING_MS_MAX: u64 = 30_000;
 /// Waiters of one queue that one grant is counted to have passed.
 const PASSED_PER_QUEUE_MAX: usize = 64;
+/// While one that has blocked for long could be served, and is not, those behind it are looked at this often.
+const LOOK_AGAIN_MS: u64 = 1_000;
+/// Waiters that become passable in one turn.
+const PASSABLE_PER_TURN_MAX: usize = 256;
 
 /// What a queue is for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -119,6 +123,12 @@ impl Freed {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.order.is_empty()
+    }
+}
+
+impl Standing {
+    fn has_blocked_long(&self, now: Tick) -> bool {
+        self.blocking_since.is_some_and(|since| now.ms_since(since) >= BLOCKING_MS_MAX)
     }
 }
 
@@ -288,12 +298,13 @@ impl Waiters {
         self.deadlines.first().filter(|(deadline, _)| *deadline <= now).map(|(_, place)| *place)
     }
 
-    /// Queues in which somebody has just become passable.
+    /// Queues in which somebody has just become passable. The rest of them is for the next turn.
     pub(crate) fn grown_passable(&mut self, now: Tick) -> Vec<Wanted> {
         let mut worth_a_look = Vec::new();
-        while let Some((at, place)) = self.patience.first().copied()
-            && at <= now
-        {
+        for _ in 0..PASSABLE_PER_TURN_MAX {
+            let Some((at, place)) = self.patience.first().copied().filter(|(at, _)| *at <= now) else {
+                break;
+            };
             self.patience.remove(&(at, place));
             if let Some(waiter) = self.by_place.get(&place) {
                 worth_a_look.extend(waiter.behind());
@@ -349,15 +360,8 @@ impl Waiters {
         })
     }
 
-    /// The next waiter in this queue that can be served, going past those that may be passed. What else is worth a look
-    /// is added to `woken`.
-    pub(crate) fn servable(
-        &mut self,
-        kernel: &Kernel,
-        wanted: &Wanted,
-        now: Tick,
-        woken: &mut Vec<Wanted>,
-    ) -> Option<Servable> {
+    /// The next waiter in this queue that can be served, going past those that may be passed.
+    pub(crate) fn servable(&mut self, kernel: &Kernel, wanted: &Wanted, now: Tick) -> Option<Servable> {
         let mut after = Bound::Unbounded;
         loop {
             let mut queue = self.queues.get(wanted)?.range((after, Bound::Unbounded)).copied();
@@ -382,8 +386,6 @@ impl Waiters {
             if !self.may_be_passed(kernel, place, now) && !planted(Planted::WaiterOvertakes) {
                 return None;
             }
-            let waiter = self.by_place.get_mut(&place).expect("invariant: a queued waiter is known");
-            woken.extend(core::mem::take(&mut waiter.holds_back));
             after = Bound::Excluded(place);
         }
     }
@@ -394,6 +396,10 @@ impl Waiters {
             self.blocks(*place, now);
             let waiter = self.by_place.get_mut(place).expect("invariant: a queued waiter is known");
             waiter.holds_back.insert(wanted.clone());
+            // It may not be passed only because it could be served. That may change with no word of it in this queue.
+            if waiter.standing.has_blocked_long(now) {
+                self.patience.insert((now.after_ms(LOOK_AGAIN_MS), *place));
+            }
         }
     }
 
@@ -492,8 +498,7 @@ impl Waiters {
 
     fn may_be_passed(&self, kernel: &Kernel, place: Place, now: Tick) -> bool {
         let waiter = &self.by_place[&place];
-        let since = waiter.standing.blocking_since;
-        since.is_some_and(|since| now.ms_since(since) >= BLOCKING_MS_MAX)
+        waiter.standing.has_blocked_long(now)
             && waiter.bundle().is_some_and(|bundle| !is_free(kernel, bundle))
     }
 

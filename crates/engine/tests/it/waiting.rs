@@ -151,10 +151,10 @@ fn a_waiter_for_a_pool_that_is_removed_is_told() {
         0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 90000
         0      frame 1.3 at 3: pool_removed
         0      admin <- done
+        0      one <- pool_not_found
         0      frame 1.4 at 4: revoked
         0      alice <- lease 2 revoking (pool_removed) [p/1] alice epoch 2 fence 2
         0      frame 1.5 at 5: reclaimed
-        0      one <- pool_not_found
     "#]]
     .assert_eq(&tell(
         "admin: pool p size=1

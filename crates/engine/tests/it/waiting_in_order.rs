@@ -84,6 +84,30 @@ fn any_member_of_a_pool_is_none_that_an_earlier_waiter_names() {
     ));
 }
 
+/// A resource that is called like a pool, and held, was taken for the pool: grants of any member passed all waiters.
+#[test]
+fn a_held_resource_called_like_a_pool_opens_no_way_past_its_waiters() {
+    expect![[r#"
+        0      frame 1.1 at 1: pool_defined
+        0      admin <- done
+        0      frame 1.2 at 2: granted, granted
+        0      alice <- lease 2 active [gpu/1] alice epoch 1 fence 2 valid 90000
+        0      carol <- lease 3 active [gpu] carol epoch 1 fence 3 valid 90000
+        0      quick <- resource_held: 1 wait for gpu
+    "#]]
+    .assert_eq(&tell(
+        "admin: pool gpu size=2
+         settle
+         alice: grant gpu/1
+         carol: grant gpu
+         settle
+         two: grant 2*gpu wait=60000
+         settle
+         quick: grant 1*gpu
+         settle",
+    ));
+}
+
 /// What came free went to the named waiters first, however late they had come.
 #[test]
 fn what_comes_free_is_offered_in_order_of_arrival_whether_named_or_not() {
