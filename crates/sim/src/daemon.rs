@@ -122,7 +122,7 @@ impl World {
         for completion in &completions {
             if let Completion::Told(control) = completion {
                 self.trace.detail(self.now, format_args!("told {control:?}"));
-                self.invariants.told(control);
+                self.invariants.told(aged, control);
                 if let Control::ConnectionClosed(session) = control {
                     self.memory.closed.entry(*session).or_insert(aged);
                 }

@@ -108,9 +108,9 @@ impl Invariants {
     }
 
     /// A request enters the engine with this turn.
-    pub(crate) fn told(&mut self, control: &Control) {
+    pub(crate) fn told(&mut self, aged: u64, control: &Control) {
         if let Control::Cancel(ticket) = control {
-            self.queue.cancelled(*ticket);
+            self.queue.cancelled(aged, *ticket);
         }
     }
 
@@ -145,7 +145,7 @@ impl Invariants {
         self.positions.said(scene, said)?;
         self.fences.said(scene, said)?;
         self.proofs.said(scene, said)?;
-        self.queue.said(said)
+        self.queue.said(scene, said)
     }
 
     /// A turn is over. `caught_up`: the story has everything that the engine has.

@@ -130,6 +130,15 @@ impl World {
         self.at(patience, Happening::GiveUp(id));
     }
 
+    /// Asks once more under the same operation id, where there is one and it can go another way.
+    pub(crate) fn try_again(&mut self, id: CallId) {
+        let Some(call) = self.calls.get(&id) else { return };
+        let is_operation = matches!(&call.request, Request::Submit(submit) if submit.operation.is_some());
+        if is_operation && call.via.is_none() && call.tries < 4 {
+            self.try_call(id);
+        }
+    }
+
     pub(crate) fn delay(&mut self) -> u64 {
         let most = self.faults.delay_ms_max;
         // Most messages are quick; a few take their time.

@@ -5,6 +5,7 @@ use crate::happening::Happening;
 use crate::network::{Call, Caller, Purpose};
 use crate::world::World;
 use tenure_engine::{Check, Control, List, OperationId, Request, Submit, TakeOver, Ticket};
+use tenure_kernel::names::pool_member;
 use tenure_kernel::{
     Action, Amend, Bundle, Face, Fence, Grant, LeaseId, Lsn, Member, Policy, Rebind, ReclaimRule, Release,
     SessionId, Start, Text, Token,
@@ -48,7 +49,7 @@ impl World {
     fn bundle(&mut self) -> Bundle {
         let work = self.profile.work;
         if self.profile.pools > 0 && self.random.chance(300) {
-            let pool = format!("pool{}", self.random.below(self.profile.pools));
+            let pool = self.pool();
             let mut bundle = Bundle::any_of(&pool, self.random.within(1..=2) as u32);
             if work.bundles && self.random.chance(300) {
                 bundle.members.push(Member::Resource(self.resource()));
@@ -67,8 +68,16 @@ impl World {
         Bundle { members: names.into_iter().map(Member::Resource).collect() }
     }
 
+    /// A name of its own, or that of a member of a pool, whether there is such a member or not.
     fn resource(&mut self) -> Text {
+        if self.profile.pools > 0 && self.random.chance(300) {
+            return pool_member(&self.pool(), self.random.within(1..=4) as u32);
+        }
         format!("r{}", self.random.below(self.profile.resources)).into()
+    }
+
+    fn pool(&mut self) -> Text {
+        format!("pool{}", self.random.below(self.profile.pools)).into()
     }
 
     fn policy(&mut self, client: usize) -> Policy {
@@ -265,10 +274,16 @@ impl World {
         self.submit(client, Some(tag), Submit::now(action), Purpose::Other, false);
     }
 
+    /// A wait is interrupted, and often asked again: the new try may come first.
     fn cancel(&mut self, client: usize) {
-        if let Some(ticket) = self.waiting_ticket(client) {
-            let (wait, incarnation) = (self.delay(), self.incarnation);
-            self.at(wait, Happening::Told { incarnation, control: Control::Cancel(ticket) });
+        let Some(ticket) = self.waiting_ticket(client) else { return };
+        let (wait, incarnation) = (self.delay(), self.incarnation);
+        self.at(wait, Happening::Told { incarnation, control: Control::Cancel(ticket) });
+        let asked = self.daemon.as_ref().and_then(|daemon| daemon.asks.get(&ticket)).map(|ask| ask.call);
+        if let Some(call) = asked
+            && self.random.chance(500)
+        {
+            self.try_again(call);
         }
     }
 

@@ -131,13 +131,20 @@ impl Proofs {
         }
     }
 
-    /// When the lease was over, if it was by this turn.
+    /// When the lease was over, if it was by this turn. Terms that changed in this very turn may count or not: proofs of
+    /// life are handled first.
     fn over(&self, lease: LeaseId, turn: Turn) -> Option<Tick> {
-        let proof = self.leases.get(&lease)?.last_by(turn.tick)?;
-        let postponed = turn.held && proof.has_grace;
-        let silence = proof.lasts_ms.filter(|_| !postponed && !self.steered.contains(&lease));
-        let silent_end = silence.map(|lasts_ms| proof.at.after_ms(lasts_ms));
-        silent_end.into_iter().chain(proof.ends).filter(|end| *end <= turn.tick).min()
+        let proven = self.leases.get(&lease)?;
+        let ends = |proof: Proof| {
+            let postponed = turn.held && proof.has_grace;
+            let silence = proof.lasts_ms.filter(|_| !postponed && !self.steered.contains(&lease));
+            let silent_end = silence.map(|lasts_ms| proof.at.after_ms(lasts_ms));
+            silent_end.into_iter().chain(proof.ends).filter(|end| *end <= turn.tick).min()
+        };
+        let before = proven.proofs.iter().filter(|proof| proof.at < turn.tick).max_by_key(|proof| proof.at);
+        let now = proven.proofs.iter().filter(|proof| proof.at == turn.tick);
+        let over: Option<Vec<Tick>> = before.into_iter().chain(now).map(|proof| ends(*proof)).collect();
+        over?.into_iter().min()
     }
 }
 
