@@ -300,8 +300,13 @@ pub enum Refused {
     },
     /// The wait was over before the bundle was free.
     WaitTimeout,
-    /// The table of waiters is full.
-    TooManyWaiters,
+    /// Enough requests wait already.
+    TooManyWaiters {
+        /// Which bound is reached.
+        limit: WaitLimit,
+        /// What it is.
+        max: usize,
+    },
     /// The lane is full.
     Overloaded,
     /// The disk is nearly full: only what frees something is taken.
@@ -324,6 +329,17 @@ pub enum Refused {
     NotLeader,
     /// The engine takes nothing more.
     ShuttingDown,
+}
+
+/// A bound on requests that wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WaitLimit {
+    /// Over everybody.
+    Waiters,
+    /// Of one principal.
+    WaitersOfPrincipal,
+    /// Tries of one operation.
+    TriesOfOperation,
 }
 
 /// Something said without being asked.
@@ -451,7 +467,7 @@ impl Refused {
             Self::Liveness(refusal) => refusal.code(),
             Self::Queued { .. } => "resource_held",
             Self::WaitTimeout => "wait_timeout",
-            Self::TooManyWaiters => "too_many_waiters",
+            Self::TooManyWaiters { .. } => "too_many_waiters",
             Self::Overloaded => "overloaded",
             Self::DiskLow => "disk_low",
             Self::NotYet { .. } => "not_yet",

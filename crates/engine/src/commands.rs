@@ -687,7 +687,7 @@ fn can_be_waited_for(refused: &Refused) -> bool {
         | Refused::Forbidden
         | Refused::Liveness(_)
         | Refused::WaitTimeout
-        | Refused::TooManyWaiters
+        | Refused::TooManyWaiters { .. }
         | Refused::Overloaded
         | Refused::DiskLow
         | Refused::NotYet { .. }

@@ -315,7 +315,7 @@ use tests::step;
 mod tests {
     use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs};
     use crate::recovery::GoingOn;
-    use crate::request::{Input, Request, Submit, Ticket};
+    use crate::request::{Control, Input, Request, Submit, Ticket};
     use crate::ticker::Now;
     use std::cell::Cell;
     use tenure_kernel::{
@@ -395,7 +395,8 @@ mod tests {
             driven.turn((first..first + 500).map(grant).collect());
         }
         driven.settle();
-        driven.turn(vec![Request::ConnectionClosed(session)]);
+        driven.completion = Some(Completion::Told(Control::ConnectionClosed(session)));
+        driven.turn(Vec::new());
         driven.settle();
         assert_eq!(driven.engine.kernel().live_count(), LEASES);
         driven.now.boot_ms += 500;

@@ -20,6 +20,7 @@ pub mod host;
 mod hub;
 mod journal;
 mod lanes;
+mod quota;
 mod reads;
 mod recovery;
 mod request;
@@ -32,7 +33,7 @@ mod waiting;
 
 pub use answer::{
     Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
-    Published, Push, Refused, SessionSnapshot,
+    Published, Push, Refused, SessionSnapshot, WaitLimit,
 };
 pub use engine::{
     Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,

@@ -2,12 +2,13 @@
 //! joined, an interrupted wait keeps its place for a moment, and refusals are remembered for a minute.
 
 use crate::answer::Refused;
+use crate::quota::Quota;
 use crate::request::{OperationId, Ticket};
 use crate::waiters::{Standing, Try};
 use core::hash::{Hash, Hasher};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
-use tenure_kernel::{Action, Lsn, Operation, Tick};
+use tenure_kernel::{Action, Lsn, Operation, Text, Tick};
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
@@ -28,6 +29,7 @@ pub(crate) struct Retries {
     in_flight: BTreeMap<u128, Joined>,
     /// Which operation those others joined.
     joined: BTreeMap<Ticket, u128>,
+    quota: Quota,
     /// Waits that were interrupted and may be asked again. Nobody waits there: nobody is held up.
     interrupted: BTreeMap<u128, Interrupted>,
     interrupted_by_age: VecDeque<(Tick, u128)>,
@@ -99,6 +101,7 @@ impl Retries {
         let room = joined.others.len() + 1 < TRIES_MAX;
         if room {
             self.joined.insert(request.ticket, operation.key);
+            self.quota.add(&request);
             joined.others.push_back(request);
         }
         room
@@ -109,11 +112,17 @@ impl Retries {
         self.joined.len()
     }
 
+    /// How many of one principal joined.
+    pub(crate) fn joined_of(&self, principal: Option<&Text>) -> usize {
+        self.quota.of(principal)
+    }
+
     /// The operation has its outcome: who else is to be told. The first asker is not among them.
     pub(crate) fn settled(&mut self, operation: &Operation) -> impl Iterator<Item = Ticket> + use<> {
         let others = self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default();
         for other in &others {
             self.joined.remove(&other.ticket);
+            self.quota.remove(other);
         }
         others.into_iter().map(|other| other.ticket)
     }
@@ -122,7 +131,14 @@ impl Retries {
     pub(crate) fn withdraw(&mut self, ticket: Ticket) -> bool {
         let Some(key) = self.joined.remove(&ticket) else { return false };
         if let Some(joined) = self.in_flight.get_mut(&key) {
-            joined.others.retain(|other| other.ticket != ticket);
+            let (quota, others) = (&mut self.quota, &mut joined.others);
+            others.retain(|other| {
+                let stays = other.ticket != ticket;
+                if !stays {
+                    quota.remove(other);
+                }
+                stays
+            });
         }
         true
     }
@@ -130,6 +146,7 @@ impl Retries {
     /// Everyone who had joined; nobody will be served any more.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
         self.in_flight.clear();
+        self.quota = Quota::default();
         core::mem::take(&mut self.joined).into_keys()
     }
 
@@ -137,6 +154,7 @@ impl Retries {
     pub(crate) fn heir(&mut self, operation: &Operation) -> Option<Try> {
         let heir = self.in_flight.get_mut(&operation.key)?.others.pop_front()?;
         self.joined.remove(&heir.ticket);
+        self.quota.remove(&heir);
         Some(heir)
     }
 

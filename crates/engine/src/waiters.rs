@@ -5,6 +5,7 @@
 //! A pool and its named members: an earlier waiter for any of a pool wants every member of it, one for a named member
 //! wants that one. Whoever takes any of a pool gets members that no earlier waiter names.
 
+use crate::quota::Quota;
 use crate::request::Ticket;
 use core::cell::Cell;
 use core::ops::Bound;
@@ -98,6 +99,7 @@ pub(crate) struct Waiters {
     patience: BTreeSet<(Tick, Place)>,
     /// Waiters and members looked at so far: the measure of work.
     looks: Cell<u64>,
+    quota: Quota,
 }
 
 impl Freed {
@@ -169,11 +171,17 @@ impl Waiters {
             deadlines: BTreeSet::new(),
             patience: BTreeSet::new(),
             looks: Cell::new(0),
+            quota: Quota::default(),
         }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.by_place.len()
+    }
+
+    /// How many of one principal wait.
+    pub(crate) fn of(&self, principal: Option<&Text>) -> usize {
+        self.quota.of(principal)
     }
 
     /// Waiters and members looked at so far.
@@ -216,6 +224,7 @@ impl Waiters {
         let deadline = now.after_ms(wait_ms);
         self.deadlines.insert((deadline, place));
         self.by_ticket.insert(request.ticket, place);
+        self.quota.add(&request);
         let waiter = Waiter { request, since: now, deadline, standing, holds_back: BTreeSet::new() };
         self.by_place.insert(place, waiter);
         place
@@ -233,12 +242,15 @@ impl Waiters {
         let waiter = self.by_place.get_mut(&place).expect("invariant: a place in use has a waiter");
         self.by_ticket.remove(&waiter.request.ticket);
         self.by_ticket.insert(heir.ticket, place);
+        self.quota.remove(&waiter.request);
+        self.quota.add(&heir);
         waiter.request = heir;
     }
 
     /// Takes a waiter out. Those behind it may be served now: look at these queues.
     pub(crate) fn leave(&mut self, place: Place) -> Option<(Waiter, Vec<Wanted>)> {
         let waiter = self.by_place.remove(&place)?;
+        self.quota.remove(&waiter.request);
         self.by_ticket.remove(&waiter.request.ticket);
         self.deadlines.remove(&(waiter.deadline, place));
         if let Some(since) = waiter.standing.blocking_since {

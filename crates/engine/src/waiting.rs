@@ -1,10 +1,11 @@
 //! Requests that wait for their bundle: how they come to wait, are served, run out, and are interrupted. The order is
 //! that of `waiters.rs`; what is decided is decided as for any other command.
 
-use crate::answer::{Answer, LeaseFound, Refused};
+use crate::answer::{Answer, LeaseFound, Refused, WaitLimit};
 use crate::commands::{Outcome, face_of};
 use crate::engine::Engine;
 use crate::request::Ticket;
+use crate::retries::TRIES_MAX;
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Servable, Try, Wanted, is_free, wanted_by};
 use tenure_kernel::{Action, Bundle, Grant, Lsn, Operation};
@@ -58,8 +59,8 @@ impl Engine {
         if let Action::Grant(grant) = &mut request.command.action {
             grant.take_over = None;
         }
-        if self.waiting() >= self.config.waiters_max {
-            return self.refuse(request.ticket, Lsn(0), Refused::TooManyWaiters);
+        if let Err(refused) = self.check_room_to_wait(&request) {
+            return self.refuse(request.ticket, Lsn(0), refused);
         }
         let operation = request.command.operation.as_ref();
         let before = operation.and_then(|operation| self.retries.waits(operation, self.tick));
@@ -78,11 +79,28 @@ impl Engine {
             grant.take_over = None;
         }
         let ticket = request.ticket;
-        let operation = request.command.operation.clone();
-        let room = self.waiting() < self.config.waiters_max;
-        if !room || !operation.is_some_and(|operation| self.retries.join(&operation, request)) {
-            self.refuse(ticket, Lsn(0), Refused::TooManyWaiters);
+        if let Err(refused) = self.check_room_to_wait(&request) {
+            return self.refuse(ticket, Lsn(0), refused);
         }
+        let operation = request.command.operation.clone();
+        if !operation.is_some_and(|operation| self.retries.join(&operation, request)) {
+            let refused = Refused::TooManyWaiters { limit: WaitLimit::TriesOfOperation, max: TRIES_MAX };
+            self.refuse(ticket, Lsn(0), refused);
+        }
+    }
+
+    /// Whether one more request may wait, of all and of its principal's.
+    fn check_room_to_wait(&self, request: &Try) -> Result<(), Refused> {
+        let full = |limit, max| Err(Refused::TooManyWaiters { limit, max });
+        if self.waiting() >= self.config.waiters_max {
+            return full(WaitLimit::Waiters, self.config.waiters_max);
+        }
+        let principal = request.principal();
+        let own = self.waiters.of(principal) + self.retries.joined_of(principal);
+        if own >= self.config.waiters_per_principal_max {
+            return full(WaitLimit::WaitersOfPrincipal, self.config.waiters_per_principal_max);
+        }
+        Ok(())
     }
 
     /// Serves whom it can of those who wait for what came free. The rest is for the next turn.

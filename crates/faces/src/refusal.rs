@@ -1,11 +1,12 @@
 //! Refusals of engine and kernel as errors of the table, in sentences. The kernel's code and the table's are
 //! the same word, except where the table says otherwise.
 
+use crate::limits::over_limit;
 use crate::show::Lens;
 use tenure_api::{Blocking, Error, ErrorCode};
 use tenure_engine::kernel::{Capacity, Field, Rejection, StateName};
 use tenure_engine::liveness::Refusal;
-use tenure_engine::{Blocker, Refused};
+use tenure_engine::{Blocker, Refused, WaitLimit};
 use tenure_history::rfc3339;
 
 /// Whether the caller asked as the holder of something, and so has lost it if that is gone.
@@ -25,7 +26,7 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
         Refused::WaitTimeout => {
             Error::new(ErrorCode::WaitTimeout, "the wait was over before everything asked for was free")
         }
-        Refused::TooManyWaiters => Error::new(ErrorCode::TooManyWaiters, "too many requests wait already"),
+        Refused::TooManyWaiters { limit, max } => too_many_waiters(*limit, *max),
         Refused::Overloaded => Error::new(ErrorCode::Overloaded, "more is asked than can be queued"),
         Refused::DiskLow => {
             Error::new(ErrorCode::DiskLow, "the disk is nearly full; only what frees something is taken")
@@ -53,6 +54,22 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
         "{refused:?} became {error:?}"
     );
     error
+}
+
+fn too_many_waiters(limit: WaitLimit, max: usize) -> Error {
+    let of = |whose: &str, limit: &str| {
+        let message = format!("{max} requests{whose} wait already");
+        over_limit(ErrorCode::TooManyWaiters, message, limit, &format!("limits.{limit}"), max)
+    };
+    match limit {
+        WaitLimit::Waiters => of("", "waiters"),
+        WaitLimit::WaitersOfPrincipal => of(" of this principal", "waiters_per_principal"),
+        // No setting moves it.
+        WaitLimit::TriesOfOperation => {
+            let message = format!("{max} tries of this operation wait already");
+            new(ErrorCode::TooManyWaiters, message).with("limit", "tries_per_operation").with("value", max)
+        }
+    }
 }
 
 fn new(code: ErrorCode, message: impl Into<String>) -> Error {

@@ -3,7 +3,7 @@
 
 use crate::desk::{Desk, tell, tell_with};
 use expect_test::expect;
-use tenure_engine::{Answer, EngineConfig, Request};
+use tenure_engine::{Answer, Control, EngineConfig};
 
 fn refusal(desk: &Desk, name: &str) -> &'static str {
     match &desk.answers[name] {
@@ -497,7 +497,7 @@ fn closing_many_joined_waits_looks_at_each_of_them_alone() {
     let before = desk.engine.waiters_looked_at();
     for chunk in tickets.chunks(10_000) {
         for ticket in chunk {
-            desk.ask("gone", Request::Cancel(*ticket));
+            desk.facts.push(Control::Cancel(*ticket));
         }
         desk.settle();
     }
@@ -561,4 +561,29 @@ fn a_turn_serves_a_bounded_number_of_waiters_and_the_next_goes_on() {
     desk.settle();
     assert_eq!(desk.engine.status().waiters, 0);
     assert!((0..NAMES).all(|name| desk.leases.contains_key(&format!("w{name}"))));
+}
+
+/// One principal used to be able to take every place there is.
+#[test]
+fn one_principal_leaves_places_for_others() {
+    let config = EngineConfig { waiters_per_principal_max: 2, ..EngineConfig::default() };
+    let mut desk = Desk::with(config);
+    desk.told = false;
+    desk.play(
+        "held: grant a permanent
+         settle
+         p1: grant a principal=p wait=60000 op=one
+         again: grant a principal=p wait=60000 op=one
+         p2: grant a principal=p wait=60000
+         q1: grant a principal=q wait=60000
+         settle",
+    );
+    assert_eq!(refusal(&desk, "p2"), "too_many_waiters", "a try that joined counts");
+    assert!(!desk.answers.contains_key("q1"), "another principal may wait");
+    desk.play("x: cancel p1\n settle\n p3: grant a principal=p wait=60000\n p4: grant a principal=p wait=60000\n settle");
+    assert!(!desk.answers.contains_key("p3"), "the place came back, and the heir has its own");
+    assert_eq!(refusal(&desk, "p4"), "too_many_waiters");
+    desk.play("held: release held\n settle\n gone: release again\n settle");
+    desk.play("p5: grant a principal=p wait=60000\n settle");
+    assert!(!desk.answers.contains_key("p5"), "places of those who were served come back");
 }
