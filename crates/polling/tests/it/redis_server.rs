@@ -74,6 +74,9 @@ impl RedisServer {
             assert!(BootInstant::now() < deadline, "redis-server is not ready\n{said}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
+        // A dump of a Redis that was started without a directory lay in the repository.
+        let home = fs::canonicalize(self.directory.path()).expect("its directory");
+        assert_eq!(self.cli(&["CONFIG", "GET", "dir"]).lines().nth(1), home.to_str());
     }
 }
 

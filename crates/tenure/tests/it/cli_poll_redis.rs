@@ -1,54 +1,37 @@
 //! `tenure poll` with a Redis instead of the daemon.
 
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-
 use tempfile::TempDir;
 
 use crate::cli_desk::Desk;
 use crate::cli_poll_desk::{PollDesk, Polling, owners};
 use crate::fixture::Answer;
+use crate::redis_server::{FORGETFUL, RedisServer};
 use crate::run_desk::Running;
 use crate::run_support::{LONG, wait_until};
 
-/// A Redis of the test's own, without a port.
+/// A Redis of the test's own, and a desk to ask it from.
 struct RedisDesk {
     desk: Desk,
-    redis: Child,
+    redis: RedisServer,
     // Sockets have short names only.
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 impl RedisDesk {
     fn open() -> Self {
         let directory = TempDir::new().unwrap();
-        let redis = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--dir"])
-            .arg(directory.path())
-            .arg("--unixsocket")
-            .arg(directory.path().join("redis.sock"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("redis-server is installed");
-        let desk = Self { desk: Desk::new(), redis, directory };
-        wait_until("a Redis", LONG, || desk.cli(&["PING"]) == "PONG");
+        let redis = RedisServer::start(&directory.path().join("redis.sock"), FORGETFUL);
+        let desk = Self { desk: Desk::new(), redis, _directory: directory };
         std::fs::write(desk.desk.path().join("targets"), "s1\ns2\ns3\ns4\n").unwrap();
         desk
     }
 
-    fn socket(&self) -> PathBuf {
-        self.directory.path().join("redis.sock")
-    }
-
     fn url(&self) -> String {
-        format!("unix://{}", self.socket().display())
+        self.redis.url()
     }
 
     fn cli(&self, words: &[&str]) -> String {
-        let output = Command::new("redis-cli").arg("-s").arg(self.socket()).args(words).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        self.redis.cli(words)
     }
 
     fn tenure(&self, words: &[&str]) -> Answer {
@@ -75,13 +58,6 @@ impl RedisDesk {
                 .iter()
                 .all(|(name, count)| owners.iter().filter(|(_, owner)| owner == name).count() == *count)
         });
-    }
-}
-
-impl Drop for RedisDesk {
-    fn drop(&mut self) {
-        let _ = self.redis.kill();
-        let _ = self.redis.wait();
     }
 }
 

@@ -43,6 +43,7 @@ mod polling_http;
 mod raw_events;
 mod raw_http;
 mod raw_lines;
+mod redis_server;
 mod registrations;
 mod run_desk;
 mod run_guardian;

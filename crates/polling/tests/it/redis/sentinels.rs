@@ -40,8 +40,9 @@ impl Watched {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("sentinel.conf");
         let config = format!(
-            "port {}\nbind {}\nsentinel monitor main {ip} {port} 1\nsentinel down-after-milliseconds main 300\n\
+            "dir {}\nport {}\nbind {}\nsentinel monitor main {ip} {port} 1\nsentinel down-after-milliseconds main 300\n\
              sentinel failover-timeout main 3000\n",
+            directory.path().display(),
             sentinel.port(),
             sentinel.ip()
         );

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -14,6 +14,7 @@ use crate::cli_desk::Desk;
 use crate::cli_poll_desk::owners;
 use crate::fixture::Answer;
 use crate::raw_http::Http;
+use crate::redis_server::{FORGETFUL, RedisServer};
 use crate::run_desk::{RunDesk, Running, children_of};
 use crate::run_support::{Cleanup, LONG, boot_ms, holds_for, signal, wait_until};
 
@@ -43,12 +44,9 @@ enum Place {
 
 struct Redis {
     desk: Desk,
-    server: Server,
+    server: RedisServer,
     flags: &'static [&'static str],
 }
-
-/// A Redis, ended with the test.
-struct Server(Child);
 
 /// A poller that goes on.
 pub(crate) struct Member {
@@ -68,7 +66,7 @@ impl Scene {
     pub(crate) fn open(kind: Kind, targets: &[&str]) -> Self {
         let place = match kind {
             Kind::Daemon => Place::Daemon(RunDesk::open()),
-            Kind::Redis => Place::Redis(Redis::open(&["--appendonly", "no"])),
+            Kind::Redis => Place::Redis(Redis::open(FORGETFUL)),
         };
         Self::at(place, targets)
     }
@@ -108,7 +106,7 @@ impl Scene {
     fn store(&self) -> i32 {
         match &self.place {
             Place::Daemon(desk) => desk.daemon(),
-            Place::Redis(redis) => redis.server.0.id() as i32,
+            Place::Redis(redis) => redis.server.id(),
         }
     }
 
@@ -136,7 +134,10 @@ impl Scene {
     }
 
     pub(crate) fn redis_cli(&self, words: &[&str]) -> String {
-        redis_cli(&self.socket(), words)
+        match &self.place {
+            Place::Daemon(_) => panic!("the store is no Redis"),
+            Place::Redis(redis) => redis.server.cli(words),
+        }
     }
 
     /// A connection to the daemon.
@@ -276,49 +277,13 @@ impl Scene {
 impl Redis {
     fn open(flags: &'static [&'static str]) -> Self {
         let desk = Desk::new();
-        fs::create_dir(desk.path().join("redis")).unwrap();
-        let server = start_redis(desk.path(), flags);
+        let server = RedisServer::start(&desk.path().join("socket"), flags);
         Self { desk, server, flags }
     }
 
     fn start(&mut self) {
-        self.server = start_redis(self.desk.path(), self.flags);
+        self.server = RedisServer::start(&self.desk.path().join("socket"), self.flags);
     }
-}
-
-impl Server {
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-fn start_redis(directory: &Path, flags: &[&str]) -> Server {
-    let server = Command::new("redis-server")
-        .args(["--port", "0", "--save", "", "--dir"])
-        .arg(directory.join("redis"))
-        .arg("--unixsocket")
-        .arg(directory.join("socket"))
-        .args(flags)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("redis-server is installed");
-    let server = Server(server);
-    wait_until("a Redis", LONG, || redis_cli(&directory.join("socket"), &["PING"]) == "PONG");
-    server
-}
-
-fn redis_cli(socket: &Path, words: &[&str]) -> String {
-    let output = Command::new("redis-cli").arg("-s").arg(socket).args(words).output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 impl Member {
