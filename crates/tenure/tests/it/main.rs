@@ -38,6 +38,7 @@ mod operations;
 mod ops_config;
 mod ops_install;
 mod ops_token;
+mod pinned;
 mod polling;
 mod polling_http;
 mod raw_events;

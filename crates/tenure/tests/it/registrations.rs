@@ -17,4 +17,4 @@ mod speaking;
 mod stopping;
 mod terms;
 mod validating;
-mod ways;
+pub(crate) mod ways;
