@@ -10,6 +10,7 @@ mod etcd_access;
 mod etcd_faults;
 mod etcd_health;
 mod faulty;
+mod golden;
 mod members;
 mod memory;
 mod remote;

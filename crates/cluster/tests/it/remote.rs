@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
-    BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, boot,
+    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, boot,
 };
 use tenure_log::{AppendOutcome, Moment, OrderedLog, RealDisk};
 
@@ -45,6 +45,10 @@ impl Node {
     }
 
     pub(crate) fn boot(&self) -> Booted {
+        self.try_boot().unwrap()
+    }
+
+    pub(crate) fn try_boot(&self) -> Result<Booted, BootError> {
         let keys = keys();
         let with = BootOptions {
             store: &*self.store,
@@ -55,7 +59,7 @@ impl Node {
             secret: "secret".to_owned(),
             writer_ttl_ms: TTL_MS,
         };
-        boot(&with).unwrap()
+        boot(&with)
     }
 
     /// Claims the log and opens a term.
