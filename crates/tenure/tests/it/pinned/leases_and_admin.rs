@@ -3,9 +3,14 @@
 
 use std::collections::BTreeSet;
 
+use tenure_api::ErrorCode;
+
 use super::stage::Stage;
 use crate::registrations::ways::{NO_GRACE, Registry, SHORT, id, service};
 use crate::wire::daemon::Served;
+
+/// What drains is still there when a command on a busy machine gets to it.
+const PATIENT: &[&str] = &["--mdns-http-grace", "1h", "--mdns-stdin-grace", "1h"];
 
 #[test]
 fn every_transport_has_its_default() {
@@ -24,12 +29,30 @@ fn the_routes_of_operators() {
 
 #[test]
 fn the_commands_of_operators() {
-    Stage::daemon(&[]).play("leases_and_admin/admin_commands.txt");
+    Stage::daemon(PATIENT).play("leases_and_admin/admin_commands.txt");
 }
 
 #[test]
 fn errors_have_a_code_and_a_status() {
     Stage::daemon(&[]).play("leases_and_admin/errors.txt");
+}
+
+/// The seed's table; not every one can be had from a sound daemon.
+#[test]
+fn every_code_has_its_status() {
+    for (code, status) in [
+        ("already_draining", 409),
+        ("not_draining", 409),
+        ("ambiguous_id", 400),
+        ("invalid_type", 400),
+        ("not_found", 404),
+        ("resolve_timeout", 504),
+        ("daemon_error", 500),
+        ("io_error", 500),
+    ] {
+        let known = ErrorCode::from_wire(code);
+        assert_eq!(known.map(ErrorCode::http_status), Some(status), "{code}");
+    }
 }
 
 #[test]
@@ -58,6 +81,11 @@ fn a_breadcrumb_says_where_the_daemon_is() {
 }
 
 #[test]
+fn the_seeds_spelling_starts_a_daemon() {
+    Stage::desk().play("leases_and_admin/daemon_flag.txt");
+}
+
+#[test]
 fn without_a_daemon_admin_commands_fail_fast() {
     Stage::desk().play("leases_and_admin/no_daemon.txt");
 }
@@ -69,7 +97,7 @@ fn a_command_that_registers_unregisters_when_it_is_interrupted() {
 
 #[test]
 fn a_beginning_of_an_id_is_enough_while_it_is_unambiguous() {
-    let stage = Stage::daemon(&[]).play("leases_and_admin/registered.txt");
+    let stage = Stage::daemon(PATIENT).play("leases_and_admin/registered.txt");
     let beginning = stage.value("app")[..3].to_owned();
     stage.name("beginning", &beginning).play("leases_and_admin/beginnings.txt");
 }

@@ -22,5 +22,5 @@ fn what_is_not_heard_of_again_is_removed() {
 
 #[test]
 fn an_operator_sees_everything_and_overrides_it() {
-    Stage::daemon(&[]).play("registration_leases/operator.txt");
+    Stage::daemon(&["--mdns-http-grace", "1h"]).play("registration_leases/operator.txt");
 }

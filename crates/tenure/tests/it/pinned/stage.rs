@@ -332,10 +332,13 @@ impl Stage {
         let Some(json) = json else {
             return if path.exists() { Err("it is there".to_owned()) } else { Ok(()) };
         };
-        let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
         let expected: Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        let got: Value = serde_json::from_str(&text).map_err(|error| format!("{error}: {text}"))?;
-        match_json(&expected, &got, &mut self.names).map_err(|why| format!("{why}\n{text}"))
+        let mut got = Value::Null;
+        wait_until(&format!("the file {}", path.display()), LIMIT, || {
+            let read = fs::read(&path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+            read.map(|read| got = read).is_some()
+        });
+        match_json(&expected, &got, &mut self.names).map_err(|why| format!("{why}\n{got}"))
     }
 }
 
