@@ -191,9 +191,9 @@ impl Engine {
                     self.make_durable(session, opening, command)
                 }
                 Action::Release(release) => {
-                    let gated = self.kernel.live(release.token.lease).is_some_and(|view| view.terms().gate);
-                    let gated = gated && !planted(Planted::ReleaseSkipsGate);
-                    if gated { self.give_back_through_gate(command) } else { Ok(()) }
+                    let view = self.kernel.live(release.token.lease);
+                    let is_free = view.is_none_or(|view| self.is_free_once_released(view));
+                    if is_free { Ok(()) } else { self.give_back_by_revoke(command) }
                 }
                 Action::Grant(_)
                 | Action::Amend(_)
@@ -211,8 +211,15 @@ impl Engine {
         self.decide(command)
     }
 
-    /// A lease with a gate is given back by a revoke: only behind its gate is what it covers fit for others.
-    fn give_back_through_gate(&self, command: &mut Command) -> Result<(), Refused> {
+    /// Whether a release frees what a lease covers at once: the lease has no gate, and every promise to a former holder has
+    /// run out.
+    pub(crate) fn is_free_once_released(&self, view: LeaseView<'_>) -> bool {
+        let gated = view.terms().gate && !planted(Planted::ReleaseSkipsGate);
+        !gated && self.liveness.former_promised_until(view, self.tick).is_none()
+    }
+
+    /// A lease that is not free once released is given back by a revoke: the reclaim waits for what stands before it.
+    fn give_back_by_revoke(&self, command: &mut Command) -> Result<(), Refused> {
         self.kernel.decide(self.journal.peek(self.tick), command)?;
         let Action::Release(release) = &command.action else { return Ok(()) };
         command.action = given_back(release.token.lease, release.text.clone());
@@ -461,11 +468,10 @@ impl Engine {
         }
     }
 
-    /// Whether a lease drains and promises nothing to its holder any more.
+    /// Whether a lease drains and every promise on it has run out.
     fn can_be_taken_over(&self, view: LeaseView<'_>) -> bool {
-        let liveness = self.liveness.view(view, self.tick);
-        let drains = matches!(liveness.standing, Some(Standing::Draining(_)));
-        drains && liveness.valid_ms.is_none_or(|left| left == 0)
+        let standing = self.liveness.view(view, self.tick).standing;
+        matches!(standing, Some(Standing::Draining(_))) && self.liveness.promises_nothing(view, self.tick)
     }
 
     /// A take-over counts only while the lease named covers the bundle, drains, and promises nothing to its

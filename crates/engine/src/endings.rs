@@ -143,6 +143,11 @@ impl Engine {
                 }
                 now.len()
             }
+            // Its leases that have not ended yet are alive again.
+            Ending::Grace(over) if self.has_come_back(over) => {
+                self.counters.renewed_meanwhile += 1;
+                0
+            }
             Ending::Session(session) => {
                 let closed = self.kernel.session(session).and_then(|session| session.closed());
                 let explicit = closed == Some(Reason::Explicit);
@@ -163,6 +168,13 @@ impl Engine {
                 self.end_chosen(Ending::Pool(name), chosen, how)
             }
         }
+    }
+
+    /// Whether a session was heard again after the silence for which its leases are ended.
+    fn has_come_back(&self, over: SessionOver) -> bool {
+        let Evidence::Silence { last_seen, .. } = over.evidence else { return false };
+        let standing = self.liveness.session(over.session, self.tick);
+        !over.closes && standing.is_some_and(|standing| standing.last_seen > last_seen)
     }
 
     fn end_chosen(&mut self, ending: Ending, chosen: Chosen, how: impl Fn() -> How) -> usize {
@@ -218,7 +230,7 @@ impl Engine {
     fn end(&mut self, lease: LeaseId, how: How) {
         let Some(view) = self.kernel.live(lease) else { return };
         match how {
-            How::Release if view.terms().gate => {
+            How::Release if !self.is_free_once_released(view) => {
                 self.order(given_back(lease, Text::const_new("session closed")));
             }
             How::Release => {
@@ -252,7 +264,7 @@ fn expired(evidence: Evidence) -> How {
     How::Revoke(Reason::SessionExpired, evidence)
 }
 
-/// The holder gives back a lease that has a gate.
+/// The holder gives back a lease that is not free at once.
 pub(crate) fn given_back(lease: LeaseId, text: Text) -> Action {
     Action::Revoke(Revoke {
         lease,

@@ -463,7 +463,7 @@ impl Engine {
                     && let Some((renewal, changed_lsn)) =
                         self.liveness.quick_heartbeat(slot, self.tick, *epoch)
                 {
-                    self.renewed(input.ticket, &renewal, renewal.valid_ms, changed_lsn);
+                    self.renewed(input.ticket, &renewal, renewal.promise_ms, changed_lsn);
                     continue;
                 }
             }

@@ -51,7 +51,7 @@ pub struct Counters {
     pub heartbeats_unknown: u64,
     /// Heartbeats with an old token.
     pub heartbeats_stale: u64,
-    /// Revokes that were not submitted because a renewal came first.
+    /// Graces of sessions whose ends were left off because the session was heard again.
     pub renewed_meanwhile: u64,
     /// How much promise was left at a renewal, in milliseconds.
     pub renewal_margin_ms: Histogram,

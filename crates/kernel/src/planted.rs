@@ -24,6 +24,10 @@ pub enum Planted {
     HeartbeatRevivesOperatorDrain,
     /// Reclaim does not wait for the promise.
     PromiseIgnored,
+    /// The holder hears the whole promise, without slack for clock rates.
+    WholePromiseTold,
+    /// A release and an acknowledge do not wait for what a former holder was promised.
+    FormerPromiseForgotten,
     /// Recovery gives no fresh ttl.
     RecoveryAgesHolders,
     /// A later waiter is served before an earlier one.
@@ -62,7 +66,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -73,6 +77,8 @@ impl Planted {
         Self::GraceFromLastProof,
         Self::HeartbeatRevivesOperatorDrain,
         Self::PromiseIgnored,
+        Self::WholePromiseTold,
+        Self::FormerPromiseForgotten,
         Self::RecoveryAgesHolders,
         Self::WaiterOvertakes,
         Self::PoolAndMembersApart,
@@ -106,6 +112,8 @@ impl Planted {
             Self::GraceFromLastProof => "grace-from-last-proof",
             Self::HeartbeatRevivesOperatorDrain => "heartbeat-revives-operator-drain",
             Self::PromiseIgnored => "promise-ignored",
+            Self::WholePromiseTold => "whole-promise-told",
+            Self::FormerPromiseForgotten => "former-promise-forgotten",
             Self::RecoveryAgesHolders => "recovery-ages-holders",
             Self::WaiterOvertakes => "waiter-overtakes",
             Self::PoolAndMembersApart => "pool-and-members-apart",

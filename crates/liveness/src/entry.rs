@@ -8,7 +8,7 @@ use tenure_kernel::{Epoch, Lsn, Tick};
 pub(crate) struct Entry {
     /// Last proof of life.
     pub(crate) last_seen: Tick,
-    /// The holder was told that it may act until here.
+    /// What the holder was promised lasts until here.
     pub(crate) promised_until: Tick,
     pub(crate) phase: Phase,
     /// The kernel's epoch of the lease, copied.
@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     /// Whose voice keeps it: the kernel's number of a holder it counts for while heard, or the slot of its
     /// session with the session bit.
     pub(crate) voice: u32,
+    /// The kernel's number of its holder, copied: a rebind is followed when the kernel knows only the new one.
+    pub(crate) holder: u32,
 }
 
 const _: () = assert!(size_of::<Entry>() == 64);
@@ -64,8 +66,9 @@ impl Entry {
         beat_ms: 0,
         arming: 0,
         voice: NO_VOICE,
+        holder: NO_VOICE,
     };
 }
 
-/// The lease is not counted among the voices.
+/// The lease is not counted among the voices; of a holder, that none is known.
 pub(crate) const NO_VOICE: u32 = u32::MAX;

@@ -5,13 +5,14 @@ use crate::breaker::{Breaker, Turned};
 use crate::config::LivenessConfig;
 use crate::effect::Effect;
 use crate::entry::{Entry, NO_VOICE, Phase, Wait};
+use crate::promise::{Formers, beat_ms, session_promise};
 use crate::session::{SessionEntry, SessionPhase};
 use crate::tables::{Entries, LastSilences, Sessions};
 use crate::wheel::Wheel;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Actor, Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
-    ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Text, Tick,
+    Reason, ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Text, Tick,
 };
 
 /// Timers of sessions have this bit set; those of leases do not.
@@ -42,6 +43,7 @@ pub struct Liveness {
     pub(crate) wheel: Wheel,
     pub(crate) entries: Entries,
     pub(crate) sessions: Sessions,
+    pub(crate) formers: Formers,
     pub(crate) breaker: Breaker,
     /// What the breaker postponed while it is open.
     pub(crate) held: Vec<Held>,
@@ -62,6 +64,7 @@ impl Liveness {
             wheel: Wheel::new(now),
             entries: Entries::default(),
             sessions: Sessions::default(),
+            formers: Formers::default(),
             breaker: Breaker::new(config.breaker.clone()),
             held: Vec::new(),
             let_go: Vec::new(),
@@ -103,23 +106,7 @@ impl Liveness {
                 }
             }
             Change::Activated { lease } => self.begin(known(kernel, *lease), at.tick),
-            Change::Rebound(rebound) => {
-                let view = known(kernel, rebound.lease);
-                let before = self.entries.get(view.slot());
-                let promised_before = before.promised_until.max(self.promised_by_keeper(before));
-                self.unvoice(view.slot());
-                self.begin(view, at.tick);
-                if let Phase::Drained { until, .. } = before.phase {
-                    let entry = self.entries.get_mut(view.slot());
-                    entry.phase = before.phase;
-                    entry.promised_until = entry.promised_until.min(until);
-                    self.unvoice(view.slot());
-                    self.arm(view);
-                }
-                // Whoever held it before may act until then; a later revoke must wait for both.
-                let entry = self.entries.get_mut(view.slot());
-                entry.promised_until = entry.promised_until.max(promised_before);
-            }
+            Change::Rebound(rebound) => self.rebound(known(kernel, rebound.lease), at.tick),
             Change::Amended(amended) => {
                 self.entries.get_mut(known(kernel, amended.lease).slot()).changed_lsn = at.lsn;
             }
@@ -139,17 +126,6 @@ impl Liveness {
             | Change::Trimmed { .. }
             | Change::Configured(_) => {}
         }
-    }
-
-    /// Whoever held the lease before its last rebind has stopped: only what its present holder was promised binds.
-    pub fn former_holder_stopped(&mut self, kernel: &Kernel, now: Tick, lease: LeaseId) {
-        let view = known(kernel, lease);
-        let promised = self.next_promise(view, now).map_or(Tick(0), |valid_ms| now.after_ms(valid_ms));
-        let entry = self.entries.get_mut(view.slot());
-        entry.promised_until = match entry.phase {
-            Phase::Drained { until, .. } => promised.min(until),
-            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => promised,
-        };
     }
 
     /// Timers of ended leases and of earlier armings would stay until their instant, which may be a day
@@ -172,6 +148,7 @@ impl Liveness {
     /// Forgets a lease that is about to end; to be called before the kernel applies the ending event.
     pub fn forget(&mut self, ending: LeaseView<'_>) {
         self.unvoice(ending.slot());
+        self.formers.forget(ending.slot());
         let entry = self.entries.get_mut(ending.slot());
         entry.phase = Phase::Idle;
         entry.arming = entry.arming.wrapping_add(1);
@@ -268,10 +245,34 @@ impl Liveness {
         if terms.mode == Mode::Heartbeat {
             self.voice(view);
         }
-        if let Some(valid_ms) = self.next_promise(view, now) {
-            self.entries.get_mut(slot).promised_until = now.after_ms(valid_ms);
+        if let Some(promise_ms) = self.next_promise(view, now) {
+            self.entries.get_mut(slot).promised_until = now.after_ms(promise_ms);
         }
         self.arm(view);
+    }
+
+    /// The lease has another holder, or the same one under other terms. What was promised before binds still.
+    fn rebound(&mut self, view: LeaseView<'_>, now: Tick) {
+        let slot = view.slot();
+        let before = self.entries.get(slot);
+        let promised_before = before.promised_until.max(self.promised_by_keeper(before));
+        self.unvoice(slot);
+        self.begin(view, now);
+        if let Phase::Drained { until, .. } = before.phase {
+            let entry = self.entries.get_mut(slot);
+            entry.phase = before.phase;
+            entry.promised_until = entry.promised_until.min(until);
+            self.unvoice(slot);
+            self.arm(view);
+        }
+        let entry = self.entries.get_mut(slot);
+        // The kernel takes the number of the new holder before it gives up that of the old one.
+        if before.holder == entry.holder {
+            entry.promised_until = entry.promised_until.max(promised_before);
+            self.formers.add(slot, Tick(0));
+        } else {
+            self.formers.add(slot, promised_before);
+        }
     }
 
     fn drain(&mut self, view: LeaseView<'_>, now: Tick) {
@@ -317,9 +318,10 @@ impl Liveness {
             ReclaimRule::AtOnce => return (now, Wait::AtOnce),
             ReclaimRule::AfterPromise => {}
         }
-        // Who gives it back does not act on it any more.
+        // The holder that gives a lease back does not act on it any more; a former holder may.
         if revocation.actor == Actor::Holder {
-            return (now, Wait::Acknowledged);
+            let former = self.former_promised_until(view, now);
+            return former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise));
         }
         // A lease that was never active made no promise.
         if revocation.active_since.is_none() {
@@ -339,6 +341,7 @@ impl Liveness {
                 Some(session) if session.kind.is_connection() && session.is_alive() => {
                     (timeout, Wait::Connection)
                 }
+                Some(_) | None if outlived_its_log(view) => (timeout, Wait::Promise),
                 Some(_) | None => (promised, Wait::Promise),
             },
         }
@@ -390,52 +393,10 @@ impl Liveness {
         }
     }
 
-    /// Until when the holder was told that it may act, by its own heartbeats or its session's.
-    pub(crate) fn promised_until(&self, view: LeaseView<'_>) -> Tick {
-        let own = self.entries.get(view.slot()).promised_until;
-        let of_session =
-            view.session().and_then(|session| self.sessions.by_id(session)).map(|entry| entry.promised_until);
-        own.max(of_session.unwrap_or(Tick(0)))
-    }
-
     /// The session that keeps a lease, as its entry remembers it: a rebind is followed when the kernel
     /// knows only the new one.
     pub(crate) fn keeper(&self, view: LeaseView<'_>) -> u32 {
         view.session().and_then(|id| self.sessions.find(id)).map_or(NO_VOICE, |slot| slot | SESSION_BIT)
-    }
-
-    fn promised_by_keeper(&self, entry: Entry) -> Tick {
-        if entry.voice == NO_VOICE || entry.voice & SESSION_BIT == 0 {
-            return Tick(0);
-        }
-        self.sessions.get(entry.voice & !SESSION_BIT).map_or(Tick(0), |session| session.promised_until)
-    }
-
-    /// How long a promise made now would last; `None` where no promise is made.
-    pub(crate) fn next_promise(&self, view: LeaseView<'_>, now: Tick) -> Option<u64> {
-        let terms = view.terms();
-        match terms.reclaim_rule {
-            ReclaimRule::AtOnce => return None,
-            ReclaimRule::AfterPromise => {}
-        }
-        let LeaseState::Active { since, .. } = view.state() else { return None };
-        let ttl_ms = match terms.mode {
-            Mode::Heartbeat => u64::from(terms.ttl_ms),
-            Mode::Session => {
-                let session = view.session().and_then(|session| self.sessions.by_id(session))?;
-                u64::from(session.lease_promise_ms()?)
-            }
-            Mode::Permanent => return None,
-        };
-        let lifetime_left = match terms.max_lifetime_ms {
-            0 => u64::MAX,
-            limit => since.after_ms(limit).ms_since(now),
-        };
-        let drain_left = match self.entries.get(view.slot()).phase {
-            Phase::Drained { until, .. } => until.ms_since(now),
-            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => u64::MAX,
-        };
-        Some(ttl_ms.min(lifetime_left).min(drain_left))
     }
 
     /// When something about a lease is next due.
@@ -462,6 +423,7 @@ impl Liveness {
         let deadline = self.deadline(view);
         let entry = self.entries.get_mut(view.slot());
         entry.epoch = view.epoch();
+        entry.holder = view.holder_slot().0;
         entry.changed_lsn = view.changed_lsn();
         entry.beat_ms = beat_ms(view.terms());
         entry.arming = entry.arming.wrapping_add(1);
@@ -539,14 +501,17 @@ pub(crate) fn report(turned: Option<Turned>, effects: &mut Vec<Effect>) {
     }
 }
 
-/// What a session is promised as a whole. Behind a connection it is each lease that is promised something: the word of
-/// the connection's node keeps them, but the holder has not heard it.
-pub(crate) fn session_promise(kind: SessionKind, ttl_ms: u32, now: Tick) -> Tick {
-    if kind.is_connection() { Tick(0) } else { now.after_ms(ttl_ms.into()) }
-}
-
 pub(crate) fn known(kernel: &Kernel, id: LeaseId) -> LeaseView<'_> {
     kernel.live(id).expect("invariant: a followed event names a live lease")
+}
+
+/// Whether a lease without a ttl was live in a backup: its connection may still be open at the daemon that the backup was
+/// made of.
+pub(crate) fn outlived_its_log(view: LeaseView<'_>) -> bool {
+    match view.state() {
+        LeaseState::Revoking(revocation) => revocation.reason == Reason::Restored && view.terms().ttl_ms == 0,
+        LeaseState::Reserved { .. } | LeaseState::Active { .. } => false,
+    }
 }
 
 pub(crate) fn lifetime_end(view: LeaseView<'_>) -> Option<Tick> {
@@ -563,14 +528,6 @@ fn reclaimed_by_daemon(view: LeaseView<'_>) -> bool {
             ReclaimBy::Operator => false,
         },
         LeaseState::Reserved { .. } | LeaseState::Active { .. } => false,
-    }
-}
-
-/// What a heartbeat promises under these terms if nothing but the ttl bounds it; zero otherwise.
-fn beat_ms(terms: &Policy) -> u32 {
-    match (terms.mode, terms.reclaim_rule, terms.max_lifetime_ms) {
-        (Mode::Heartbeat, ReclaimRule::AfterPromise, 0) => terms.ttl_ms,
-        (Mode::Heartbeat | Mode::Session | Mode::Permanent, _, _) => 0,
     }
 }
 

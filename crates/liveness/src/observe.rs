@@ -4,6 +4,7 @@
 use crate::effect::{Effect, Refusal};
 use crate::entry::{Phase, Wait};
 use crate::liveness::{Liveness, is_permanent};
+use crate::promise::told_ms;
 use crate::session::SessionPhase;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
@@ -16,12 +17,23 @@ use tenure_kernel::{
 pub struct Renewal {
     /// How long the holder may act from before it asked; `None` where no promise is made.
     pub valid_ms: Option<u64>,
+    /// How long reclaim waits for that.
+    pub promise_ms: Option<u64>,
     /// An operator asked the lease to end.
     pub draining: bool,
     /// How much of the earlier promise was left; `None` if it had run out or there was none.
     pub margin_ms: Option<u64>,
     /// The holder had been silent.
     pub returned: bool,
+}
+
+impl Renewal {
+    /// One that promised so much, or nothing.
+    #[inline]
+    fn of(promise_ms: Option<u64>) -> Self {
+        let valid_ms = promise_ms.map(told_ms);
+        Self { valid_ms, promise_ms, draining: false, margin_ms: None, returned: false }
+    }
 }
 
 impl Liveness {
@@ -53,7 +65,7 @@ impl Liveness {
             // It may have been drained under other terms, before a rebind.
             Mode::Permanent => {
                 let draining = self.is_drained(view);
-                Ok(Renewal { valid_ms: None, draining, margin_ms: None, returned: false })
+                Ok(Renewal { draining, ..Renewal::of(None) })
             }
             Mode::Session => {
                 let session = view.session();
@@ -72,15 +84,13 @@ impl Liveness {
     /// holder that it may go on.
     fn renew_on_connection(&mut self, view: LeaseView<'_>, now: Tick) -> Renewal {
         let draining = self.is_drained(view);
-        let valid_ms = self.next_promise(view, now);
-        let Some(promise_ms) = valid_ms else {
-            return Renewal { valid_ms, draining, margin_ms: None, returned: false };
-        };
+        let promised = self.next_promise(view, now);
+        let Some(promise_ms) = promised else { return Renewal { draining, ..Renewal::of(None) } };
         let entry = self.entries.get_mut(view.slot());
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
         entry.last_seen = now;
         entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
-        Renewal { valid_ms, draining, margin_ms, returned: false }
+        Renewal { draining, margin_ms, ..Renewal::of(promised) }
     }
 
     /// The heartbeat of a lease that is alive, under terms that bound a promise by the ttl alone: nearly
@@ -92,14 +102,13 @@ impl Liveness {
         if entry.phase != Phase::Alive || entry.beat_ms == 0 || entry.epoch != epoch {
             return None;
         }
-        let valid_ms = u64::from(entry.beat_ms);
+        let promise_ms = u64::from(entry.beat_ms);
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
         entry.last_seen = now;
-        entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         let changed_lsn = entry.changed_lsn;
         self.breaker.arrived(now);
-        let renewal = Renewal { valid_ms: Some(valid_ms), draining: false, margin_ms, returned: false };
-        Some((renewal, changed_lsn))
+        Some((Renewal { margin_ms, ..Renewal::of(Some(promise_ms)) }, changed_lsn))
     }
 
     /// Brings into the cache what heartbeats for these leases will read and write; see [`Kernel::find`].
@@ -112,12 +121,12 @@ impl Liveness {
 
     fn renew(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> Renewal {
         self.breaker.arrived(now);
-        let valid_ms = self.next_promise(view, now);
+        let promised = self.next_promise(view, now);
         let entry = self.entries.get_mut(view.slot());
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
         entry.last_seen = now;
-        if let Some(valid_ms) = valid_ms {
-            entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        if let Some(promise_ms) = promised {
+            entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         }
         let (draining, returned) = match entry.phase {
             Phase::Alive => (false, false),
@@ -132,7 +141,7 @@ impl Liveness {
             self.arm(view);
             effects.push(Effect::Returned { subject: Subject::Lease(view.id()) });
         }
-        Renewal { valid_ms, draining, margin_ms, returned }
+        Renewal { draining, margin_ms, returned, ..Renewal::of(promised) }
     }
 
     /// One heartbeat for all leases of a session by hand, whatever their number.
@@ -156,9 +165,9 @@ impl Liveness {
             return Err(Refusal::NoLiveness);
         }
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
-        let valid_ms = u64::from(entry.ttl_ms);
+        let promise_ms = u64::from(entry.ttl_ms);
         entry.last_seen = now;
-        entry.promised_until = entry.promised_until.max(now.after_ms(valid_ms));
+        entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         let returned = !entry.is_alive();
         if returned {
             entry.phase = SessionPhase::Alive;
@@ -167,7 +176,7 @@ impl Liveness {
             effects.push(Effect::Returned { subject: Subject::Session(session) });
         }
         self.breaker.arrived(now);
-        Ok(Renewal { valid_ms: Some(valid_ms), draining: false, margin_ms, returned })
+        Ok(Renewal { margin_ms, returned, ..Renewal::of(Some(promise_ms)) })
     }
 
     /// The node at which a connection is open says that it still is. `false`: there is no such session any more, or its
@@ -274,12 +283,13 @@ impl Liveness {
         if epoch != current && epoch.0.checked_add(1) != Some(current.0) {
             return Err(Rejection::StaleEpoch { current }.into());
         }
+        let former = self.former_promised_until(view, now);
         let entry = self.entries.get_mut(view.slot());
         match entry.phase {
             Phase::Revoking { .. } => {
-                entry.phase =
-                    Phase::Revoking { earliest: delay_end(view).max(now), wait: Wait::Acknowledged };
-                entry.promised_until = entry.promised_until.min(now);
+                let (after, wait) = former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise));
+                entry.phase = Phase::Revoking { earliest: delay_end(view).max(after), wait };
+                entry.promised_until = entry.promised_until.min(after);
                 self.arm(view);
                 Ok(())
             }

@@ -3,7 +3,8 @@
 
 use crate::config::LivenessConfig;
 use crate::entry::{Entry, Phase, Wait};
-use crate::liveness::{Liveness, session_promise};
+use crate::liveness::{Liveness, outlived_its_log};
+use crate::promise::session_promise;
 use crate::session::{SessionEntry, SessionPhase};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
@@ -63,6 +64,10 @@ impl Liveness {
                 .and_then(|session| kernel.session(session))
                 .map_or(Tick(0), |session| now.after_ms(session.ttl_ms().into())),
         };
+        // Whether a former holder has stopped is not in the log.
+        if view.fence() != kernel.fence(view.id().lsn()) {
+            self.formers.add(view.slot(), promised_until);
+        }
         let phase = match view.state() {
             LeaseState::Reserved { .. } => Phase::Idle,
             LeaseState::Active { drained: true, .. } => {
@@ -99,8 +104,14 @@ impl Liveness {
             matches!(view.state(), LeaseState::Revoking(revocation) if revocation.actor == Actor::Holder);
         let (after, wait) = match (terms.reclaim_rule, terms.mode) {
             (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
-            (ReclaimRule::AfterPromise, _) if given_back => (now, Wait::Acknowledged),
+            (ReclaimRule::AfterPromise, _) if given_back => {
+                let former = self.former_promised_until(view, now);
+                former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise))
+            }
             (ReclaimRule::AfterPromise, Mode::Permanent) => {
+                (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
+            }
+            (ReclaimRule::AfterPromise, Mode::Session) if outlived_its_log(view) => {
                 (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
             }
             (ReclaimRule::AfterPromise, Mode::Heartbeat | Mode::Session) => {

@@ -1,9 +1,10 @@
 //! Reading: what liveness says of a lease or a session right now. Reading never makes a promise.
 
 use crate::entry::Phase;
-use crate::liveness::{Liveness, lifetime_end};
+use crate::liveness::Liveness;
+use crate::promise::told_ms;
 use crate::session::SessionPhase;
-use tenure_kernel::{LeaseState, LeaseView, Mode, ReclaimRule, SessionId, Tick};
+use tenure_kernel::{LeaseState, LeaseView, SessionId, Tick};
 
 /// Why a lease drains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,38 +85,6 @@ impl Liveness {
         LivenessView { standing, last_seen, deadline, valid_ms: self.valid_ms(lease, now) }
     }
 
-    /// What is left of the promise made to the present holder of a lease in use. What reclaim waits for may
-    /// lie later: a former holder's promise binds, but is not this one's to use.
-    #[must_use]
-    pub fn valid_ms(&self, lease: LeaseView<'_>, now: Tick) -> Option<u64> {
-        let terms = lease.terms();
-        match (terms.reclaim_rule, lease.state()) {
-            (ReclaimRule::AtOnce, _) | (_, LeaseState::Reserved { .. } | LeaseState::Revoking(_)) => {
-                return None;
-            }
-            (ReclaimRule::AfterPromise, LeaseState::Active { .. }) => {}
-        }
-        let entry = self.entries.get(lease.slot());
-        let promised = match terms.mode {
-            Mode::Heartbeat => entry.promised_until.min(entry.last_seen.after_ms(terms.ttl_ms.into())),
-            Mode::Session => {
-                let session = lease.session().and_then(|id| self.sessions.by_id(id))?;
-                match session.lease_promise_ms() {
-                    Some(ttl_ms) => entry.promised_until.min(entry.last_seen.after_ms(ttl_ms.into())),
-                    None if session.lives_by_connection() => return None,
-                    None => session.promised_until,
-                }
-            }
-            Mode::Permanent => return None,
-        };
-        let drained = match entry.phase {
-            Phase::Drained { until, .. } => Some(until),
-            Phase::Idle | Phase::Alive | Phase::Draining { .. } | Phase::Revoking { .. } => None,
-        };
-        let end = lifetime_end(lease).into_iter().chain(drained).fold(promised, Tick::min);
-        Some(end.ms_since(now))
-    }
-
     /// How long an operator has to wait before reclaim is safe; `None` unless the lease is revoking.
     #[must_use]
     pub fn reclaim_in_ms(&self, lease: LeaseView<'_>, now: Tick) -> Option<u64> {
@@ -133,7 +102,7 @@ impl Liveness {
             SessionPhase::Alive => Standing::Alive,
             SessionPhase::Draining { .. } => Standing::Draining(DrainCause::Silence),
         };
-        let valid_ms = (!entry.kind.is_connection()).then(|| entry.promised_until.ms_since(now));
+        let valid_ms = (!entry.kind.is_connection()).then(|| told_ms(entry.promised_until.ms_since(now)));
         Some(SessionStanding { standing, last_seen: entry.last_seen, deadline: entry.deadline(), valid_ms })
     }
 }

@@ -17,7 +17,7 @@ fn giving_back_a_lease_with_a_gate_goes_through_the_gate() {
         0      again <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1, replayed
         0      frame 1.3 at 4: reclaimed
         0      frame 1.4 at 5: granted
-        0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 90000
+        0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=5000 gate at_once
@@ -42,7 +42,7 @@ fn closing_a_session_sends_its_leases_through_their_gates() {
         0      frame 1.1 at 1: session_opened, granted, granted
         0      s <- done
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      plain <- lease 3 active [b] plain epoch 1 fence 3 valid 9000
+        0      plain <- lease 3 active [b] plain epoch 1 fence 3 valid 8954
         0      frame 1.2 at 4: session_closed
         0      s <- done
         0      frame 1.3 at 5: revoked, note gate_opened, released
@@ -70,9 +70,9 @@ fn the_first_that_drains_is_taken_over() {
         0      bob <- lease 3 active [a2] bob epoch 1 fence 3
         0      carol <- lease 4 active [a3] carol epoch 1 fence 4
         0      frame 1.2 at 5: granted
-        0      early <- lease 5 active [a4] early epoch 1 fence 5 valid 90000
+        0      early <- lease 5 active [a4] early epoch 1 fence 5 valid 89549
         0      frame 1.3 at 6: note draining, rebound
-        0      heir <- lease 3 active [a2] heir epoch 2 fence 7 valid 90000
+        0      heir <- lease 3 active [a2] heir epoch 2 fence 7 valid 89549
     "#]]
     .assert_eq(&tell(
         "conn: connect 7 grace=20000
@@ -95,12 +95,12 @@ fn a_bundle_that_is_coming_free_is_waited_for_rather_than_replaced() {
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1
         0      frame 1.2 at 2: granted
-        0      bob <- lease 2 active [a2] bob epoch 1 fence 2 valid 90000
+        0      bob <- lease 2 active [a2] bob epoch 1 fence 2 valid 89549
         0      frame 1.3 at 3: revoked, note gate_opened
         0      gate of lease 1
         0      alice <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1
         0      frame 1.4 at 5: reclaimed, granted
-        0      carol <- lease 6 active [a] carol epoch 1 fence 6 valid 90000
+        0      carol <- lease 6 active [a] carol epoch 1 fence 6 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=5000 gate at_once
@@ -120,8 +120,8 @@ fn a_bundle_that_is_coming_free_is_waited_for_rather_than_replaced() {
 fn with_alternatives_only_what_is_coming_free_is_waited_for() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 50000
-        0      bob <- lease 2 active [a2] bob epoch 1 fence 2 valid 50000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 49749
+        0      bob <- lease 2 active [a2] bob epoch 1 fence 2 valid 49749
         0      carol <- resource_held: a by lease 1 of alice
         0      frame 1.2 at 3: granted
         0      dave <- lease 3 active [c] dave epoch 1 fence 3
@@ -150,9 +150,9 @@ fn with_alternatives_only_what_is_coming_free_is_waited_for() {
 fn ended_leases_are_listed_in_order_of_their_ends() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 50000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 50000
-        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 50000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 49749
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 49749
+        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 49749
         0      frame 1.2 at 4: released
         0      bob <- lease 2 released (explicit) epoch 2
         0      frame 1.3 at 5: released

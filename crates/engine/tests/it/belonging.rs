@@ -7,9 +7,9 @@ use expect_test::expect;
 fn only_its_principal_may_speak_for_a_lease() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      beat <- forbidden
-        0      mine <- renewed valid 90000 left 90000
+        0      mine <- renewed valid 89549 left 90000
         0      rel <- forbidden
         0      amend <- forbidden
         0      rebind <- forbidden
@@ -39,11 +39,11 @@ fn a_session_of_somebody_else_keeps_nothing_and_is_not_kept() {
         0      frame 1.1 at 1: session_opened
         0      s <- done
         0      beat <- forbidden
-        0      again <- renewed lsn 1 valid 90000 ended [] draining []
+        0      again <- renewed lsn 1 valid 89549 ended [] draining []
         0      close <- forbidden
         0      theirs <- forbidden
         0      frame 1.2 at 2: granted
-        0      mine <- lease 2 active [a] mine epoch 1 fence 2 valid 90000
+        0      mine <- lease 2 active [a] mine epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "s: open 4
@@ -63,8 +63,8 @@ fn a_lease_of_a_session_by_hand_has_the_sessions_terms() {
         0      frame 1.1 at 1: session_opened
         0      s <- done
         0      frame 1.2 at 2: granted
-        0      mine <- lease 2 active [a] mine epoch 1 fence 2 valid 5000
-        0      show <- lease 2 active [a] mine epoch 1 fence 2 valid 5000
+        0      mine <- lease 2 active [a] mine epoch 1 fence 2 valid 4974
+        0      show <- lease 2 active [a] mine epoch 1 fence 2 valid 4974
     "#]]
     .assert_eq(&tell(
         "s: open 4 ttl=5000 grace=700
@@ -80,11 +80,11 @@ fn a_lease_of_a_session_by_hand_has_the_sessions_terms() {
 fn everything_in_the_way_of_a_bundle_is_named() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [c] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [c] bob epoch 1 fence 2 valid 89549
         0      late <- resource_held: a by lease 1 of alice, c by lease 2 of bob
         0      frame 1.2 at 3: granted
-        0      other <- lease 3 active [b] other epoch 1 fence 3 valid 90000
+        0      other <- lease 3 active [b] other epoch 1 fence 3 valid 89549
         0      last <- resource_held: c by lease 2 of bob
     "#]]
     .assert_eq(&tell(

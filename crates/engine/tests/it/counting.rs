@@ -111,7 +111,7 @@ fn every_counter_has_moved_after_a_life_with_some_of_everything() {
     for (name, number) in numbers {
         assert!(*number > 0, "{name} did not move");
     }
-    // Liveness decides and the engine acts within one turn, after all proofs of life: nothing can come between.
+    // Only an end that takes several turns can be renewed meanwhile: `promises` has that one.
     assert_eq!(*renewed_meanwhile, 0);
     let histograms: [(&str, &Histogram); 5] = [
         ("renewal_margin_ms", renewal_margin_ms),

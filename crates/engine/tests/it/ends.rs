@@ -37,10 +37,10 @@ fn a_silent_session_drains_then_its_leases_are_revoked() {
         0      frame 1.1 at 1: session_opened
         0      holder <- done
         0      frame 1.2 at 2: granted, granted, granted
-        0      one <- lease 2 active [a] one epoch 1 fence 2 valid 10000
-        0      two <- lease 3 active [b] two epoch 1 fence 3 valid 10000
+        0      one <- lease 2 active [a] one epoch 1 fence 2 valid 9949
+        0      two <- lease 3 active [b] two epoch 1 fence 3 valid 9949
         0      kept <- lease 4 reserved [c] kept epoch 1 fence 4
-        8000   holder <- renewed lsn 4 valid 10000 ended [] draining []
+        8000   holder <- renewed lsn 4 valid 9949 ended [] draining []
         18250  frame 1.3 at 5: note draining
         18500  sessions <- sessions [5 holder draining leases 3] at 5
         18500  one <- lease 2 active draining [a] one epoch 1 fence 2 valid 0
@@ -95,13 +95,13 @@ fn a_session_heartbeat_tells_what_was_lost_since_it_last_looked() {
         0      frame 1.1 at 1: session_opened
         0      holder <- done
         0      frame 1.2 at 2: granted, granted
-        0      one <- lease 2 active [a] one epoch 1 fence 2 valid 90000
-        0      two <- lease 3 active [b] two epoch 1 fence 3 valid 90000
+        0      one <- lease 2 active [a] one epoch 1 fence 2 valid 89549
+        0      two <- lease 3 active [b] two epoch 1 fence 3 valid 89549
         0      frame 1.3 at 4: revoked, draining
         0      admin <- lease 2 revoking (admin_force) [a] one epoch 2 fence 2
-        0      admin <- lease 3 active drained [b] two epoch 1 fence 3 valid 90000
-        0      holder <- renewed lsn 5 valid 90000 ended [2 admin_force] draining [3]
-        0      holder <- renewed lsn 5 valid 90000 ended [] draining [3]
+        0      admin <- lease 3 active drained [b] two epoch 1 fence 3 valid 89549
+        0      holder <- renewed lsn 5 valid 89549 ended [2 admin_force] draining [3]
+        0      holder <- renewed lsn 5 valid 89549 ended [] draining [3]
         0      elsewhere <- no_liveness
     "#]]
     .assert_eq(&tell(
@@ -150,8 +150,8 @@ fn a_pool_in_use_is_removed_only_with_force_and_then_its_leases_are_revoked() {
         0      frame 1.1 at 1: pool_defined
         0      admin <- done
         0      frame 1.2 at 2: granted, granted
-        0      one <- lease 2 active [p/1, p/2] one epoch 1 fence 2 valid 20000
-        0      two <- lease 3 active [p/3, other] two epoch 1 fence 3 valid 20000
+        0      one <- lease 2 active [p/1, p/2] one epoch 1 fence 2 valid 19899
+        0      two <- lease 3 active [p/3, other] two epoch 1 fence 3 valid 19899
         0      admin <- pool_in_use
         0      frame 1.3 at 4: pool_removed
         0      admin <- done
@@ -305,7 +305,7 @@ fn recovery_runs_the_gate_of_every_revoking_lease_again() {
 fn a_notice_is_sent_once_its_end_is_durable_settled_once_and_sent_again_after_recovery() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      bob <- lease 2 reserved [b] bob epoch 1 fence 2
         0      frame 1.2 at 3: released
         500    notice of lease 1, ended at 3
@@ -358,8 +358,8 @@ fn a_notice_is_given_up_after_24_h_even_if_nothing_else_happens() {
     desk.play("wake");
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
         0      frame 1.2 at 3: released
         0      notice of lease 1, ended at 3
         0      alice <- lease 1 released (explicit) epoch 2
@@ -379,16 +379,16 @@ fn pending_notices_beyond_their_bound_refuse_grants_that_ask_for_one() {
     config.limits.notices_max = 1;
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: released
         0      notice of lease 1, ended at 2
         0      alice <- lease 1 released (explicit) epoch 2
         0      bob <- capacity_exceeded
         0      frame 1.3 at 3: granted
-        0      carol <- lease 3 active [b] carol epoch 1 fence 3 valid 90000
+        0      carol <- lease 3 active [b] carol epoch 1 fence 3 valid 89549
         0      frame 1.4 at 4: notified
         0      frame 1.5 at 5: granted
-        0      bob <- lease 5 active [c] bob epoch 1 fence 5 valid 90000
+        0      bob <- lease 5 active [c] bob epoch 1 fence 5 valid 89549
     "#]]
     .assert_eq(&crate::desk::tell_with(
         config,
@@ -474,7 +474,7 @@ fn a_connection_session_is_logged_with_its_first_grant_and_only_if_that_is_grant
         0      alice <- done
         0      alice <- session_exists
         0      frame 1.1 at 1: granted
-        0      other <- lease 1 active [b] other epoch 1 fence 1 valid 90000
+        0      other <- lease 1 active [b] other epoch 1 fence 1 valid 89549
         0      alice <- resource_held: b by lease 1 of other
         0      sessions <- sessions [] at 1
         0      frame 1.2 at 2: session_opened, granted
@@ -546,9 +546,9 @@ fn the_leases_of_a_closed_connection_end_by_their_own_graces() {
 fn an_operator_reclaims_only_when_it_is_safe_unless_forced() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 5000
-        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 4974
+        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 4974
         0      frame 1.2 at 4: revoked, revoked, revoked
         0      admin <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
         0      admin <- lease 2 revoking (admin_force) [b] bob epoch 2 fence 2
@@ -595,7 +595,7 @@ fn revoke_and_reclaim_share_a_frame_when_nothing_stands_in_the_way() {
         0      frame 1.2 at 3: revoked, reclaimed, revoked, reclaimed, granted
         0      admin <- lease 1 revoked (admin_force) epoch 2 fence 1
         0      admin <- lease 2 revoked (admin_force) epoch 2 fence 2
-        0      waiter <- lease 7 active [a] waiter epoch 1 fence 7 valid 90000
+        0      waiter <- lease 7 active [a] waiter epoch 1 fence 7 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a permanent at_once
@@ -613,8 +613,8 @@ fn revoke_and_reclaim_share_a_frame_when_nothing_stands_in_the_way() {
 fn reclaim_waits_for_the_promise_whatever_ended_the_lease() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
-        4000   alice <- renewed valid 5000 left 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
+        4000   alice <- renewed valid 4974 left 5000
         4000   frame 1.2 at 2: revoked
         4000   admin <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
         4000   alice <- stale_epoch: current 2
@@ -638,8 +638,8 @@ fn reclaim_waits_for_the_promise_whatever_ended_the_lease() {
 fn a_lease_ends_by_its_longest_lifetime_however_alive_its_holder_is() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
-        4000   alice <- renewed valid 3000 left 3000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
+        4000   alice <- renewed valid 2984 left 3000
         7000   frame 1.2 at 2: revoked, reclaimed
     "#]]
     .assert_eq(&tell(
@@ -656,21 +656,21 @@ fn a_lease_ends_by_its_longest_lifetime_however_alive_its_holder_is() {
 fn an_operator_drain_is_sticky_and_ends_by_its_grace() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 4974
         0      perm <- lease 3 active [c] perm epoch 1 fence 3
         0      frame 1.2 at 4: draining, draining
-        0      admin <- lease 1 active drained [a] alice epoch 1 fence 1 valid 5000
-        0      admin <- lease 2 active drained [b] bob epoch 1 fence 2 valid 5000
+        0      admin <- lease 1 active drained [a] alice epoch 1 fence 1 valid 4974
+        0      admin <- lease 2 active drained [b] bob epoch 1 fence 2 valid 4974
         0      admin <- permanent_lease
         0      admin <- already_draining
         0      admin <- not_draining
-        3000   alice <- renewed valid 2000 left 2000 draining
+        3000   alice <- renewed valid 1989 left 2000 draining
         3000   frame 1.3 at 6: revived
-        3000   admin <- lease 2 active [b] bob epoch 1 fence 2 valid 2000
+        3000   admin <- lease 2 active [b] bob epoch 1 fence 2 valid 1989
         5000   frame 1.4 at 7: revoked, reclaimed
         5000   alice <- invalid_state: revoked
-        5000   bob <- renewed valid 5000 left 5000
+        5000   bob <- renewed valid 4974 left 5000
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=5000 grace=2000
@@ -699,7 +699,7 @@ fn an_operator_drain_is_sticky_and_ends_by_its_grace() {
 fn an_operator_revives_a_lease_that_fell_silent() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
         5250   frame 1.2 at 2: note draining
         6000   admin <- already_draining
         6000   frame 1.3 at 3: note revived
@@ -722,10 +722,10 @@ fn an_operator_revives_a_lease_that_fell_silent() {
 fn a_take_over_needs_a_lease_that_drains() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
         0      thief <- resource_held: a by lease 1 of alice
         5000   frame 1.2 at 2: note draining, rebound
-        5000   heir <- lease 1 active [a] heir epoch 2 fence 3 valid 90000
+        5000   heir <- lease 1 active [a] heir epoch 2 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=5000 grace=20000
@@ -743,7 +743,7 @@ fn downtime_ages_nobody() {
     expect![[r#"
         0      conn <- done
         0      frame 1.1 at 1: granted, session_opened, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 5000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
         0      carol <- lease 3 active [c] carol epoch 1 fence 3
         0      list <- leases [1, 3] at 3
         5000   frame 2.1 at 4: note draining, session_closed, revoked, reclaimed
@@ -803,9 +803,9 @@ fn what_was_live_in_a_restored_log_is_revoked_and_grants_wait_for_the_longest_tt
     );
     expect![[r#"
         0      frame 1.1 at 1: granted, granted, granted
-        0      old <- lease 1 active [a] old epoch 1 fence 1 valid 20000
+        0      old <- lease 1 active [a] old epoch 1 fence 1 valid 19899
         0      perm <- lease 2 active [b] perm epoch 1 fence 2
-        0      done <- lease 3 active [c] done epoch 1 fence 3 valid 90000
+        0      done <- lease 3 active [c] done epoch 1 fence 3 valid 89549
         0      frame 1.2 at 4: released
         0      done <- lease 3 released (explicit) epoch 2
         0      frame 3.1 at 4101: revoked, revoked
@@ -821,7 +821,7 @@ fn what_was_live_in_a_restored_log_is_revoked_and_grants_wait_for_the_longest_tt
         19999  list <- leases [1] at 4103
         20000  frame 3.3 at 4104: reclaimed
         20000  frame 3.4 at 4105: granted
-        20000  new <- lease 4105 active [a] new epoch 1 fence 4105 valid 90000
+        20000  new <- lease 4105 active [a] new epoch 1 fence 4105 valid 89549
     "#]]
     .assert_eq(&desk.take_story());
     let old_fence = before.lsn.0 + old_base;
@@ -837,12 +837,12 @@ fn what_was_live_in_a_restored_log_is_revoked_and_grants_wait_for_the_longest_tt
 fn a_restored_log_that_restarts_again_waits_again() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      old <- lease 1 active [a] old epoch 1 fence 1 valid 20000
+        0      old <- lease 1 active [a] old epoch 1 fence 1 valid 19899
         0      frame 3.1 at 4098: revoked
         0      new <- not_yet: 20000 ms
         20000  frame 4.1 at 4099: reclaimed
         20000  frame 5.1 at 4100: granted
-        20000  new <- lease 4100 active [d] new epoch 1 fence 4100 valid 90000
+        20000  new <- lease 4100 active [d] new epoch 1 fence 4100 valid 89549
     "#]]
     .assert_eq(&tell(
         "old: grant a ttl=20000
@@ -869,7 +869,7 @@ fn a_session_by_hand_does_not_outlive_the_log_it_was_opened_in() {
     expect![[r#"
         0      frame 1.1 at 1: session_opened, granted
         0      s <- done
-        0      kept <- lease 2 active [a] kept epoch 1 fence 2 valid 20000
+        0      kept <- lease 2 active [a] kept epoch 1 fence 2 valid 19899
         0      frame 3.1 at 4099: revoked, session_closed
         0      s <- session_not_found
         0      kept <- lease 2 revoking (restored) [a] kept epoch 2 fence 2

@@ -8,15 +8,15 @@ use expect_test::expect;
 fn the_first_lease_brings_its_connection_along_and_a_refusal_does_not() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      other <- lease 1 active [b] other epoch 1 fence 1 valid 90000
+        0      other <- lease 1 active [b] other epoch 1 fence 1 valid 89549
         0      node <- connections heard, 1 unknown
         0      alice <- resource_held: b by lease 1 of other
         0      frame 1.2 at 2: session_opened, granted
-        0      alice <- lease 3 active [a] alice epoch 1 fence 3 valid 10000
+        0      alice <- lease 3 active [a] alice epoch 1 fence 3 valid 9949
         0      sessions <- sessions [5 local alive leases 1] at 3
         0      node <- connections heard, 0 unknown
         0      frame 1.3 at 4: granted
-        0      alice <- lease 4 active [c] alice epoch 1 fence 4 valid 10000
+        0      alice <- lease 4 active [c] alice epoch 1 fence 4 valid 9949
         0      sessions <- sessions [5 local alive leases 2] at 4
     "#]]
     .assert_eq(&tell(
@@ -40,11 +40,11 @@ fn the_first_lease_brings_its_connection_along_and_a_refusal_does_not() {
 fn one_who_waits_brings_its_connection_along_when_it_is_served() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      first <- lease 1 active [a] first epoch 1 fence 1 valid 90000
+        0      first <- lease 1 active [a] first epoch 1 fence 1 valid 89549
         0      node <- connections heard, 1 unknown
         0      frame 1.2 at 2: released, session_opened, granted
         0      free <- lease 1 released (explicit) epoch 2
-        0      alice <- lease 4 active [a] alice epoch 1 fence 4 valid 10000
+        0      alice <- lease 4 active [a] alice epoch 1 fence 4 valid 9949
         0      node <- connections heard, 0 unknown
     "#]]
     .assert_eq(&tell(
@@ -64,9 +64,9 @@ fn one_who_waits_brings_its_connection_along_when_it_is_served() {
 fn a_retry_from_another_connection_at_another_node_finds_the_lease_it_was_given() {
     expect![[r#"
         0      frame 1.1 at 1: session_opened, granted
-        0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 10000
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 9949
         0      frame 1.2 at 3: note draining
-        0      again <- lease 2 active draining [a] alice epoch 1 fence 2 valid 10000, replayed
+        0      again <- lease 2 active draining [a] alice epoch 1 fence 2 valid 9949, replayed
     "#]]
     .assert_eq(&tell(
         "alice: grant a session=5 word=10000 op=x
@@ -81,7 +81,7 @@ fn a_retry_from_another_connection_at_another_node_finds_the_lease_it_was_given(
 fn a_connection_at_another_node_is_told_what_it_lost_and_its_end_is_told_to_its_node() {
     expect![[r#"
         0      frame 1.1 at 1: session_opened, granted
-        0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 10000
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 9949
         0      frame 1.2 at 3: revoked
         0      push to 5: lost lease 2 epoch 2 admin_force
         0      root <- lease 2 revoking (admin_force) [a] alice epoch 2 fence 2

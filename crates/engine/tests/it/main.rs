@@ -4,6 +4,7 @@
 //! - `outcomes`: a frame that is not committed; authority that ends
 //! - `waiting`: fairness, passing, cancelling, retries
 //! - `ends`: sessions, pools, gates, notices, restored logs
+//! - `promises`: former holders, connections in a restored log, a session that comes back while its leases end
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
 //! - `following`: changes that the book of pollers is kept from
 //! - `bounded`: what comes due together, over several turns
@@ -29,6 +30,7 @@ mod helm;
 mod kept_connections;
 mod killed;
 mod outcomes;
+mod promises;
 mod recovery;
 mod running;
 mod stopping;

@@ -7,17 +7,17 @@ use expect_test::expect;
 fn an_unknown_outcome_freezes_outputs_until_the_log_says_that_it_is_there() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: granted
         0      resolve 1.2
         0      wake in 500
         100    wake in 500
         100    resolve 1.2
-        100    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
-        100    alice <- renewed valid 90000 left 90000
-        100    reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        100    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
+        100    alice <- renewed valid 89549 left 90000
+        100    reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         100    frame 1.3 at 3: granted
-        100    carol <- lease 3 active [plotter] carol epoch 1 fence 3 valid 90000
+        100    carol <- lease 3 active [plotter] carol epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -48,14 +48,14 @@ fn an_absent_frame_is_sent_again_the_same_batch_at_the_same_position() {
     desk.play("dave: grant plotter\n +20\n wake\n sync\n sync");
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: granted
         20     resolve 1.2
         20     frame 1.2 at 2: granted
         40     wake in 500
-        40     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        40     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
         40     frame 1.3 at 3: granted
-        40     carol <- lease 3 active [plotter] carol epoch 1 fence 3 valid 90000
+        40     carol <- lease 3 active [plotter] carol epoch 1 fence 3 valid 89549
         40     dave <- resource_held: plotter by lease 3 of carol
     "#]]
     .assert_eq(&desk.take_story());
@@ -81,7 +81,7 @@ fn a_stop_answers_what_was_unsynced_with_outcome_unknown_and_serves_nothing_more
         match how {
             "failed" => expect![[r#"
                 0      frame 1.1 at 1: granted
-                0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+                0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
                 0      frame 1.2 at 2: granted
                 0      bob <- outcome_unknown
                 0      carol <- outcome_unknown
@@ -95,7 +95,7 @@ fn a_stop_answers_what_was_unsynced_with_outcome_unknown_and_serves_nothing_more
             .assert_eq(&story),
             _ => expect![[r#"
                 0      frame 1.1 at 1: granted
-                0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+                0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
                 0      frame 1.2 at 2: granted
                 0      bob <- outcome_unknown
                 0      carol <- outcome_unknown
@@ -134,8 +134,8 @@ fn a_resolve_that_says_fenced_stops_too() {
 fn without_authority_nothing_is_decided_and_asking_again_elsewhere_is_safe() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
-        499    alice <- renewed valid 90000 left 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
+        499    alice <- renewed valid 89549 left 90000
         499    alice <- not_leader
         499    reader <- not_leader
         499    checker <- not_leader
@@ -143,7 +143,7 @@ fn without_authority_nothing_is_decided_and_asking_again_elsewhere_is_safe() {
         499    alice <- not_leader
         499    checker <- not_leader
         499    frame 1.2 at 2: granted
-        499    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        499    bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -171,7 +171,7 @@ fn what_may_be_in_a_frame_when_authority_ends_is_not_known() {
     expect![[r#"
         0      frame 1.1 at 1: granted
         0      alice <- outcome_unknown
-        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000, waiters [] at 1
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549, waiters [] at 1
     "#]]
     .assert_eq(&tell(
         "authority 500
@@ -191,8 +191,8 @@ fn what_may_be_in_a_frame_when_authority_ends_is_not_known() {
 fn a_spell_without_authority_ages_nobody() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 1000
-        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 1000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 994
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 994
         1100   frame 1.2 at 2: revoked, reclaimed
     "#]]
     .assert_eq(&tell(
@@ -217,7 +217,7 @@ fn a_spell_without_authority_ages_nobody() {
 fn answers_withheld_for_want_of_authority_never_leave_once_another_writer_took_over() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         499    frame 1.2 at 2: granted
         499    bob <- outcome_unknown
         499    alice <- not_leader

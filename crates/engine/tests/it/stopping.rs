@@ -9,7 +9,7 @@ fn nobody_ends_for_silence_while_the_daemon_stops() {
         0      conn <- done
         0      frame 1.1 at 1: session_opened, granted, granted, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      bob <- lease 3 active [b] bob epoch 1 fence 3 valid 1000
+        0      bob <- lease 3 active [b] bob epoch 1 fence 3 valid 994
         0      gated <- lease 4 active [c] gated epoch 1 fence 4
         0      frame 1.2 at 5: revoked, note gate_opened
         0      gate of lease 4

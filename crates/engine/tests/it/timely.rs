@@ -8,11 +8,11 @@ use expect_test::expect;
 fn a_heartbeat_that_comes_too_late_ends_the_lease_first() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 2000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 2000
-        1999   in_time <- renewed valid 2000 left 2000
-        1999   in_time_b <- renewed valid 2000 left 2000
-        3999   back <- renewed valid 2000 left 2000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 1989
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 1989
+        1999   in_time <- renewed valid 1989 left 2000
+        1999   in_time_b <- renewed valid 1989 left 2000
+        3999   back <- renewed valid 1989 left 2000
         3999   frame 1.2 at 3: revoked, reclaimed, note draining, note revived
         3999   late <- invalid_state: revoked
         3999   list <- leases [2] at 6
@@ -39,9 +39,9 @@ fn a_heartbeat_that_comes_too_late_ends_the_lease_first() {
 fn a_timely_heartbeat_may_name_the_epoch_it_knows() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 2000
-        0      any <- renewed valid 2000 left 2000
-        0      right <- renewed valid 2000 left 2000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 1989
+        0      any <- renewed valid 1989 left 2000
+        0      right <- renewed valid 1989 left 2000
         0      wrong <- stale_epoch: current 1
         0      another <- forbidden
     "#]]
@@ -61,13 +61,13 @@ fn a_wait_has_a_place() {
     expect![[r#"
         0      frame 1.1 at 1: pool_defined, granted
         0      op <- done
-        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 90000
+        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 89549
         0      one <- waits at place 1
         0      two <- waits at place 2
         0      none <- does not wait
         0      frame 1.2 at 3: released, granted
         0      alice <- lease 2 released (explicit) epoch 2
-        0      bob <- lease 4 active [p/1] bob epoch 1 fence 4 valid 90000
+        0      bob <- lease 4 active [p/1] bob epoch 1 fence 4 valid 89549
         0      served <- does not wait
         0      next <- waits at place 1
     "#]]
@@ -94,13 +94,13 @@ fn a_wait_has_a_place() {
 fn who_gives_back_a_lease_with_a_gate_is_not_waited_for() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 60000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 59699
         0      frame 1.2 at 2: revoked, note gate_opened
         0      gate of lease 1
         0      alice <- lease 1 revoking (explicit) [a] alice epoch 2 fence 1
         0      frame 1.3 at 4: reclaimed
         0      frame 1.4 at 5: granted
-        0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 90000
+        0      bob <- lease 5 active [a] bob epoch 1 fence 5 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=60000 gate
@@ -118,8 +118,8 @@ fn who_gives_back_a_lease_with_a_gate_is_not_waited_for() {
 fn a_retry_is_known_by_what_was_asked() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      again <- lease 1 active [a] alice epoch 1 fence 1 valid 90000, replayed
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      again <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, replayed
         0      other <- operation_conflict
     "#]]
     .assert_eq(&tell(
@@ -135,12 +135,12 @@ fn a_retry_is_known_by_what_was_asked() {
 fn what_was_refused_may_be_tried_again() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      bob <- resource_held: a by lease 1 of alice
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         0      frame 1.3 at 3: granted
-        0      again <- lease 3 active [a] again epoch 1 fence 3 valid 90000
+        0      again <- lease 3 active [a] again epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a

@@ -10,11 +10,11 @@ use tenure_log::{FRAME_BYTES_MAX, RECORDS_PER_FRAME_MAX};
 fn nothing_that_rests_on_an_unsynced_event_leaves_before_the_commit() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
-        0      beater <- renewed valid 90000 left 90000
-        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
+        0      beater <- renewed valid 89549 left 90000
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      checker <- current, lease 1 at 1
-        0      resource <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000, waiters [] at 1
+        0      resource <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549, waiters [] at 1
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -32,12 +32,12 @@ fn nothing_that_rests_on_an_unsynced_event_leaves_before_the_commit() {
 fn a_heartbeat_on_a_settled_lease_leaves_at_once_while_a_frame_is_in_flight() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: granted
-        10     alice <- renewed valid 90000 left 90000
-        10     reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        10     alice <- renewed valid 89549 left 90000
+        10     reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         10     checker <- current, lease 1 at 1
-        10     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        10     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -56,11 +56,11 @@ fn a_heartbeat_on_a_settled_lease_leaves_at_once_while_a_frame_is_in_flight() {
 fn a_loser_waits_until_the_lease_it_is_told_of_is_synced_and_not_longer() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      loser <- resource_held: printer by lease 1 of alice
         0      frame 1.2 at 2: granted
         0      late <- resource_held: printer by lease 1 of alice
-        0      other <- lease 2 active [scanner] other epoch 1 fence 2 valid 90000
+        0      other <- lease 2 active [scanner] other epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -80,10 +80,10 @@ fn a_loser_waits_until_the_lease_it_is_told_of_is_synced_and_not_longer() {
 fn lists_and_absences_rest_on_the_newest_event_applied() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: granted
-        10     held <- lease 1 active [printer] alice epoch 1 fence 1 valid 89990, waiters [] at 1
-        10     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        10     held <- lease 1 active [printer] alice epoch 1 fence 1 valid 89539, waiters [] at 1
+        10     bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
         10     list <- leases [1, 2] at 2
         10     absent <- lease_not_found
         10     free <- available, waiters [] at 2
@@ -114,7 +114,7 @@ fn lists_and_absences_rest_on_the_newest_event_applied() {
 fn a_refused_command_writes_nothing() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         10     c <- stale_epoch: current 1
         10     d <- lease_not_found
         10     g <- invalid_state: active
@@ -126,7 +126,7 @@ fn a_refused_command_writes_nothing() {
         310    frame 1.2 at 2: granted
         320    k <- stale_epoch: current 1
         320    j <- resource_held: printer by lease 1 of alice
-        330    carol <- lease 2 active [scanner] carol epoch 1 fence 2 valid 90000
+        330    carol <- lease 2 active [scanner] carol epoch 1 fence 2 valid 89549
         330    frame 1.3 at 3: granted
     "#]]
     .assert_eq(&tell(
@@ -157,12 +157,12 @@ fn a_refused_command_writes_nothing() {
 fn at_most_one_frame_is_in_flight_and_the_next_gathers_every_turn_meanwhile() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        5      a <- lease 1 active [one] a epoch 1 fence 1 valid 90000
+        5      a <- lease 1 active [one] a epoch 1 fence 1 valid 89549
         5      frame 1.2 at 2: granted, granted, tick, granted, granted
-        5      b <- lease 2 active [two] b epoch 1 fence 2 valid 90000
-        5      c <- lease 3 active [three] c epoch 1 fence 3 valid 90000
-        5      d <- lease 5 active [four] d epoch 1 fence 5 valid 90000
-        5      e <- lease 6 active [five] e epoch 1 fence 6 valid 90000
+        5      b <- lease 2 active [two] b epoch 1 fence 2 valid 89549
+        5      c <- lease 3 active [three] c epoch 1 fence 3 valid 89549
+        5      d <- lease 5 active [four] d epoch 1 fence 5 valid 89549
+        5      e <- lease 6 active [five] e epoch 1 fence 6 valid 89549
     "#]]
     .assert_eq(&tell(
         "a: grant one
@@ -184,11 +184,11 @@ fn at_most_one_frame_is_in_flight_and_the_next_gathers_every_turn_meanwhile() {
 fn a_tick_record_precedes_each_turn_whose_tick_differs_within_a_frame() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        15     a <- lease 1 active [one] a epoch 1 fence 1 valid 90000
+        15     a <- lease 1 active [one] a epoch 1 fence 1 valid 89549
         15     frame 1.2 at 2: granted, granted, tick, granted
-        15     b <- lease 2 active [two] b epoch 1 fence 2 valid 90000
-        15     c <- lease 3 active [three] c epoch 1 fence 3 valid 90000
-        15     d <- lease 5 active [four] d epoch 1 fence 5 valid 90000
+        15     b <- lease 2 active [two] b epoch 1 fence 2 valid 89549
+        15     c <- lease 3 active [three] c epoch 1 fence 3 valid 89549
+        15     d <- lease 5 active [four] d epoch 1 fence 5 valid 89549
         15     loser <- resource_held: four by lease 5 of d
         10     list <- leases [1, 2, 3, 5] at 5
     "#]]
@@ -308,7 +308,7 @@ fn ends_with_large_records_fit_their_frames_too() {
 fn notes_leave_within_250_ms_or_with_the_next_frame() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 1000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 994
         1000   wake in 250
         1249   wake in 1
         1250   frame 1.2 at 2: note draining
@@ -316,7 +316,7 @@ fn notes_leave_within_250_ms_or_with_the_next_frame() {
         1250   frame 1.3 at 3: session_opened, granted
         1250   carol <- lease 4 active [scanner] carol epoch 1 fence 4
         1260   frame 1.4 at 5: note draining, tick, granted
-        1260   dave <- lease 7 active [plotter] dave epoch 1 fence 7 valid 90000
+        1260   dave <- lease 7 active [plotter] dave epoch 1 fence 7 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer ttl=1000 grace=5000
@@ -358,7 +358,7 @@ fn the_tick_is_noted_at_least_every_60_s_while_anything_is_live() {
     ));
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 3600000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 3581999
         60000  frame 1.2 at 2: tick
         120000 frame 1.3 at 3: tick
     "#]]
@@ -401,8 +401,8 @@ fn a_stall_is_counted_and_noted_and_ages_nobody() {
     );
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 5000
-        1000   alice <- renewed valid 5000 left 5000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 4974
+        1000   alice <- renewed valid 4974 left 5000
         1250   frame 1.2 at 2: note stalled
     "#]]
     .assert_eq(&desk.take_story());
@@ -417,7 +417,7 @@ fn an_idle_engine_without_deadlines_may_sleep_for_hours_and_the_time_counts() {
         0      nothing to wake for
         36000000 nothing to wake for
         36000000 frame 1.2 at 2: granted
-        36000000 b <- lease 2 active [printers/1] b epoch 1 fence 2 valid 90000
+        36000000 b <- lease 2 active [printers/1] b epoch 1 fence 2 valid 89549
         36000000 wake in 500
     "#]]
     .assert_eq(&tell(
@@ -444,7 +444,7 @@ fn the_engine_wakes_no_later_than_the_next_deadline_and_every_500_ms_while_one_i
         1300   frame 1.2 at 2: expired
         1300   nothing to wake for
         1300   frame 1.3 at 3: granted
-        1300   bob <- lease 3 active [scanner] bob epoch 1 fence 3 valid 90000
+        1300   bob <- lease 3 active [scanner] bob epoch 1 fence 3 valid 89549
         1300   wake in 500
         1800   wake in 200
         2000   carol <- wait_timeout
@@ -477,10 +477,10 @@ fn the_engine_wakes_no_later_than_the_next_deadline_and_every_500_ms_while_one_i
 fn a_heartbeat_in_the_turn_in_which_its_grace_ends_renews() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 5000
-        0      bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 5000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 4974
+        0      bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 4974
         5250   frame 1.2 at 3: note draining, note draining
-        7000   alice <- renewed valid 5000 left 5000
+        7000   alice <- renewed valid 4974 left 5000
         7000   frame 1.3 at 5: note revived, revoked, reclaimed
         7000   list <- leases [1] at 7
     "#]]
@@ -501,14 +501,14 @@ fn a_heartbeat_in_the_turn_in_which_its_grace_ends_renews() {
 fn a_heartbeat_says_what_is_promised_and_what_is_left_of_the_phase() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted, granted, granted, granted
-        0      plain <- lease 1 active [a] plain epoch 1 fence 1 valid 5000
+        0      plain <- lease 1 active [a] plain epoch 1 fence 1 valid 4974
         0      at_once <- lease 2 active [b] at_once epoch 1 fence 2
-        0      brief <- lease 3 active [c] brief epoch 1 fence 3 valid 5000
+        0      brief <- lease 3 active [c] brief epoch 1 fence 3 valid 4974
         0      permanent <- lease 4 active [d] permanent epoch 1 fence 4
         0      reserved <- lease 5 reserved [e] reserved epoch 1 fence 5
-        4000   plain <- renewed valid 5000 left 5000
+        4000   plain <- renewed valid 4974 left 5000
         4000   at_once <- renewed left 5000
-        4000   brief <- renewed valid 3000 left 3000
+        4000   brief <- renewed valid 2984 left 3000
         4000   permanent <- renewed
         4000   reserved <- invalid_state: reserved
         4000   stale <- stale_epoch: current 1
@@ -574,16 +574,16 @@ fn overflow_of_one_lane_answers_overloaded_and_the_others_go_on() {
     let config = EngineConfig { inbox_max: 8, ..EngineConfig::default() };
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      c <- overloaded
         0      f <- overloaded
         0      i <- overloaded
-        0      g <- renewed valid 90000 left 90000
-        0      h <- renewed valid 90000 left 90000
+        0      g <- renewed valid 89549 left 90000
+        0      h <- renewed valid 89549 left 90000
         0      frame 1.2 at 2: released, granted, granted
         0      j <- lease 1 released (explicit) epoch 2
-        0      a <- lease 3 active [one] a epoch 1 fence 3 valid 90000
-        0      b <- lease 4 active [two] b epoch 1 fence 4 valid 90000
+        0      a <- lease 3 active [one] a epoch 1 fence 3 valid 89549
+        0      b <- lease 4 active [two] b epoch 1 fence 4 valid 89549
         0      d <- lease 1 released (explicit) epoch 2 fence 1
         0      e <- leases [3, 4] at 4
     "#]]
@@ -674,8 +674,8 @@ fn a_read_examines_a_bounded_number_of_records_and_a_page_may_be_short() {
 fn disk_low_refuses_grants_but_not_releases() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
         0      frame 1.2 at 3: released, revoked
         0      alice <- lease 1 released (explicit) epoch 2
         0      bob <- lease 2 revoking (admin_force) [scanner] bob epoch 2 fence 2
@@ -684,7 +684,7 @@ fn disk_low_refuses_grants_but_not_releases() {
         0      bob <- lease 2 revoking (admin_force) [scanner] bob epoch 2 fence 2
         0      frame 1.3 at 5: reclaimed
         0      frame 1.4 at 6: granted
-        0      dave <- lease 6 active [plotter] dave epoch 1 fence 6 valid 90000
+        0      dave <- lease 6 active [plotter] dave epoch 1 fence 6 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant printer

@@ -8,17 +8,17 @@ use tenure_engine::EngineConfig;
 fn overlapping_bundles_are_served_in_order_of_arrival_and_never_held_partly() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
         0      frame 1.2 at 3: released
         0      bob <- lease 2 released (explicit) epoch 2
         0      free <- available, waiters [both, onlyb] at 3
         0      frame 1.3 at 4: released, granted
         0      alice <- lease 1 released (explicit) epoch 2
-        0      both <- lease 5 active [a, b] both epoch 1 fence 5 valid 90000
+        0      both <- lease 5 active [a, b] both epoch 1 fence 5 valid 89549
         0      frame 1.4 at 6: released, granted
         0      both <- lease 5 released (explicit) epoch 2
-        0      onlyb <- lease 7 active [b] onlyb epoch 1 fence 7 valid 90000
+        0      onlyb <- lease 7 active [b] onlyb epoch 1 fence 7 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -42,11 +42,11 @@ fn overlapping_bundles_are_served_in_order_of_arrival_and_never_held_partly() {
 fn a_grant_without_wait_counts_as_last() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      quick <- resource_held: 1 wait for b
         0      held <- resource_held: a by lease 1 of alice
         0      frame 1.2 at 2: granted
-        0      other <- lease 2 active [c] other epoch 1 fence 2 valid 90000
+        0      other <- lease 2 active [c] other epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -64,12 +64,12 @@ fn a_grant_without_wait_counts_as_last() {
 fn a_freed_resource_wakes_exactly_the_right_one() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
-        0      who <- lease 1 active [a] alice epoch 1 fence 1 valid 90000, waiters [one, two] at 2
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
+        0      who <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, waiters [one, two] at 2
         0      frame 1.2 at 3: released, granted
         0      alice <- lease 1 released (explicit) epoch 2
-        0      one <- lease 4 active [a] one epoch 1 fence 4 valid 90000
+        0      one <- lease 4 active [a] one epoch 1 fence 4 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -92,15 +92,15 @@ fn pools_are_waited_for_and_growth_wakes() {
         0      frame 1.1 at 1: pool_defined
         0      admin <- done
         0      frame 1.2 at 2: granted
-        0      alice <- lease 2 active [p/1, p/2] alice epoch 1 fence 2 valid 90000
+        0      alice <- lease 2 active [p/1, p/2] alice epoch 1 fence 2 valid 89549
         0      frame 1.3 at 3: pool_defined
         0      admin <- done
         0      frame 1.4 at 4: pool_defined, granted
         0      admin <- done
-        0      one <- lease 5 active [p/3, p/4] one epoch 1 fence 5 valid 90000
+        0      one <- lease 5 active [p/3, p/4] one epoch 1 fence 5 valid 89549
         0      frame 1.5 at 6: pool_defined, granted
         0      admin <- done
-        0      two <- lease 7 active [p/5] two epoch 1 fence 7 valid 90000
+        0      two <- lease 7 active [p/5] two epoch 1 fence 7 valid 89549
     "#]]
     .assert_eq(&tell(
         "admin: pool p size=2
@@ -125,10 +125,10 @@ fn a_waiter_for_a_pool_is_woken_by_a_release_of_one_of_its_members() {
         0      frame 1.1 at 1: pool_defined
         0      admin <- done
         0      frame 1.2 at 2: granted
-        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 90000
+        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 89549
         0      frame 1.3 at 3: released, granted
         0      alice <- lease 2 released (explicit) epoch 2
-        0      one <- lease 4 active [p/1] one epoch 1 fence 4 valid 90000
+        0      one <- lease 4 active [p/1] one epoch 1 fence 4 valid 89549
     "#]]
     .assert_eq(&tell(
         "admin: pool p size=1
@@ -148,7 +148,7 @@ fn a_waiter_for_a_pool_that_is_removed_is_told() {
         0      frame 1.1 at 1: pool_defined
         0      admin <- done
         0      frame 1.2 at 2: granted
-        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 90000
+        0      alice <- lease 2 active [p/1] alice epoch 1 fence 2 valid 89549
         0      frame 1.3 at 3: pool_removed
         0      admin <- done
         0      one <- pool_not_found
@@ -174,10 +174,10 @@ fn a_waiter_for_a_pool_that_is_removed_is_told() {
 fn a_wait_that_runs_out_is_a_timeout_and_those_behind_move_up() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         1000   both <- wait_timeout
         1000   frame 1.2 at 2: granted
-        1000   onlyb <- lease 2 active [b] onlyb epoch 1 fence 2 valid 90000
+        1000   onlyb <- lease 2 active [b] onlyb epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -193,10 +193,10 @@ fn a_wait_that_runs_out_is_a_timeout_and_those_behind_move_up() {
 fn a_cancelled_wait_is_told_and_those_behind_move_up() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      both <- cancelled
         0      frame 1.2 at 2: granted
-        0      onlyb <- lease 2 active [b] onlyb epoch 1 fence 2 valid 90000
+        0      onlyb <- lease 2 active [b] onlyb epoch 1 fence 2 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -216,7 +216,7 @@ fn a_full_table_of_waiters_refuses_the_next() {
     let config = EngineConfig { waiters_max: 2, ..EngineConfig::default() };
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      three <- too_many_waiters
     "#]]
     .assert_eq(&tell_with(
@@ -301,11 +301,11 @@ fn a_grant_that_passes_a_waiter_is_counted_too() {
 fn an_alternative_is_taken_only_if_nobody_waits_for_it() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [x] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [x] bob epoch 1 fence 2 valid 89549
         0      one <- resource_held: a by lease 1 of alice
         0      frame 1.2 at 3: granted
-        0      two <- lease 3 active [c] two epoch 1 fence 3 valid 90000
+        0      two <- lease 3 active [c] two epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -323,12 +323,12 @@ fn an_alternative_is_taken_only_if_nobody_waits_for_it() {
 fn an_operation_that_waits_is_joined_and_both_get_the_same_answer() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      other <- operation_conflict
         0      frame 1.2 at 2: released, granted
         0      alice <- lease 1 released (explicit) epoch 2
-        0      bob <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
-        0      again <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
+        0      bob <- lease 3 active [a] bob epoch 1 fence 3 valid 89549
+        0      again <- lease 3 active [a] bob epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -346,11 +346,11 @@ fn an_operation_that_waits_is_joined_and_both_get_the_same_answer() {
 fn a_cancelled_wait_goes_on_for_whoever_joined_it() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      bob <- cancelled
         0      frame 1.2 at 2: released, granted
         0      alice <- lease 1 released (explicit) epoch 2
-        0      heir <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
+        0      heir <- lease 3 active [a] bob epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -370,13 +370,13 @@ fn a_cancelled_wait_goes_on_for_whoever_joined_it() {
 fn one_who_joined_and_has_gone_inherits_nothing() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      joined <- cancelled
         0      bob <- cancelled
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         0      frame 1.3 at 3: granted
-        0      bob <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
+        0      bob <- lease 3 active [a] bob epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -399,10 +399,10 @@ fn one_who_joined_and_has_gone_inherits_nothing() {
 fn a_success_is_replayed_with_the_lease_as_it_is_now() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000, replayed
-        1000   alice <- renewed valid 90000 left 90000
-        1000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000, replayed
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, replayed
+        1000   alice <- renewed valid 89549 left 90000
+        1000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, replayed
         1000   frame 1.2 at 2: released
         1000   alice <- lease 1 released (explicit) epoch 2
         1000   alice <- lease 1 released (explicit) epoch 2 fence 1, replayed
@@ -436,14 +436,14 @@ fn a_success_is_replayed_with_the_lease_as_it_is_now() {
 fn a_refusal_is_remembered_for_60_s() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      bob <- resource_held: a by lease 1 of alice
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         59999  bob <- resource_held: a by lease 1 of alice
         59999  bob <- operation_conflict
         60000  frame 1.3 at 3: granted
-        60000  bob <- lease 3 active [a] bob epoch 1 fence 3 valid 90000
+        60000  bob <- lease 3 active [a] bob epoch 1 fence 3 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a
@@ -469,7 +469,7 @@ fn a_refusal_for_want_of_room_is_forgotten_before_one_is_told_to_ask_again() {
         0      alice <- disk_low
         4999   alice <- disk_low
         5000   frame 1.1 at 1: granted
-        5000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        5000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
     "#]]
     .assert_eq(&tell(
         "space low
@@ -489,7 +489,7 @@ fn a_refusal_for_want_of_room_is_forgotten_before_one_is_told_to_ask_again() {
 fn a_timeout_is_told_to_everyone_who_joined() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         1000   bob <- wait_timeout
         1000   again <- wait_timeout
     "#]]
@@ -508,7 +508,7 @@ fn a_waiter_whose_connection_closed_is_not_granted() {
     expect![[r#"
         0      bob <- done
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      frame 1.2 at 2: released
         0      alice <- lease 1 released (explicit) epoch 2
         0      bob <- session_not_found

@@ -12,10 +12,10 @@ fn events_are_pushed_only_when_they_are_synced() {
     expect![[r#"
         0      w <- watching from 1
         0      frame 1.1 at 1: granted
-        10     alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        10     alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         10     push to w: 1 granted
         10     frame 1.2 at 2: granted
-        10     bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
+        10     bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
         10     push to w: 2 granted
     "#]]
     .assert_eq(&tell(
@@ -36,8 +36,8 @@ fn events_are_pushed_only_when_they_are_synced() {
 fn a_watch_begins_where_it_is_asked_to_and_a_list_position_leaves_no_gap() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
         0      list <- leases [1, 2] at 2
         0      w <- watching from 3
         0      old <- watching from 2
@@ -45,7 +45,7 @@ fn a_watch_begins_where_it_is_asked_to_and_a_list_position_leaves_no_gap() {
         0      push to old: 2 granted
         0      push to all: 1 granted, 2 granted
         0      frame 1.2 at 3: granted
-        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 90000
+        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 89549
         0      push to w: 3 granted
         0      push to old: 3 granted
         0      push to all: 3 granted
@@ -73,15 +73,15 @@ fn a_watcher_gets_no_more_than_it_has_room_for() {
     expect![[r#"
         0      w <- watching from 1
         0      frame 1.1 at 1: granted, granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
-        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
+        0      carol <- lease 3 active [c] carol epoch 1 fence 3 valid 89549
         0      push to w: 1 granted, 2 granted
         0      frame 1.2 at 4: granted
-        0      dave <- lease 4 active [d] dave epoch 1 fence 4 valid 90000
+        0      dave <- lease 4 active [d] dave epoch 1 fence 4 valid 89549
         0      push to w: 3 granted, 4 granted
         0      frame 1.3 at 5: granted
-        0      eve <- lease 5 active [e] eve epoch 1 fence 5 valid 90000
+        0      eve <- lease 5 active [e] eve epoch 1 fence 5 valid 89549
     "#]]
     .assert_eq(&tell(
         "w: watch
@@ -107,14 +107,14 @@ fn a_watcher_gets_no_more_than_it_has_room_for() {
 fn what_is_not_in_memory_is_read_from_the_log() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 1000
-        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 994
+        0      bob <- lease 2 active [b] bob epoch 1 fence 2 valid 89549
         1250   frame 1.2 at 3: note draining
         1000   w <- watching from 1
         1000   read for w from 1 up to 3, 2 at most
         1000   push to w: 1 granted, 2 granted
         1000   frame 2.1 at 4: granted
-        1000   carol <- lease 4 active [c] carol epoch 1 fence 4 valid 90000
+        1000   carol <- lease 4 active [c] carol epoch 1 fence 4 valid 89549
         1000   read for w from 3 up to 4, 3 at most
         1000   push to w: 3 draining, 4 granted
     "#]]
@@ -142,7 +142,7 @@ fn what_is_not_in_memory_is_read_from_the_log() {
 fn a_watcher_that_left_while_the_log_was_read_for_it_gets_nothing() {
     expect![[r#"
         0      frame 1.1 at 1: granted
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      w <- watching from 1
         0      read for w from 1 up to 1, 1000 at most
     "#]]

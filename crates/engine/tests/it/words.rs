@@ -84,10 +84,11 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         })),
         "rebind" => submit(Action::Rebind(Rebind {
             token: token(desk, &words),
-            holder: Some(name.into()),
-            policy: words
-                .number("session")
-                .map(|session| Policy::session(SessionId(session), 0, grace(&words))),
+            holder: Some(words.options.get("holder").copied().unwrap_or(name).into()),
+            policy: ["session", "ttl"]
+                .into_iter()
+                .any(|word| words.options.contains_key(word))
+                .then(|| policy(&words)),
             attachment: None,
             face_data: None,
         })),
@@ -198,6 +199,7 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         operation,
         wait_ms: words.number("wait").unwrap_or(0),
         force: words.has("force"),
+        has_stopped: words.has("stopped"),
         asker: asker(words),
         ..Submit::now(action)
     }

@@ -336,9 +336,25 @@ impl Desk {
         Ok(())
     }
 
+    /// Given back by a revoke where a former holder may still act.
     pub(crate) fn release(&mut self, lease: LeaseId, epoch: Epoch) -> Result<(), Rejection> {
         let release = Release { token: Token::new(lease, epoch), text: Text::default() };
-        self.decide(Action::Release(release)).map(drop)
+        let release = Action::Release(release);
+        let view = self.kernel.live(lease);
+        if view.and_then(|view| self.liveness.former_promised_until(view, self.now)).is_none() {
+            return self.decide(release).map(drop);
+        }
+        self.kernel.decide(self.stamp(), &Command::plain(release))?;
+        let revoke = Revoke {
+            lease,
+            epoch: None,
+            reason: Reason::Explicit,
+            text: Text::default(),
+            actor: Actor::Holder,
+            evidence: Evidence::None,
+            reclaim_by: ReclaimBy::Daemon,
+        };
+        self.decide(Action::Revoke(revoke)).map(drop)
     }
 
     pub(crate) fn rebind(

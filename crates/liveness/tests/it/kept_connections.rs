@@ -19,17 +19,17 @@ fn the_word_of_the_node_keeps_the_lease_and_the_holders_own_voice_alone_is_promi
         21 beat 8",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=30 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=30 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
             2   keep 8 → heard
             9   keep 8 → heard
             12  show L1 → active alive seen 9 deadline 19 valid 0
-            15  heartbeat L1 via=8 → valid 10 margin –
+            15  heartbeat L1 via=8 → valid 8 margin –
             16  heartbeat L1 → no_liveness
             17  heartbeat L1 via=9 → no_liveness
             18  keep 8 → heard
-            20  show L1 → active alive seen 18 deadline 28 valid 5
+            20  show L1 → active alive seen 18 deadline 28 valid 3
             21  beat 8 → no_liveness
         "#]],
     );
@@ -52,10 +52,10 @@ fn a_silent_node_is_forgiven_for_the_longest_grace_and_each_lease_ends_by_its_ow
         57 keep 8",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=30 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=30 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=8 grace=5 → L2 valid 10
+            0   grant r2 holder=a session=8 grace=5 → L2 valid 8
                   0 L2 granted r2 to a
             4   keep 8 → heard
             14  wait
@@ -96,7 +96,7 @@ fn a_closed_connection_drains_at_once_and_no_late_word_brings_it_back() {
         34 wait",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=5 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=5 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
             3   keep 8 → heard
@@ -130,7 +130,7 @@ fn a_connection_that_is_gone_after_a_silence_ends_for_that_silence_and_no_late_w
         40 wait",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=5 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=5 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
                  10 ~ session 8 silent, seen 0, until 40
@@ -161,11 +161,11 @@ fn what_the_holder_was_promised_last_is_waited_for_when_its_grace_is_shorter() {
         18 wait",
         expect![[r#"
             0   connect 8 grace=0 word=10
-            0   grant r1 holder=a session=8 grace=0 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=0 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
             8   keep 8 → heard
-            8   heartbeat L1 via=8 → valid 10 margin 2
+            8   heartbeat L1 via=8 → valid 8 margin 2
             9   close 8
                   9 ~ session 8 silent, seen 9, until 9
                   9 ~ session 8 over, grace 0, disconnected at 9
@@ -193,10 +193,10 @@ fn an_operators_revoke_waits_for_the_holder_to_stop_or_to_leave() {
         26 standings",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=30 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=30 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=8 grace=30 → L2 valid 10
+            0   grant r2 holder=a session=8 grace=30 → L2 valid 8
                   0 L2 granted r2 to a
                  10 ~ session 8 silent, seen 0, until 40
             20  keep 8 → heard
@@ -229,12 +229,12 @@ fn after_a_change_of_writer_the_session_has_a_full_word_and_its_leases_a_full_pr
         30 show L1",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=30 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=30 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
             9   keep 8 → heard
             12  restart
-            12  show L1 → active alive seen 12 deadline 22 valid 10
+            12  show L1 → active alive seen 12 deadline 22 valid 8
             21  keep 8 → heard
             30  show L1 → active alive seen 21 deadline 31 valid 0
         "#]],
@@ -255,18 +255,18 @@ fn a_lease_comes_back_on_a_connection_at_another_node() {
         60 standings",
         expect![[r#"
             0   connect 8 grace=30 word=10
-            0   grant r1 holder=a session=8 grace=30 → L1 valid 10
+            0   grant r1 holder=a session=8 grace=30 → L1 valid 8
                   0 session 8 opened
                   0 L1 granted r1 to a
             2   close 8
                   2 ~ session 8 silent, seen 2, until 32
             3   connect 9 grace=30 word=10
-            3   rebind L1 session=9 grace=30 → valid 10
+            3   rebind L1 session=9 grace=30 → valid 8
                   3 session 9 opened
                   3 L1 rebound to a session 9 epoch 2
             5   keep 9 → heard
-            12  show L1 → active alive seen 5 deadline 15 valid 1
-            13  heartbeat L1 via=9 → valid 10 margin 0
+            12  show L1 → active alive seen 5 deadline 15 valid 0
+            13  heartbeat L1 via=9 → valid 8 margin 0
                  15 ~ session 9 silent, seen 5, until 45
                  32 ~ session 8 over, grace 30, disconnected at 2
                  32 session 8 closed session_expired

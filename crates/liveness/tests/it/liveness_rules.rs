@@ -12,14 +12,14 @@ fn a_heartbeat_at_the_very_deadline_counts() {
        210 heartbeat L1
        210 show L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            90  heartbeat L1 → valid 90 margin 0
+            90  heartbeat L1 → valid 88 margin 0
             180 wait
                 180 ~ L1 silent, seen 90, until 210
-            210 heartbeat L1 → valid 90 margin – returned
+            210 heartbeat L1 → valid 88 margin – returned
                 210 ~ L1 returned
-            210 show L1 → active alive seen 210 deadline 300 valid 90
+            210 show L1 → active alive seen 210 deadline 300 valid 88
         "#]],
     );
 }
@@ -33,14 +33,14 @@ fn coming_back_changes_nothing_that_is_visible_outside() {
        100 show L1
        101 heartbeat L1 epoch=1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
                  90 ~ L1 silent, seen 0, until 120
-            100 heartbeat L1 → valid 90 margin – returned
+            100 heartbeat L1 → valid 88 margin – returned
                 100 ~ L1 returned
             100 attachment L1 → '' data '' holder a
-            100 show L1 → active alive seen 100 deadline 190 valid 90
-            101 heartbeat L1 epoch=1 → valid 90 margin 89
+            100 show L1 → active alive seen 100 deadline 190 valid 88
+            101 heartbeat L1 epoch=1 → valid 88 margin 89
         "#]],
     );
 }
@@ -56,16 +56,16 @@ fn a_stale_or_unknown_heartbeat_proves_nothing() {
         30 release L1
         31 heartbeat L1 epoch=2",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            10  rebind L1 holder=b → valid 90
+            10  rebind L1 holder=b → valid 88
                  10 L1 rebound to b epoch 2
             20  heartbeat L1 epoch=1 → stale_epoch current=2
             20  heartbeat 99 epoch=1 → lease_not_found
-            20  show L1 → active alive seen 10 deadline 100 valid 80
+            20  show L1 → active alive seen 10 deadline 100 valid 78
             30  release L1
-                 30 L1 released r1 of b
-            31  heartbeat L1 epoch=2 → invalid_state released
+                 30 L1 revoked by holder explicit epoch 3
+            31  heartbeat L1 epoch=2 → stale_epoch current=3
         "#]],
     );
 }
@@ -108,13 +108,13 @@ fn a_heartbeat_on_a_lease_of_a_session_by_hand_has_no_liveness() {
         10 heartbeat L1 via=7
         10 show L1",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
             10  heartbeat L1 → no_liveness
             10  heartbeat L1 via=7 → no_liveness
-            10  show L1 → active alive seen 0 deadline 90 valid 80
+            10  show L1 → active alive seen 0 deadline 90 valid 78
         "#]],
     );
 }
@@ -206,21 +206,21 @@ fn the_end_of_a_session_drains_only_leases_whose_current_session_it_is() {
        120 wait
        121 standings",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   open 8 ttl=200 grace=30 → valid 200
+            0   open 8 ttl=200 grace=30 → valid 198
                   0 session 8 opened
             0   connect 9 grace=30
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=7 → L2 valid 90
+            0   grant r2 holder=a session=7 → L2 valid 88
                   0 L2 granted r2 to a
             0   grant r3 holder=a session=9 → L3 valid –
                   0 session 9 opened
                   0 L3 granted r3 to a
-            10  rebind L1 session=8 → valid 190
+            10  rebind L1 session=8 → valid 188
                  10 L1 rebound to a session 8 epoch 2
-            10  rebind L3 session=8 → valid 190
+            10  rebind L3 session=8 → valid 188
                  10 L3 rebound to a session 8 epoch 2
             20  close 9
                  20 ~ session 9 silent, seen 20, until 50
@@ -278,9 +278,9 @@ fn ttl_and_lifetime_count_from_activate() {
                   0 L1 granted r1 to a until 100
             0   grant r2 holder=a heartbeat ttl=10 grace=5 reserve=100 → L2 valid –
                   0 L2 granted r2 to a until 100
-            50  activate L1 → valid 10
+            50  activate L1 → valid 8
                  50 L1 activated
-            50  activate L2 → valid 10
+            50  activate L2 → valid 8
                  50 L2 activated
             59  standings → [L1 alive, L2 alive]
                  60 ~ L2 silent, seen 50, until 65
@@ -384,7 +384,7 @@ fn a_lease_whose_session_is_over_drains_at_activate() {
             0   grant r1 holder=a session=7 reserve=100 → L1 valid –
                   0 session 7 opened
                   0 L1 granted r1 to a until 100
-            0   open 8 ttl=10 grace=20 → valid 10
+            0   open 8 ttl=10 grace=20 → valid 8
                   0 session 8 opened
             0   grant r2 holder=a session=8 reserve=100 → L2 valid –
                   0 L2 granted r2 to a until 100
@@ -423,7 +423,7 @@ fn a_reserved_lease_outlives_its_session_until_its_deadline() {
         50 show L1
        100 wait",
         expect![[r#"
-            0   open 7 ttl=10 grace=20 → valid 10
+            0   open 7 ttl=10 grace=20 → valid 8
                   0 session 7 opened
             0   grant r1 holder=a session=7 reserve=100 → L1 valid –
                   0 L1 granted r1 to a until 100
@@ -452,7 +452,7 @@ fn max_lifetime_ends_a_lease_however_alive_its_holder_is() {
        100 wait
        110 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 88
                   0 L1 granted r1 to a
             0   connect 7 grace=30
             0   grant r2 holder=b session=7 life=100 → L2 valid –
@@ -460,16 +460,16 @@ fn max_lifetime_ends_a_lease_however_alive_its_holder_is() {
                   0 L2 granted r2 to b
             0   grant r3 holder=c permanent life=100 → L3 valid –
                   0 L3 granted r3 to c
-            0   grant r4 holder=d heartbeat ttl=90 grace=30 life=100 → L4 valid 90
+            0   grant r4 holder=d heartbeat ttl=90 grace=30 life=100 → L4 valid 88
                   0 L4 granted r4 to d
-            50  heartbeat L1 → valid 50 margin 40
+            50  heartbeat L1 → valid 48 margin 40
             60  drain L4
                  60 L4 draining
                  90 ~ L4 over admin_force, drained since 60
                  90 L4 revoked by daemon admin_force drained epoch 2
                  90 ~ L4 due for reclaim, PromiseOver
                  90 L4 reclaimed admin_force PromiseOver r4 of d
-            99  heartbeat L1 → valid 1 margin 1
+            99  heartbeat L1 → valid 0 margin 1
             99  standings → [L1 alive, L2 alive, L3 alive]
             100 wait
                 100 ~ L1 over max_lifetime, active since 0
@@ -497,10 +497,10 @@ fn max_lifetime_ends_a_draining_lease_and_survives_a_restart() {
         95 heartbeat L1
        100 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 88
                   0 L1 granted r1 to a
             50  restart
-            95  heartbeat L1 → valid 5 margin 45
+            95  heartbeat L1 → valid 3 margin 45
             100 wait
                 100 ~ L1 over max_lifetime, active since 0
                 100 L1 revoked by daemon max_lifetime epoch 2
@@ -520,11 +520,11 @@ fn grace_zero_ends_when_the_ttl_passes() {
         50 wait
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=0 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=0 → L1 valid 88
                   0 L1 granted r1 to a
-            0   open 7 ttl=50 grace=0 → valid 50
+            0   open 7 ttl=50 grace=0 → valid 48
                   0 session 7 opened
-            0   grant r2 holder=a session=7 → L2 valid 50
+            0   grant r2 holder=a session=7 → L2 valid 48
                   0 L2 granted r2 to a
             0   connect 8 grace=0
             0   grant r3 holder=a session=8 → L3 valid –
@@ -656,12 +656,12 @@ fn a_rebind_starts_a_fresh_ttl() {
        189 standings
        220 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
                  90 ~ L1 silent, seen 0, until 120
-            100 rebind L1 holder=b → valid 90
+            100 rebind L1 holder=b → valid 88
                 100 L1 rebound to b epoch 2
-            100 show L1 → active alive seen 100 deadline 190 valid 90
+            100 show L1 → active alive seen 100 deadline 190 valid 88
             189 standings → [L1 alive]
                 190 ~ L1 silent, seen 100, until 220
             220 wait
@@ -690,14 +690,14 @@ fn a_rebind_changes_the_mode() {
             0   grant r1 holder=a session=7 → L1 valid –
                   0 session 7 opened
                   0 L1 granted r1 to a
-            10  rebind L1 heartbeat ttl=50 grace=10 → valid 50
+            10  rebind L1 heartbeat ttl=50 grace=10 → valid 48
                  10 L1 rebound to a epoch 2
             20  close 7
                  20 ~ session 7 silent, seen 20, until 50
             50  wait
                  50 ~ session 7 over, grace 30, disconnected at 20
                  50 session 7 closed session_expired
-            59  show L1 → active alive seen 10 deadline 60 valid 1
+            59  show L1 → active alive seen 10 deadline 60 valid 0
             60  rebind L1 permanent → valid –
                  60 L1 rebound to a epoch 3
             999 show L1 → active alive seen 60 deadline – valid –

@@ -6,6 +6,7 @@
 //! | [`script`] | the language of the tests: one line a step, everything that follows printed with its tick |
 //! | [`registry_cases`] | the cases of the seed, by name |
 //! | [`promises`] | how long a holder may act |
+//! | [`clock_rates`] | a holder that counts exactly, on another clock, stops before the daemon acts |
 //! | [`reclaim`] | what stands between revoke and reclaim |
 //! | [`liveness_rules`] | which proof counts, coming back, reserved leases, lifetimes, graces |
 //! | [`operator`] | drain and revive |
@@ -18,6 +19,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod breaker;
+mod clock_rates;
 mod desk;
 mod effects;
 mod kept_connections;

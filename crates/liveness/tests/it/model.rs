@@ -44,10 +44,15 @@ pub(crate) struct Lease {
     pub(crate) state: State,
     /// Its own last proof of life.
     last: u64,
-    /// Until when anybody was promised anything by the lease itself, former holders included.
+    /// Until when the lease itself promised anything to its present holder; of a revoking one, to anybody.
     promise: u64,
-    /// The part of that which the present holder was told.
+    /// The part of that which is shown under its present terms.
     told: u64,
+    /// Until when a former holder was promised anything.
+    former: u64,
+    /// How its holder is called; `None` is the first one.
+    holder: Option<&'static str>,
+    given_back: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -141,6 +146,11 @@ impl Model {
 
     fn promise_of_session(&self, lease: &Lease) -> u64 {
         self.session_of(lease).map_or(0, |session| session.promise)
+    }
+
+    /// Until when anybody was promised anything, by the lease or its session.
+    fn promise_to_all(&self, lease: &Lease) -> u64 {
+        lease.promise.max(self.promise_of_session(lease)).max(lease.former)
     }
 
     // ---- what time does
@@ -260,7 +270,16 @@ impl Model {
         if let Some(session) = terms.session {
             self.sessions.get_mut(&session.0).unwrap().durable = true;
         }
-        let lease = Lease { terms, state: State::Reserved { deadline: 0 }, last: 0, promise: 0, told: 0 };
+        let lease = Lease {
+            terms,
+            state: State::Reserved { deadline: 0 },
+            last: 0,
+            promise: 0,
+            told: 0,
+            former: 0,
+            holder: None,
+            given_back: false,
+        };
         self.leases.insert(id, lease);
         match reserve {
             Some(ttl) => {
@@ -343,7 +362,7 @@ impl Model {
                     lease.promise = lease.promise.max(now + promise);
                     lease.told = lease.told.max(now + promise);
                 }
-                Ok((promise, drained, returned))
+                Ok((promise.map(valid), drained, returned))
             }
         }
     }
@@ -355,7 +374,7 @@ impl Model {
                 session.last = now;
                 session.promise = session.promise.max(now + session.ttl);
                 let returned = std::mem::take(&mut session.silent);
-                Ok((Some(session.ttl), false, returned))
+                Ok((Some(valid(session.ttl)), false, returned))
             }
             Some(session) if !session.by_hand && session.durable && !session.over => Err("no_liveness"),
             Some(_) | None => Err("session_not_found"),
@@ -415,8 +434,9 @@ impl Model {
         let State::Revoking { at, earliest, wait, .. } = &mut lease.state else {
             return Err("invalid_state");
         };
-        *wait = Wait::Acknowledged;
-        *earliest = now.max(*at + delay);
+        let bound = lease.terms.reclaim_rule == ReclaimRule::AfterPromise && lease.former > now;
+        *wait = if bound { Wait::Promise } else { Wait::Acknowledged };
+        *earliest = now.max(*at + delay).max(if bound { lease.former } else { 0 });
         Ok(())
     }
 
@@ -429,7 +449,7 @@ impl Model {
         if standing != Stand::Alive || self.session_silent(lease) {
             return Err("already_draining");
         }
-        let promise = lease.promise.max(self.promise_of_session(lease));
+        let promise = self.promise_to_all(lease);
         let until = promise.max(self.now + u64::from(lease.terms.grace_ms));
         self.leases.get_mut(&id).unwrap().state = State::Active { since, standing: Stand::Drained { until } };
         Ok(())
@@ -447,7 +467,7 @@ impl Model {
                 let lease = self.leases.get_mut(&id).unwrap();
                 lease.state = State::Active { since, standing: Stand::Alive };
                 lease.last = now;
-                // Safe, since reclaim waits for it: what a former holder was promised shows here.
+                // Safe, since reclaim waits for it: what it was promised under other terms shows here.
                 lease.told = lease.promise.min(now + u64::from(lease.terms.ttl_ms));
                 Ok(())
             }
@@ -460,7 +480,7 @@ impl Model {
         let lease = &self.leases[&id];
         let session = self.session_of(lease);
         let connected = session.is_some_and(|session| !session.by_hand && session.closed.is_none());
-        let promise = lease.promise.max(self.promise_of_session(lease));
+        let promise = self.promise_to_all(lease);
         let active = matches!(lease.state, State::Active { .. });
         let (after, wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
             (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
@@ -479,7 +499,20 @@ impl Model {
         lease.state = State::Revoking { at: now, earliest, wait, by_daemon };
     }
 
-    pub(crate) fn rebind(&mut self, id: LeaseId, terms: Policy) {
+    /// Free at once, but for what a former holder was promised.
+    pub(crate) fn release(&mut self, id: LeaseId) {
+        let now = self.now;
+        let lease = self.leases.get_mut(&id).unwrap();
+        if lease.terms.reclaim_rule == ReclaimRule::AtOnce || lease.former <= now {
+            self.leases.remove(&id);
+            return;
+        }
+        let earliest = lease.former.max(now + u64::from(lease.terms.reclaim_delay_ms));
+        lease.given_back = true;
+        lease.state = State::Revoking { at: now, earliest, wait: Wait::Promise, by_daemon: true };
+    }
+
+    pub(crate) fn rebind(&mut self, id: LeaseId, holder: &'static str, terms: Policy) {
         if let Some(session) = terms.session {
             self.sessions.get_mut(&session.0).unwrap().durable = true;
         }
@@ -492,15 +525,19 @@ impl Model {
         };
         let lease = self.leases.get_mut(&id).unwrap();
         lease.terms = terms;
-        lease.promise = promise;
+        let is_same = lease.holder.replace(holder) == Some(holder);
+        lease.promise = if is_same { promise } else { 0 };
+        lease.former = lease.former.max(if is_same { 0 } else { promise });
         self.begin(id, since, drained);
     }
 
     pub(crate) fn delete_session(&mut self, id: u64) {
         self.sessions.get_mut(&id).unwrap().over = true;
-        self.leases.retain(|_, lease| {
-            lease.terms.session != Some(SessionId(id)) || matches!(lease.state, State::Revoking { .. })
-        });
+        let kept = |lease: &Lease| lease.terms.session == Some(SessionId(id));
+        let given = |lease: &Lease| kept(lease) && !matches!(lease.state, State::Revoking { .. });
+        let ids: Vec<LeaseId> =
+            self.leases.iter().filter(|(_, lease)| given(lease)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.release(id));
     }
 
     pub(crate) fn restart(&mut self) {
@@ -530,6 +567,9 @@ impl Model {
             let lease = self.leases.get_mut(&id).unwrap();
             let grace_end = now + u64::from(lease.terms.grace_ms);
             (lease.last, lease.promise, lease.told) = (now, promise, promise);
+            // It is not known whether whoever held it before has stopped.
+            lease.former = if lease.holder.is_some() { promise } else { 0 };
+            let given_back = lease.given_back;
             match &mut lease.state {
                 // Nobody was ever told anything of it.
                 State::Reserved { .. } => (lease.promise, lease.told) = (0, 0),
@@ -546,6 +586,8 @@ impl Model {
                     let delayed = now + u64::from(lease.terms.reclaim_delay_ms);
                     (*earliest, *wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
                         (ReclaimRule::AtOnce, _) => (delayed, Wait::AtOnce),
+                        _ if given_back && lease.former > now => (delayed.max(lease.former), Wait::Promise),
+                        _ if given_back => (delayed, Wait::Acknowledged),
                         (_, Mode::Permanent) => (delayed.max(timeout), Wait::Promise),
                         (_, Mode::Heartbeat | Mode::Session) => (delayed.max(promise), Wait::Promise),
                     };
@@ -558,7 +600,7 @@ impl Model {
 
     pub(crate) fn view(&self, id: LeaseId) -> LivenessView {
         let lease = &self.leases[&id];
-        let (standing, deadline, valid) = match lease.state {
+        let (standing, deadline, valid_until) = match lease.state {
             State::Reserved { deadline } => (None, Some(deadline), None),
             State::Revoking { earliest, .. } => (None, Some(earliest), None),
             State::Active { since, standing } => self.view_active(lease, since, standing),
@@ -568,7 +610,7 @@ impl Model {
             standing,
             last_seen: Tick(last_seen),
             deadline: deadline.map(Tick),
-            valid_ms: valid.map(|until: u64| until.saturating_sub(self.now)),
+            valid_ms: valid_until.map(|until: u64| valid(until.saturating_sub(self.now))),
         }
     }
 
@@ -614,6 +656,11 @@ impl Model {
         let valid = told.map(|told| lifetime_end.into_iter().chain(drain_end).fold(told, u64::min));
         (seen, deadline, valid)
     }
+}
+
+/// What a holder hears of a promise, as the contract has it.
+fn valid(promise: u64) -> u64 {
+    (promise * 995 / 1_000).saturating_sub(1)
 }
 
 /// What the desk did by itself, in the model's words.

@@ -13,13 +13,13 @@ fn a_drain_is_sticky_and_heartbeats_say_so() {
         30 show L1
         40 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
-            15  heartbeat L1 → valid 20 margin 5 draining
-            30  heartbeat L1 → valid 10 margin 5 draining
-            30  show L1 → active draining(operator) seen 30 deadline 40 valid 10
+            15  heartbeat L1 → valid 18 margin 5 draining
+            30  heartbeat L1 → valid 8 margin 5 draining
+            30  show L1 → active draining(operator) seen 30 deadline 40 valid 8
             40  wait
                  40 ~ L1 over admin_force, drained since 10
                  40 L1 revoked by daemon admin_force drained epoch 2
@@ -37,11 +37,11 @@ fn a_drain_ends_no_sooner_than_the_promise() {
         89 show L1
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
-            89  show L1 → active draining(operator) seen 0 deadline 90 valid 1
+            89  show L1 → active draining(operator) seen 0 deadline 90 valid 0
             90  wait
                  90 ~ L1 over admin_force, drained since 10
                  90 L1 revoked by daemon admin_force drained epoch 2
@@ -64,19 +64,19 @@ fn a_drain_under_a_session_ends_no_sooner_than_the_sessions_promise() {
         91 show L1
        170 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=7 → L2 valid 90
+            0   grant r2 holder=a session=7 → L2 valid 88
                   0 L2 granted r2 to a
             10  drain L1
                  10 L1 draining
-            80  beat 7 → valid 90 margin 10 lsn 4 ended [] draining [L1]
+            80  beat 7 → valid 88 margin 10 lsn 4 ended [] draining [L1]
             90  wait
                  90 ~ L1 over admin_force, drained since 10
                  90 L1 revoked by daemon admin_force drained epoch 2
-            91  beat 7 seen=4 → valid 90 margin 79 lsn 5 ended [L1 admin_force] draining []
+            91  beat 7 seen=4 → valid 88 margin 79 lsn 5 ended [L1 admin_force] draining []
             91  show L1 → revoking – seen 91 deadline 170 valid – reclaim in 79
             170 wait
                 170 ~ L1 due for reclaim, PromiseOver
@@ -133,17 +133,17 @@ fn what_an_operator_may_not_drain() {
         expect![[r#"
             0   grant r1 holder=a permanent → L1 valid –
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=20 grace=30 → L2 valid 20
+            0   grant r2 holder=b heartbeat ttl=20 grace=30 → L2 valid 18
                   0 L2 granted r2 to b
-            0   grant r3 holder=c heartbeat ttl=200 grace=30 → L3 valid 200
+            0   grant r3 holder=c heartbeat ttl=200 grace=30 → L3 valid 198
                   0 L3 granted r3 to c
             0   connect 7 grace=30
             0   grant r4 holder=d session=7 → L4 valid –
                   0 session 7 opened
                   0 L4 granted r4 to d
-            0   open 8 ttl=20 grace=30 → valid 20
+            0   open 8 ttl=20 grace=30 → valid 18
                   0 session 8 opened
-            0   grant r5 holder=e session=8 → L5 valid 20
+            0   grant r5 holder=e session=8 → L5 valid 18
                   0 L5 granted r5 to e
             10  drain L1 → permanent_lease
             10  drain L3
@@ -189,7 +189,7 @@ fn what_an_operator_may_not_revive() {
         expect![[r#"
             0   grant r1 holder=a permanent → L1 valid –
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 90
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 88
                   0 L2 granted r2 to b
             0   connect 7 grace=30
             0   grant r3 holder=c session=7 → L3 valid –
@@ -233,7 +233,7 @@ fn a_revive_brings_back_what_drained_by_silence() {
         44 standings
         75 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
                  20 ~ L1 silent, seen 0, until 50
             25  revive L1
@@ -260,7 +260,7 @@ fn a_revive_gives_a_full_ttl_and_makes_no_promise() {
         59 wait
         60 show L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
@@ -321,9 +321,9 @@ fn a_drain_survives_a_restart_with_a_full_grace() {
         69 wait
        129 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 90
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 88
                   0 L2 granted r2 to b
             10  drain L1
                  10 L1 draining
@@ -331,9 +331,9 @@ fn a_drain_survives_a_restart_with_a_full_grace() {
                  10 L2 draining
             39  restart
             39  standings → [L1 draining(operator), L2 draining(operator)]
-            39  show L1 → active draining(operator) seen 39 deadline 69 valid 20
-            39  show L2 → active draining(operator) seen 39 deadline 129 valid 90
-            40  heartbeat L1 → valid 20 margin 19 draining
+            39  show L1 → active draining(operator) seen 39 deadline 69 valid 18
+            39  show L2 → active draining(operator) seen 39 deadline 129 valid 88
+            40  heartbeat L1 → valid 18 margin 19 draining
             69  wait
                  69 ~ L1 over admin_force, drained since 39
                  69 L1 revoked by daemon admin_force drained epoch 2
@@ -374,9 +374,9 @@ fn the_end_of_the_session_ends_a_drained_lease_too() {
                  40 L1 revoked by daemon session_expired epoch 2
                  40 ~ L1 due for reclaim, PromiseOver
                  40 L1 reclaimed session_expired PromiseOver r1 of a
-            50  open 8 ttl=10 grace=5 → valid 10
+            50  open 8 ttl=10 grace=5 → valid 8
                  50 session 8 opened
-            50  grant r2 holder=a session=8 grace=90 → L2 valid 10
+            50  grant r2 holder=a session=8 grace=90 → L2 valid 8
                  50 L2 granted r2 to a
             52  drain L2
                  52 L2 draining

@@ -10,10 +10,10 @@ fn grant_and_heartbeat_answer_the_ttl() {
         40 heartbeat L1
         40 show L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            40  heartbeat L1 → valid 90 margin 50
-            40  show L1 → active alive seen 40 deadline 130 valid 90
+            40  heartbeat L1 → valid 88 margin 50
+            40  show L1 → active alive seen 40 deadline 130 valid 88
         "#]],
     );
 }
@@ -30,19 +30,19 @@ fn the_promise_never_outlasts_the_lifetime() {
         99 heartbeat L1
         100 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 life=100 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 life=60 → L2 valid 60
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 life=60 → L2 valid 58
                   0 L2 granted r2 to b
-            50  heartbeat L1 → valid 50 margin 40
-            50  heartbeat L2 → valid 10 margin 10
-            59  heartbeat L2 → valid 1 margin 1
+            50  heartbeat L1 → valid 48 margin 40
+            50  heartbeat L2 → valid 8 margin 10
+            59  heartbeat L2 → valid 0 margin 1
             60  wait
                  60 ~ L2 over max_lifetime, active since 0
                  60 L2 revoked by daemon max_lifetime epoch 2
                  60 ~ L2 due for reclaim, PromiseOver
                  60 L2 reclaimed max_lifetime PromiseOver r2 of b
-            99  heartbeat L1 → valid 1 margin 1
+            99  heartbeat L1 → valid 0 margin 1
             100 wait
                 100 ~ L1 over max_lifetime, active since 0
                 100 L1 revoked by daemon max_lifetime epoch 2
@@ -63,14 +63,14 @@ fn the_promise_never_outlasts_an_operators_drain() {
         39 show L1
         40 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
-            12  heartbeat L1 → valid 20 margin 8 draining
-            25  heartbeat L1 → valid 15 margin 7 draining
-            39  heartbeat L1 → valid 1 margin 1 draining
-            39  show L1 → active draining(operator) seen 39 deadline 40 valid 1
+            12  heartbeat L1 → valid 18 margin 8 draining
+            25  heartbeat L1 → valid 13 margin 7 draining
+            39  heartbeat L1 → valid 0 margin 1 draining
+            39  show L1 → active draining(operator) seen 39 deadline 40 valid 0
             40  wait
                  40 ~ L1 over admin_force, drained since 10
                  40 L1 revoked by daemon admin_force drained epoch 2
@@ -109,7 +109,7 @@ fn no_promise_for_reserved_permanent_at_once_and_connection() {
                   0 L3 granted r3 to a
             0   grant r4 holder=a heartbeat ttl=90 grace=30 reserve=50 → L4 valid –
                   0 L4 granted r4 to a until 50
-            0   open 8 ttl=90 grace=30 → valid 90
+            0   open 8 ttl=90 grace=30 → valid 88
                   0 session 8 opened
             0   grant r5 holder=a session=8 at_once → L5 valid –
                   0 L5 granted r5 to a
@@ -135,10 +135,10 @@ fn views_show_what_is_left_and_never_make_a_promise() {
         95 show L1
        120 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            30  show L1 → active alive seen 0 deadline 90 valid 60
-            60  show L1 → active alive seen 0 deadline 90 valid 30
+            30  show L1 → active alive seen 0 deadline 90 valid 58
+            60  show L1 → active alive seen 0 deadline 90 valid 28
             90  show L1 → active alive seen 0 deadline 90 valid 0
                  90 ~ L1 silent, seen 0, until 120
             95  show L1 → active draining(silence) seen 0 deadline 120 valid 0
@@ -163,9 +163,9 @@ fn a_revoke_freezes_the_promise_at_what_was_last_answered() {
        109 show L1
        110 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            20  heartbeat L1 → valid 90 margin 70
+            20  heartbeat L1 → valid 88 margin 70
             30  revoke L1
                  30 L1 revoked by root admin_force epoch 2
             40  heartbeat L1 epoch=1 → stale_epoch current=2
@@ -191,19 +191,19 @@ fn a_revoke_freezes_the_promise_of_a_session_too() {
        110 wait
        111 session 7",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            20  beat 7 → valid 90 margin 70 lsn 2 ended [] draining []
+            20  beat 7 → valid 88 margin 70 lsn 2 ended [] draining []
             30  revoke L1
                  30 L1 revoked by root admin_force epoch 2
-            50  beat 7 seen=2 → valid 90 margin 60 lsn 3 ended [L1 admin_force] draining []
+            50  beat 7 seen=2 → valid 88 margin 60 lsn 3 ended [L1 admin_force] draining []
             109 show L1 → revoking – seen 50 deadline 110 valid – reclaim in 1
             110 wait
                 110 ~ L1 due for reclaim, PromiseOver
                 110 L1 reclaimed admin_force PromiseOver r1 of a
-            111 session 7 → alive seen 50 deadline 140 valid 29
+            111 session 7 → alive seen 50 deadline 140 valid 27
         "#]],
     );
 }
@@ -219,13 +219,13 @@ fn a_grant_under_a_session_by_hand_answers_what_is_left_of_its_promise() {
        145 grant r3 holder=a session=7
        145 session 7",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            20  grant r1 holder=a session=7 → L1 valid 70
+            20  grant r1 holder=a session=7 → L1 valid 68
                  20 L1 granted r1 to a
-            20  session 7 → alive seen 0 deadline 90 valid 70
-            50  beat 7 → valid 90 margin 40 lsn 2 ended [] draining []
-            60  grant r2 holder=a session=7 → L2 valid 80
+            20  session 7 → alive seen 0 deadline 90 valid 68
+            50  beat 7 → valid 88 margin 40 lsn 2 ended [] draining []
+            60  grant r2 holder=a session=7 → L2 valid 78
                  60 L2 granted r2 to a
                 140 ~ session 7 silent, seen 50, until 170
             145 grant r3 holder=a session=7 → L3 valid 0
@@ -245,11 +245,11 @@ fn a_former_holders_promise_outlives_a_rebind() {
         89 show L1
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            10  rebind L1 holder=b heartbeat ttl=20 grace=5 → valid 20
+            10  rebind L1 holder=b heartbeat ttl=20 grace=5 → valid 18
                  10 L1 rebound to b epoch 2
-            11  show L1 → active alive seen 10 deadline 30 valid 19
+            11  show L1 → active alive seen 10 deadline 30 valid 17
             12  revoke L1
                  12 L1 revoked by root admin_force epoch 3
             89  show L1 → revoking – seen 10 deadline 90 valid – reclaim in 1
@@ -272,12 +272,12 @@ fn a_former_sessions_promise_outlives_a_rebind() {
         99 show L1
        100 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            10  beat 7 → valid 90 margin 80 lsn 2 ended [] draining []
-            11  rebind L1 holder=b heartbeat ttl=20 grace=5 → valid 20
+            10  beat 7 → valid 88 margin 80 lsn 2 ended [] draining []
+            11  rebind L1 holder=b heartbeat ttl=20 grace=5 → valid 18
                  11 L1 rebound to b epoch 2
             12  revoke L1
                  12 L1 revoked by root admin_force epoch 3
@@ -304,15 +304,15 @@ fn a_former_sessions_promise_outlives_a_take_over() {
        109 show L1
        110 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
             5   restart
             10  drain L1
                  10 L1 draining
-            20  beat 7 → valid 90 margin 75 lsn 3 ended [] draining [L1]
-            21  grant r1 holder=b heartbeat ttl=20 grace=5 take_over=L1 → L1 valid 20
+            20  beat 7 → valid 88 margin 75 lsn 3 ended [] draining [L1]
+            21  grant r1 holder=b heartbeat ttl=20 grace=5 take_over=L1 → L1 valid 18
                  21 L1 rebound to b epoch 2 taken over
             22  revoke L1
                  22 L1 revoked by root admin_force epoch 3
@@ -344,9 +344,9 @@ fn a_former_holders_promise_outlives_a_rebind_to_a_connection() {
         89 wait
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a heartbeat ttl=90 grace=30 → L2 valid 90
+            0   grant r2 holder=a heartbeat ttl=90 grace=30 → L2 valid 88
                   0 L2 granted r2 to a
             0   connect 7 grace=30
             10  rebind L1 session=7 → valid –
@@ -385,7 +385,7 @@ fn a_former_holders_promise_outlives_a_rebind_to_permanent_terms() {
         89 show L1
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  rebind L1 permanent → valid –
                  10 L1 rebound to a epoch 2
@@ -410,14 +410,14 @@ fn a_rebind_promises_no_more_than_is_left_of_a_drain() {
         16 heartbeat L1
         40 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 20
+            0   grant r1 holder=a heartbeat ttl=20 grace=30 → L1 valid 18
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
-            15  rebind L1 holder=b heartbeat ttl=90 grace=30 → valid 25
+            15  rebind L1 holder=b heartbeat ttl=90 grace=30 → valid 23
                  15 L1 rebound to b epoch 2
             15  standings → [L1 draining(operator)]
-            16  heartbeat L1 → valid 24 margin 24 draining
+            16  heartbeat L1 → valid 22 margin 24 draining
             40  wait
                  40 ~ L1 over admin_force, drained since 10
                  40 L1 revoked by daemon admin_force drained epoch 3
@@ -436,17 +436,152 @@ fn a_shorter_promise_never_cuts_an_earlier_one() {
         89 show L1
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=10 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=10 → L1 valid 88
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
-            20  heartbeat L1 → valid 70 margin 70 draining
-            89  show L1 → active draining(operator) seen 20 deadline 90 valid 1
+            20  heartbeat L1 → valid 68 margin 70 draining
+            89  show L1 → active draining(operator) seen 20 deadline 90 valid 0
             90  wait
                  90 ~ L1 over admin_force, drained since 10
                  90 L1 revoked by daemon admin_force drained epoch 2
                  90 ~ L1 due for reclaim, PromiseOver
                  90 L1 reclaimed admin_force PromiseOver r1 of a
+        "#]],
+    );
+}
+
+#[test]
+fn a_former_holders_promise_binds_the_new_holders_release() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=90 grace=30
+        10 rebind L1 holder=b heartbeat ttl=20 grace=30
+        15 release L1
+        16 grant r1 holder=c heartbeat ttl=90 grace=30
+        89 wait
+        90 grant r1 holder=c heartbeat ttl=90 grace=30
+        90 wait
+        91 grant r1 holder=c heartbeat ttl=90 grace=30",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
+                  0 L1 granted r1 to a
+            10  rebind L1 holder=b heartbeat ttl=20 grace=30 → valid 18
+                 10 L1 rebound to b epoch 2
+            15  release L1
+                 15 L1 revoked by holder explicit epoch 3
+            16  grant r1 holder=c heartbeat ttl=90 grace=30 → resource_held
+            89  wait
+            90  grant r1 holder=c heartbeat ttl=90 grace=30 → resource_held
+                 90 ~ L1 due for reclaim, PromiseOver
+                 90 L1 reclaimed explicit PromiseOver r1 of b
+            90  wait
+            91  grant r1 holder=c heartbeat ttl=90 grace=30 → L2 valid 88
+                 91 L2 granted r1 to c
+        "#]],
+    );
+}
+
+#[test]
+fn a_former_holders_promise_binds_the_new_holders_acknowledge() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=90 grace=30
+        10 rebind L1 holder=b heartbeat ttl=20 grace=30
+        12 revoke L1
+        15 acknowledge L1 epoch=2
+        15 show L1
+        90 wait",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
+                  0 L1 granted r1 to a
+            10  rebind L1 holder=b heartbeat ttl=20 grace=30 → valid 18
+                 10 L1 rebound to b epoch 2
+            12  revoke L1
+                 12 L1 revoked by root admin_force epoch 3
+            15  acknowledge L1 epoch=2 → acknowledged
+            15  show L1 → revoking – seen 10 deadline 90 valid – reclaim in 75
+            90  wait
+                 90 ~ L1 due for reclaim, PromiseOver
+                 90 L1 reclaimed admin_force PromiseOver r1 of b
+        "#]],
+    );
+}
+
+#[test]
+fn a_former_sessions_promise_binds_the_deletion_of_the_new_session() {
+    check(
+        "0 open 7 ttl=90 grace=30
+         0 grant r1 holder=a session=7
+         5 open 8 ttl=10 grace=30
+         5 rebind L1 holder=b session=8
+         6 delete 8
+        90 wait",
+        expect![[r#"
+            0   open 7 ttl=90 grace=30 → valid 88
+                  0 session 7 opened
+            0   grant r1 holder=a session=7 → L1 valid 88
+                  0 L1 granted r1 to a
+            5   open 8 ttl=10 grace=30 → valid 8
+                  5 session 8 opened
+            5   rebind L1 holder=b session=8 → valid 8
+                  5 L1 rebound to b session 8 epoch 2
+            6   delete 8
+                  6 session 8 closed explicit
+                  6 L1 revoked by holder explicit epoch 3
+            90  wait
+                 90 ~ L1 due for reclaim, PromiseOver
+                 90 L1 reclaimed explicit PromiseOver r1 of b
+                 90 ~ session 7 silent, seen 0, until 120
+        "#]],
+    );
+}
+
+#[test]
+fn the_same_holder_under_other_terms_gives_back_for_itself() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=90 grace=30
+        10 rebind L1 holder=a heartbeat ttl=20 grace=30
+        15 release L1
+        16 grant r1 holder=c heartbeat ttl=90 grace=30",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
+                  0 L1 granted r1 to a
+            10  rebind L1 holder=a heartbeat ttl=20 grace=30 → valid 18
+                 10 L1 rebound to a epoch 2
+            15  release L1
+                 15 L1 released r1 of a
+            16  grant r1 holder=c heartbeat ttl=90 grace=30 → L2 valid 88
+                 16 L2 granted r1 to c
+        "#]],
+    );
+}
+
+#[test]
+fn a_restart_does_not_know_whether_a_former_holder_has_stopped() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=90 grace=30
+         0 grant r2 holder=a heartbeat ttl=90 grace=30
+         5 rebind L1 holder=b heartbeat ttl=90 grace=30
+         6 release L1
+        10 restart
+        11 release L2
+        99 wait
+       100 wait",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
+                  0 L1 granted r1 to a
+            0   grant r2 holder=a heartbeat ttl=90 grace=30 → L2 valid 88
+                  0 L2 granted r2 to a
+            5   rebind L1 holder=b heartbeat ttl=90 grace=30 → valid 88
+                  5 L1 rebound to b epoch 2
+            6   release L1
+                  6 L1 revoked by holder explicit epoch 3
+            10  restart
+            11  release L2
+                 11 L2 released r2 of a
+            99  wait
+            100 wait
+                100 ~ L1 due for reclaim, PromiseOver
+                100 L1 reclaimed explicit PromiseOver r1 of b
         "#]],
     );
 }

@@ -24,7 +24,7 @@ enum Step {
     Revive(u8),
     Revoke { lease: u8, by_operator: bool },
     Reclaim { lease: u8, force: bool },
-    Rebind { lease: u8, terms: Terms },
+    Rebind { lease: u8, holder: &'static str, terms: Terms },
     Release(u8),
     Restart,
 }
@@ -84,7 +84,8 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (lease(), prop::bool::weighted(0.3))
             .prop_map(|(lease, by_operator)| Step::Revoke { lease, by_operator }),
         2 => (lease(), prop::bool::weighted(0.3)).prop_map(|(lease, force)| Step::Reclaim { lease, force }),
-        3 => (lease(), terms()).prop_map(|(lease, terms)| Step::Rebind { lease, terms }),
+        3 => (lease(), prop::sample::select(vec!["b", "c"]), terms())
+            .prop_map(|(lease, holder, terms)| Step::Rebind { lease, holder, terms }),
         1 => lease().prop_map(Step::Release),
         1 => Just(Step::Restart),
     ]
@@ -336,16 +337,16 @@ impl Pair {
                     self.model.leases.remove(&lease);
                 }
             }
-            Step::Rebind { terms, .. } => {
+            Step::Rebind { terms, holder, .. } => {
                 let Some(policy) = self.policy(terms) else { return Ok(()) };
-                let done = self.desk.rebind(lease, Some("b"), Some(policy.clone()));
+                let done = self.desk.rebind(lease, Some(holder), Some(policy.clone()));
                 // A connection's session is logged even if the rebind is then refused.
                 if let Some(session) = policy.session {
                     self.model.sessions.get_mut(&session.0).unwrap().durable = true;
                 }
                 prop_assert_eq!(done.is_ok(), matches!(state, State::Active { .. }));
                 if let Ok(valid_ms) = done {
-                    self.model.rebind(lease, policy);
+                    self.model.rebind(lease, holder, policy);
                     prop_assert_eq!(valid_ms, self.model.view(lease).valid_ms, "the answer of a rebind");
                 }
             }
@@ -353,7 +354,7 @@ impl Pair {
                 let done = self.desk.release(lease, epoch).is_ok();
                 prop_assert_eq!(done, !matches!(state, State::Revoking { .. }));
                 if done {
-                    self.model.leases.remove(&lease);
+                    self.model.release(lease);
                 }
             }
             other => panic!("{other:?} is not about a lease"),
@@ -388,6 +389,8 @@ fn planted_bugs_are_found() {
         Planted::GraceFromLastProof,
         Planted::HeartbeatRevivesOperatorDrain,
         Planted::PromiseIgnored,
+        Planted::WholePromiseTold,
+        Planted::FormerPromiseForgotten,
         Planted::RecoveryAgesHolders,
     ] {
         plant(Some(bug));

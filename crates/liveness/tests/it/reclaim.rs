@@ -12,7 +12,7 @@ fn reclaim_waits_for_the_promise() {
         90 wait
         90 grant r1 holder=b permanent",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  revoke L1
                  10 L1 revoked by root admin_force epoch 2
@@ -33,7 +33,7 @@ fn acknowledge_ends_the_wait_with_the_epoch_held_before() {
         10 revoke L1
         20 acknowledge L1 epoch=1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  revoke L1
                  10 L1 revoked by root admin_force epoch 2
@@ -55,18 +55,16 @@ fn acknowledge_ends_the_wait_with_the_new_epoch() {
         20 acknowledge L1 epoch=3
         21 acknowledge L1 epoch=3",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            0   rebind L1 holder=b → valid 90
+            0   rebind L1 holder=b → valid 88
                   0 L1 rebound to b epoch 2
             10  revoke L1
                  10 L1 revoked by root admin_force epoch 3
             19  acknowledge L1 epoch=1 → stale_epoch current=3
             19  acknowledge L1 epoch=4 → stale_epoch current=3
             20  acknowledge L1 epoch=3 → acknowledged
-                 20 ~ L1 due for reclaim, Acknowledged
-                 20 L1 reclaimed admin_force Acknowledged r1 of b
-            21  acknowledge L1 epoch=3 → invalid_state revoked
+            21  acknowledge L1 epoch=3 → acknowledged
         "#]],
     );
 }
@@ -85,7 +83,7 @@ fn acknowledge_on_a_live_lease_is_invalid_state() {
         97 drain L1
         97 acknowledge L1 epoch=1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             0   grant r2 holder=a heartbeat ttl=90 grace=30 reserve=50 → L2 valid –
                   0 L2 granted r2 to a until 50
@@ -96,7 +94,7 @@ fn acknowledge_on_a_live_lease_is_invalid_state() {
                  50 L2 expired r2 of a
                  90 ~ L1 silent, seen 0, until 120
             95  acknowledge L1 epoch=1 → invalid_state active
-            96  heartbeat L1 → valid 90 margin – returned
+            96  heartbeat L1 → valid 88 margin – returned
                  96 ~ L1 returned
             97  drain L1
                  97 L1 draining
@@ -115,7 +113,7 @@ fn acknowledge_takes_any_number_for_an_epoch() {
         10 heartbeat L1 epoch=18446744073709551615
         11 acknowledge L1 epoch=0",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  revoke L1
                  10 L1 revoked by root admin_force epoch 2
@@ -355,11 +353,11 @@ fn reclaim_comes_no_sooner_than_the_delay_after_the_revoke() {
        109 show L1
        110 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=60 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=60 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 delay=5 → L2 valid 90
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 delay=5 → L2 valid 88
                   0 L2 granted r2 to b
-            0   grant r3 holder=c heartbeat ttl=90 grace=30 delay=60 → L3 valid 90
+            0   grant r3 holder=c heartbeat ttl=90 grace=30 delay=60 → L3 valid 88
                   0 L3 granted r3 to c
             10  revoke L2
                  10 L2 revoked by root admin_force epoch 2
@@ -391,7 +389,7 @@ fn the_delay_counts_after_an_end_by_silence_too() {
        179 show L1
        180 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=60 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=60 → L1 valid 88
                   0 L1 granted r1 to a
                  90 ~ L1 silent, seen 0, until 120
             120 wait
@@ -416,7 +414,7 @@ fn an_operators_reclaim_waits_for_the_operator() {
        104 reclaim L1
        105 reclaim L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=95 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=95 → L1 valid 88
                   0 L1 granted r1 to a
             10  revoke L1 by_operator
                  10 L1 revoked by root admin_force epoch 2
@@ -442,7 +440,7 @@ fn an_operators_reclaim_is_never_taken_from_them() {
     199999 show L1
     200000 reclaim L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  revoke L1 by_operator
                  10 L1 revoked by root admin_force epoch 2
@@ -468,7 +466,7 @@ fn force_is_recorded_as_such() {
         20 reclaim L1 force
         90 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  reclaim L1 force → invalid_state active
             10  reclaim L1 → invalid_state active
@@ -493,11 +491,11 @@ fn what_ended_the_lease_does_not_shorten_the_wait() {
        119 show L1
        120 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 life=40 → L1 valid 40
+            0   grant r1 holder=a session=7 life=40 → L1 valid 38
                   0 L1 granted r1 to a
-            30  beat 7 → valid 90 margin 60 lsn 2 ended [] draining []
+            30  beat 7 → valid 88 margin 60 lsn 2 ended [] draining []
             40  show L1 → active alive seen 30 deadline 120 valid 0
                  40 ~ L1 over max_lifetime, active since 0
                  40 L1 revoked by daemon max_lifetime epoch 2

@@ -19,20 +19,20 @@ fn heartbeat_leases_have_a_full_ttl() {
        120 wait
        150 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=20 grace=30 → L2 valid 20
+            0   grant r2 holder=b heartbeat ttl=20 grace=30 → L2 valid 18
                   0 L2 granted r2 to b
                  20 ~ L2 silent, seen 0, until 50
             30  restart
-            30  show L1 → active alive seen 30 deadline 120 valid 90
-            30  show L2 → active alive seen 30 deadline 50 valid 20
+            30  show L1 → active alive seen 30 deadline 120 valid 88
+            30  show L2 → active alive seen 30 deadline 50 valid 18
                  50 ~ L2 silent, seen 30, until 80
                  80 ~ L2 over heartbeat_expired, seen 30, promised until 50
                  80 L2 revoked by daemon heartbeat_expired epoch 2
                  80 ~ L2 due for reclaim, PromiseOver
                  80 L2 reclaimed heartbeat_expired PromiseOver r2 of b
-            119 show L1 → active alive seen 30 deadline 120 valid 1
+            119 show L1 → active alive seen 30 deadline 120 valid 0
             120 wait
                 120 ~ L1 silent, seen 30, until 150
             150 wait
@@ -55,7 +55,7 @@ fn whatever_ends_a_lease_afterwards_a_full_ttl_was_promised() {
        119 show L1
        120 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             0   grant r2 holder=b heartbeat ttl=90 grace=30 at_once → L2 valid –
                   0 L2 granted r2 to b
@@ -117,13 +117,13 @@ fn sessions_by_hand_have_a_full_ttl() {
        170 wait
        200 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
             80  restart
-            80  session 7 → alive seen 80 deadline 170 valid 90
-            80  show L1 → active alive seen 80 deadline 170 valid 90
+            80  session 7 → alive seen 80 deadline 170 valid 88
+            80  show L1 → active alive seen 80 deadline 170 valid 88
             81  revoke L1
                  81 L1 revoked by root admin_force epoch 2
             169 show L1 → revoking – seen 80 deadline 170 valid – reclaim in 1
@@ -262,9 +262,9 @@ fn revoking_leases_wait_a_full_ttl_again() {
          7 revoke L7
        200 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 delay=120 → L2 valid 90
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 delay=120 → L2 valid 88
                   0 L2 granted r2 to b
             0   grant r3 holder=c permanent → L3 valid –
                   0 L3 granted r3 to c
@@ -274,9 +274,9 @@ fn revoking_leases_wait_a_full_ttl_again() {
             0   grant r5 holder=e session=7 → L5 valid –
                   0 session 7 opened
                   0 L5 granted r5 to e
-            0   open 8 ttl=50 grace=30 → valid 50
+            0   open 8 ttl=50 grace=30 → valid 48
                   0 session 8 opened
-            0   grant r6 holder=f session=8 → L6 valid 50
+            0   grant r6 holder=f session=8 → L6 valid 48
                   0 L6 granted r6 to f
             0   grant r7 holder=f session=8 at_once → L7 valid –
                   0 L7 granted r7 to f
@@ -334,7 +334,7 @@ fn an_acknowledge_counts_after_a_restart_too() {
         10 restart
         12 acknowledge L1 epoch=1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             5   revoke L1
                   5 L1 revoked by root admin_force epoch 2
@@ -371,11 +371,11 @@ fn reserved_leases_keep_their_deadline() {
                   0 L3 granted r3 to a until 50
             10  restart
             10  show L1 → reserved – seen 10 deadline 50 valid –
-            20  activate L2 → valid 90
+            20  activate L2 → valid 88
                  20 L2 activated
             20  activate L3 → valid –
                  20 L3 activated
-            20  show L2 → active alive seen 20 deadline 110 valid 90
+            20  show L2 → active alive seen 20 deadline 110 valid 88
             20  show L3 → active draining(silence) seen 20 deadline 40 valid –
                  40 ~ session 7 over, grace 30, disconnected at 10
                  40 session 7 closed session_expired

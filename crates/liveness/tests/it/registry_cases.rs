@@ -15,7 +15,7 @@ fn permanent_never_reaped() {
             0   grant r1 holder=a permanent → L1 valid –
                   0 L1 granted r1 to a
             0   next → –
-            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 90
+            0   grant r2 holder=b heartbeat ttl=90 grace=30 → L2 valid 88
                   0 L2 granted r2 to b
                  90 ~ L2 silent, seen 0, until 120
                 120 ~ L2 over heartbeat_expired, seen 0, promised until 90
@@ -38,13 +38,13 @@ fn heartbeat_alive_within_lease_is_not_reaped() {
          179 heartbeat L1
          268 show L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            89  show L1 → active alive seen 0 deadline 90 valid 1
-            89  heartbeat L1 → valid 90 margin 1
-            178 show L1 → active alive seen 89 deadline 179 valid 1
-            179 heartbeat L1 → valid 90 margin 0
-            268 show L1 → active alive seen 179 deadline 269 valid 1
+            89  show L1 → active alive seen 0 deadline 90 valid 0
+            89  heartbeat L1 → valid 88 margin 1
+            178 show L1 → active alive seen 89 deadline 179 valid 0
+            179 heartbeat L1 → valid 88 margin 0
+            268 show L1 → active alive seen 179 deadline 269 valid 0
         "#]],
     );
 }
@@ -58,9 +58,9 @@ fn heartbeat_past_lease_transitions_to_draining() {
           90 show L1
          119 show L1",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
-            89  show L1 → active alive seen 0 deadline 90 valid 1
+            89  show L1 → active alive seen 0 deadline 90 valid 0
             90  wait
                  90 ~ L1 silent, seen 0, until 120
             90  show L1 → active draining(silence) seen 0 deadline 120 valid 0
@@ -100,13 +100,13 @@ fn heartbeat_revives_draining() {
          209 wait
          239 standings",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
                  90 ~ L1 silent, seen 0, until 120
             95  standings → [L1 draining(silence)]
-            119 heartbeat L1 → valid 90 margin – returned
+            119 heartbeat L1 → valid 88 margin – returned
                 119 ~ L1 returned
-            119 show L1 → active alive seen 119 deadline 209 valid 90
+            119 show L1 → active alive seen 119 deadline 209 valid 88
             208 standings → [L1 alive]
             209 wait
                 209 ~ L1 silent, seen 119, until 239
@@ -185,7 +185,7 @@ fn session_drain_does_not_touch_other_sessions() {
             0   grant r2 holder=b session=8 → L2 valid –
                   0 session 8 opened
                   0 L2 granted r2 to b
-            0   grant r3 holder=c heartbeat ttl=90 grace=30 → L3 valid 90
+            0   grant r3 holder=c heartbeat ttl=90 grace=30 → L3 valid 88
                   0 L3 granted r3 to c
             10  close 7
                  10 ~ session 7 silent, seen 10, until 40
@@ -241,7 +241,7 @@ fn force_drain_and_force_revive() {
        119 standings
        120 wait",
         expect![[r#"
-            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 90
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 → L1 valid 88
                   0 L1 granted r1 to a
             10  drain L1
                  10 L1 draining
@@ -346,14 +346,14 @@ fn counts_reflect_current_state() {
             0   grant r1 holder=a session=7 → L1 valid –
                   0 session 7 opened
                   0 L1 granted r1 to a
-            0   grant r2 holder=a heartbeat ttl=90 grace=30 → L2 valid 90
+            0   grant r2 holder=a heartbeat ttl=90 grace=30 → L2 valid 88
                   0 L2 granted r2 to a
             0   grant r3 holder=a permanent → L3 valid –
                   0 L3 granted r3 to a
             0   grant r4 holder=a heartbeat ttl=90 grace=30 reserve=20 → L4 valid –
                   0 L4 granted r4 to a until 20
             0   counts → [reserved heartbeat leases=1, active session leases=1, active heartbeat leases=1, active permanent leases=1]
-            10  activate L4 → valid 90
+            10  activate L4 → valid 88
                  10 L4 activated
             10  drain L4
                  10 L4 draining

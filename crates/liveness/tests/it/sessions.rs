@@ -21,19 +21,19 @@ fn one_heartbeat_renews_all_leases_of_the_session() {
        180 beat 7
        180 standings",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=7 → L2 valid 90
+            0   grant r2 holder=a session=7 → L2 valid 88
                   0 L2 granted r2 to a
-            80  beat 7 → valid 90 margin 10 lsn 3 ended [] draining []
+            80  beat 7 → valid 88 margin 10 lsn 3 ended [] draining []
             90  standings → [L1 alive, L2 alive]
             169 standings → [L1 alive, L2 alive]
             170 wait
                 170 ~ session 7 silent, seen 80, until 200
             175 standings → [L1 draining(silence), L2 draining(silence)]
-            180 beat 7 → valid 90 margin – returned lsn 3 ended [] draining []
+            180 beat 7 → valid 88 margin – returned lsn 3 ended [] draining []
                 180 ~ session 7 returned
             180 standings → [L1 alive, L2 alive]
         "#]],
@@ -53,14 +53,14 @@ fn a_silent_session_is_over_when_ttl_and_grace_have_passed() {
        130 wait
        131 beat 7",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=7 → L2 valid 90
+            0   grant r2 holder=a session=7 → L2 valid 88
                   0 L2 granted r2 to a
-            10  beat 7 → valid 90 margin 80 lsn 3 ended [] draining []
-            99  session 7 → alive seen 10 deadline 100 valid 1
+            10  beat 7 → valid 88 margin 80 lsn 3 ended [] draining []
+            99  session 7 → alive seen 10 deadline 100 valid 0
             100 wait
                 100 ~ session 7 silent, seen 10, until 130
             100 session 7 → draining(silence) seen 10 deadline 130 valid 0
@@ -97,32 +97,32 @@ fn a_heartbeat_tells_what_was_lost_since_and_what_an_operator_drains() {
         25 revive L3
         26 beat 7",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
-            0   grant r2 holder=a session=7 life=20 → L2 valid 20
+            0   grant r2 holder=a session=7 life=20 → L2 valid 18
                   0 L2 granted r2 to a
-            0   grant r3 holder=a session=7 → L3 valid 90
+            0   grant r3 holder=a session=7 → L3 valid 88
                   0 L3 granted r3 to a
-            0   grant r4 holder=a session=7 → L4 valid 90
+            0   grant r4 holder=a session=7 → L4 valid 88
                   0 L4 granted r4 to a
-            5   beat 7 seen=1 → valid 90 margin 85 lsn 5 ended [] draining []
+            5   beat 7 seen=1 → valid 88 margin 85 lsn 5 ended [] draining []
             10  revoke L1
                  10 L1 revoked by root admin_force epoch 2
             11  drain L3
                  11 L3 draining
-            12  beat 7 seen=5 → valid 90 margin 83 lsn 7 ended [L1 admin_force] draining [L3]
+            12  beat 7 seen=5 → valid 88 margin 83 lsn 7 ended [L1 admin_force] draining [L3]
                  20 ~ L2 over max_lifetime, active since 0
                  20 L2 revoked by daemon max_lifetime epoch 2
-            21  beat 7 seen=6 → valid 90 margin 81 lsn 8 ended [L2 max_lifetime] draining [L3]
-            22  rebind L4 heartbeat ttl=90 grace=30 → valid 90
+            21  beat 7 seen=6 → valid 88 margin 81 lsn 8 ended [L2 max_lifetime] draining [L3]
+            22  rebind L4 heartbeat ttl=90 grace=30 → valid 88
                  22 L4 rebound to a epoch 2
-            23  beat 7 seen=0 → valid 90 margin 88 lsn 9 ended too many draining [L3]
-            24  beat 7 seen=1 → valid 90 margin 89 lsn 9 ended [L1 admin_force, L2 max_lifetime, L4 rebalanced] draining [L3]
+            23  beat 7 seen=0 → valid 88 margin 88 lsn 9 ended too many draining [L3]
+            24  beat 7 seen=1 → valid 88 margin 89 lsn 9 ended [L1 admin_force, L2 max_lifetime, L4 rebalanced] draining [L3]
             25  revive L3
                  25 L3 revived
-            26  beat 7 → valid 90 margin 88 lsn 10 ended [] draining []
+            26  beat 7 → valid 88 margin 88 lsn 10 ended [] draining []
         "#]],
     );
 }
@@ -141,13 +141,13 @@ fn a_deleted_session_releases_all_it_holds() {
         10 delete 7
         90 wait",
         expect![[r#"
-            0   open 7 ttl=90 grace=30 → valid 90
+            0   open 7 ttl=90 grace=30 → valid 88
                   0 session 7 opened
-            0   grant r1 holder=a session=7 → L1 valid 90
+            0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
             0   grant r2 holder=a session=7 reserve=50 → L2 valid –
                   0 L2 granted r2 to a until 50
-            0   grant r3 holder=a session=7 → L3 valid 90
+            0   grant r3 holder=a session=7 → L3 valid 88
                   0 L3 granted r3 to a
             5   revoke L3
                   5 L3 revoked by root admin_force epoch 2

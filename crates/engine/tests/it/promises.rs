@@ -1,0 +1,301 @@
+//! Nobody gets what another was promised: former holders bind what the new one gives back, a restored log waits for
+//! connections it cannot see, and a session that came back keeps what it still has.
+
+use crate::desk::{Desk, tell};
+use expect_test::expect;
+use tenure_kernel::{LeaseState, LeaseView, SessionId};
+
+#[test]
+fn a_release_waits_for_what_a_former_holder_was_promised() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
+        1000   frame 1.3 at 3: revoked
+        1000   bob <- lease 1 revoking (explicit) [a] bob epoch 3 fence 2
+        1000   again <- stale_epoch: current 3
+        19999  carol <- lease 1 revoking (explicit) [a] bob epoch 3 fence 2, waiters [carol] at 3
+        20000  frame 1.4 at 4: reclaimed, granted
+        20000  carol <- lease 5 active [a] carol epoch 1 fence 5 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice ttl=5000
+         settle
+         until 1000
+         bob: release alice
+         carol: grant a wait=60000
+         settle
+         again: release alice epoch=2
+         until 19999
+         carol: resource a
+         settle
+         until 20000
+         settle",
+    ));
+}
+
+#[test]
+fn an_acknowledge_waits_for_what_a_former_holder_was_promised() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
+        0      frame 1.3 at 3: revoked
+        0      root <- lease 1 revoking (admin_force) [a] bob epoch 3 fence 2
+        0      bob <- lease 1 revoking (admin_force) [a] bob epoch 3 fence 2
+        19999  carol <- resource_held: a by lease 1 of bob
+        20000  frame 1.4 at 4: reclaimed
+        20000  frame 1.5 at 5: granted
+        20000  carol <- lease 5 active [a] carol epoch 1 fence 5 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice ttl=5000
+         settle
+         root: revoke alice
+         settle
+         bob: acknowledge alice
+         settle
+         until 19999
+         carol: grant a
+         settle
+         until 20000
+         carol: grant a
+         settle",
+    ));
+}
+
+#[test]
+fn the_end_of_a_session_waits_for_what_a_former_holder_was_promised() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted, session_opened
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      s <- done
+        0      frame 1.2 at 3: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 3 valid 4974
+        0      frame 1.3 at 4: session_closed
+        0      s <- done
+        0      frame 1.4 at 5: revoked
+        20000  frame 1.5 at 6: reclaimed, granted
+        20000  carol <- lease 7 active [a] carol epoch 1 fence 7 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         s: open 7 ttl=5000
+         settle
+         bob: rebind alice session=7
+         settle
+         s: close 7
+         carol: grant a wait=60000
+         settle
+         until 20000
+         settle",
+    ));
+}
+
+#[test]
+fn what_a_former_holder_was_promised_is_not_taken_over() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 994
+        1250   frame 1.3 at 3: note draining
+        2000   carol <- resource_held: a by lease 1 of bob
+        20000  frame 1.4 at 4: rebound
+        20000  carol <- lease 1 active [a] carol epoch 3 fence 4 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice ttl=1000 grace=60000
+         settle
+         until 2000
+         carol: grant a overs=alice
+         settle
+         until 20000
+         carol: grant a overs=alice
+         settle",
+    ));
+}
+
+#[test]
+fn after_a_hand_over_and_without_a_former_holder_a_release_is_free_at_once() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
+        0      frame 1.3 at 3: released, granted
+        0      bob <- lease 1 released (explicit) epoch 3
+        0      carol <- lease 4 active [a] carol epoch 1 fence 4 valid 89549
+        0      frame 1.4 at 5: rebound
+        0      same <- lease 4 active [a] carol epoch 2 fence 5 valid 4974
+        0      frame 1.5 at 6: released, granted
+        0      carol <- lease 4 released (explicit) epoch 3
+        0      dora <- lease 7 active [a] dora epoch 1 fence 7 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice ttl=5000 stopped
+         settle
+         bob: release alice
+         carol: grant a
+         settle
+         same: rebind carol holder=carol ttl=5000
+         settle
+         carol: release carol
+         dora: grant a
+         settle",
+    ));
+}
+
+#[test]
+fn a_hand_over_says_nothing_of_those_who_held_the_lease_before() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
+        0      frame 1.3 at 3: rebound
+        0      carol <- lease 1 active [a] carol epoch 3 fence 3 valid 4974
+        0      frame 1.4 at 4: revoked
+        0      carol <- lease 1 revoking (explicit) [a] carol epoch 4 fence 3
+        0      dora <- resource_held: a by lease 1 of carol
+        20000  frame 1.5 at 5: reclaimed
+        20000  frame 1.6 at 6: granted
+        20000  dora <- lease 6 active [a] dora epoch 1 fence 6 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice ttl=5000
+         settle
+         carol: rebind alice ttl=5000 stopped
+         settle
+         carol: release alice
+         dora: grant a
+         settle
+         until 20000
+         dora: grant a
+         settle",
+    ));
+}
+
+#[test]
+fn a_lease_given_back_behind_a_former_promise_waits_anew_after_a_restart() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
+        0      frame 1.2 at 2: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 19899
+        0      frame 1.3 at 3: revoked
+        0      bob <- lease 1 revoking (explicit) [a] bob epoch 3 fence 2
+        20000  frame 2.1 at 4: reclaimed, granted
+        20000  carol <- lease 5 active [a] carol epoch 1 fence 5 valid 89549
+        80000  frame 2.2 at 6: tick
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a ttl=20000
+         settle
+         bob: rebind alice
+         settle
+         bob: release alice
+         settle
+         until 10000
+         restart
+         carol: grant a wait=600000
+         turn
+         settle
+         until 100000
+         settle",
+    ));
+}
+
+#[test]
+fn leases_of_connections_in_a_restored_log_are_reclaimed_after_the_revoke_timeout() {
+    expect![[r#"
+        0      conn <- done
+        0      frame 1.1 at 1: session_opened, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2
+        0      frame 3.1 at 4099: revoked, session_closed
+        9999   list <- leases [2] at 4100
+        10000  frame 3.2 at 4101: reclaimed
+        10000  list <- leases [] at 4101
+    "#]]
+    .assert_eq(&tell(
+        "conn: connect 7
+         alice: grant a session=7
+         settle
+         restore
+         turn
+         settle
+         until 9999
+         list: list
+         settle
+         until 10000
+         list: list
+         settle",
+    ));
+}
+
+#[test]
+fn a_restored_log_that_restarts_again_waits_again_for_its_connections() {
+    expect![[r#"
+        0      conn <- done
+        0      frame 1.1 at 1: session_opened, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2
+        0      frame 3.1 at 4099: revoked, session_closed
+        9999   list <- leases [2] at 4100
+        10000  frame 4.1 at 4101: reclaimed
+        10000  list <- leases [] at 4101
+    "#]]
+    .assert_eq(&tell(
+        "conn: connect 7
+         alice: grant a session=7
+         settle
+         restore
+         turn
+         settle
+         until 9000
+         restart
+         turn
+         settle
+         until 9999
+         list: list
+         settle
+         until 10000
+         list: list
+         settle",
+    ));
+}
+
+#[test]
+fn a_session_that_comes_back_keeps_the_leases_that_had_not_ended_yet() {
+    let mut desk = Desk::new();
+    desk.told = false;
+    for n in 0..900 {
+        desk.play(&format!("s{n}: grant s/{n} session=5 word=10000 grace=1000"));
+    }
+    desk.play("long: grant long session=5 word=10000 grace=30000\n settle\n until 10999");
+    assert_eq!(desk.engine.kernel().live_count(), 901);
+    // Its grace is over: as many leases end as fit into a turn. Then its node is heard again.
+    desk.play("+1");
+    let left = desk.engine.kernel().live_count();
+    assert!((2..901).contains(&left), "{left} left after the first turn");
+    assert_eq!(desk.engine.counters().renewed_meanwhile, 0);
+    desk.play("node: kept 5\n settle\n until 15000\n settle");
+    let is_active = |view: &LeaseView<'_>| matches!(view.state(), LeaseState::Active { .. });
+    let spared = desk.engine.kernel().leases_of(SessionId(5)).filter(is_active).count();
+    assert_eq!(spared, left);
+    assert_eq!(desk.engine.counters().renewed_meanwhile, 1);
+    // Once its node is silent for good, they end.
+    desk.play("until 60000\n settle");
+    assert_eq!(desk.engine.kernel().live_count(), 0);
+}
