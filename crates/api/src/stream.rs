@@ -115,6 +115,9 @@ pub struct Stream {
     pub last_heartbeat: Option<Time>,
     /// Seconds that one heartbeat lasts.
     pub lease_ttl: u64,
+    /// How long the client may act, counted from before it sent its request; only while the session is in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_ms: Option<u64>,
     /// The daemon's clock.
     pub server_time: Time,
     /// What it is about.
@@ -224,6 +227,8 @@ pub struct StreamRenewed {
     pub server_time: Time,
     /// Seconds until the next one is due.
     pub next_heartbeat_in: u64,
+    /// How long the client may act, counted from before it sent its request; null before the session is in use.
+    pub valid_ms: Option<u64>,
     /// As of this position in the log.
     pub lsn: u64,
 }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::{self as api, Error};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Epoch, LeaseId, Reason, SessionId};
+use tenure_engine::liveness::valid_ms;
 use tenure_engine::{Answer, Request};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -23,9 +24,10 @@ use tokio::task::JoinSet;
 
 /// How long a node's word for a connection lasts.
 pub(crate) const WORD_MS: u32 = 10_000;
-/// How long the node relies on having been heard: less, because clocks run at their own rates, and connections have to
-/// be told before anybody else is given what they keep.
-const TRUST_MS: u64 = WORD_MS as u64 - WORD_MS as u64 / 20;
+/// How long it takes to tell the connections, before others are given what they keep.
+const TELLING_MS: u64 = 450;
+/// How long the node relies on having been heard, as any holder does.
+const TRUST_MS: u64 = valid_ms(WORD_MS as u64) - TELLING_MS;
 /// How often it gives its word.
 const TELL_EVERY_MS: u64 = 2_000;
 /// How long one who waited for its first lease may rely on it before the node's first word for it was heard.

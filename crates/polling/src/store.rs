@@ -22,6 +22,9 @@ use tenure_client::clock::BootInstant;
 /// How a target is called.
 pub type TargetName = Arc<str>;
 
+/// How late a poller may be to act on its own clock. The slack for clock rates is in what a daemon promises.
+const SCHEDULING: Duration = Duration::from_millis(50);
+
 /// What a poller brings when it joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
@@ -36,7 +39,7 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What is taken off every promise: a tenth of the ttl.
+    /// What is taken off the ttl: a tenth of it.
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.ttl / 10
@@ -46,6 +49,13 @@ impl Membership {
     #[must_use]
     pub fn valid_until(&self, sent: BootInstant) -> BootInstant {
         sent.after(self.ttl.saturating_sub(self.margin()))
+    }
+
+    /// The same where a daemon has said how long it promises to wait: never longer than that, less what scheduling takes.
+    #[must_use]
+    pub fn promised_until(&self, sent: BootInstant, valid_ms: u64) -> BootInstant {
+        let promised = Duration::from_millis(valid_ms).saturating_sub(SCHEDULING);
+        self.valid_until(sent).min(sent.after(promised))
     }
 }
 

@@ -1,7 +1,8 @@
-//! Programs that hold things: what each believes, by its own clock. A client counts `valid_ms` from before
-//! it sent the request, and stops as soon as it asks to give a lease up.
+//! Programs that hold things: what each believes, by its own clock. A client counts `valid_ms` exactly, without any
+//! factor, from before it sent the request, and stops as soon as it asks to give a lease up.
 
 use crate::network::CallId;
+use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_kernel::{Epoch, Face, Fence, LeaseId, Lsn, Mode, SessionId, Text};
 
@@ -23,7 +24,7 @@ pub(crate) struct Hand {
     pub(crate) ttl_ms: u64,
     /// Its client proves life only when grace is over too, or a moment before or after.
     pub(crate) at_last: Option<u64>,
-    /// The client acts on it until here, on a clock that daemon and client share; `None`: no promise.
+    /// The client acts on it until here, in the daemon's time; `None`: no promise.
     pub(crate) valid_until: Option<u64>,
     /// The client gave it up or learned that it lost it.
     pub(crate) stopped: bool,
@@ -60,10 +61,30 @@ pub(crate) struct OldToken {
     pub(crate) epoch: Epoch,
 }
 
+/// How much a clock, the daemon's or a client's, differs from a true one at most.
+const DRIFT_PPM_MAX: u64 = 2_500;
+
+/// The rate of a clock, in millionths.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate(u64);
+
+impl Rate {
+    pub(crate) fn draw(random: &mut Random) -> Self {
+        Self(1_000_000 - DRIFT_PPM_MAX + random.within(0..=2 * DRIFT_PPM_MAX))
+    }
+
+    /// How long the daemon, whose clock has this rate, takes while this clock counts so much.
+    fn counts(self, ms: u64, daemon: Self) -> u64 {
+        (ms * daemon.0).div_ceil(self.0)
+    }
+}
+
 /// One program.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) name: Text,
+    clock: Rate,
+    daemon_clock: Rate,
     pub(crate) principal: Text,
     pub(crate) hands: Vec<Hand>,
     pub(crate) old: Vec<OldToken>,
@@ -87,11 +108,13 @@ impl Hand {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize) -> Self {
+    pub(crate) fn new(number: usize, daemon_clock: Rate, random: &mut Random) -> Self {
         let principal =
             if number.is_multiple_of(2) { Text::const_new("local") } else { format!("p{number}").into() };
         Self {
             name: format!("c{number}").into(),
+            clock: Rate::draw(random),
+            daemon_clock,
             principal,
             hands: Vec::new(),
             old: Vec::new(),
@@ -103,6 +126,11 @@ impl Client {
             paused_until: 0,
             dead: false,
         }
+    }
+
+    /// Until when it acts on what it was promised, in the daemon's time.
+    pub(crate) fn until(&self, sent: u64, valid_ms: u64) -> u64 {
+        sent + self.clock.counts(valid_ms, self.daemon_clock)
     }
 
     pub(crate) fn hand(&mut self, tag: u32, lease: LeaseId) -> Option<&mut Hand> {

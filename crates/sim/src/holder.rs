@@ -26,17 +26,16 @@ impl World {
             }
             (Purpose::Rebind { to, .. }, Answer::Lease(answer)) => {
                 if let LeaseFound::Live(lease) = &answer.lease {
-                    self.clients[client].stop(tag, lease.id);
                     self.take(*to, from, answer.lsn, lease);
                 }
             }
             (Purpose::Heartbeat(lease, epoch), Answer::Renewed { valid_ms, .. }) => {
                 let call_tag = call.tag.unwrap_or(0);
+                let until = valid_ms.map(|valid_ms| self.clients[client].until(sent, valid_ms));
                 if let Some(hand) = self.clients[client].hand(call_tag, *lease)
                     && hand.epoch == *epoch
                     && !hand.reserved
                 {
-                    let until = valid_ms.map(|valid_ms| sent + valid_ms);
                     hand.valid_until = hand.valid_until.max(until);
                 }
                 self.plan_last_beat(client, call_tag, *lease);
@@ -52,8 +51,8 @@ impl World {
                 Purpose::SessionHeartbeat(session),
                 Answer::SessionRenewed { lsn, valid_ms, ended, draining: _ },
             ) => {
-                let until = sent + valid_ms;
                 let holder = &mut self.clients[client];
+                let until = holder.until(sent, *valid_ms);
                 let known = holder.session.as_ref().filter(|by_hand| by_hand.session == *session);
                 if known.is_none_or(|by_hand| by_hand.confirmed != Some(tag)) {
                     // A backup came back: this log's positions are not those that were seen.
@@ -123,7 +122,11 @@ impl World {
             at_once: lease.policy.reclaim_rule == ReclaimRule::AtOnce,
             ttl_ms: lease.policy.ttl_ms.into(),
             at_last: at_last.then_some(lease.policy.grace_ms.into()),
-            valid_until: lease.liveness.valid_ms.filter(|_| !reserved).map(|valid_ms| sent + valid_ms),
+            valid_until: lease
+                .liveness
+                .valid_ms
+                .filter(|_| !reserved)
+                .map(|valid_ms| self.clients[client].until(sent, valid_ms)),
             stopped: false,
             void: tag != self.tag() || !known,
         };

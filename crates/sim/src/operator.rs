@@ -17,7 +17,8 @@ impl World {
         if self.healing {
             return;
         }
-        let wait = self.random.within(100..=1_500);
+        let wait_max = if self.profile.is_slow { 2 * self.profile.act_ms_max } else { 1_500 };
+        let wait = self.random.within(100..=wait_max);
         self.at(wait, Happening::OperatorActs);
         if self.profile.pools > 0 && self.random.chance(400) {
             return self.steer_pools();

@@ -5,6 +5,11 @@ use crate::random::Random;
 use tenure_engine::EngineConfig;
 use tenure_kernel::Retention;
 
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+/// So many seeds of a thousand are slow: a day takes many turns.
+const SLOW_PERMILLE: u64 = 15;
+
 /// The character of a run.
 #[derive(Clone, Debug)]
 pub struct Profile {
@@ -20,6 +25,8 @@ pub struct Profile {
     pub faults: Faults,
     /// Between two acts of one client, in milliseconds.
     pub act_ms_max: u64,
+    /// Leases last for minutes up to a day, and everything else takes its time too.
+    pub is_slow: bool,
     /// Longest ttl.
     pub ttl_ms_max: u64,
     /// Longest grace.
@@ -184,13 +191,14 @@ impl Profile {
         engine.liveness.breaker.holders_min = random.within(2..=20) as u32;
         engine.liveness.breaker.principals_min = random.within(1..=3) as u32;
         engine.liveness.breaker.hold_ms = random.within(1_000..=10_000);
-        Self {
+        let profile = Self {
             clients: random.within(2..=6) as usize,
             resources: random.within(1..=5),
             pools: if random.chance(500) { random.within(1..=2) } else { 0 },
             work,
             faults,
             act_ms_max: random.within(60..=600),
+            is_slow: false,
             ttl_ms_max: random.within(1_200..=6_000),
             grace_ms_max: random.within(0..=4_000),
             wake_late_ms_max: if random.chance(500) { random.within(1..=40) } else { 0 },
@@ -198,6 +206,35 @@ impl Profile {
             segment_bytes: 1024 * random.within(4..=24),
             snapshot_frames: random.within(6..=60),
             engine,
+        };
+        if random.chance(SLOW_PERMILLE) { profile.slow(random) } else { profile }
+    }
+
+    /// The same with ttls of up to a day, and as many acts and faults to a ttl.
+    fn slow(mut self, random: &mut Random) -> Self {
+        let ttl_ms_max = *random.pick(&[MINUTE_MS, 10 * MINUTE_MS, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS]);
+        let times = ttl_ms_max / self.ttl_ms_max + 1;
+        self.ttl_ms_max = ttl_ms_max;
+        self.act_ms_max *= times;
+        self.is_slow = true;
+        let faults = &mut self.faults;
+        for mean_ms in [
+            &mut faults.kill,
+            &mut faults.power,
+            &mut faults.stop_at_operation,
+            &mut faults.disk_error,
+            &mut faults.disk_full,
+            &mut faults.misdirect,
+            &mut faults.boot_jump,
+            &mut faults.wall_jump,
+            &mut faults.stall,
+            &mut faults.pause,
+            &mut faults.stop,
+            &mut faults.wipe,
+            &mut faults.restore,
+        ] {
+            *mean_ms *= times;
         }
+        self
     }
 }

@@ -229,9 +229,15 @@ impl World {
             attachment: None,
             face_data: None,
         };
-        self.clients[client].stop(hand.tag, hand.lease);
+        // One that gives its lease to another may go on acting for as long as it was promised.
+        let stops = to == client || self.random.chance(500);
+        if stops {
+            self.clients[client].stop(hand.tag, hand.lease);
+        }
+        let has_stopped = stops && self.random.chance(500);
         let purpose = Purpose::Rebind { lease: hand.lease, to };
-        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, false);
+        let submit = Submit { has_stopped, ..Submit::now(Action::Rebind(rebind)) };
+        self.submit(client, Some(hand.tag), submit, purpose, false);
     }
 
     fn amend(&mut self, client: usize) {

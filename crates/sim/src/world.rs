@@ -1,7 +1,7 @@
 //! The event loop over simulated time. One queue ordered by (time, sequence), one stream of chance: the same
 //! seed tells the same story. A run is a phase with faults, a healing phase without, and a last look.
 
-use crate::clients::Client;
+use crate::clients::{Client, Rate};
 use crate::daemon::{Backup, Daemon};
 use crate::disk::SimDisk;
 use crate::faults::Clocks;
@@ -117,6 +117,8 @@ pub(crate) struct World {
     pub(crate) clocks: Clocks,
     queue: BTreeMap<(u64, u64), Happening>,
     sequence: u64,
+    /// Turns of a slow seed, most of which do nothing.
+    slow_turns: u64,
     pub(crate) trace: Trace,
     pub(crate) disk: SimDisk,
     pub(crate) daemon: Option<Daemon>,
@@ -169,17 +171,21 @@ pub fn run(seed: u64, options: Options) -> Report {
 }
 
 impl World {
-    fn new(random: Random, profile: Profile, options: Options) -> Self {
+    fn new(mut random: Random, profile: Profile, options: Options) -> Self {
         let setup = tenure_kernel::Setup::plain();
+        let daemon_clock = Rate::draw(&mut random);
+        let clients =
+            (0..profile.clients).map(|number| Client::new(number, daemon_clock, &mut random)).collect();
         let mut world = Self {
             faults: profile.faults,
-            clients: (0..profile.clients).map(Client::new).collect(),
+            clients,
             random,
             profile,
             now: 0,
             clocks: Clocks::new(),
             queue: BTreeMap::new(),
             sequence: 0,
+            slow_turns: 0,
             trace: Trace::new(options.trace),
             disk: SimDisk::default(),
             daemon: None,
@@ -218,7 +224,7 @@ impl World {
     }
 
     fn sequence_done(&self) -> u64 {
-        self.sequence - self.queue.len() as u64
+        self.sequence - self.queue.len() as u64 - self.slow_turns
     }
 
     /// Lets the next thing happen.
@@ -228,6 +234,9 @@ impl World {
         };
         debug_assert!(time >= self.now);
         self.now = time;
+        if self.profile.is_slow && matches!(happening, Happening::Turn { .. }) {
+            self.slow_turns += 1;
+        }
         match happening {
             Happening::Act(client) => self.act(client),
             Happening::LastBeat { client, tag, lease } => self.last_beat(client, tag, lease),

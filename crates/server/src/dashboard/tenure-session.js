@@ -47,6 +47,7 @@
  * @property {string} server_time
  * @property {number} heartbeat_interval seconds
  * @property {number} lease_ttl seconds
+ * @property {number | null} [valid_ms] how long the page may act; only while the session is in use
  * @property {string[]} resources
  * @property {number | null} [fence]
  * @property {number | null} [epoch]
@@ -59,7 +60,7 @@
  * @property {string | null} [lease_id]
  */
 
-/** @typedef {Pick<Shown, "lease_expires_at" | "server_time">} Promised */
+/** @typedef {Pick<Shown, "lease_expires_at" | "server_time" | "valid_ms">} Promised */
 
 /** @typedef {"renewed" | "expiring" | "lost" | "expired" | "state"} Word */
 
@@ -90,8 +91,8 @@ const LOOK_MS = 1_000;
 const TIMER_MS_MAX = 30_000;
 /** After this long in a frozen tab a request under way is given up: its connection is most often gone. */
 const FROZEN_ANSWER_MS = 2_000;
-/** Clocks of the two machines may run at rates that differ by this much. */
-const CLOCK_RATE = 0.999;
+/** Taken off every promise: how late a timer of the page may be. */
+const MARGIN_MS = 50;
 
 /** Why a request was not carried out. */
 export class TenureError extends Error {
@@ -306,7 +307,7 @@ export class TenureSession {
     this.#line = line;
     this.#patience_ms = patience_ms;
     this.#shown = shown;
-    this.#validity = new Span(sent, promised(shown, shown) * CLOCK_RATE);
+    this.#validity = new Span(sent, promised(shown, shown));
     this.#beat = new Span(sent, shown.heartbeat_interval * 1_000);
     if (isTerminal(shown.state)) {
       // The key had been used before, for a session that is over.
@@ -666,7 +667,7 @@ export class TenureSession {
    * @param {Promised} answer
    */
   #promise(sent, answer) {
-    this.#validity = new Span(sent, promised(answer, this.#shown) * CLOCK_RATE);
+    this.#validity = new Span(sent, promised(answer, this.#shown));
     const is_short = this.#validity.left() <= this.ttl_ms / 3;
     // A promise that never reached a third of the ttl, as before a start deadline, is warned of once.
     this.#was_warned &&= is_short;
@@ -763,13 +764,14 @@ function left(answer) {
 }
 
 /**
- * How much of that a page may count on. A grace is forgiveness, not a promise: an operator may take it away while
- * the page cannot be told. A session that was never in use has only its deadline.
+ * How much of that a page may count on: what the daemon promised, in which the slack for clock rates is, less a margin.
+ * A grace is forgiveness, not a promise. A session that is not in use yet has only its deadline.
  * @param {Promised} answer
- * @param {Pick<Shown, "state" | "lease_ttl">} shown
+ * @param {Pick<Shown, "state">} shown
  */
 function promised(answer, shown) {
-  return shown.state === "starting" ? left(answer) : Math.min(left(answer), shown.lease_ttl * 1_000);
+  const waits = shown.state === "new" || shown.state === "starting";
+  return (answer.valid_ms ?? (waits ? left(answer) : 0)) - MARGIN_MS;
 }
 
 /**

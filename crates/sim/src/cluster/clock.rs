@@ -2,8 +2,8 @@
 
 use tenure_engine::Now;
 
-/// Thousandths of a per cent: how much faster than the world's a clock runs at most.
-pub(super) const DRIFT_PPM_MAX: i64 = 5_000;
+/// How much a clock, a node's or a holder's, differs from the world's at most: two of them differ by less than 0.5 %.
+pub(super) const DRIFT_PPM_MAX: i64 = 2_500;
 
 /// Clocks of one machine.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Clock {
 
     /// How long the world takes for what this clock calls so long.
     pub(super) fn world_ms(&self, own_ms: u64) -> u64 {
-        own_ms * 1_000_000 / self.rate()
+        (own_ms * 1_000_000).div_ceil(self.rate())
     }
 
     /// The machine started again.

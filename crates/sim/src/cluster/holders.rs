@@ -1,8 +1,8 @@
-//! Programs that hold things, each with a clock of its own. They count what they are promised from before they asked, less a
-//! margin for clocks, and prove life while they live.
+//! Programs that hold things, each with a clock of its own. They count what they are promised exactly, without margin or
+//! factor, from before they asked, and prove life while they live.
 
 use super::calls::{Purpose, Way};
-use super::clock::Clock;
+use super::clock::{Clock, DRIFT_PPM_MAX};
 use super::connecting::Connection;
 use super::network::CallId;
 use super::world::{Happening, World};
@@ -15,8 +15,6 @@ use tenure_kernel::{
 };
 use tenure_liveness::Refusal;
 
-/// How much a holder's clock differs from the world's at most; nodes' clocks drift too.
-const DRIFT_PPM_MAX: i64 = 2_500;
 /// One program.
 pub(super) struct Holder {
     pub(super) name: Text,
@@ -105,8 +103,7 @@ impl Holder {
 
     /// Until when it acts on what was promised from before it asked.
     pub(super) fn until(&self, sent: u64, valid_ms: u64) -> u64 {
-        let own_ms = (valid_ms * 999 / 1_000).saturating_sub(50);
-        sent + self.clock.world_ms(own_ms)
+        sent + self.clock.world_ms(valid_ms)
     }
 }
 

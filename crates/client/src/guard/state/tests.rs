@@ -2,22 +2,22 @@
 
 use super::*;
 
-/// A lease of 9 s, granted at 1 s, with the margin of 50 ms that guards have unless told.
+/// A promise of 9 s, asked for at 1 s, with the margin of 50 ms that guards have unless told.
 struct Desk {
     core: Core,
 }
 
-const TTL_MS: u64 = 9_000;
+const VALID_MS: u64 = 9_000;
 const GRANTED_AT: u64 = 1_000;
-/// 1 s + 9 s × 0.999 − 50 ms.
-const VALID_UNTIL: u64 = 9_941;
+/// 1 s + 9 s − 50 ms.
+const VALID_UNTIL: u64 = 9_950;
 
 fn at(ms: u64) -> BootInstant {
     BootInstant::from_ms(ms)
 }
 
 fn answer(sent_ms: u64) -> Promised {
-    Promised { sent: at(sent_ms), valid_ms: TTL_MS, draining: false, epoch: 4, lsn: 10 }
+    Promised { sent: at(sent_ms), valid_ms: VALID_MS, draining: false, epoch: 4, lsn: 10 }
 }
 
 impl Desk {
@@ -61,12 +61,12 @@ fn lost(reason: LossReason) -> Option<Action> {
 }
 
 #[test]
-fn a_promise_is_believed_a_thousandth_and_a_margin_less_from_before_it_was_asked_for() {
+fn a_promise_is_believed_a_margin_less_and_no_factor_from_before_it_was_asked_for() {
     let desk = Desk::new();
     assert_eq!(desk.core.valid_until(), at(VALID_UNTIL));
     let wide = Terms { margin: Duration::from_secs(2), several_nodes: false };
     let core = Core::new(wide, Scatter::from_seed(1), &answer(GRANTED_AT));
-    assert_eq!(core.valid_until(), at(7_991));
+    assert_eq!(core.valid_until(), at(8_000));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_answer_moves_validity_on_from_when_it_was_asked_for() {
     let sent = desk.until_heartbeat();
     assert_eq!(desk.see(sent + 400, Observation::Promised(answer(sent))), None);
     assert_eq!(desk.core.standing(), &Standing::Held);
-    assert_eq!(desk.core.valid_until(), at(sent + 8_941));
+    assert_eq!(desk.core.valid_until(), at(sent + 8_950));
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn one_heartbeat_is_in_flight_at_a_time_and_leaves_room_for_others() {
 fn silence_puts_at_risk_at_half_and_loses_at_the_end() {
     let mut desk = Desk::new();
     desk.until_heartbeat();
-    assert_eq!(desk.due_ms(), GRANTED_AT + 4_470, "half of 8941 ms");
-    assert_eq!(desk.time(GRANTED_AT + 4_471), None);
+    assert_eq!(desk.due_ms(), GRANTED_AT + 4_475, "half of 8950 ms");
+    assert_eq!(desk.time(GRANTED_AT + 4_476), None);
     assert_eq!(desk.core.standing(), &Standing::AtRisk);
     assert_eq!(desk.due_ms(), VALID_UNTIL);
     assert_eq!(desk.time(VALID_UNTIL - 1), None);
@@ -189,7 +189,7 @@ fn advice_to_wait_is_taken_as_far_as_it_leaves_room() {
     assert_eq!(desk.due_ms(), sent + 700);
     assert!(desk.time(sent + 700).is_some());
     desk.see(sent + 701, Observation::Failed { retry_after: Some(Duration::from_secs(3_600)) });
-    assert_eq!(desk.due_ms(), (sent + 701 + 1_500).min(GRANTED_AT + 8_941));
+    assert_eq!(desk.due_ms(), (sent + 701 + 1_500).min(GRANTED_AT + 8_950));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn answers_from_before_the_newest_are_dropped() {
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 20, ..answer(sent) }));
     let until = desk.core.valid_until();
-    assert_eq!(until, at(sent + 8_941), "a newer one is believed");
+    assert_eq!(until, at(sent + 8_950), "a newer one is believed");
     let sent = desk.until_heartbeat();
     desk.see(sent + 1, Observation::Promised(Promised { lsn: 19, ..answer(sent) }));
     assert_eq!(desk.core.valid_until(), until);
@@ -265,7 +265,8 @@ fn what_is_left_of_a_drain_is_asked_for_in_bounded_steps() {
         assert!(heartbeats < 200, "too many heartbeats");
         if let Some(Action::Heartbeat { .. }) = desk.core.observe(due, Observation::Time) {
             let left = ends - due.as_ms().min(ends);
-            let sent = Promised { sent: due, valid_ms: left.min(TTL_MS), draining: true, epoch: 4, lsn: 10 };
+            let sent =
+                Promised { sent: due, valid_ms: left.min(VALID_MS), draining: true, epoch: 4, lsn: 10 };
             desk.core.observe(due, Observation::Promised(sent));
         }
     }

@@ -34,7 +34,8 @@ impl TenureStore {
         let sent = BootInstant::now();
         let opened = within(membership.call_limit, self.client().open_session(&open)).await;
         let opened = opened.map_err(|error| understood(&error))?;
-        Ok(Opened { session: opened.session, lsn: opened.lsn, valid_until: membership.valid_until(sent) })
+        let valid_until = membership.promised_until(sent, opened.valid_ms.unwrap_or(0));
+        Ok(Opened { session: opened.session, lsn: opened.lsn, valid_until })
     }
 
     /// Takes the poller's name under a session.
@@ -50,8 +51,8 @@ impl TenureStore {
         if BootInstant::now().since(begun) > membership.call_limit {
             // The name was waited for: what was promised at the beginning is nearly over.
             let sent = BootInstant::now();
-            self.beat(membership, session).await?;
-            valid_until = membership.valid_until(sent);
+            let valid_ms = self.beat(membership, session).await?;
+            valid_until = membership.promised_until(sent, valid_ms);
         }
         Ok(Member {
             membership: membership.clone(),
@@ -140,14 +141,17 @@ impl TenureStore {
         loop {
             tokio::select! {
                 done = &mut work => return Ok(done),
-                () = tokio::time::sleep(membership.ttl / 3) => self.beat(membership, session).await?,
+                () = tokio::time::sleep(membership.ttl / 3) => {
+                    self.beat(membership, session).await?;
+                }
             }
         }
     }
 
-    async fn beat(&self, membership: &Membership, session: &str) -> Result<(), StoreError> {
+    async fn beat(&self, membership: &Membership, session: &str) -> Result<u64, StoreError> {
         let heartbeat = SessionHeartbeat::default();
         let beaten = self.client().session_heartbeat(session, &heartbeat);
-        within(membership.call_limit, beaten).await.map(drop).map_err(|error| understood(&error))
+        let beaten = within(membership.call_limit, beaten).await;
+        beaten.map(|renewed| renewed.valid_ms).map_err(|error| understood(&error))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_api::{ErrorCode, Stream, StreamNews, StreamState};
+use tenure_api::{ErrorCode, Stream, StreamNews};
 use tenure_client::clock::{BootInstant, wait_until};
 use tenure_client::{CallError, Client, StreamEvents};
 use tenure_history::parse_rfc3339;
@@ -62,8 +62,8 @@ impl<'a> Keeper<'a> {
             told_doubt: false,
             stream,
         };
-        let (until, now) = (keeper.stream.lease_expires_at.clone(), keeper.stream.server_time.clone());
-        keeper.is_good(&until, &now, asked_at);
+        let Stream { valid_ms, lease_expires_at, server_time, .. } = &keeper.stream;
+        keeper.valid_until = asked_at.after(good_for(*valid_ms, lease_expires_at, server_time));
         keeper
     }
 
@@ -112,7 +112,8 @@ impl<'a> Keeper<'a> {
         match self.client.heartbeat_stream_within(&id, None, interval).await {
             Ok(renewed) => {
                 self.beat_at = asked_at.after(Duration::from_secs(renewed.next_heartbeat_in.max(1)));
-                self.is_good(&renewed.lease_expires_at, &renewed.server_time, asked_at);
+                let good_for = good_for(renewed.valid_ms, &renewed.lease_expires_at, &renewed.server_time);
+                self.valid_until = asked_at.after(good_for);
                 if self.events.is_none() {
                     self.events = self.client.stream_events(&id).await.ok();
                 }
@@ -147,18 +148,12 @@ impl<'a> Keeper<'a> {
             }
         }
     }
+}
 
-    /// The daemon's two times say for how long; that is counted from before it was asked. Grace is not promised.
-    fn is_good(&mut self, until: &str, now: &str, asked_at: BootInstant) {
-        if let (Ok(until), Ok(now)) = (parse_rfc3339(until), parse_rfc3339(now)) {
-            let left_ms = until.saturating_sub(now);
-            let promised_ms = match self.stream.state {
-                StreamState::Starting => left_ms,
-                _ => left_ms.min(self.stream.lease_ttl.saturating_mul(1_000)),
-            };
-            self.valid_until = asked_at.after(Duration::from_millis(promised_ms));
-        }
-    }
+/// How long an answer is good for. A session that is not in use yet has only its deadline.
+fn good_for(valid_ms: Option<u64>, until: &str, now: &str) -> Duration {
+    let left_ms = || Some(parse_rfc3339(until).ok()?.saturating_sub(parse_rfc3339(now).ok()?));
+    Duration::from_millis(valid_ms.or_else(left_ms).unwrap_or(0))
 }
 
 async fn next_news(events: &mut Option<StreamEvents>) -> Result<Option<(StreamNews, Stream)>, CallError> {

@@ -26,6 +26,7 @@ fn a_heartbeat_renews_and_says_until_when() {
     assert_eq!(json!([renewed["session_id"], renewed["next_heartbeat_in"]]), json!([id(&session), 5]));
     assert!(ms(&renewed["lease_expires_at"]) > ms(&session["lease_expires_at"]), "{renewed}");
     assert!((59_000..=60_000).contains(&left_ms(&renewed)), "{renewed}");
+    assert_eq!(renewed["valid_ms"], 59_699, "{renewed}");
     let seen = http.seen(&session);
     assert_eq!(seen["lease_expires_at"], renewed["lease_expires_at"]);
     let lasts = ms(&seen["lease_expires_at"]) - ms(&seen["last_heartbeat"]);

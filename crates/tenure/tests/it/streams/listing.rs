@@ -28,7 +28,7 @@ fn a_list_tells_what_a_look_tells() {
     http.stop(&stopped);
     for listed in http.list("") {
         let mut seen = http.seen(&listed);
-        for moving in ["server_time", "lsn"] {
+        for moving in ["server_time", "lsn", "valid_ms"] {
             seen[moving] = listed[moving].clone();
         }
         assert_eq!(listed, seen);
