@@ -23,10 +23,15 @@ use crate::socket::Connection;
 use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
-use tenure_api::{HolderCall, Lease};
+use tenure_api::{ErrorCode, HolderCall, Lease};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+
+/// How long a lease is resumed again where its grace is not known.
+const RESUME_GRACE_MS: u64 = 30_000;
+/// Pause before a lease is resumed again, where the daemon advises none.
+const RESUME_PAUSE_MS: u64 = 200;
 
 /// A hold on a lease.
 ///
@@ -174,7 +179,8 @@ impl Guard {
         self.part().await
     }
 
-    /// Binds the lease to a new connection after the old one closed, within its grace. Epoch and fence rise.
+    /// Binds the lease to a new connection after the old one closed, within its grace. Epoch and fence rise. Waits up to
+    /// the grace for the daemon to notice that the old connection is gone.
     /// Tokens and watches taken before stay with the loss; take them anew.
     ///
     /// # Errors
@@ -184,8 +190,23 @@ impl Guard {
             return Err(CallError::Unsendable("the lease is not kept by a connection".to_owned()));
         };
         let call = HolderCall { epoch: self.lease.epoch, ..HolderCall::default() };
-        let sent = BootInstant::now();
-        let lease = connection.resume(&self.lease.lease_id, &call).await?;
+        let noticed_by =
+            BootInstant::now().after(Duration::from_millis(self.lease.grace_ms.unwrap_or(RESUME_GRACE_MS)));
+        let (sent, lease) = loop {
+            let sent = BootInstant::now();
+            match connection.resume(&self.lease.lease_id, &call).await {
+                Ok(lease) => break (sent, lease),
+                // The daemon has not noticed yet that the old connection is gone.
+                Err(CallError::Refused(error)) if error.code == ErrorCode::NotDraining => {
+                    let pause = Duration::from_millis(error.retry_after_ms.unwrap_or(RESUME_PAUSE_MS));
+                    if BootInstant::now().after(pause) >= noticed_by {
+                        return Err(CallError::Refused(error));
+                    }
+                    tokio::time::sleep(pause).await;
+                }
+                Err(error) => return Err(error),
+            }
+        };
         let (life, keeping) = keep_on(connection, &lease, sent, MARGIN).await?;
         let current = Some(lease.epoch);
         self.life.lose(LossReason::Superseded { current });

@@ -289,6 +289,8 @@ pub enum Refused {
     Held(Vec<Blocker>),
     /// The lease or session belongs to another principal.
     Forbidden,
+    /// An open connection keeps it, and did not ask.
+    ConnectionOpen,
     /// A rule of liveness.
     Liveness(Refusal),
     /// The resources are free, but others waited first.
@@ -464,6 +466,7 @@ impl Refused {
             Self::Rejected(rejection) => rejection.code(),
             Self::Held(_) => "resource_held",
             Self::Forbidden => "forbidden",
+            Self::ConnectionOpen => "not_draining",
             Self::Liveness(refusal) => refusal.code(),
             Self::Queued { .. } => "resource_held",
             Self::WaitTimeout => "wait_timeout",

@@ -2,10 +2,10 @@
 //! the turn; nobody checks first and acts later.
 
 use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
-use crate::endings::given_back;
 use crate::engine::{Engine, Role, ending_reason, ending_text};
+use crate::hands::Hands;
 use crate::request::{Submit, TakeOver, Ticket};
-use crate::retries::{Known, identify};
+use crate::retries::Known;
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Try};
 use tenure_kernel::planted::{Planted, planted};
@@ -23,57 +23,92 @@ pub(crate) struct Outcome {
     pub(crate) depends_on: Lsn,
 }
 
+/// What is known of an operation that is asked for.
+enum Earlier {
+    /// Nothing: it is decided now.
+    None,
+    /// Another try of it waits.
+    InFlight,
+    /// It had an outcome, and this try has been answered by it.
+    Answered,
+}
+
 impl Engine {
     pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
         if self.facts.take_withdrawn(ticket) {
             return self.refuse(ticket, Lsn(0), Refused::Cancelled);
         }
-        let operation =
-            submit.operation.as_ref().map(|operation| identify(operation, &self.without_connection(&submit)));
+        let operation = submit.operation.as_ref().map(|operation| self.identify(operation, &submit));
         let mut in_flight = false;
         if let Some(operation) = &operation {
-            match self.retries.look_up(operation, self.tick) {
-                Known::New => {}
-                Known::InFlight => in_flight = true,
-                Known::Refused(..) if submit.operation.as_ref().is_some_and(|asked| asked.tries_again) => {}
-                Known::Refused(refused, depends_on) => {
-                    let forgets = planted(Planted::RefusalForgetsGround);
-                    return self.refuse(ticket, if forgets { Lsn(0) } else { depends_on }, refused);
-                }
-                Known::Conflict => {
-                    return self.refuse(ticket, Lsn(0), Rejection::OperationConflict.into());
-                }
+            let tries_again = submit.operation.as_ref().is_some_and(|asked| asked.tries_again);
+            match self.answer_again(ticket, operation, tries_again) {
+                Earlier::Answered => return,
+                Earlier::InFlight => in_flight = true,
+                Earlier::None => {}
             }
         }
-        let mut command = Command { operation, action: *submit.action };
-        if let Err(refused) = self.check_asker(submit.asker.as_ref(), &command.action) {
-            return self.refuse(ticket, self.journal.newest(), refused);
+        let Submit { action, wait_ms, take_over, force, keeper, via, opening, asker, .. } = submit;
+        let mut command = Command { operation, action: *action };
+        let hands = Hands { keeper, via, opening: opening.as_deref(), asker: asker.as_ref() };
+        let allowed = self
+            .check_asker(asker.as_ref(), &command.action)
+            .and_then(|()| self.change_hands(&mut command, hands));
+        if let Err(refused) = allowed {
+            let outcome = Outcome { answer: Answer::Refused(refused), depends_on: self.journal.newest() };
+            self.remember_refusal(command.operation.as_ref(), &outcome);
+            return self.answer(ticket, outcome.depends_on, outcome.answer);
         }
         if let Action::Grant(grant) = &mut command.action {
             grant.wall_ms = self.now.wall_ms;
             self.adopt_session_terms(grant);
             if in_flight {
-                return self.join(Try { ticket, command, opening: submit.opening });
+                return self.join(Try { ticket, command, opening });
             }
-            self.choose_take_over(grant, submit.take_over);
-            self.grant(ticket, command, submit.opening, submit.wait_ms);
+            self.choose_take_over(grant, take_over);
+            self.grant(ticket, command, opening, wait_ms);
             return;
         }
-        let outcome = self.settle(&mut command, submit.opening.as_deref(), submit.force);
-        if let (true, Action::Rebind(rebind), Answer::Lease(given)) =
-            (submit.has_stopped, &command.action, &outcome.answer)
-            && !given.replayed
-        {
-            self.liveness.former_holder_stopped(&self.kernel, self.tick, rebind.token.lease);
+        let lease = command.action.lease();
+        let has_stopped = self.has_former_stopped(&command.action, keeper);
+        let dispossessed = self.dispossessed(&command.action, via);
+        let outcome = self.settle(&mut command, opening.as_deref(), force);
+        if let (true, Some(lease), Answer::Lease(_)) = (has_stopped, lease, &outcome.answer) {
+            self.liveness.former_holder_stopped(&self.kernel, self.tick, lease);
+        }
+        if let (Some(connection), Some(lease)) = (dispossessed, lease) {
+            self.push_lost(connection, lease, &outcome);
         }
         self.remember_refusal(command.operation.as_ref(), &outcome);
         self.answer(ticket, outcome.depends_on, outcome.answer);
     }
 
-    /// Whether it was carried out before: the rules that follow were asked then.
-    fn is_remembered(&self, command: &Command) -> bool {
-        let operation = command.operation.as_ref();
-        operation.is_some_and(|operation| self.kernel.remembered(operation.key, self.tick).is_some())
+    /// Answers a retry by what became of the operation, before anything else is looked at: owner, session and state
+    /// may have changed because the first try succeeded.
+    fn answer_again(&mut self, ticket: Ticket, operation: &Operation, tries_again: bool) -> Earlier {
+        match self.kernel.replay(operation, self.tick) {
+            Ok(Some(replay)) => {
+                let outcome = self.replayed(replay);
+                self.answer(ticket, outcome.depends_on, outcome.answer);
+                return Earlier::Answered;
+            }
+            Ok(None) => {}
+            Err(conflict) => {
+                self.refuse(ticket, Lsn(0), conflict.into());
+                return Earlier::Answered;
+            }
+        }
+        match self.retries.look_up(operation, self.tick) {
+            Known::New => return Earlier::None,
+            Known::InFlight => return Earlier::InFlight,
+            Known::Refused(..) if tries_again => return Earlier::None,
+            Known::Refused(refused, depends_on) => {
+                let forgets = planted(Planted::RefusalForgetsGround);
+                self.refuse(ticket, if forgets { Lsn(0) } else { depends_on }, refused);
+            }
+            Known::Conflict => self.refuse(ticket, Lsn(0), Rejection::OperationConflict.into()),
+        }
+        Earlier::Answered
     }
 
     /// Whether this principal may speak for a lease.
@@ -165,65 +200,49 @@ impl Engine {
 
     /// Carries out a command that never waits.
     fn settle(&mut self, command: &mut Command, opening: Option<&OpenSession>, force: bool) -> Outcome {
-        if !self.is_remembered(command) {
-            let checked = match &mut command.action {
-                Action::Drain(steer) => self.check_drain(steer),
-                Action::Revive(steer) => match self.check_revive(steer) {
-                    Ok(Some(outcome)) => return outcome,
-                    Ok(None) => Ok(()),
-                    Err(refused) => Err(refused),
-                },
-                Action::Reclaim(reclaim) => self.check_reclaim(reclaim, force),
-                Action::Activate(token) => {
-                    let lease = token.lease;
-                    let outcome = self.decide(command);
-                    if let Answer::Refused(Refused::Rejected(Rejection::DeadlinePassed { .. })) =
-                        outcome.answer
-                    {
-                        self.expire(lease);
-                        return Outcome { depends_on: self.journal.newest(), ..outcome };
-                    }
-                    return outcome;
+        let checked = match &mut command.action {
+            Action::Drain(steer) => self.check_drain(steer),
+            Action::Revive(steer) => match self.check_revive(steer) {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => Ok(()),
+                Err(refused) => Err(refused),
+            },
+            Action::Reclaim(reclaim) => self.check_reclaim(reclaim, force),
+            Action::Activate(token) => {
+                let lease = token.lease;
+                let outcome = self.decide(command);
+                if let Answer::Refused(Refused::Rejected(Rejection::DeadlinePassed { .. })) = outcome.answer {
+                    self.expire(lease);
+                    return Outcome { depends_on: self.journal.newest(), ..outcome };
                 }
-                // A connection's session is made durable by what it keeps first, resumed leases too.
-                Action::Rebind(rebind) => {
-                    let session = rebind.policy.as_ref().and_then(|policy| policy.session);
-                    self.make_durable(session, opening, command)
-                }
-                Action::Release(release) => {
-                    let view = self.kernel.live(release.token.lease);
-                    let is_free = view.is_none_or(|view| self.is_free_once_released(view));
-                    if is_free { Ok(()) } else { self.give_back_by_revoke(command) }
-                }
-                Action::Grant(_)
-                | Action::Amend(_)
-                | Action::Revoke(_)
-                | Action::DefinePool { .. }
-                | Action::RemovePool { .. }
-                | Action::OpenSession(_)
-                | Action::CloseSession { .. } => Ok(()),
-            };
-            if let Err(refused) = checked {
-                let depends_on = self.journal.newest();
-                return Outcome { answer: Answer::Refused(refused), depends_on };
+                return outcome;
             }
+            // A connection's session is made durable by what it keeps first, resumed leases too.
+            Action::Rebind(rebind) => {
+                let session = rebind.policy.as_ref().and_then(|policy| policy.session);
+                self.make_durable(session, opening, command)
+            }
+            Action::Release(release) => {
+                let view = self.kernel.live(release.token.lease);
+                if view.is_some_and(|view| self.is_given_back_by_revoke(view)) {
+                    self.give_back_by_revoke(command)
+                } else {
+                    Ok(())
+                }
+            }
+            Action::Grant(_)
+            | Action::Amend(_)
+            | Action::Revoke(_)
+            | Action::DefinePool { .. }
+            | Action::RemovePool { .. }
+            | Action::OpenSession(_) => Ok(()),
+            Action::CloseSession { session, .. } => self.check_close(*session),
+        };
+        if let Err(refused) = checked {
+            let depends_on = self.journal.newest();
+            return Outcome { answer: Answer::Refused(refused), depends_on };
         }
         self.decide(command)
-    }
-
-    /// Whether a release frees what a lease covers at once: the lease has no gate, and every promise to a former holder has
-    /// run out.
-    pub(crate) fn is_free_once_released(&self, view: LeaseView<'_>) -> bool {
-        let gated = view.terms().gate && !planted(Planted::ReleaseSkipsGate);
-        !gated && self.liveness.former_promised_until(view, self.tick).is_none()
-    }
-
-    /// A lease that is not free once released is given back by a revoke: the reclaim waits for what stands before it.
-    fn give_back_by_revoke(&self, command: &mut Command) -> Result<(), Refused> {
-        self.kernel.decide(self.journal.peek(self.tick), command)?;
-        let Action::Release(release) = &command.action else { return Ok(()) };
-        command.action = given_back(release.token.lease, release.text.clone());
-        Ok(())
     }
 
     fn check_drain(&self, steer: &Steer) -> Result<(), Refused> {
@@ -358,7 +377,7 @@ impl Engine {
         opening: Option<Box<OpenSession>>,
         wait_ms: u64,
     ) {
-        if wait_ms > 0 && !self.is_remembered(&command) && self.is_coming_free(&command) {
+        if wait_ms > 0 && self.is_coming_free(&command) {
             return self.wait(Try { ticket, command, opening }, wait_ms);
         }
         let wait_ms = if has_alternatives(&command) { 0 } else { wait_ms };
@@ -424,15 +443,13 @@ impl Engine {
         command: &mut Command,
         opening: Option<&OpenSession>,
     ) -> Result<Outcome, Refused> {
-        if !self.is_remembered(command) {
-            self.check_open_for_grants()?;
-            let Action::Grant(grant) = &mut command.action else {
-                unreachable!("invariant: only grants are granted")
-            };
-            self.yield_to_waiters(grant)?;
-            let session = grant.policy.session;
-            self.make_durable(session, opening, command)?;
-        }
+        self.check_open_for_grants()?;
+        let Action::Grant(grant) = &mut command.action else {
+            unreachable!("invariant: only grants are granted")
+        };
+        self.yield_to_waiters(grant)?;
+        let session = grant.policy.session;
+        self.make_durable(session, opening, command)?;
         let outcome = self.decide(command);
         match outcome.answer {
             Answer::Refused(refused) => Err(refused),
@@ -691,6 +708,7 @@ fn can_be_waited_for(refused: &Refused) -> bool {
         }
         Refused::Held(_)
         | Refused::Forbidden
+        | Refused::ConnectionOpen
         | Refused::Liveness(_)
         | Refused::WaitTimeout
         | Refused::TooManyWaiters { .. }

@@ -5,34 +5,32 @@ use crate::answer::{Answer, Refused};
 use crate::engine::Engine;
 use crate::request::{Submit, Ticket};
 use std::borrow::Cow;
-use tenure_kernel::{Action, Command, Lsn, OpenSession, Rebind, Rejection, SessionId, SessionView};
+use tenure_kernel::{Action, Command, Grant, Lsn, OpenSession, Rebind, Rejection, SessionId, SessionView};
 
 impl Engine {
-    /// What was asked, whichever connection asked: a retry comes on a new one.
+    /// What was asked, whichever connection asked: a retry comes on a new one, perhaps at another node.
     pub(crate) fn without_connection<'a>(&self, submit: &'a Submit) -> Cow<'a, Action> {
-        match &*submit.action {
-            Action::Grant(grant)
-                if submit.opening.is_some()
-                    || grant
-                        .policy
-                        .session
-                        .is_some_and(|session| self.connections.contains_key(&session)) =>
-            {
-                let mut grant = grant.clone();
-                grant.policy.session = None;
-                Cow::Owned(Action::Grant(grant))
+        let mut action = Cow::Borrowed(&*submit.action);
+        let policy = match &*submit.action {
+            Action::Grant(grant) => Some(&grant.policy),
+            Action::Rebind(rebind) => rebind.policy.as_ref(),
+            _ => None,
+        };
+        let session = policy.and_then(|policy| policy.session).filter(|session| {
+            submit.via == Some(*session)
+                || submit.opening.as_ref().is_some_and(|open| open.session == *session)
+                || self.connections.contains_key(session)
+        });
+        if session.is_some() {
+            match action.to_mut() {
+                Action::Grant(Grant { policy, .. }) | Action::Rebind(Rebind { policy: Some(policy), .. }) => {
+                    // The ttl is that of the word of the connection's node.
+                    (policy.session, policy.ttl_ms) = (None, 0);
+                }
+                _ => {}
             }
-            Action::Rebind(rebind)
-                if rebind.policy.as_ref().and_then(|policy| policy.session).is_some_and(|session| {
-                    submit.opening.is_some() || self.connections.contains_key(&session)
-                }) =>
-            {
-                let mut rebind = rebind.clone();
-                rebind.policy.iter_mut().for_each(|policy| policy.session = None);
-                Cow::Owned(Action::Rebind(rebind))
-            }
-            action => Cow::Borrowed(action),
         }
+        action
     }
 
     /// Logs a connection's session with its first lease, in the same frame, and only if it gets that.
@@ -56,7 +54,7 @@ impl Engine {
         }
         self.kernel.decide(self.journal.peek(self.tick), &trial)?;
         if self.connections.contains_key(&session) {
-            // Its session may have been closed by hand since; the connection is open all the same.
+            // Liveness rebuilt from the log knows of no connection that keeps nothing.
             self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
         }
         let opened = self.decide(&Command::plain(Action::OpenSession(open)));

@@ -230,7 +230,7 @@ impl Engine {
     fn end(&mut self, lease: LeaseId, how: How) {
         let Some(view) = self.kernel.live(lease) else { return };
         match how {
-            How::Release if !self.is_free_once_released(view) => {
+            How::Release if self.is_given_back_by_revoke(view) => {
                 self.order(given_back(lease, Text::const_new("session closed")));
             }
             How::Release => {

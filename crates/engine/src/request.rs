@@ -161,13 +161,28 @@ pub struct Submit {
     pub take_over: Vec<TakeOver>,
     /// Reclaim: do it before gate, promise or delay allow.
     pub force: bool,
-    /// Rebind: whoever had it has stopped, like one who releases. What was promised to it binds nobody any more.
-    pub has_stopped: bool,
+    /// Rebind: what keeps the lease from now on. The writer fills in holder and terms, from the lease and the session as
+    /// they are when it decides.
+    pub keeper: Option<Keeper>,
+    /// The connection that asks, if the caller has one.
+    pub via: Option<SessionId>,
     /// The connection that asks, where it is open at another node: made durable with what it keeps first. Boxed, as few
     /// have one.
     pub opening: Option<Box<OpenSession>>,
     /// Whose lease or session it must be; `None` asks nobody.
     pub asker: Option<Text>,
+}
+
+/// What keeps a lease after a rebind.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Keeper {
+    /// The connection that asks; the connection that kept the lease before is closed.
+    Connection,
+    /// A session by hand of the principal that asks.
+    Session(SessionId),
+    /// A session by hand that accepts the lease, with its own holder and principal. The former holder has stopped, like
+    /// one that releases: its promise binds no longer.
+    Handover(SessionId),
 }
 
 /// A lease that may be taken over.
@@ -273,7 +288,8 @@ impl Submit {
             wait_ms: 0,
             take_over: Vec::new(),
             force: false,
-            has_stopped: false,
+            keeper: None,
+            via: None,
             opening: None,
             asker: None,
         }

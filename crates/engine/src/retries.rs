@@ -2,8 +2,9 @@
 //! joined, an interrupted wait keeps its place for a moment, and refusals are remembered for a minute.
 
 use crate::answer::Refused;
+use crate::engine::Engine;
 use crate::quota::Quota;
-use crate::request::{OperationId, Ticket};
+use crate::request::{Keeper, OperationId, Submit, Ticket};
 use crate::waiters::{Standing, Try};
 use core::hash::{Hash, Hasher};
 use sha2::{Digest, Sha256};
@@ -14,6 +15,8 @@ use tenure_kernel::{Action, Lsn, Operation, Text, Tick};
 const REFUSAL_KEEP_MS: u64 = 60_000;
 /// The same where it passes by itself: shorter than whoever asks is told to wait.
 const PASSING_KEEP_MS: u64 = 5_000;
+/// The same where a connection is likely gone already, and noticed in a moment.
+const CONNECTION_OPEN_KEEP_MS: u64 = 100;
 /// Refusals remembered at most; the oldest go first.
 const REFUSALS_MAX: usize = 100_000;
 /// Tries of one operation that wait together, the first included.
@@ -189,6 +192,8 @@ impl Retries {
         }
         let until = now.after_ms(match refused {
             Refused::DiskLow => PASSING_KEEP_MS,
+            // Over as soon as the connection is noticed to be gone.
+            Refused::ConnectionOpen => CONNECTION_OPEN_KEEP_MS,
             Refused::NotYet { remaining_ms } => PASSING_KEEP_MS.min(*remaining_ms),
             _ => REFUSAL_KEEP_MS,
         });
@@ -199,8 +204,15 @@ impl Retries {
     }
 }
 
+impl Engine {
+    /// The kernel's identity of what is asked.
+    pub(crate) fn identify(&self, operation: &OperationId, submit: &Submit) -> Operation {
+        identify(operation, &self.without_connection(submit), submit.keeper)
+    }
+}
+
 /// The kernel's identity of an operation: who, under which id, and what was asked.
-pub(crate) fn identify(operation: &OperationId, action: &Action) -> Operation {
+pub(crate) fn identify(operation: &OperationId, action: &Action, keeper: Option<Keeper>) -> Operation {
     let mut key = Sha256::new();
     key.update((operation.principal.len() as u64).to_le_bytes());
     key.update(operation.principal.as_bytes());
@@ -209,6 +221,7 @@ pub(crate) fn identify(operation: &OperationId, action: &Action) -> Operation {
     let fingerprint = operation.asked.unwrap_or_else(|| {
         let mut fingerprint = Fingerprint(Sha256::new());
         action.hash(&mut fingerprint);
+        keeper.hash(&mut fingerprint);
         fingerprint.finish()
     });
     Operation {

@@ -8,8 +8,8 @@ use crate::limits::page;
 use crate::refusal::{Asked, mark, no_lease};
 use crate::sessions;
 use tenure_api::{Check, Error, ErrorCode, HolderCall, LeaseQuery};
-use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, SessionId, Text};
-use tenure_engine::{Check as Asking, List, Request, Submit};
+use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, Rebind, SessionId, Text};
+use tenure_engine::{Check as Asking, Keeper, List, Request, Submit};
 use tenure_history::{Identity, WireLease};
 
 /// What to do about a call.
@@ -96,7 +96,14 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
     let own = |action: Action, operation_id: Option<String>| {
         let operation = leases::operation(caller, operation_id)?;
         let asker = Some(caller.principal.clone());
-        let submit = Submit { operation, asker, ..Submit::now(action) };
+        let submit = Submit { operation, asker, via: caller.connection(), ..Submit::now(action) };
+        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder)))
+    };
+    let moved = |keeper: Option<Keeper>, rebind: Rebind, operation_id: Option<String>| {
+        let operation = leases::operation(caller, operation_id)?;
+        let (asker, via, opening) = (Some(caller.principal.clone()), caller.connection(), caller.opening());
+        let now = Submit::now(Action::Rebind(rebind));
+        let submit = Submit { operation, keeper, asker, via, opening, ..now };
         Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder)))
     };
     let order = |order: Order, id: &str, body| {
@@ -126,15 +133,26 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         Call::Acknowledge(id, body) if body.holder.is_none() => {
             ask(acknowledge(caller, held(&id)?, &body), Shape::Lease(Asked::AsHolder))
         }
-        Call::Rebind(id, body) if body.session.is_none() => {
-            let rebind = tenure_engine::kernel::Rebind {
-                token: leases::token(held(&id)?, body.epoch, None),
+        Call::Rebind(id, body) => {
+            let rebind = Rebind {
                 holder: body.holder.map(leases::holder).transpose()?,
-                policy: None,
                 attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
-                face_data: None,
+                ..Rebind::keeping(leases::token(held(&id)?, body.epoch, None))
             };
-            own(Action::Rebind(rebind), body.operation_id)
+            let session = body.session.as_deref().map(sessions::parse_by_hand).transpose()?;
+            moved(session.map(Keeper::Session), rebind, body.operation_id)
+        }
+        Call::Handover(id, body) => {
+            let session = sessions::parse_by_hand(&body.to_session)?;
+            let rebind = Rebind::keeping(leases::token(held(&id)?, body.epoch, None));
+            moved(Some(Keeper::Handover(session)), rebind, body.operation_id)
+        }
+        Call::Resume(id, body) => {
+            if caller.connection().is_none() {
+                return Err(leases::contradiction("only a connection can resume a lease"));
+            }
+            let rebind = Rebind::keeping(leases::token(held(&id)?, body.epoch, body.holder));
+            moved(Some(Keeper::Connection), rebind, body.operation_id)
         }
         Call::Revoke(id, body) => order(Order::Revoke, &id, body),
         Call::Reclaim(id, body) => order(Order::Reclaim, &id, body),
@@ -174,9 +192,6 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         Call::ResetBreaker => ask(Request::ResetBreaker, Shape::BreakerReset),
         Call::Heartbeat(..)
         | Call::Acknowledge(..)
-        | Call::Rebind(..)
-        | Call::Handover(..)
-        | Call::Resume(..)
         | Call::OpenSession(_)
         | Call::DefinePool(..)
         | Call::RemovePool(..)

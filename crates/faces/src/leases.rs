@@ -56,7 +56,8 @@ pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error
     };
     let asker = Some(caller.principal.clone());
     let opening = caller.opening();
-    Ok(Submit { operation, wait_ms, asker, opening, ..Submit::now(Action::Grant(grant)) })
+    let via = caller.connection();
+    Ok(Submit { operation, wait_ms, asker, via, opening, ..Submit::now(Action::Grant(grant)) })
 }
 
 /// Native leases of polling targets are counted with those of the polling face.

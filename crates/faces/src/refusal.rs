@@ -16,12 +16,20 @@ pub(crate) enum Asked {
     AsAnyone,
 }
 
+/// A connection that its holder lost is noticed within about this long.
+const CONNECTION_OPEN_RETRY_MS: u64 = 200;
+
 pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
     let error = match refused {
         Refused::Rejected(rejection) => rejected(rejection, asked),
         Refused::Liveness(refusal) => not_live(refusal, asked),
         Refused::Held(blockers) => held(lens, blockers),
         Refused::Forbidden => Error::new(ErrorCode::Forbidden, "it belongs to another principal"),
+        Refused::ConnectionOpen => Error::new(
+            ErrorCode::NotDraining,
+            "an open connection keeps it; close that connection and ask again, or ask on it",
+        )
+        .retry_after(CONNECTION_OPEN_RETRY_MS),
         Refused::Queued { resource, waiters } => queued(resource, *waiters),
         Refused::WaitTimeout => {
             Error::new(ErrorCode::WaitTimeout, "the wait was over before everything asked for was free")

@@ -3,9 +3,9 @@
 
 use crate::ask::{Seen, Shape, acknowledge, heartbeat, lease_id};
 use crate::call::{Call, Reply};
-use crate::caller::{Caller, Origin};
+use crate::caller::Caller;
 use crate::dispatch::{Faces, revoke};
-use crate::leases::{self, Order, contradiction};
+use crate::leases::{self, Order};
 use crate::limits::{GRACE_MS_MAX, TTL_MS_MAX, TTL_MS_MIN, bounded};
 use crate::refusal::{self, Asked};
 use crate::sessions;
@@ -13,11 +13,8 @@ use crate::show::Lens;
 use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{
-    Action, LeaseId, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind,
-};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, SessionSnapshot, Submit};
-use tenure_history::session_kind;
+use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, SessionKind};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, Submit};
 
 /// Leases ended together when the daemon is told to end all.
 const END_PAGE: usize = 500;
@@ -38,9 +35,6 @@ impl Faces {
                 let answer = self.ask(acknowledge(caller, lease, &body)).await;
                 self.reply(Shape::Lease(Asked::AsHolder), answer).await
             }
-            Call::Resume(id, body) => self.resume(caller, &id, body).await,
-            Call::Rebind(id, body) => self.rebind(caller, &id, *body).await,
-            Call::Handover(id, body) => self.hand_over(caller, &id, body).await,
             Call::OpenSession(body) => self.open_by_hand(caller, body).await,
             Call::DefinePool(name, body) => {
                 let action = Action::DefinePool { name: name.as_str().into(), size: body.size };
@@ -121,79 +115,6 @@ impl Faces {
         Ok(live.id)
     }
 
-    async fn rebound(
-        &self,
-        caller: &Caller,
-        rebind: Rebind,
-        operation_id: Option<String>,
-        has_stopped: bool,
-    ) -> Result<Reply, Error> {
-        let operation = leases::operation(caller, operation_id)?;
-        let asker = Some(caller.principal.clone());
-        let opening = caller.opening();
-        let submit = Submit { operation, asker, opening, has_stopped, ..Submit::now(Action::Rebind(rebind)) };
-        let answer = self.ask(Request::Submit(submit)).await;
-        self.reply(Shape::Lease(Asked::AsHolder), answer).await
-    }
-
-    /// A lease of a connection comes back on another one.
-    async fn resume(&self, caller: &Caller, id: &str, body: api::HolderCall) -> Result<Reply, Error> {
-        let Origin::Connection { session, word_ms, .. } = caller.origin else {
-            return Err(contradiction("only a connection can resume a lease"));
-        };
-        let live = self.live(id).await?;
-        if live.policy.session.is_none_or(|kept_by| session_kind(kept_by) == SessionKind::ByHand) {
-            return Err(Error::new(ErrorCode::NoLiveness, "only a lease of a connection can be resumed"));
-        }
-        let rebind = Rebind {
-            token: leases::token(live.id, body.epoch, body.holder),
-            holder: None,
-            policy: Some(Policy { session: Some(session), ttl_ms: word_ms, ..live.policy }),
-            attachment: None,
-            face_data: None,
-        };
-        self.rebound(caller, rebind, body.operation_id, false).await
-    }
-
-    async fn rebind(&self, caller: &Caller, id: &str, body: api::Rebind) -> Result<Reply, Error> {
-        let live = self.live(id).await?;
-        let wanted = body.session.as_deref().map(sessions::parse).transpose()?;
-        let session = self.session_by_hand(wanted.unwrap_or(SessionId(0))).await?;
-        if session.principal != caller.principal {
-            return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
-        }
-        let rebind = Rebind {
-            token: leases::token(live.id, body.epoch, None),
-            holder: body.holder.map(leases::holder).transpose()?,
-            policy: Some(kept_by(live.policy, &session)),
-            attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
-            face_data: None,
-        };
-        self.rebound(caller, rebind, body.operation_id, false).await
-    }
-
-    async fn hand_over(&self, caller: &Caller, id: &str, body: api::Handover) -> Result<Reply, Error> {
-        let live = self.live(id).await?;
-        let session = self.session_by_hand(sessions::parse(&body.to_session)?).await?;
-        let rebind = Rebind {
-            token: leases::token(live.id, body.epoch, None),
-            holder: Some(session.holder.clone()),
-            policy: Some(Policy { principal: session.principal.clone(), ..kept_by(live.policy, &session) }),
-            attachment: None,
-            face_data: None,
-        };
-        // Who gives a lease to another has stopped, as one who releases it has.
-        self.rebound(caller, rebind, body.operation_id, true).await
-    }
-
-    async fn session_by_hand(&self, id: SessionId) -> Result<Box<SessionSnapshot>, Error> {
-        match self.ask(Request::Session(id)).await {
-            Answer::Session { session, .. } if session.kind == SessionKind::ByHand => Ok(session),
-            Answer::Session { .. } => Err(contradiction("the session must be one opened by hand")),
-            other => Err(self.not_that(other, Asked::AsAnyone)),
-        }
-    }
-
     async fn open_by_hand(&self, caller: &Caller, body: api::OpenSession) -> Result<Reply, Error> {
         let ttl_ms = match body.ttl_ms {
             Some(ttl_ms) => bounded("ttl_ms", ttl_ms, TTL_MS_MIN, TTL_MS_MAX)?,
@@ -268,16 +189,5 @@ impl Faces {
             }
         }
         Ok(Reply::Ended(api::ShuttingDown { shutting_down: true, ended, lsn: newest.0 }))
-    }
-}
-
-/// The terms of a lease once a session by hand keeps it.
-fn kept_by(terms: Policy, session: &SessionSnapshot) -> Policy {
-    Policy {
-        mode: Mode::Session,
-        ttl_ms: session.ttl_ms,
-        grace_ms: session.grace_ms,
-        session: Some(session.id),
-        ..terms
     }
 }

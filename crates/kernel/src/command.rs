@@ -341,6 +341,14 @@ impl Token {
     }
 }
 
+impl Rebind {
+    /// A rebind that keeps holder, terms and payload.
+    #[must_use]
+    pub fn keeping(token: Token) -> Self {
+        Self { token, holder: None, policy: None, attachment: None, face_data: None }
+    }
+}
+
 impl SessionKind {
     /// Every kind, in code order.
     pub const ALL: [Self; 3] = [Self::Connection, Self::Stdin, Self::ByHand];

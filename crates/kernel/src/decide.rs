@@ -42,12 +42,8 @@ impl Kernel {
     pub fn decide(&self, at: Stamp, command: &Command) -> Result<Decision, Rejection> {
         debug_assert!(at.lsn > self.applied.lsn && at.tick >= self.applied.tick);
         if let Some(operation) = &command.operation {
-            if let Some(found) = self.operations.find(operation.key, at.tick) {
-                return if found.fingerprint == operation.fingerprint {
-                    Ok(Decision::Replay(found.replay.clone()))
-                } else {
-                    Err(Rejection::OperationConflict)
-                };
+            if let Some(replay) = self.replay(operation, at.tick)? {
+                return Ok(Decision::Replay(replay.clone()));
             }
             bounded(operation.principal.len(), PRINCIPAL_BYTES_MAX, Field::Principal)?;
         }

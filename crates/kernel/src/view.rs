@@ -1,6 +1,7 @@
 //! Reading: what a lease, resource, pool or session looks like right now. Views borrow; they cost nothing
 //! until a field is asked for.
 
+use crate::command::Operation;
 use crate::ids::{Epoch, Fence, LeaseId, Lsn, SessionId, Tick};
 use crate::kernel::{Counts, Kernel, PendingNotice};
 use crate::lease::{Lease, LeaseState};
@@ -8,6 +9,7 @@ use crate::names::Text;
 use crate::operations::Replay;
 use crate::policy::{Face, Policy};
 use crate::pool::PoolView;
+use crate::rejection::Rejection;
 use crate::retained::EndedLease;
 use crate::session::SessionView;
 use crate::tables::register::Where;
@@ -246,6 +248,18 @@ impl Kernel {
     #[must_use]
     pub fn remembered(&self, key: u128, now: Tick) -> Option<(u64, &Replay)> {
         self.operations.find(key, now).map(|found| (found.fingerprint, &found.replay))
+    }
+
+    /// What became of an operation; `None`: nothing is remembered of it.
+    ///
+    /// # Errors
+    /// When its id was used for another command.
+    pub fn replay(&self, operation: &Operation, now: Tick) -> Result<Option<&Replay>, Rejection> {
+        match self.operations.find(operation.key, now) {
+            Some(found) if found.fingerprint == operation.fingerprint => Ok(Some(&found.replay)),
+            Some(_) => Err(Rejection::OperationConflict),
+            None => Ok(None),
+        }
     }
 
     /// Operations remembered.

@@ -4,8 +4,8 @@ use crate::clients::{ByHand, Connection, Hand};
 use crate::happening::Happening;
 use crate::network::Purpose;
 use crate::world::World;
-use tenure_engine::{Control, Request, Submit};
-use tenure_kernel::{Action, Lsn, Mode, OpenSession, Policy, Reason, Rebind, SessionId, SessionKind};
+use tenure_engine::{Control, Keeper, Request, Submit};
+use tenure_kernel::{Action, Lsn, Mode, OpenSession, Reason, Rebind, SessionId, SessionKind};
 
 impl World {
     fn new_session(&mut self) -> SessionId {
@@ -38,7 +38,7 @@ impl World {
             principal: self.clients[client].principal.clone(),
         };
         self.say_over(client, Request::ConnectionOpened(open), Purpose::Other);
-        self.resume(client, session, grace_ms);
+        self.resume(client, session);
     }
 
     /// The daemon notices the end of a connection behind everything that was sent over it.
@@ -50,15 +50,14 @@ impl World {
     }
 
     /// Leases of a connection that broke come back by the new one.
-    fn resume(&mut self, client: usize, session: SessionId, grace_ms: u64) {
+    fn resume(&mut self, client: usize, session: SessionId) {
         let lost = |hand: &Hand| hand.mode == Mode::Session && hand.valid_until.is_none() && !hand.reserved;
         let Some(hand) = self.some_hand(client, lost) else { return };
-        let mut policy = Policy::session(session, 0, grace_ms as u32);
-        policy.principal = self.clients[client].principal.clone();
-        let token = self.token(client, &hand);
-        let rebind = Rebind { token, holder: None, policy: Some(policy), attachment: None, face_data: None };
+        let rebind = Rebind::keeping(self.token(client, &hand));
         let purpose = Purpose::Rebind { lease: hand.lease, to: client };
-        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, true);
+        let (keeper, via) = (Some(Keeper::Connection), Some(session));
+        let submit = Submit { keeper, via, ..Submit::now(Action::Rebind(rebind)) };
+        self.submit(client, Some(hand.tag), submit, purpose, true);
     }
 
     pub(crate) fn session_by_hand(&mut self, client: usize) {

@@ -22,7 +22,7 @@ pub(crate) struct Told {
     pub(crate) reason: Option<Reason>,
     /// Revoked, and an operator wants to reclaim it.
     pub(crate) left_to_operator: bool,
-    /// Its holder gave it back, through its gate.
+    /// Its holder gave it back, by a revoke.
     pub(crate) given_back: bool,
     /// Every step: where, and how things stood after it.
     pub(crate) steps: Vec<Step>,

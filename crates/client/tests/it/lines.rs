@@ -249,6 +249,12 @@ async fn a_closed_connection_loses_its_guards_at_once_and_resuming_makes_them_an
         }
         assert_eq!(asked["resume"]["lease_id"], "k3f9-1");
         assert_eq!(asked["resume"]["epoch"], 1);
+        // The end of the first connection is noticed between the two tries.
+        daemon.say(json!({
+            "error": "not_draining", "message": "an open connection keeps it", "definite": true, "lost": false,
+            "retry_after_ms": 1, "tag": asked["tag"],
+        })).await;
+        let asked = daemon.read().await.expect("a line");
         let mut resumed = lease("k3f9-1");
         resumed["epoch"] = json!(2);
         resumed["fence"] = json!(5);

@@ -149,18 +149,16 @@ fn a_resume_that_is_tried_again_from_a_third_connection_is_told_what_became_of_i
 }
 
 #[test]
-fn a_connection_whose_session_was_closed_by_hand_keeps_what_it_is_given_next() {
+fn the_session_of_an_open_connection_is_not_closed_by_hand() {
     expect![[r#"
         0      one <- done
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      frame 1.2 at 3: session_closed
+        0      root <- not_draining
+        0      gone <- done
+        0      frame 1.2 at 3: note draining, session_closed
         0      root <- done
-        0      frame 1.3 at 4: released
-        0      frame 1.4 at 5: session_opened, granted
-        0      bob <- lease 6 active [b] bob epoch 1 fence 6
-        60000  frame 1.5 at 7: tick
-        60000  read <- lease 6 active [b] bob epoch 1 fence 6
+        0      frame 1.3 at 5: released
     "#]]
     .assert_eq(&tell(
         "one: connect 5 grace=30000
@@ -168,10 +166,8 @@ fn a_connection_whose_session_was_closed_by_hand_keeps_what_it_is_given_next() {
          settle
          root: close 5
          settle
-         bob: grant b session=5
-         settle
-         until 60000
-         read: read bob
+         gone: disconnect 5
+         root: close 5
          settle",
     ));
 }

@@ -6,6 +6,8 @@
 //! - `ends`: sessions, pools, gates, notices, restored logs
 //! - `promises`: former holders, connections in a restored log, a session that comes back while its leases end
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
+//! - `changing_hands`: what a former holder hears, and when the next one may act
+//! - `retrying`: every operation, its answer lost, its state changed, asked again
 //! - `following`: changes that the book of pollers is kept from
 //! - `bounded`: what comes due together, over several turns
 //! - `stopping`: a daemon that was told to stop
@@ -21,6 +23,7 @@
 mod behind_gates;
 mod belonging;
 mod bounded;
+mod changing_hands;
 mod control;
 mod counting;
 mod desk;
@@ -32,6 +35,7 @@ mod killed;
 mod outcomes;
 mod promises;
 mod recovery;
+mod retrying;
 mod running;
 mod stopping;
 mod timely;

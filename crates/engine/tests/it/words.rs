@@ -3,7 +3,7 @@
 
 use crate::desk::Desk;
 use std::collections::BTreeMap;
-use tenure_engine::{Check, Control, List, OperationId, Request, Submit, TakeOver};
+use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, TakeOver};
 use tenure_kernel::{
     Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Fence, GateReport, Grant, LeaseId, Lsn, Member,
     OpenSession, Policy, Reason, Rebind, Reclaim, ReclaimBy, ReclaimGround, ReclaimRule, Release, Revoke,
@@ -69,11 +69,17 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
     let mut words = asked.split_whitespace();
     let verb = words.next().expect("a verb");
     let words = Words::new(words);
-    let submit = |action| Request::Submit(command(&words, action));
+    let keeper = match (verb, words.number("to").map(SessionId)) {
+        ("resume", _) => Some(Keeper::Connection),
+        ("rebind", Some(session)) => Some(Keeper::Session(session)),
+        ("handover", Some(session)) => Some(Keeper::Handover(session)),
+        _ => None,
+    };
+    let submit = |action| Request::Submit(Submit { keeper, ..command(&words, action) });
     match verb {
         "grant" => {
             let submit = command(&words, Action::Grant(grant(desk, name, &words)));
-            Request::Submit(Submit { take_over: offers(desk, &words), opening: opening(&words), ..submit })
+            Request::Submit(Submit { take_over: offers(desk, &words), ..submit })
         }
         "activate" => submit(Action::Activate(token(desk, &words))),
         "release" => submit(Action::Release(Release { token: token(desk, &words), text: Text::default() })),
@@ -82,13 +88,9 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             attachment: Some(padding(&words, "pad")),
             face_data: None,
         })),
-        "rebind" => submit(Action::Rebind(Rebind {
+        "rebind" | "resume" | "handover" => submit(Action::Rebind(Rebind {
             token: token(desk, &words),
-            holder: Some(words.options.get("holder").copied().unwrap_or(name).into()),
-            policy: ["session", "ttl"]
-                .into_iter()
-                .any(|word| words.options.contains_key(word))
-                .then(|| policy(&words)),
+use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, TakeOver};
             attachment: None,
             face_data: None,
         })),
@@ -121,7 +123,7 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             kind: SessionKind::ByHand,
             ttl_ms: words.number("ttl").unwrap_or(90_000) as u32,
             grace_ms: grace(&words),
-            principal: "local".into(),
+            principal: words.options.get("principal").copied().unwrap_or("local").into(),
         })),
         "close" => submit(Action::CloseSession { session: session(&words), reason: Reason::Explicit }),
         "heartbeat" => {
@@ -189,7 +191,10 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
     let operation = words
         .options
         .get("op")
-        .map(|id| OperationId::new("local".into(), (*id).into(), words.number("keep").unwrap_or(600_000)))
+        .map(|id| {
+            let principal = asker(words).unwrap_or("local".into());
+            OperationId::new(principal, (*id).into(), words.number("keep").unwrap_or(600_000))
+        })
         .map(|operation| OperationId {
             asked: words.number("asked"),
             tries_again: words.has("tries_again"),
@@ -201,6 +206,8 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         force: words.has("force"),
         has_stopped: words.has("stopped"),
         asker: asker(words),
+        via: words.number("via").map(SessionId),
+        opening: opening(words),
         ..Submit::now(action)
     }
 }
@@ -269,7 +276,8 @@ fn word(words: &Words<'_>) -> u32 {
 
 /// The connection that asks, if it is open at another node.
 fn opening(words: &Words<'_>) -> Option<Box<OpenSession>> {
-    let session = SessionId(words.number("session").filter(|_| word(words) > 0)?);
+    let session = words.number("session").or(words.number("via")).filter(|_| word(words) > 0)?;
+    let session = SessionId(session);
     Some(Box::new(OpenSession {
         session,
         holder: "local".into(),

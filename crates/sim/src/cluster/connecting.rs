@@ -6,7 +6,7 @@ use super::holders::Hand;
 use super::network::Packet;
 use super::world::{Happening, NODES, World};
 use crate::violation::Violation;
-use tenure_engine::{Request, Submit};
+use tenure_engine::{Keeper, Request, Submit};
 use tenure_kernel::{Action, LeaseId, OpenSession, Policy, Rebind, SessionId, SessionKind, Token};
 
 /// A connection as its holder sees it.
@@ -66,6 +66,7 @@ impl World {
         }
         if let Request::Submit(submit) = request {
             submit.opening = Some(self.opening(number, connection));
+            submit.via = Some(connection.session);
             if let Action::Grant(grant) = &mut *submit.action {
                 grant.policy.session = Some(connection.session);
             }
@@ -106,17 +107,10 @@ impl World {
         if self.calls.values().any(|call| call.is_for(number, purpose)) {
             return;
         }
-        let ttl_ms = self.profile.word_ms as u32;
-        let policy = Policy { session: Some(connection.session), ttl_ms, ..hand.policy.clone() };
-        let rebind = Rebind {
-            token: Token::new(hand.lease, hand.epoch),
-            holder: None,
-            policy: Some(policy),
-            attachment: None,
-            face_data: None,
-        };
+        let rebind = Rebind::keeping(Token::new(hand.lease, hand.epoch));
         let way = Way::Connection { only: Some(connection.session) };
-        self.submit_over(number, Submit::now(Action::Rebind(rebind)), purpose, way);
+        let submit = Submit { keeper: Some(Keeper::Connection), ..Submit::now(Action::Rebind(rebind)) };
+        self.submit_over(number, submit, purpose, way);
     }
 
     /// Terms of a lease that the holder's connection is to keep; which one that is, each try says.

@@ -44,7 +44,6 @@ pub(super) struct Hand {
     pub(super) ttl_ms: u64,
     pub(super) is_reserved: bool,
     pub(super) session: Option<SessionId>,
-    pub(super) policy: Policy,
     /// It acts on it until here, in the world's time.
     pub(super) until: u64,
     pub(super) asked_at: u64,
@@ -283,6 +282,8 @@ impl World {
             // Whoever writes has not heard the node for a while, or not yet: nothing more is promised.
             (Purpose::Heartbeat(..), Answer::Refused(Refused::Liveness(Refusal::NoLiveness)))
                 if self.holders[number].by_connection => {}
+            // Whoever writes has not noticed yet that the former connection is gone: it is asked for again.
+            (Purpose::Resume(_), Answer::Refused(Refused::ConnectionOpen)) => {}
             (
                 Purpose::Heartbeat(lease, _) | Purpose::Activate(lease) | Purpose::Resume(lease),
                 Answer::Refused(refused),
@@ -321,7 +322,6 @@ impl World {
             ttl_ms: lease.policy.ttl_ms.into(),
             is_reserved,
             session: lease.policy.session,
-            policy: lease.policy.clone(),
             until,
             asked_at: self.now,
         };

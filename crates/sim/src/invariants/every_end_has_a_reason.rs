@@ -3,7 +3,7 @@
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
 use crate::violation::Violation;
-use tenure_kernel::{Actor, Change, Mode, Reason};
+use tenure_kernel::{Actor, Change, Epoch, Mode, Reason};
 
 pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
     let wrong = |text: String| Err(Violation::new("every_end_has_a_reason", text));
@@ -14,8 +14,11 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
                 Reason::HeartbeatExpired => told.policy.mode == Mode::Heartbeat,
                 Reason::SessionExpired => told.policy.mode == Mode::Session,
                 Reason::MaxLifetime => told.policy.max_lifetime_ms > 0,
-                // Given back by its holder, through its gate.
-                Reason::Explicit => told.policy.gate && revoked.actor == Actor::Holder,
+                // Given back by its holder, through its gate or while a former holder may act.
+                Reason::Explicit => {
+                    let is_rebound = revoked.epoch > Epoch::FIRST.next();
+                    (told.policy.gate || is_rebound) && revoked.actor == Actor::Holder
+                }
                 Reason::ReservationExpired => false,
                 Reason::AdminForce
                 | Reason::Shutdown

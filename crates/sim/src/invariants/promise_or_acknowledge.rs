@@ -66,7 +66,8 @@ fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
         .get(&lease)
         .is_some_and(|told| told.state_since(tenure_kernel::StateName::Active).is_some());
     let timeout = scene.profile.engine.liveness.revoke_timeout_ms;
-    if waits && was_active && since_revoke < timeout {
+    // One that stopped is not waited for; only a former holder's promise is.
+    if waits && was_active && since_revoke < timeout && !acknowledged(scene, lease) {
         let text =
             format!("lease {lease} was reclaimed {since_revoke} ms after its revoke, its holder still there");
         return Err(Violation::new(NAME, text));

@@ -91,6 +91,18 @@ impl Connection {
         self.good(&wish(resource, more), "acquired")
     }
 
+    /// Takes a lease over from a connection whose end may not have been noticed yet.
+    #[track_caller]
+    fn resume(&mut self, lease: &Value) -> Value {
+        let mut answer = Value::Null;
+        wait_until("the lease drains", LIMIT, || {
+            answer = self.ask(&resume(lease));
+            answer["error"] != "not_draining"
+        });
+        assert!(answer["resumed"].is_object(), "{lease}: {answer}");
+        answer["resumed"].clone()
+    }
+
     /// A proof of life that has to count.
     #[track_caller]
     fn renew(&mut self, lease: &Value) -> Promise {

@@ -218,17 +218,40 @@ fn only_leases_of_connections_are_resumed() {
 }
 
 #[test]
-fn a_lease_moves_to_a_living_connection_of_the_same_principal() {
+fn nobody_else_takes_a_lease_from_an_open_connection() {
     let daemon = Served::start();
+    let mut watch = daemon.watch();
     let (mut one, mut two) = (daemon.lines(), daemon.lines());
-    let lease = acquire(&mut one, "r", json!({"grace_ms": 0}));
-    let moved = two.good(json!({"resume": {"lease_id": id(&lease), "epoch": 1}}), "resumed");
-    assert_eq!(moved["epoch"], 2);
-    // The end of a session drains only leases whose current session it is.
+    let lease = acquire(&mut one, "r", json!({}));
+    let resume = json!({"resume": {"lease_id": id(&lease), "epoch": 1}});
+    let refused = two.refused(resume.clone(), "not_draining");
+    assert!(refused["retry_after_ms"].is_u64(), "{refused}");
+    let path = format!("/v1/sessions/{}", lease["session"].as_str().unwrap());
+    let mut http = daemon.http_over_socket();
+    http.json("DELETE", &path, Value::Null).refused("not_draining");
+    let session = http.json("POST", "/v1/sessions", json!({"holder": "b"})).good();
+    let rebind = format!("/v1/leases/{}/rebind", id(&lease));
+    for body in [json!({"epoch": 1, "holder": "b"}), json!({"epoch": 1, "session": session["session"]})] {
+        http.json("POST", &rebind, body).refused("not_draining");
+    }
+    one.good(json!({"heartbeat": {"lease_id": id(&lease), "epoch": 1}}), "renewed");
     drop(one);
-    wait_until_gone(&daemon, &lease["session"]);
-    assert_eq!(daemon.inspect(&lease)["liveness"], "alive");
-    two.good(json!({"heartbeat": {"lease_id": id(&lease), "epoch": 2}}), "renewed");
+    watch.next_of("draining");
+    assert_eq!(two.good(resume, "resumed")["epoch"], 2);
+}
+
+#[test]
+fn a_connection_hears_that_its_lease_was_handed_over_in_its_name() {
+    let daemon = Served::start();
+    let mut lines = daemon.lines();
+    let lease = acquire(&mut lines, "r", json!({}));
+    let mut http = daemon.http_over_socket();
+    let session = http.json("POST", "/v1/sessions", json!({"holder": "b"})).good();
+    let body = json!({"epoch": 1, "to_session": session["session"]});
+    let handover = format!("/v1/leases/{}/handover", id(&lease));
+    assert_eq!(http.json("POST", &handover, body).good()["holder"], "b");
+    let lost = lines.next();
+    assert_eq!(lost, json!({"lost": {"lease_id": id(&lease), "epoch": 2, "reason": "explicit"}}));
 }
 
 #[test]

@@ -114,7 +114,7 @@ fn leases_at_a_node_that_is_killed_or_paused_drain_after_its_silence_and_not_bef
     assert!(!is_late_renewed || shown["epoch"] == 1 && shown["state"] == "active", "{shown}");
     if hung_up {
         two = Connection::open(&cluster, paused);
-        let back = two.good(&resume(&late_paused), "resumed");
+        let back = two.resume(&late_paused);
         two.renew(&back);
     } else {
         two.renew(&late_paused);

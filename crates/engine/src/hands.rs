@@ -1,0 +1,174 @@
+//! A live lease changes hands: who may have it next, on which terms, and what its former holder hears. Decided in the
+//! turn that logs it, so that lease and session cannot change between the look and the act.
+//!
+//! Invariant: a lease leaves an open connection only by that connection's own request, by a hand-over or release in its
+//! name (the connection is pushed `lost`), or by a revoke (which waits for the connection).
+
+use crate::answer::{Answer, LeaseFound, Push, Refused};
+use crate::commands::Outcome;
+use crate::endings::given_back;
+use crate::engine::Engine;
+use crate::journal::Out;
+use crate::request::Keeper;
+use tenure_kernel::planted::{Planted, planted};
+use tenure_kernel::{
+    Action, Command, LeaseId, LeaseState, LeaseView, Mode, OpenSession, Policy, Reason, ReclaimRule,
+    Rejection, SessionId, SessionView, Text, Token,
+};
+use tenure_liveness::Refusal;
+
+/// Who asks for a change, and what is to keep the lease then.
+#[derive(Clone, Copy)]
+pub(crate) struct Hands<'a> {
+    pub(crate) keeper: Option<Keeper>,
+    pub(crate) via: Option<SessionId>,
+    pub(crate) opening: Option<&'a OpenSession>,
+    pub(crate) asker: Option<&'a Text>,
+}
+
+impl Engine {
+    /// Checks whether a lease may leave what keeps it, and fills in its next holder and terms.
+    pub(crate) fn change_hands(&self, command: &mut Command, hands: Hands<'_>) -> Result<(), Refused> {
+        let Action::Rebind(rebind) = &mut command.action else { return Ok(()) };
+        // A token that is not current is the kernel's to reject.
+        let Some(view) = self.kernel.live(rebind.token.lease).filter(|view| is_current(*view, &rebind.token))
+        else {
+            return Ok(());
+        };
+        self.check_former(view, hands)?;
+        match hands.keeper {
+            None => {}
+            Some(Keeper::Connection) => {
+                let word_ms = hands.opening.map_or(0, |open| open.ttl_ms);
+                rebind.policy = Some(Policy { session: hands.via, ttl_ms: word_ms, ..view.policy() });
+            }
+            Some(Keeper::Session(id)) => {
+                let session = self.session_by_hand(id)?;
+                if hands.asker.is_some_and(|asker| session.principal() != asker) {
+                    return Err(Refused::Forbidden);
+                }
+                rebind.policy = Some(kept_by(view.policy(), session));
+            }
+            Some(Keeper::Handover(id)) => {
+                let session = self.session_by_hand(id)?;
+                rebind.holder = Some(session.holder().into());
+                let principal = session.principal().into();
+                rebind.policy = Some(Policy { principal, ..kept_by(view.policy(), session) });
+            }
+        }
+        Ok(())
+    }
+
+    /// The holder on an open connection is not asked and believes until it hears otherwise: nobody else moves its lease.
+    fn check_former(&self, view: LeaseView<'_>, hands: Hands<'_>) -> Result<(), Refused> {
+        let open = self.open_connection_of(view);
+        match hands.keeper {
+            Some(Keeper::Connection) => match view.session().and_then(|id| self.kernel.session(id)) {
+                Some(session) if session.kind().is_connection() && hands.via.is_some() => match open {
+                    Some(_) => Err(Refused::ConnectionOpen),
+                    None => Ok(()),
+                },
+                Some(_) | None => Err(Refusal::NoLiveness.into()),
+            },
+            // In the name of the holder, which has stopped.
+            Some(Keeper::Handover(_)) => Ok(()),
+            Some(Keeper::Session(_)) | None => {
+                let is_asked = hands.keeper.is_some() || hands.asker.is_some();
+                // What is promised nothing does not believe anything.
+                let believes = view.terms().reclaim_rule == ReclaimRule::AfterPromise;
+                let is_elsewhere = open.is_some_and(|connection| hands.via != Some(connection));
+                if is_asked && believes && is_elsewhere { Err(Refused::ConnectionOpen) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// The connection that keeps a lease by being open.
+    fn open_connection_of(&self, view: LeaseView<'_>) -> Option<SessionId> {
+        view.session().filter(|session| self.liveness.connection_is_open(*session))
+    }
+
+    fn session_by_hand(&self, id: SessionId) -> Result<SessionView<'_>, Refused> {
+        match self.kernel.session(id).filter(|session| session.closed().is_none()) {
+            Some(session) if session.kind().is_connection() => Err(Refusal::NoLiveness.into()),
+            Some(session) => Ok(session),
+            None => Err(Rejection::SessionNotFound { session: id }.into()),
+        }
+    }
+
+    /// Sessions by hand are closed by request; a connection's session closes with its connection, or after it.
+    pub(crate) fn check_close(&self, session: SessionId) -> Result<(), Refused> {
+        if self.liveness.connection_is_open(session) { Err(Refused::ConnectionOpen) } else { Ok(()) }
+    }
+
+    /// Whether no former holder may act on the lease once it is rebound: a hand-over says so, and a holder that keeps its
+    /// name and what keeps it is not a former one.
+    pub(crate) fn has_former_stopped(&self, action: &Action, keeper: Option<Keeper>) -> bool {
+        let Action::Rebind(rebind) = action else { return false };
+        let is_same = |view: LeaseView<'_>| {
+            rebind.holder.as_ref().is_none_or(|holder| holder == view.holder())
+                && rebind.policy.as_ref().is_none_or(|policy| *policy == view.policy())
+        };
+        matches!(keeper, Some(Keeper::Handover(_)))
+            || self.kernel.live(rebind.token.lease).is_some_and(is_same)
+    }
+
+    /// Whether what the holder gives back is not free at once: its gate makes it fit for others, or a former holder may
+    /// still act on it.
+    pub(crate) fn is_given_back_by_revoke(&self, view: LeaseView<'_>) -> bool {
+        let gated = view.terms().gate && !planted(Planted::ReleaseSkipsGate);
+        gated || self.liveness.former_promised_until(view, self.tick).is_some()
+    }
+
+    /// Turns a release into a revoke by the holder.
+    pub(crate) fn give_back_by_revoke(&self, command: &mut Command) -> Result<(), Refused> {
+        self.kernel.decide(self.journal.peek(self.tick), command)?;
+        let Action::Release(release) = &command.action else { return Ok(()) };
+        command.action = given_back(release.token.lease, release.text.clone());
+        Ok(())
+    }
+
+    /// The open connection that an action of another caller takes a lease from.
+    pub(crate) fn dispossessed(&self, action: &Action, via: Option<SessionId>) -> Option<SessionId> {
+        let lease = match action {
+            Action::Rebind(rebind) => rebind.token.lease,
+            Action::Release(release) => release.token.lease,
+            _ => return None,
+        };
+        self.open_connection_of(self.kernel.live(lease)?).filter(|connection| via != Some(*connection))
+    }
+
+    /// Tells a connection that it does not hold the lease any more.
+    pub(crate) fn push_lost(&mut self, connection: SessionId, lease: LeaseId, outcome: &Outcome) {
+        let Answer::Lease(given) = &outcome.answer else { return };
+        let epoch = match &given.lease {
+            LeaseFound::Live(live) if live.policy.session == Some(connection) => return,
+            LeaseFound::Live(live) => live.epoch,
+            LeaseFound::JustEnded { was, .. } => was.epoch,
+            LeaseFound::Ended { ended, .. } => ended.epoch,
+            LeaseFound::Retired => return,
+        };
+        let push = Push::Lost { session: connection, lease, epoch, reason: Reason::Explicit };
+        self.journal.emit(outcome.depends_on, Out::Push(push), &mut self.leaving);
+    }
+}
+
+fn is_current(view: LeaseView<'_>, token: &Token) -> bool {
+    let is_active = match view.state() {
+        LeaseState::Active { .. } => true,
+        LeaseState::Reserved { .. } | LeaseState::Revoking(_) => false,
+    };
+    is_active
+        && view.epoch() == token.epoch
+        && token.holder.as_ref().is_none_or(|holder| holder == view.holder())
+}
+
+/// The terms of a lease once a session by hand keeps it.
+fn kept_by(terms: Policy, session: SessionView<'_>) -> Policy {
+    Policy {
+        mode: Mode::Session,
+        ttl_ms: session.ttl_ms(),
+        grace_ms: session.grace_ms(),
+        session: Some(session.id()),
+        ..terms
+    }
+}
