@@ -82,6 +82,7 @@ fn session(size: Size) -> anyhow::Result<(f64, f64)> {
             ttl_ms: 90_000,
             grace_ms: 30_000,
             principal: "local".into(),
+            accepts_handover: None,
         };
         pair.submit(&Command::plain(Action::OpenSession(open)));
         let policy = Policy::session(SessionId(session), 90_000, 30_000);

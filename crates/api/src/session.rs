@@ -33,6 +33,10 @@ pub struct OpenSession {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
+    /// Other principals may hand over leases to this session whose resources all begin so; without it none may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 255)))]
+    pub accepts_handover: Option<String>,
     /// Makes a retry harmless.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]

@@ -51,6 +51,9 @@ impl Engine {
             }
             Some(Keeper::Handover(id)) => {
                 let session = self.session_by_hand(id)?;
+                if !accepts(session, view) {
+                    return Err(Refused::Forbidden);
+                }
                 rebind.holder = Some(session.holder().into());
                 let principal = session.principal().into();
                 rebind.policy = Some(Policy { principal, ..kept_by(view.policy(), session) });
@@ -160,6 +163,14 @@ fn is_current(view: LeaseView<'_>, token: &Token) -> bool {
     is_active
         && view.epoch() == token.epoch
         && token.holder.as_ref().is_none_or(|holder| holder == view.holder())
+}
+
+/// Whether a session takes a lease: one of its own principal, or one that it consented to when it was opened.
+fn accepts(session: SessionView<'_>, lease: LeaseView<'_>) -> bool {
+    lease.terms().principal == session.principal()
+        || session
+            .accepts_handover()
+            .is_some_and(|prefix| lease.members().all(|name| name.starts_with(prefix)))
 }
 
 /// The terms of a lease once a session by hand keeps it.

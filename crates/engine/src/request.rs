@@ -174,7 +174,7 @@ pub struct Submit {
 }
 
 /// What keeps a lease after a rebind.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keeper {
     /// The connection that asks; the connection that kept the lease before is closed.
     Connection,

@@ -6,10 +6,10 @@ use crate::engine::Engine;
 use crate::quota::Quota;
 use crate::request::{Keeper, OperationId, Submit, Ticket};
 use crate::waiters::{Standing, Try};
-use core::hash::{Hash, Hasher};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
-use tenure_kernel::{Action, Lsn, Operation, Text, Tick};
+use tenure_kernel::codec::encode_action;
+use tenure_kernel::{Action, Lsn, Operation, Text, Tick, canonical_fingerprint};
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
@@ -205,43 +205,83 @@ impl Retries {
 }
 
 impl Engine {
-    /// The kernel's identity of what is asked.
+    /// The kernel's identity of an operation: who, under which id, and what was asked.
     pub(crate) fn identify(&self, operation: &OperationId, submit: &Submit) -> Operation {
-        identify(operation, &self.without_connection(submit), submit.keeper)
+        let mut named = Sha256::new();
+        named.update((operation.principal.len() as u64).to_le_bytes());
+        named.update(operation.principal.as_bytes());
+        named.update(operation.id.as_bytes());
+        let key: [u8; 32] = named.finalize().into();
+        Operation {
+            key: u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes")),
+            fingerprint: match operation.asked {
+                Some(asked) => canonical_fingerprint(asked),
+                None => fingerprint(&self.without_connection(submit), submit.keeper, submit.force),
+            },
+            keep_ms: operation.keep_ms,
+            principal: operation.principal.clone(),
+        }
     }
 }
 
-/// The kernel's identity of an operation: who, under which id, and what was asked.
-pub(crate) fn identify(operation: &OperationId, action: &Action, keeper: Option<Keeper>) -> Operation {
-    let mut key = Sha256::new();
-    key.update((operation.principal.len() as u64).to_le_bytes());
-    key.update(operation.principal.as_bytes());
-    key.update(operation.id.as_bytes());
-    let key: [u8; 32] = key.finalize().into();
-    let fingerprint = operation.asked.unwrap_or_else(|| {
-        let mut fingerprint = Fingerprint(Sha256::new());
-        action.hash(&mut fingerprint);
-        keeper.hash(&mut fingerprint);
-        fingerprint.finish()
-    });
-    Operation {
-        key: u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes")),
-        fingerprint,
-        keep_ms: operation.keep_ms,
-        principal: operation.principal.clone(),
-    }
+/// Stands for what was asked, in this process and in every later one; `docs/formats/operations.md` has the bytes.
+fn fingerprint(action: &Action, keeper: Option<Keeper>, force: bool) -> u64 {
+    let mut bytes = Vec::with_capacity(128);
+    encode_action(action, &mut bytes);
+    bytes.push(u8::from(force));
+    let (code, session) = match keeper {
+        None => (0, None),
+        Some(Keeper::Connection) => (1, None),
+        Some(Keeper::Session(session)) => (2, Some(session)),
+        Some(Keeper::Handover(session)) => (3, Some(session)),
+    };
+    bytes.push(code);
+    bytes.extend(session.into_iter().flat_map(|session| session.0.to_le_bytes()));
+    let digest: [u8; 32] = Sha256::digest(&bytes).into();
+    canonical_fingerprint(u64::from_le_bytes(
+        digest[..8].try_into().expect("invariant: a digest has 32 bytes"),
+    ))
 }
 
-/// A hasher whose result is the same in every process.
-struct Fingerprint(Sha256);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_kernel::{
+        Amend, Bundle, Epoch, Grant, LeaseId, OpenSession, Policy, Rebind, SessionId, SessionKind, Token,
+    };
 
-impl Hasher for Fingerprint {
-    fn finish(&self) -> u64 {
-        let digest: [u8; 32] = self.0.clone().finalize().into();
-        u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"))
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0.update(bytes);
+    /// They are in logs: one that changes makes every retry across an upgrade a conflict. A new layout needs a new version.
+    #[test]
+    fn fingerprints_never_change() {
+        let token = || Token::new(LeaseId(7), Epoch(2));
+        let rebind = || Action::Rebind(Rebind::keeping(token()));
+        let grant = Grant::new(Bundle::of(&["a", "b"]), "alice", Policy::heartbeat(90_000, 30_000));
+        let amend = Amend { token: token(), attachment: Some(b"1".to_vec()), face_data: None };
+        let open = OpenSession {
+            session: SessionId(1),
+            holder: "h".into(),
+            kind: SessionKind::ByHand,
+            ttl_ms: 1_000,
+            grace_ms: 0,
+            principal: "local".into(),
+            accepts_handover: None,
+        };
+        let known = [
+            (Action::Grant(grant), None, false, 0x6670_0185_03fd_5ade),
+            (Action::Activate(token()), None, false, 0x6670_0194_9f04_641b),
+            (Action::Amend(amend), None, false, 0x6670_01ad_effd_e94b),
+            (rebind(), None, false, 0x6670_01a8_2fba_3ddd),
+            (rebind(), Some(Keeper::Connection), false, 0x6670_01c1_6bd8_cf13),
+            (rebind(), Some(Keeper::Session(SessionId(9))), false, 0x6670_019b_bf5e_98a8),
+            (rebind(), Some(Keeper::Handover(SessionId(9))), false, 0x6670_01b5_358e_fe93),
+            (Action::RemovePool { name: "p".into(), force: true }, None, false, 0x6670_01da_672e_73b2),
+            (Action::OpenSession(open), None, true, 0x6670_01ae_0367_ac9c),
+        ];
+        let made: Vec<String> = known
+            .iter()
+            .map(|(action, keeper, force, _)| format!("{:#018x}", fingerprint(action, *keeper, *force)))
+            .collect();
+        let known: Vec<String> = known.iter().map(|known| format!("{:#018x}", known.3)).collect();
+        assert_eq!(made, known);
     }
 }

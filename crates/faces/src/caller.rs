@@ -97,6 +97,7 @@ impl Caller {
                 ttl_ms: word_ms,
                 grace_ms: connection_grace_ms(kind),
                 principal: self.principal.clone(),
+                accepts_handover: None,
             })),
         }
     }

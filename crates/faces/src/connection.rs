@@ -72,6 +72,7 @@ impl Faces {
                         ttl_ms: 0,
                         grace_ms: connection_grace_ms(kind),
                         principal: principal.clone(),
+                        accepts_handover: None,
                     })
                 },
                 || sessions::draw(kind),

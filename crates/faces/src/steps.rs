@@ -13,7 +13,7 @@ use crate::show::Lens;
 use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, SessionKind};
+use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, SessionKind, Text};
 use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, Submit};
 
 /// Leases ended together when the daemon is told to end all.
@@ -126,6 +126,7 @@ impl Faces {
         };
         let holder = leases::holder(body.holder)?;
         let operation = leases::operation(caller, body.operation_id.clone())?;
+        let accepts_handover = body.accepts_handover.as_deref().map(Text::from);
         let request = |session| {
             let open = OpenSession {
                 session,
@@ -134,6 +135,7 @@ impl Faces {
                 ttl_ms,
                 grace_ms,
                 principal: caller.principal.clone(),
+                accepts_handover: accepts_handover.clone(),
             };
             let submit = Submit { operation: operation.clone(), ..Submit::now(Action::OpenSession(open)) };
             Request::Submit(submit)

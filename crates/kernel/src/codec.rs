@@ -2,12 +2,14 @@
 //! `docs/formats/` has the tables. Numbers are LEB128, texts and bytes carry their length, enums one byte.
 //! Reading takes any bytes: it never panics and never allocates by a length it has not checked.
 
+mod action;
 mod event;
 mod note;
 mod primitive;
 mod state;
 mod words;
 
+pub use action::encode_action;
 pub use event::{decode_event, encode_event};
 pub use note::{decode_note, encode_note};
 pub use state::{decode_state, encode_state};

@@ -253,6 +253,9 @@ pub struct OpenSession {
     pub grace_ms: u32,
     /// Who asked.
     pub principal: Text,
+    /// By hand: leases of other principals may be handed over to it if all their resources begin so. `None`: no lease of
+    /// another principal may.
+    pub accepts_handover: Option<Text>,
 }
 
 /// What keeps a session.

@@ -9,7 +9,9 @@ use crate::ids::{Epoch, LeaseId, Stamp, Tick};
 use crate::kernel::Kernel;
 use crate::lease::{Lease, LeaseState};
 use crate::limits::{ALTERNATIVES_MAX, ATTACHMENT_BYTES_MAX, BUNDLE_MEMBERS_MAX, HOLDER_BYTES_MAX};
-use crate::limits::{POOL_SIZE_MAX, PRINCIPAL_BYTES_MAX, REASON_TEXT_BYTES_MAX, RESERVE_MS_MAX};
+use crate::limits::{
+    NAME_BYTES_MAX, POOL_SIZE_MAX, PRINCIPAL_BYTES_MAX, REASON_TEXT_BYTES_MAX, RESERVE_MS_MAX,
+};
 use crate::names::{NameFault, REGISTRATIONS_PREFIX, Text, check_name, pool_member, split_pool_member};
 use crate::operations::Replay;
 use crate::planted::{Planted, planted};
@@ -164,6 +166,7 @@ impl Kernel {
             return Ok(None);
         }
         let face_data = (!grant.face_data.is_empty()).then(|| grant.face_data.clone());
+        self.check_new_principal(view.record(), &grant.policy)?;
         self.check_new_payload(view.record(), Some(&grant.attachment), face_data.as_deref())?;
         Ok(Some(Rebound {
             lease: view.id(),
@@ -245,11 +248,7 @@ impl Kernel {
         if self.leases.len() as u64 >= limits.leases_max {
             return self.full(Capacity::Leases);
         }
-        let of_principal =
-            self.principals.find(&grant.policy.principal).map_or(0, |slot| self.principals.uses(slot));
-        if u64::from(of_principal) >= limits.leases_per_principal_max {
-            return self.full(Capacity::LeasesOfPrincipal);
-        }
+        self.check_principal(&grant.policy.principal)?;
         if grant.policy.notice && self.notices.len() as u64 >= limits.notices_max {
             return self.full(Capacity::Notices);
         }
@@ -259,6 +258,28 @@ impl Kernel {
 
     fn full<T>(&self, capacity: Capacity) -> Result<T, Rejection> {
         Err(Rejection::CapacityExceeded { capacity, max: self.setup.limits.max_of(capacity) })
+    }
+
+    /// Whether a principal may hold one lease more.
+    fn check_principal(&self, principal: &Text) -> Result<(), Rejection> {
+        let held = self.principals.find(principal).map_or(0, |slot| self.principals.uses(slot));
+        if u64::from(held) >= self.setup.limits.leases_per_principal_max {
+            return self.full(Capacity::LeasesOfPrincipal);
+        }
+        Ok(())
+    }
+
+    /// The same for one that a lease comes to, with what the lease carries.
+    fn check_new_principal(&self, lease: &Lease, policy: &Policy) -> Result<(), Rejection> {
+        if self.policies.get(lease.policy).principal == policy.principal {
+            return Ok(());
+        }
+        self.check_principal(&policy.principal)?;
+        let (stored, carried) = (self.shares.of(&policy.principal).payload_bytes, lease.payload_bytes());
+        if carried > 0 && stored + carried > self.setup.limits.attachment_bytes_per_principal_max {
+            return self.full(Capacity::AttachmentBytesOfPrincipal);
+        }
+        Ok(())
     }
 
     /// Whether a principal may store `wanted` bytes in place of `freed` ones of its own.
@@ -312,6 +333,7 @@ impl Kernel {
         if let Some(policy) = &rebind.policy {
             bounded(policy.principal.len(), PRINCIPAL_BYTES_MAX, Field::Principal)?;
             self.check_session(policy)?;
+            self.check_new_principal(lease, policy)?;
         }
         self.check_new_payload(lease, rebind.attachment.as_deref(), rebind.face_data.as_deref())?;
         let epoch = if planted(Planted::RebindKeepsEpoch) { lease.epoch } else { lease.epoch.next() };
@@ -454,6 +476,9 @@ impl Kernel {
     fn decide_open_session(&self, open: &OpenSession) -> Result<Change, Rejection> {
         check_holder(&open.holder)?;
         bounded(open.principal.len(), PRINCIPAL_BYTES_MAX, Field::Principal)?;
+        if let Some(prefix) = &open.accepts_handover {
+            check_prefix(prefix)?;
+        }
         if self.session(open.session).is_some() {
             return Err(Rejection::SessionExists { session: open.session });
         }
@@ -551,6 +576,16 @@ fn check_holder(holder: &Text) -> Result<(), Rejection> {
         return Err(Rejection::InvalidName { name: Text::default(), fault: NameFault::Empty });
     }
     bounded(holder.len(), HOLDER_BYTES_MAX, Field::Holder)
+}
+
+/// The beginning of names, up to a whole name.
+fn check_prefix(prefix: &Text) -> Result<(), Rejection> {
+    let fault = match prefix.len() {
+        0 => NameFault::Empty,
+        1..=NAME_BYTES_MAX => return Ok(()),
+        _ => NameFault::TooLong,
+    };
+    Err(Rejection::InvalidName { name: prefix.clone(), fault })
 }
 
 fn check_payload(attachment: Option<&[u8]>, face_data: Option<&[u8]>) -> Result<(), Rejection> {

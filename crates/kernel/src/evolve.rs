@@ -68,6 +68,7 @@ impl Kernel {
                     ttl_ms: open.ttl_ms,
                     grace_ms: open.grace_ms,
                     principal: open.principal.clone(),
+                    accepts_handover: open.accepts_handover.clone(),
                     opened_lsn: at.lsn,
                     opened_tick: at.tick,
                     closed: None,

@@ -307,6 +307,7 @@ mod tests {
                 ttl_ms: 0,
                 grace_ms: 0,
                 principal: "local".into(),
+                accepts_handover: None,
             }),
             grant(Bundle::of(&["p/1", "x"]), None, session.clone()),
             grant(Bundle::one("y"), None, session),

@@ -43,7 +43,7 @@ pub use lease::{LeaseState, Revocation};
 pub use limits::{Limits, Retention};
 pub use names::{NameFault, Text};
 pub use note::{Note, Subject};
-pub use operations::Replay;
+pub use operations::{Replay, canonical_fingerprint};
 pub use policy::{Face, Mode, Policy, ReclaimRule};
 pub use pool::PoolView;
 pub use reason::{Actor, Evidence, GateReport, Reason, ReclaimBy, ReclaimGround};

@@ -5,8 +5,27 @@ use crate::event::ChangeKind;
 use crate::ids::{LeaseId, Lsn, Tick};
 use crate::limits::{OPERATION_KEEP_MS_MAX, RETIRED_PER_EVENT_MAX, Retention};
 use crate::names::Text;
+use crate::rejection::Rejection;
 use hashbrown::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
+
+/// The upper 24 bits of a fingerprint made from canonical bytes: `fp`, and the version of their layout. Fingerprints of
+/// before had none; one in 2^24 of them looks as if it had.
+const CANONICAL: u64 = 0x66_70_01 << HASH_BITS;
+const HASH_BITS: u32 = 40;
+
+/// A fingerprint of canonical bytes, from a hash of them.
+#[must_use]
+pub fn canonical_fingerprint(hash: u64) -> u64 {
+    CANONICAL | hash & ((1 << HASH_BITS) - 1)
+}
+
+/// Whether a command is the one that was remembered. One remembered by another rule cannot be compared: that the id is
+/// the same has to do.
+fn is_same_command(remembered: u64, asked: u64) -> bool {
+    let is_canonical = |fingerprint: u64| fingerprint >> HASH_BITS == CANONICAL >> HASH_BITS;
+    remembered == asked || is_canonical(asked) && !is_canonical(remembered)
+}
 
 /// The remembered outcome of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +64,17 @@ impl Operations {
 
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// What became of an operation.
+    pub(crate) fn replay(&self, operation: &Operation, now: Tick) -> Result<Option<&Replay>, Rejection> {
+        match self.find(operation.key, now) {
+            Some(found) if is_same_command(found.fingerprint, operation.fingerprint) => {
+                Ok(Some(&found.replay))
+            }
+            Some(_) => Err(Rejection::OperationConflict),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn find(&self, key: u128, now: Tick) -> Option<&Remembered> {

@@ -17,6 +17,7 @@ pub(crate) struct Session {
     pub(crate) ttl_ms: u32,
     pub(crate) grace_ms: u32,
     pub(crate) principal: Text,
+    pub(crate) accepts_handover: Option<Text>,
     pub(crate) opened_lsn: Lsn,
     pub(crate) opened_tick: Tick,
     /// Closed, with the reason; gone when the last lease is.
@@ -100,6 +101,12 @@ impl<'a> SessionView<'a> {
     #[must_use]
     pub fn principal(self) -> &'a str {
         &self.session.principal
+    }
+
+    /// How the resources of leases begin that other principals may hand over to it.
+    #[must_use]
+    pub fn accepts_handover(self) -> Option<&'a str> {
+        self.session.accepts_handover.as_deref()
     }
 
     /// Set once it is closed and its leases are being ended.

@@ -255,11 +255,7 @@ impl Kernel {
     /// # Errors
     /// When its id was used for another command.
     pub fn replay(&self, operation: &Operation, now: Tick) -> Result<Option<&Replay>, Rejection> {
-        match self.operations.find(operation.key, now) {
-            Some(found) if found.fingerprint == operation.fingerprint => Ok(Some(&found.replay)),
-            Some(_) => Err(Rejection::OperationConflict),
-            None => Ok(None),
-        }
+        self.operations.replay(operation, now)
     }
 
     /// Operations remembered.

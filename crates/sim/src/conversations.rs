@@ -36,6 +36,7 @@ impl World {
             ttl_ms: 0,
             grace_ms: grace_ms as u32,
             principal: self.clients[client].principal.clone(),
+            accepts_handover: None,
         };
         self.say_over(client, Request::ConnectionOpened(open), Purpose::Other);
         self.resume(client, session);
@@ -87,6 +88,7 @@ impl World {
             ttl_ms: ttl_ms as u32,
             grace_ms: grace_ms as u32,
             principal: self.clients[client].principal.clone(),
+            accepts_handover: None,
         };
         let purpose = Purpose::OpenSession(session);
         self.submit(client, None, Submit::now(Action::OpenSession(open)), purpose, false);

@@ -89,6 +89,7 @@ impl Session {
             ttl_ms: Some(ttl.as_millis() as u64),
             grace_ms: Some(0),
             operation_id: None,
+            accepts_handover: None,
         };
         let id = runtime.block_on(client.open_session(&open))?.session;
         let (stop, stopped) = channel();

@@ -1,7 +1,9 @@
 //! Whose a lease or a session is: who may speak for it, decided in the same step as what was asked.
 
-use crate::desk::tell;
+use crate::desk::{tell, tell_with};
 use expect_test::expect;
+use tenure_engine::EngineConfig;
+use tenure_kernel::Limits;
 
 #[test]
 fn only_its_principal_may_speak_for_a_lease() {
@@ -168,6 +170,81 @@ fn the_session_of_an_open_connection_is_not_closed_by_hand() {
          settle
          gone: disconnect 5
          root: close 5
+         settle",
+    ));
+}
+
+#[test]
+fn a_session_takes_leases_of_other_principals_only_as_it_consented() {
+    expect![[r#"
+        0      frame 1.1 at 1: session_opened, session_opened, session_opened
+        0      none <- done
+        0      some <- done
+        0      own <- done
+        0      frame 1.2 at 4: granted, granted
+        0      one <- lease 4 active [poll/g/one, poll/g/two] one epoch 1 fence 4 valid 90000
+        0      two <- lease 5 active [poll/g/three, poll/h/one] two epoch 1 fence 5 valid 90000
+        0      none <- forbidden
+        0      part <- forbidden
+        0      frame 1.3 at 6: rebound, rebound
+        0      same <- lease 5 active [poll/g/three, poll/h/one] own epoch 2 fence 6 valid 90000
+        0      some <- lease 4 active [poll/g/one, poll/g/two] some epoch 2 fence 7 valid 90000
+        0      frame 2.1 at 8: granted
+        0      snap <- lease 8 active [poll/g/four] snap epoch 1 fence 8 valid 90000
+        0      frame 2.2 at 9: rebound
+        0      snap <- lease 8 active [poll/g/four] some epoch 2 fence 9 valid 90000
+    "#]]
+    .assert_eq(&tell(
+        "none: open 4 principal=token:other
+         some: open 5 principal=token:other accepts=poll/g/
+         own: open 6
+         settle
+         one: grant poll/g/one,poll/g/two
+         two: grant poll/g/three,poll/h/one
+         settle
+         none: handover one to=4 asker=local
+         part: handover two to=5 asker=local
+         same: handover two to=6 asker=local
+         some: handover one to=5 asker=local
+         settle
+         restart
+         snap: grant poll/g/four
+         settle
+         snap: handover snap to=5 asker=local
+         settle",
+    ));
+}
+
+#[test]
+fn a_hand_over_counts_against_the_limit_of_the_principal_that_receives_it() {
+    let limits = Limits { leases_per_principal_max: 2, ..Limits::default() };
+    expect![[r#"
+        0      frame 1.1 at 1: session_opened, session_opened
+        0      s <- done
+        0      own <- done
+        0      frame 1.2 at 3: granted, granted
+        0      one <- lease 3 active [a/1] one epoch 1 fence 3 valid 90000
+        0      two <- lease 4 active [a/2] two epoch 1 fence 4 valid 90000
+        0      frame 1.3 at 5: granted, rebound
+        0      three <- lease 5 active [b] three epoch 1 fence 5 valid 90000
+        0      one <- lease 3 active [a/1] s epoch 2 fence 6 valid 90000
+        0      two <- capacity_exceeded
+        0      frame 1.4 at 7: rebound
+        0      two <- lease 4 active [a/2] own epoch 2 fence 7 valid 90000
+    "#]]
+    .assert_eq(&tell_with(
+        EngineConfig { limits, ..EngineConfig::default() },
+        "s: open 4 principal=token:other accepts=a
+         own: open 6
+         settle
+         one: grant a/1
+         two: grant a/2
+         settle
+         three: grant b principal=token:other
+         one: handover one to=4 asker=local
+         two: handover two to=4 asker=local
+         settle
+         two: handover two to=6 asker=local
          settle",
     ));
 }

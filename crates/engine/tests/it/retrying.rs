@@ -9,7 +9,7 @@ use tenure_engine::Answer;
 const BEFORE: &str = "
     s4: open 4
     s8: open 8
-    s9: open 9 principal=token:other
+    s9: open 9 principal=token:other accepts=a
     conn: connect 5 grace=600000
     spare: pool spare size=1
     other: grant o

@@ -124,6 +124,7 @@ use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, 
             ttl_ms: words.number("ttl").unwrap_or(90_000) as u32,
             grace_ms: grace(&words),
             principal: words.options.get("principal").copied().unwrap_or("local").into(),
+            accepts_handover: words.options.get("accepts").map(|prefix| (*prefix).into()),
         })),
         "close" => submit(Action::CloseSession { session: session(&words), reason: Reason::Explicit }),
         "heartbeat" => {
@@ -148,6 +149,7 @@ use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, 
             ttl_ms: 0,
             grace_ms: grace(&words),
             principal: "local".into(),
+            accepts_handover: None,
         }),
         "kept" => Request::ConnectionsTold { open: vec![session(&words)], gone: Vec::new() },
         "gone" => Request::ConnectionsTold { open: Vec::new(), gone: vec![session(&words)] },
@@ -285,6 +287,7 @@ fn opening(words: &Words<'_>) -> Option<Box<OpenSession>> {
         ttl_ms: word(words),
         grace_ms: 30_000,
         principal: "local".into(),
+        accepts_handover: None,
     }))
 }
 

@@ -89,6 +89,7 @@ fn every_change() -> Vec<Change> {
             ttl_ms,
             grace_ms: 5_000,
             principal: "uid:1000".into(),
+            accepts_handover: None,
         }));
     }
     changes.extend(Reason::ALL.map(|reason| Change::SessionClosed { session: SessionId(0x2a), reason }));

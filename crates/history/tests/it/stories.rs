@@ -249,7 +249,15 @@ fn every_phase_of_a_lease_has_an_outlook() {
     let mut tick = 300_000;
     let by_hand = |session, kind, ttl_ms| {
         let (holder, principal) = ("host".into(), "uid:1000".into());
-        Change::SessionOpened(OpenSession { session, holder, kind, ttl_ms, grace_ms: 5_000, principal })
+        Change::SessionOpened(OpenSession {
+            session,
+            holder,
+            kind,
+            ttl_ms,
+            grace_ms: 5_000,
+            principal,
+            accepts_handover: None,
+        })
     };
     tale.event(tick, by_hand(SessionId(1), SessionKind::ByHand, 30_000));
     tale.event(tick, by_hand(SessionId(2), SessionKind::Connection, 0));
@@ -326,7 +334,8 @@ fn a_session_tells_what_would_end_it() {
     {
         let session = SessionId(session);
         let (holder, principal) = ("host".into(), "uid:1000".into());
-        let open = OpenSession { session, holder, kind, ttl_ms, grace_ms: 5_000, principal };
+        let open =
+            OpenSession { session, holder, kind, ttl_ms, grace_ms: 5_000, principal, accepts_handover: None };
         tale.event(300_000, Change::SessionOpened(open));
         let mut say = |tale: &Tale| {
             let story = tale.history().why(&Subject::Session(session), WhyLimits::default()).unwrap();

@@ -203,6 +203,7 @@ pub(crate) fn tale_of(random: [u8; 16]) -> (Tale, Leases) {
         ttl_ms: 0,
         grace_ms: 5_000,
         principal: "uid:1000".into(),
+        accepts_handover: None,
     };
     let gpu = Change::PoolDefined { name: "gpu".into(), size: 2 };
     let first = [Change::Configured(retention), Change::SessionOpened(open), gpu];

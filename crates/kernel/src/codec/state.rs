@@ -170,6 +170,7 @@ fn write_session(w: &mut Writer<'_>, session: &Session) {
         ttl_ms: session.ttl_ms,
         grace_ms: session.grace_ms,
         principal: session.principal.clone(),
+        accepts_handover: session.accepts_handover.clone(),
     });
     w.lsn(session.opened_lsn);
     w.tick(session.opened_tick);
@@ -193,6 +194,7 @@ fn read_session(r: &mut Reader<'_>) -> Result<Session, DecodeError> {
         ttl_ms: open.ttl_ms,
         grace_ms: open.grace_ms,
         principal: open.principal,
+        accepts_handover: open.accepts_handover,
         opened_lsn: r.lsn()?,
         opened_tick: r.tick()?,
         closed: r.optional(Reader::coded)?,

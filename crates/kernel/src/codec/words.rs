@@ -39,6 +39,10 @@ coded!(
     [ReclaimGround::PromiseOver, ReclaimGround::Acknowledged, ReclaimGround::AtOnce, ReclaimGround::Forced]
 );
 
+/// The code of a session by hand that accepts hand-overs: its prefix follows the last field. Bytes of sessions without one
+/// are those of before there was any.
+const BY_HAND_ACCEPTING: u8 = 4;
+
 impl Writer<'_> {
     /// Codes start at 1, so that zeroed bytes are never a valid enum.
     pub(super) fn coded<T: Coded>(&mut self, value: T) {
@@ -104,10 +108,16 @@ impl Writer<'_> {
     pub(super) fn open_session(&mut self, open: &OpenSession) {
         self.number(open.session.0);
         self.text(&open.holder);
-        self.coded(open.kind);
+        match &open.accepts_handover {
+            None => self.coded(open.kind),
+            Some(_) => self.byte(BY_HAND_ACCEPTING),
+        }
         self.number(open.ttl_ms.into());
         self.number(open.grace_ms.into());
         self.text(&open.principal);
+        if let Some(prefix) = &open.accepts_handover {
+            self.text(prefix);
+        }
     }
 
     pub(super) fn retention(&mut self, retention: &Retention) {
@@ -175,13 +185,18 @@ impl Reader<'_> {
     }
 
     pub(super) fn open_session(&mut self) -> Result<OpenSession, DecodeError> {
+        let session = SessionId(self.number()?);
+        let holder = self.text()?;
+        let accepts = self.rest.first() == Some(&BY_HAND_ACCEPTING);
+        let kind = if accepts { self.byte().map(|_| SessionKind::ByHand) } else { self.coded() }?;
         Ok(OpenSession {
-            session: SessionId(self.number()?),
-            holder: self.text()?,
-            kind: self.coded()?,
+            session,
+            holder,
+            kind,
             ttl_ms: self.small()?,
             grace_ms: self.small()?,
             principal: self.text()?,
+            accepts_handover: accepts.then(|| self.text()).transpose()?,
         })
     }
 

@@ -4,7 +4,9 @@ use crate::samples;
 use crate::script::bytes_of;
 use proptest::prelude::*;
 use std::path::PathBuf;
-use tenure_kernel::codec::{DecodeError, decode_event, decode_note, decode_state, encode_event, encode_note};
+use tenure_kernel::codec::{
+    DecodeError, decode_event, decode_note, decode_state, encode_action, encode_event, encode_note,
+};
 use tenure_kernel::*;
 
 fn event_bytes(event: &Event) -> Vec<u8> {
@@ -44,6 +46,51 @@ fn golden_events_are_read_and_written_the_same() {
         assert_eq!(decode_event(&bytes).as_ref(), Ok(event), "{name}");
         assert_eq!(event_bytes(event), bytes, "{name}");
     }
+}
+
+#[test]
+fn a_session_that_accepts_hand_overs_is_read_and_written_the_same() {
+    let event = samples::accepting_session();
+    let bytes = golden("event-11-session_opened-accepting.bin", &event_bytes(&event));
+    assert_eq!(bytes, b"\x0b\x00\x07\x01h\x04\xe8\x07\x00\x05local\x07poll/g/");
+    assert_eq!(decode_event(&bytes).as_ref(), Ok(&event));
+    assert_eq!(event_bytes(&event), bytes);
+    let mut kernel = Kernel::new(Setup::plain());
+    kernel.evolve(Stamp { lsn: Lsn(1), tick: Tick(1) }, &event);
+    let state = bytes_of(&kernel);
+    let loaded = decode_state(Setup::plain(), &state).unwrap();
+    assert_eq!(loaded.session(SessionId(7)).unwrap().accepts_handover(), Some("poll/g/"));
+    assert_eq!(bytes_of(&loaded), state);
+}
+
+/// Fingerprints in logs are made from these bytes; see `docs/formats/operations.md`.
+#[test]
+fn the_bytes_of_an_action_never_change() {
+    let bytes = |action: &Action| {
+        let mut bytes = Vec::new();
+        encode_action(action, &mut bytes);
+        bytes
+    };
+    let token = Token { lease: LeaseId(7), epoch: Epoch(2), holder: Some("al".into()) };
+    let token_bytes = b"\x00\x07\x02\x01\x02al";
+    assert_eq!(bytes(&Action::Activate(token.clone())), [&b"\x02"[..], token_bytes].concat());
+    let rebind = Rebind { holder: Some("bob".into()), ..Rebind::keeping(token) };
+    let rebound = [&b"\x04"[..], token_bytes, b"\x01\x03bob\x00\x00\x00"].concat();
+    assert_eq!(bytes(&Action::Rebind(rebind)), rebound);
+    let mut grant = Grant::new(Bundle::of(&["a"]), "al", Policy::heartbeat(1_000, 0));
+    grant.start = Start::Reserved { ttl_ms: 5 };
+    grant.alternatives = vec![Bundle::any_of("p", 2)];
+    let policy = b"\x02\xe8\x07\x00\x00\x00\x01\x01\x00\x00\x00\x05local";
+    let granted =
+        [&b"\x01\x01\x01\x01a\x02al\x01\x05"[..], policy, b"\x00\x00\x00\x01\x01\x02\x01p\x02"].concat();
+    assert_eq!(bytes(&Action::Grant(grant.clone())), granted);
+    // The wall clock is for people: a retry comes later.
+    grant.wall_ms = 1;
+    assert_eq!(bytes(&Action::Grant(grant)), granted);
+    let steer =
+        Steer { lease: LeaseId(7), epoch: None, actor: Actor::Operator("root".into()), text: "t".into() };
+    assert_eq!(bytes(&Action::Drain(steer)), b"\x08\x00\x07\x00\x03\x04root\x01t");
+    assert_eq!(bytes(&Action::RemovePool { name: "p".into(), force: true }), b"\x0b\x01p\x01");
 }
 
 #[test]

@@ -140,6 +140,7 @@ impl Model {
                 }
                 if let Some(policy) = &rebind.policy {
                     self.open_session(policy.session)?;
+                    self.room_for_principal(lease, &policy.principal)?;
                 }
                 self.room_for(
                     &lease.policy.principal,
@@ -304,6 +305,7 @@ impl Model {
             })
         {
             let face_data = Some(grant.face_data.clone()).filter(|bytes| !bytes.is_empty());
+            self.room_for_principal(lease, &grant.policy.principal)?;
             self.room_for(&lease.policy.principal, Some(lease), Some(&grant.attachment), face_data.as_ref())?;
             return Ok(Change::Rebound(Rebound {
                 lease: id,
@@ -328,6 +330,22 @@ impl Model {
             attachment: grant.attachment.clone(),
             wall_ms: grant.wall_ms,
         }))
+    }
+
+    /// A lease that comes to another principal counts against its limit.
+    fn room_for_principal(&self, lease: &ModelLease, principal: &Text) -> Result<(), Rejection> {
+        let own = self.leases.values().filter(|lease| lease.policy.principal == *principal).count();
+        if lease.policy.principal != *principal && own as u64 >= self.limits.leases_per_principal_max {
+            return self.full(Capacity::LeasesOfPrincipal);
+        }
+        let size = |lease: &ModelLease| (lease.attachment.len() + lease.face_data.len()) as u64;
+        let of_principal = self.leases.values().filter(|lease| lease.policy.principal == *principal);
+        let stored: u64 = of_principal.map(size).sum();
+        let room = self.limits.attachment_bytes_per_principal_max;
+        if lease.policy.principal != *principal && size(lease) > 0 && stored + size(lease) > room {
+            return self.full(Capacity::AttachmentBytesOfPrincipal);
+        }
+        Ok(())
     }
 
     fn check_capacity(&self, grant: &Grant) -> Refused<()> {

@@ -207,3 +207,22 @@ fn what_is_remembered_can_be_read() {
     let (_, replay) = kernel.remembered(closing.key, Tick(6)).unwrap();
     assert_eq!(*replay, Replay { lsn: Lsn(3), lease: None, kind: ChangeKind::SessionClosed });
 }
+
+/// A log of before the fingerprints of canonical bytes holds others of the same commands.
+#[test]
+fn an_outcome_remembered_by_the_old_rule_is_never_a_conflict() {
+    let operation =
+        |fingerprint| Operation { key: 4, fingerprint, keep_ms: 600_000, principal: "local".into() };
+    let opened = |operation| {
+        let change = Change::PoolDefined { name: "p".into(), size: 1 };
+        let mut kernel = Kernel::new(Setup::plain());
+        kernel.evolve(Stamp { lsn: Lsn(1), tick: Tick(1) }, &Event { operation: Some(operation), change });
+        kernel
+    };
+    let (old, new) = (0x1112_1314_1516_1718, canonical_fingerprint(0x1112_1314_1516_1718));
+    assert_eq!(new, 0x6670_0114_1516_1718);
+    assert!(opened(operation(old)).replay(&operation(new), Tick(1)).unwrap().is_some());
+    assert!(opened(operation(new)).replay(&operation(new), Tick(1)).unwrap().is_some());
+    let other = opened(operation(new)).replay(&operation(new + 1), Tick(1)).map(|replay| replay.is_some());
+    assert_eq!(other, Err(Rejection::OperationConflict));
+}

@@ -93,6 +93,7 @@ impl World {
                 ttl_ms: 1,
                 grace_ms: 2,
                 principal: "q".into(),
+                accepts_handover: None,
             };
             self.ask(Asked::Command(Command::plain(Action::OpenSession(open))));
         }
@@ -267,6 +268,7 @@ impl World {
                 ttl_ms: 0,
                 grace_ms: 5,
                 principal: "p".into(),
+                accepts_handover: None,
             }),
             54 => Action::CloseSession {
                 session: SessionId(u64::from(roll.a) % 4),

@@ -89,6 +89,7 @@ pub(crate) fn events() -> Vec<Event> {
             ttl_ms: u32::MAX,
             grace_ms: 1,
             principal: "local".into(),
+            accepts_handover: None,
         }),
         Change::SessionClosed { session: SessionId(1), reason: Reason::SessionExpired },
         Change::PoolDefined { name: "pool".into(), size: 65_536 },
@@ -210,4 +211,18 @@ pub(crate) fn rich_state() -> Runner {
          9 trim 3",
     );
     runner
+}
+
+/// A session that consents to hand-overs.
+pub(crate) fn accepting_session() -> Event {
+    let change = Change::SessionOpened(OpenSession {
+        session: SessionId(7),
+        holder: "h".into(),
+        kind: SessionKind::ByHand,
+        ttl_ms: 1_000,
+        grace_ms: 0,
+        principal: "local".into(),
+        accepts_handover: Some("poll/g/".into()),
+    });
+    Event { operation: None, change }
 }

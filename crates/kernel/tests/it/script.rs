@@ -457,6 +457,7 @@ impl Runner {
                 ttl_ms: 0,
                 grace_ms: 5000,
                 principal: words.get("principal").unwrap_or("local").into(),
+                accepts_handover: None,
             }),
             "close" => Action::CloseSession {
                 session: SessionId(words.arguments[0].parse().unwrap()),

@@ -200,7 +200,8 @@ impl Desk {
             && let Some((kind, ttl_ms, grace_ms)) = self.connections.get(&session).copied()
         {
             let (holder, principal) = ("peer".into(), "local".into());
-            let open = OpenSession { session, holder, kind, ttl_ms, grace_ms, principal };
+            let open =
+                OpenSession { session, holder, kind, ttl_ms, grace_ms, principal, accepts_handover: None };
             self.decide(Action::OpenSession(open))?;
         }
         Ok(())
@@ -214,6 +215,7 @@ impl Desk {
             ttl_ms,
             grace_ms,
             principal: principal.into(),
+            accepts_handover: None,
         };
         self.decide(Action::OpenSession(open)).unwrap();
     }

@@ -637,6 +637,7 @@ fn a_grant_decided_after_its_connection_closed_drains() {
         ttl_ms: 0,
         grace_ms: 30,
         principal: "local".into(),
+        accepts_handover: None,
     };
     desk.decide(Action::OpenSession(open)).unwrap();
     let (lease, _) = desk.grant(Grant::new(Bundle::one("r1"), "a", Policy::session(session, 0, 30))).unwrap();

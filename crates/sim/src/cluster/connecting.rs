@@ -50,6 +50,7 @@ impl World {
             ttl_ms: self.profile.word_ms as u32,
             grace_ms: connection.grace_ms,
             principal: name,
+            accepts_handover: None,
         })
     }
 

@@ -33,6 +33,7 @@ impl World {
             ttl_ms: ttl_ms as u32,
             grace_ms: grace_ms as u32,
             principal: name,
+            accepts_handover: None,
         };
         self.submit(number, Submit::now(Action::OpenSession(open)), Purpose::OpenSession(session));
     }

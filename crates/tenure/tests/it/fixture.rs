@@ -94,6 +94,7 @@ impl Fixture {
                 ttl_ms: 0,
                 grace_ms: 5_000,
                 principal: "uid:1000".into(),
+                accepts_handover: None,
             }),
         );
         self.event(2_000, Change::PoolDefined { name: "gpu".into(), size: 2 });

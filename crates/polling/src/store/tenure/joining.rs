@@ -29,6 +29,8 @@ impl TenureStore {
             holder: membership.instance.to_string(),
             ttl_ms: Some(millis(membership.ttl)),
             grace_ms: Some(0),
+            // Pollers of one group may be of several principals.
+            accepts_handover: Some(PollName::prefix(self.group())),
             operation_id: Some(operation_id()),
         };
         let sent = BootInstant::now();

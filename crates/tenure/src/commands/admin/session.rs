@@ -133,6 +133,7 @@ impl Open {
             ttl_ms: self.ttl.map(Span::ms),
             grace_ms: self.grace.map(Span::ms),
             operation_id: Some(self.operation_id.unwrap_or_else(operation_id)),
+            accepts_handover: None,
         };
         print_session(printer, daemon.post(route(&["sessions"]), &body).await?)
     }

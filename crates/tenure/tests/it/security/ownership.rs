@@ -132,10 +132,19 @@ fn a_lease_that_is_handed_over_belongs_to_the_other_principal_from_then_on() {
     let daemon = with_tokens(BOTH, &[]);
     let (mut alice, mut bob) = (as_token(&daemon, "alice"), as_token(&daemon, "bob"));
     let lease = acquire(&mut alice, "a");
-    let session = bob.post("/v1/sessions", &json!({"holder": "successor"})).json();
-    let handed =
-        alice.post(&path(&lease, "handover"), &json!({"epoch": 1, "to_session": session["session"]}));
+    let unasked = bob.post("/v1/sessions", &json!({"holder": "successor"})).json();
+    let elsewhere = json!({"holder": "successor", "accepts_handover": "b/"});
+    let elsewhere = bob.post("/v1/sessions", &elsewhere).json();
+    for session in [unasked, elsewhere] {
+        let handover = json!({"epoch": 1, "to_session": session["session"]});
+        is_forbidden(&mut alice, &path(&lease, "handover"), &handover);
+    }
+    let session = bob.post("/v1/sessions", &json!({"holder": "successor", "accepts_handover": "a"})).json();
+    let handover = json!({"epoch": 1, "to_session": session["session"], "operation_id": "once"});
+    let handed = alice.post(&path(&lease, "handover"), &handover);
     assert_eq!(handed.status, 200, "{handed:?}");
+    let again = alice.post(&path(&lease, "handover"), &handover);
+    assert_eq!((again.status, &again.json()["replayed"]), (200, &json!(true)), "{again:?}");
     let handed = handed.json();
     assert_eq!((&handed["holder"], &handed["epoch"]), (&json!("successor"), &json!(2)), "{handed}");
     assert!(handed["fence"].as_u64() > lease["fence"].as_u64(), "{handed}");
