@@ -202,11 +202,7 @@ impl Engine {
     fn settle(&mut self, command: &mut Command, opening: Option<&OpenSession>, force: bool) -> Outcome {
         let checked = match &mut command.action {
             Action::Drain(steer) => self.check_drain(steer),
-            Action::Revive(steer) => match self.check_revive(steer) {
-                Ok(Some(outcome)) => return outcome,
-                Ok(None) => Ok(()),
-                Err(refused) => Err(refused),
-            },
+            Action::Revive(steer) => self.check_revive(steer),
             Action::Reclaim(reclaim) => self.check_reclaim(reclaim, force),
             Action::Activate(token) => {
                 let lease = token.lease;
@@ -252,24 +248,15 @@ impl Engine {
         }
     }
 
-    /// An operator may also bring back a lease that fell silent; that writes a note, not an event.
-    fn check_revive(&mut self, steer: &Steer) -> Result<Option<Outcome>, Refused> {
-        let Some(view) = self.kernel.live(steer.lease) else { return Ok(None) };
+    /// An operator may also bring back a lease that fell silent.
+    fn check_revive(&self, steer: &mut Steer) -> Result<(), Refused> {
+        let Some(view) = self.kernel.live(steer.lease) else { return Ok(()) };
         if steer.epoch.is_some_and(|epoch| epoch != view.epoch()) {
-            return Ok(None);
+            return Ok(());
         }
         self.liveness.check_revive(view)?;
-        let mut effects = Vec::new();
-        if !self.liveness.revive_silent(view, self.tick, &mut effects) {
-            return Ok(None);
-        }
-        let lsn = view.changed_lsn();
-        let lease = LeaseFound::Live(self.snapshot(view));
-        for effect in effects {
-            self.carry_out(effect);
-        }
-        let answer = Answer::Lease(Box::new(LeaseAnswer { lsn, replayed: false, lease }));
-        Ok(Some(Outcome { answer, depends_on: self.journal.newest() }))
+        steer.silent = self.liveness.drains_by_itself(view);
+        Ok(())
     }
 
     /// Fills in why an operator's reclaim is safe, or refuses it.

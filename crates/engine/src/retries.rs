@@ -267,7 +267,7 @@ mod tests {
             accepts_handover: None,
         };
         let known = [
-            (Action::Grant(grant), None, false, 0x6670_0185_03fd_5ade),
+            (Action::Grant(grant), None, false, 0x6670_0185_03fd_5ade_u64),
             (Action::Activate(token()), None, false, 0x6670_0194_9f04_641b),
             (Action::Amend(amend), None, false, 0x6670_01ad_effd_e94b),
             (rebind(), None, false, 0x6670_01a8_2fba_3ddd),

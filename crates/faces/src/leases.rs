@@ -252,8 +252,8 @@ pub(crate) fn order(
             ground: ReclaimGround::PromiseOver,
             gate: GateReport::None,
         }),
-        Order::Drain => Action::Drain(Steer { lease, epoch, actor, text }),
-        Order::Revive => Action::Revive(Steer { lease, epoch, actor, text }),
+        Order::Drain => Action::Drain(Steer { lease, epoch, actor, text, silent: false }),
+        Order::Revive => Action::Revive(Steer { lease, epoch, actor, text, silent: false }),
     };
     let force = body.force.unwrap_or(false);
     Ok(Submit { operation, force, ..Submit::now(action) })

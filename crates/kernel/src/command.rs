@@ -236,6 +236,8 @@ pub struct Steer {
     pub actor: Actor,
     /// Why, in words.
     pub text: Text,
+    /// Revive: the lease drains by silence; liveness confirmed that in the same turn.
+    pub silent: bool,
 }
 
 /// Makes a session durable.

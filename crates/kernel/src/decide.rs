@@ -430,8 +430,10 @@ impl Kernel {
     fn decide_revive(&self, at: Stamp, steer: &Steer) -> Result<Change, Rejection> {
         let lease = self.steered(at.tick, steer)?;
         match &lease.state {
-            LeaseState::Active { drained: true, .. } => Ok(Change::Revived(steered(steer))),
-            LeaseState::Active { drained: false, .. } => Err(Rejection::NotDraining),
+            LeaseState::Active { drained, .. } if *drained || steer.silent => {
+                Ok(Change::Revived(steered(steer)))
+            }
+            LeaseState::Active { .. } => Err(Rejection::NotDraining),
             LeaseState::Reserved { .. } | LeaseState::Revoking(_) => invalid(lease),
         }
     }

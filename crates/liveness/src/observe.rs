@@ -331,27 +331,11 @@ impl Liveness {
         if gone && active { Err(Refusal::NoLiveness) } else { Ok(()) }
     }
 
-    /// Brings back a lease that drained by its own silence. `false`: it did not.
-    pub fn revive_silent(&mut self, view: LeaseView<'_>, now: Tick, effects: &mut Vec<Effect>) -> bool {
-        let entry = self.entries.get_mut(view.slot());
-        match (entry.phase, view.terms().mode) {
-            (Phase::Draining { .. }, Mode::Heartbeat) => {
-                entry.phase = Phase::Alive;
-                entry.last_seen = now;
-                self.voice(view);
-                self.arm(view);
-                effects.push(Effect::Returned { subject: Subject::Lease(view.id()) });
-                true
-            }
-            (
-                Phase::Idle
-                | Phase::Alive
-                | Phase::Draining { .. }
-                | Phase::Drained { .. }
-                | Phase::Revoking { .. },
-                _,
-            ) => false,
-        }
+    /// Whether a lease drains by its own silence, and not by that of its session.
+    #[must_use]
+    pub fn drains_by_itself(&self, view: LeaseView<'_>) -> bool {
+        let is_draining = matches!(self.entries.get(view.slot()).phase, Phase::Draining { .. });
+        is_draining && view.terms().mode == Mode::Heartbeat
     }
 
     fn is_silent(&self, view: LeaseView<'_>) -> bool {

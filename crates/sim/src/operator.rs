@@ -35,7 +35,13 @@ impl World {
             1 => Some(Epoch(self.random.within(1..=epoch.0))),
             _ => None,
         };
-        let steer = || Steer { lease, epoch, actor: Actor::Operator(PRINCIPAL), text: Text::default() };
+        let steer = || Steer {
+            lease,
+            epoch,
+            actor: Actor::Operator(PRINCIPAL),
+            text: Text::default(),
+            silent: false,
+        };
         let (action, force) = match (self.random.below(10), state) {
             (0..3, StateName::Active) => (Action::Drain(steer()), false),
             (3..5, StateName::Active) => (Action::Revive(steer()), false),

@@ -702,7 +702,7 @@ fn an_operator_revives_a_lease_that_fell_silent() {
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
         5250   frame 1.2 at 2: note draining
         6000   admin <- already_draining
-        6000   frame 1.3 at 3: note revived
+        6000   frame 1.3 at 3: revived
         6000   admin <- lease 1 active [a] alice epoch 1 fence 1 valid 0
         6000   admin <- not_draining
     "#]]

@@ -16,7 +16,7 @@ const BEFORE: &str = "
     settle";
 
 /// What is asked, and what has to be there first.
-const OPERATIONS: [(&str, &str, &str); 20] = [
+const OPERATIONS: [(&str, &str, &str); 21] = [
     ("grant", "", "alice: grant a asker=local op=x"),
     ("grant for a connection", "", "alice: grant a session=5 via=5 asker=local op=x"),
     ("reserve", "", "alice: grant a reserve=60000 asker=local op=x"),
@@ -37,6 +37,7 @@ const OPERATIONS: [(&str, &str, &str); 20] = [
     ("reclaim", "alice: grant a at_once\nsettle\nroot: revoke alice keep", "root: reclaim alice op=x"),
     ("drain", "alice: grant a", "root: drain alice op=x"),
     ("revive", "alice: grant a\nsettle\nroot: drain alice", "root: revive alice op=x"),
+    ("revive a silent one", "alice: grant a ttl=5000\nuntil 6000", "root: revive alice op=x"),
     ("define a pool", "alice: grant a", "root: pool p size=3 op=x"),
     ("remove a pool", "alice: grant a", "root: remove spare op=x"),
     ("open a session", "alice: grant a", "open: open 7 op=x"),

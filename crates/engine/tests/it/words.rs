@@ -317,7 +317,7 @@ fn session(words: &Words<'_>) -> SessionId {
 }
 
 fn steer(desk: &Desk, words: &Words<'_>) -> Steer {
-    Steer { lease: lease(desk, words), epoch: None, actor: operator(), text: Text::default() }
+    Steer { lease: lease(desk, words), epoch: None, actor: operator(), text: Text::default(), silent: false }
 }
 
 fn operator() -> Actor {

@@ -87,8 +87,13 @@ fn the_bytes_of_an_action_never_change() {
     // The wall clock is for people: a retry comes later.
     grant.wall_ms = 1;
     assert_eq!(bytes(&Action::Grant(grant)), granted);
-    let steer =
-        Steer { lease: LeaseId(7), epoch: None, actor: Actor::Operator("root".into()), text: "t".into() };
+    let steer = Steer {
+        lease: LeaseId(7),
+        epoch: None,
+        actor: Actor::Operator("root".into()),
+        text: "t".into(),
+        silent: false,
+    };
     assert_eq!(bytes(&Action::Drain(steer)), b"\x08\x00\x07\x00\x03\x04root\x01t");
     assert_eq!(bytes(&Action::RemovePool { name: "p".into(), force: true }), b"\x0b\x01p\x01");
 }

@@ -190,7 +190,7 @@ impl World {
             _ => Actor::Operator("op".into()),
         };
         let epoch = roll.c.is_multiple_of(2).then(|| self.epoch(lease, roll.c));
-        let steer = || Steer { lease, epoch, actor: actor.clone(), text: "t".into() };
+        let steer = || Steer { lease, epoch, actor: actor.clone(), text: "t".into(), silent: false };
         let action = match roll.verb % 64 {
             0..20 => Action::Grant(Grant {
                 start: match roll.c % 4 {

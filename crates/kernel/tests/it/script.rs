@@ -396,7 +396,13 @@ impl Runner {
             Some(principal) => Actor::Operator(principal.into()),
         };
         let epoch = || words.number("epoch").map(Epoch);
-        let steer = || Steer { lease: self.lease_id(words), epoch: epoch(), actor: actor(), text: text() };
+        let steer = || Steer {
+            lease: self.lease_id(words),
+            epoch: epoch(),
+            actor: actor(),
+            text: text(),
+            silent: false,
+        };
         let payload = |key: &str| words.number(key).map(|length| vec![7_u8; length as usize]);
         match words.verb.as_str() {
             "reserve" | "grant" => Action::Grant(self.grant(words)),

@@ -279,16 +279,12 @@ impl Desk {
     }
 
     pub(crate) fn revive(&mut self, lease: LeaseId) -> Result<(), Refusal> {
+        let mut steer = steer(lease);
         if let Some(view) = self.kernel.live(lease) {
             self.liveness.check_revive(view)?;
-            let mut effects = Vec::new();
-            let silent = self.liveness.revive_silent(view, self.now, &mut effects);
-            self.noted(effects);
-            if silent {
-                return Ok(());
-            }
+            steer.silent = self.liveness.drains_by_itself(view);
         }
-        self.decide(Action::Revive(steer(lease)))?;
+        self.decide(Action::Revive(steer))?;
         Ok(())
     }
 
@@ -419,5 +415,5 @@ impl Desk {
 }
 
 fn steer(lease: LeaseId) -> Steer {
-    Steer { lease, epoch: None, actor: Actor::Operator("root".into()), text: Text::default() }
+    Steer { lease, epoch: None, actor: Actor::Operator("root".into()), text: Text::default(), silent: false }
 }

@@ -237,7 +237,7 @@ fn a_revive_brings_back_what_drained_by_silence() {
                   0 L1 granted r1 to a
                  20 ~ L1 silent, seen 0, until 50
             25  revive L1
-                 25 ~ L1 returned
+                 25 L1 revived
             25  show L1 → active alive seen 25 deadline 45 valid 0
             44  standings → [L1 alive]
                  45 ~ L1 silent, seen 25, until 75
