@@ -92,19 +92,29 @@ impl Balance<'_> {
     /// What is above a member's cap, which is 0 without a weight: what has the least affinity to it goes first; what an
     /// operator pinned stays.
     fn let_go_what_is_too_much(&mut self) {
-        for member in 0..self.members.len() {
+        let held = self.movable();
+        for (member, mut going) in held.into_iter().enumerate() {
             let surplus = self.load[member].saturating_sub(self.shares[member].cap);
             if surplus == 0 {
                 continue;
             }
-            let held = |index: &usize| self.assigned[*index] == Some(member) && !self.is_pinned[*index];
-            let mut going: Vec<usize> = (0..self.targets.len()).filter(held).collect();
             self.sort_by_affinity(&mut going, member);
             for index in going.into_iter().rev().take(surplus) {
                 self.assigned[index] = None;
                 self.load[member] -= 1;
             }
         }
+    }
+
+    /// What each member has and no operator pinned.
+    fn movable(&self) -> Vec<Vec<usize>> {
+        let mut held = vec![Vec::new(); self.members.len()];
+        for (index, member) in self.assigned.iter().enumerate() {
+            if let Some(member) = member.filter(|_| !self.is_pinned[index]) {
+                held[member].push(index);
+            }
+        }
+        held
     }
 
     /// Each free target goes to the member it prefers among the hungry, else among those below their share, else
@@ -130,19 +140,15 @@ impl Balance<'_> {
     /// above their shares, then from those with a part of one more.
     fn feed_the_hungry(&mut self) {
         let limits: [fn(&Share) -> usize; 3] = [|share| share.cap, |share| share.ceil, |share| share.floor];
+        // Only grows: what has left a member is passed over.
+        let mut held = self.movable();
         for turn in 0..self.order.len() {
             let member = self.order[turn];
-            if self.load[member] >= self.shares[member].hungry_below {
-                continue;
-            }
             for limit in limits {
-                let is_rich = |donor: usize| donor != member && self.load[donor] > limit(&self.shares[donor]);
-                let is_offered =
-                    |index: &usize| !self.is_pinned[*index] && self.assigned[*index].is_some_and(is_rich);
-                let mut offered: Vec<usize> = (0..self.targets.len()).filter(is_offered).collect();
-                self.sort_by_affinity(&mut offered, member);
-                for index in offered {
-                    let Some(donor) = self.assigned[index] else { continue };
+                if self.load[member] >= self.shares[member].hungry_below {
+                    break;
+                }
+                for (index, donor) in self.offered(&held, member, limit) {
                     if self.load[member] >= self.shares[member].hungry_below {
                         break;
                     }
@@ -150,10 +156,26 @@ impl Balance<'_> {
                         self.assigned[index] = Some(member);
                         self.load[donor] -= 1;
                         self.load[member] += 1;
+                        held[member].push(index);
                     }
                 }
             }
         }
+    }
+
+    /// What members above a limit have, with who has it, greatest affinity to another first.
+    fn offered(&self, held: &[Vec<usize>], to: usize, limit: fn(&Share) -> usize) -> Vec<(usize, usize)> {
+        let rich = |donor: &usize| *donor != to && self.load[*donor] > limit(&self.shares[*donor]);
+        let mut offered = Vec::new();
+        for donor in (0..self.members.len()).filter(rich) {
+            offered.extend(held[donor].iter().filter(|index| self.assigned[**index] == Some(donor)));
+        }
+        // In one order whoever has what: targets of one name are told apart by their place.
+        offered.sort_unstable();
+        offered.dedup();
+        self.sort_by_affinity(&mut offered, to);
+        let with_donor = |index: usize| Some((index, self.assigned[index]?));
+        offered.into_iter().filter_map(with_donor).collect()
     }
 
     fn preferred(&self, index: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {

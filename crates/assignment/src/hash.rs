@@ -27,9 +27,19 @@ impl Hash {
     }
 }
 
+/// Names together that are hashed where they stand: nearly all.
+const BYTES_MAX: usize = 256;
+
 /// XXH64 with seed 0 over `target`, 0x00, `poller`.
 pub(crate) fn xxh64(target: &str, poller: &str) -> u64 {
-    let mut bytes = Vec::with_capacity(target.len() + 1 + poller.len());
+    let length = target.len() + 1 + poller.len();
+    if length <= BYTES_MAX {
+        let mut bytes = [0; BYTES_MAX];
+        bytes[..target.len()].copy_from_slice(target.as_bytes());
+        bytes[target.len() + 1..length].copy_from_slice(poller.as_bytes());
+        return XxHash64::oneshot(0, &bytes[..length]);
+    }
+    let mut bytes = Vec::with_capacity(length);
     bytes.extend_from_slice(target.as_bytes());
     bytes.push(0);
     bytes.extend_from_slice(poller.as_bytes());
