@@ -6,6 +6,7 @@ use crate::call::{Call, Reply};
 use crate::caller::{Caller, Freshness};
 use crate::connections::NodeConnections;
 use crate::elsewhere::Elsewhere;
+use crate::events::Versions;
 use crate::polling::Polling;
 use crate::refusal::{self, Asked};
 use crate::registrations::{Health, Home, Homes, Neighbours, Network, RegistrationOptions, Registrations};
@@ -18,7 +19,7 @@ use crate::switchboard::Switchboard;
 use core::mem;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text};
@@ -45,6 +46,7 @@ struct Shared {
     identity: Identity,
     switchboard: Arc<Switchboard>,
     history: Mutex<History>,
+    versions: Versions,
     vitals: OnceLock<Vitals>,
     registrations: Registrations,
     streams: Streams,
@@ -107,6 +109,7 @@ impl Faces {
             identity,
             switchboard,
             history,
+            versions: Versions::default(),
             vitals,
             registrations,
             streams,
@@ -444,13 +447,19 @@ impl Faces {
         record.event().cloned().map(|event| (event, record.wall_ms))
     }
 
+    /// What event streams remember.
+    pub(crate) fn versions(&self) -> &Versions {
+        &self.shared.versions
+    }
+
     pub(crate) async fn with_history<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut History) -> T + Send + 'static,
     ) -> Result<T, Error> {
         let shared = Arc::clone(&self.shared);
         let task = tokio::task::spawn_blocking(move || {
-            let mut history = shared.history.lock().expect("invariant: nobody panics while reading the log");
+            // Locked for the copy alone: a long read delays no other.
+            let mut history = shared.history.lock().unwrap_or_else(PoisonError::into_inner).another();
             read(&mut history)
         });
         task.await.map_err(|_| Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"))

@@ -1,9 +1,10 @@
 //! The stream of events: what the engine publishes, with the lease it concerns, filtered.
 //!
-//! An event names its lease; who holds it and what it covers may stand in an earlier one. A stream remembers
-//! what it has seen and asks for the rest.
+//! An event names its lease; who holds it and what it covers may stand in an earlier one. Streams together remember
+//! what they have seen and ask for the rest.
 
 mod known;
+mod versions;
 
 use crate::caller::Freshness;
 use crate::dispatch::Faces;
@@ -11,18 +12,18 @@ use crate::refusal::{self, Asked};
 use crate::show::{Ended, Terms, attachment, face, mode, state, words};
 use crate::switchboard::WatchNews;
 use known::Known;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode, EventKind, EventLease, EventsQuery};
 use tenure_engine::kernel::{Change, Event, LeaseId, Lsn, Note, Reason, StateName, Subject};
 use tenure_engine::{Answer, Control, News, Published, Request, Ticket};
 use tenure_history::{WireLease, rfc3339, wire_session};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use versions::Seen;
+pub(crate) use versions::Versions;
 
 /// Events that may be on their way to one stream.
-const ROOM: usize = 256;
-/// Leases that one stream remembers.
-const KNOWN_MAX: usize = 50_000;
+const ROOM: usize = 128;
 
 /// What a stream says next.
 #[derive(Clone, PartialEq, Debug)]
@@ -44,7 +45,7 @@ pub struct EventStream {
     /// Taken since the engine was last told of room.
     taken: usize,
     filter: EventsQuery,
-    known: HashMap<LeaseId, Known>,
+    seen: Seen,
     over: bool,
 }
 
@@ -82,7 +83,7 @@ impl Faces {
             ready: VecDeque::new(),
             taken: ROOM,
             filter: query,
-            known: HashMap::new(),
+            seen: self.versions().begin(from),
             over: false,
         };
         match self.handle().start_as(watch, Request::Watch { from }).await.pop() {
@@ -215,7 +216,7 @@ impl EventStream {
             Subject::Session(session) => event.session = Some(wire_session(session)),
             Subject::Lease(lease) => {
                 let known = self.known(lease, Lsn(event.lsn), None).await;
-                let mut shown = self.lease(lease, known.as_ref());
+                let mut shown = self.lease(lease, known.as_deref());
                 shown.state = Some(api::State::Active);
                 shown.liveness = Some(now);
                 shown.drain_cause = (now == api::Liveness::Draining).then_some(api::DrainCause::Silence);
@@ -230,10 +231,10 @@ impl EventStream {
         let shard = self.faces.identity().shard;
         let lease = event.change.lease(LeaseId::new(shard, lsn))?;
         if let Change::Granted(granted) = &event.change {
-            self.remember(lease, Known::granted(granted));
+            self.faces.versions().remember(lease, lsn, Arc::new(Known::granted(granted)));
         }
         let known = match event.change.epitaph() {
-            Some(was) => Some(Known::was(was)),
+            Some(was) => Some(Arc::new(Known::was(was))),
             None => self.known(lease, lsn, Some(&event.change)).await,
         };
         let held = if known.as_ref().is_some_and(|known| known.reserved) {
@@ -241,7 +242,7 @@ impl EventStream {
         } else {
             StateName::Active
         };
-        let mut shown = self.lease(lease, known.as_ref());
+        let mut shown = self.lease(lease, known.as_deref());
         let alive = Some(api::Liveness::Alive);
         match &event.change {
             Change::Granted(granted) => {
@@ -284,7 +285,6 @@ impl EventStream {
                     shown.reason = Some(ended.reason.as_str().to_owned());
                     shown.reason_text = words(ended.text);
                 }
-                self.known.remove(&lease);
             }
             Change::Notified { .. }
             | Change::SessionOpened(_)
@@ -320,35 +320,33 @@ impl EventStream {
         }
     }
 
-    /// What a lease is after a change at this position. Remembered, it follows what happens.
-    async fn known(&mut self, lease: LeaseId, at: Lsn, change: Option<&Change>) -> Option<Known> {
-        let unused = matches!(change, Some(Change::Amended(_)));
-        if !self.known.contains_key(&lease) {
-            let told = match change {
-                // It says itself who holds the lease from here on, and on which terms.
-                Some(Change::Rebound(rebound)) if rebound.policy.is_some() => {
-                    self.faces.lease_in_use(lease).await
-                }
-                _ => None,
-            };
-            let known = match told {
-                Some(known) => known,
-                None => self.faces.known_lease(lease, at, unused).await?,
-            };
-            self.remember(lease, known);
+    /// What a lease is after a change at this position.
+    async fn known(&mut self, lease: LeaseId, at: Lsn, change: Option<&Change>) -> Option<Arc<Known>> {
+        if let Some(known) = self.faces.versions().find(lease, at, change, &mut self.seen) {
+            return Some(known);
         }
-        let known = self.known.get_mut(&lease)?;
+        let mut known = self.looked_up(lease, at, change).await?;
         if let Some(change) = change {
             known.follow(change);
         }
-        Some(known.clone())
+        let known = Arc::new(known);
+        self.faces.versions().remember(lease, at, Arc::clone(&known));
+        Some(known)
     }
 
-    fn remember(&mut self, lease: LeaseId, known: Known) {
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
+    async fn looked_up(&self, lease: LeaseId, at: Lsn, change: Option<&Change>) -> Option<Known> {
+        let told = match change {
+            // It says itself who holds the lease from here on, and on which terms.
+            Some(Change::Rebound(rebound)) if rebound.policy.is_some() => {
+                self.faces.lease_in_use(lease).await
+            }
+            _ => None,
+        };
+        let unused = matches!(change, Some(Change::Amended(_)));
+        match told {
+            Some(known) => Some(known),
+            None => self.faces.known_lease(lease, at, unused).await,
         }
-        self.known.insert(lease, known);
     }
 }
 

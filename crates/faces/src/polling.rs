@@ -6,6 +6,7 @@
 mod book;
 mod counters;
 mod group;
+mod plans;
 mod shown;
 mod steering;
 mod story;
@@ -23,6 +24,7 @@ use crate::events::told_end;
 use crate::leases::contradiction;
 use crate::refusal::Asked;
 use group::Group;
+use plans::Plans;
 use shown::{Beat, Beats, Keeper, shown, stands, statuses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,6 +43,7 @@ pub(crate) struct Polling {
     pub(crate) book: Arc<PollingBook>,
     /// Operators are listened to one after the other.
     steering: Mutex<()>,
+    plans: Plans,
 }
 
 /// What is counted of polling, for whoever publishes it.
@@ -69,7 +72,7 @@ pub struct TargetCounts {
 
 impl Polling {
     pub(crate) fn new(book: Arc<PollingBook>) -> Self {
-        Self { book, steering: Mutex::new(()) }
+        Self { book, steering: Mutex::new(()), plans: Plans::default() }
     }
 }
 
@@ -103,8 +106,13 @@ impl Faces {
         let found = found.unwrap_or_else(|| Arc::new(Group { generation: at_least, ..Group::default() }));
         let beats = self.beats(found.targets.values().map(|held| held.keeper()).collect()).await?;
         let (name, wall_ms) = (group.to_owned(), read_clocks().wall_ms);
-        // Sharing out many targets takes a while.
-        let view = tokio::task::spawn_blocking(move || shown(&name, &found, &beats, wall_ms)).await;
+        let preferred = match found.is_empty() {
+            true => Arc::default(),
+            false => self.polling().plans.of(group, &found).await?,
+        };
+        // Writing many targets down takes a while.
+        let view =
+            tokio::task::spawn_blocking(move || shown(&name, &found, &preferred, &beats, wall_ms)).await;
         let view = view.map_err(|_| Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"))?;
         Ok(Reply::Polling(Box::new(view)))
     }

@@ -108,6 +108,12 @@ impl History {
         Ok(Self { indexes: IndexStore::new(disk, &log.directory()), reader, identity })
     }
 
+    /// Another reader of the same history: readers share nothing that one could keep from another.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { indexes: self.indexes.clone(), reader: self.reader.another(), identity: self.identity }
+    }
+
     /// Who the log is.
     #[must_use]
     pub fn identity(&self) -> &Identity {

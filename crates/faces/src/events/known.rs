@@ -48,6 +48,15 @@ impl Known {
         }
     }
 
+    /// Whether one more change makes it another.
+    pub(super) fn is_changed_by(&self, change: &Change) -> bool {
+        match change {
+            Change::Activated { .. } => self.reserved,
+            Change::Rebound(_) => true,
+            _ => false,
+        }
+    }
+
     /// What it is after one more change.
     pub(super) fn follow(&mut self, change: &Change) {
         match change {

@@ -28,6 +28,8 @@ struct Pages {
     meanwhile: Option<Meanwhile>,
     /// No group that was forgotten had a newer change.
     forgotten: Lsn,
+    /// Changes so far.
+    versions: u64,
     counters: Counters,
 }
 
@@ -45,6 +47,7 @@ impl Default for Pages {
             free: BTreeSet::new(),
             meanwhile: Some(Meanwhile::default()),
             forgotten: Lsn(0),
+            versions: 0,
             counters: Counters::default(),
         }
     }
@@ -197,6 +200,8 @@ impl Pages {
             self.groups.insert(group.to_owned(), Arc::new(begun));
         }
         let Some(group) = self.groups.get_mut(group).map(Arc::make_mut) else { return };
+        self.versions += 1;
+        group.version = self.versions;
         group.generation = group.generation.max(lsn);
         change(group);
     }
@@ -269,7 +274,10 @@ impl Pages {
         if !self.groups.get(group)?.free.contains_key(target) {
             return None;
         }
-        let free = Arc::make_mut(self.groups.get_mut(group)?).free.remove(target)?;
+        let changed = Arc::make_mut(self.groups.get_mut(group)?);
+        self.versions += 1;
+        changed.version = self.versions;
+        let free = changed.free.remove(target)?;
         self.free.remove(&(free.lsn, group.to_owned(), target.to_owned()));
         Some(free)
     }

@@ -28,6 +28,8 @@ pub(crate) struct Group {
     pub(crate) free: Names<Free>,
     /// Position of the newest change.
     pub(crate) generation: Lsn,
+    /// Another one after every change, of all groups together.
+    pub(crate) version: u64,
 }
 
 /// Something of a group that a lease covers.

@@ -5,7 +5,8 @@
 //! about to lose what it has: its targets are *uncertain*, since the renewal that it missed.
 
 use super::group::{Group, Held, Phase, Poller, is_absent, poller_name};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 use tenure_api::{PolledTarget, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget};
 use tenure_assignment::{self as assignment, Member, Target, assign};
 use tenure_engine::kernel::{LeaseId, SessionId};
@@ -84,12 +85,16 @@ pub(crate) fn statuses(group: &Group) -> HashMap<String, PollerStatus> {
     statuses
 }
 
+/// By target.
+pub(crate) type Preferred = HashMap<Arc<str>, String>;
+
 /// Who should have each target that is known, owned or not, by instance: what the pollers themselves work out.
-fn preferred(group: &Group) -> HashMap<&str, String> {
+pub(crate) fn preferred(group: &Group) -> Preferred {
     let members: Vec<Poller<'_>> = group.members().filter(Poller::counts).collect();
     let weighed: Vec<Member<'_>> =
         members.iter().map(|poller| Member { name: poller.name, weight: poller.share() }).collect();
-    let is_member = |name: &str| members.iter().any(|poller| poller.name == name);
+    let member_names: HashSet<&str> = members.iter().map(|poller| poller.name).collect();
+    let is_member = |name: &str| member_names.contains(name);
     let pins: BTreeMap<&str, String> = group
         .pins
         .keys()
@@ -103,10 +108,10 @@ fn preferred(group: &Group) -> HashMap<&str, String> {
         if let Some(holder) =
             holder.filter(|holder| is_absent(holder) && held_by.is_none_or(|by| !is_member(by)))
         {
-            preferred.insert(&**name, holder.to_owned());
+            preferred.insert(Arc::clone(name), holder.to_owned());
             continue;
         }
-        names.push(&**name);
+        names.push(Arc::clone(name));
         targets.push(Target { name, held_by, pinned_to: pins.get(&**name).map(String::as_str) });
     }
     let assigned = assign(assignment::Hash::Xxh64, &weighed, &targets);
@@ -116,8 +121,13 @@ fn preferred(group: &Group) -> HashMap<&str, String> {
 }
 
 /// The whole group.
-pub(crate) fn shown(name: &str, group: &Group, beats: &Beats, wall_ms: u64) -> PollingView {
-    let preferred = preferred(group);
+pub(crate) fn shown(
+    name: &str,
+    group: &Group,
+    preferred: &Preferred,
+    beats: &Beats,
+    wall_ms: u64,
+) -> PollingView {
     let statuses = statuses(group);
     let mut nodes: BTreeMap<(String, String), PollerNode> = BTreeMap::new();
     for poller in group.members() {

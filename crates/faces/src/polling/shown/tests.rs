@@ -45,7 +45,7 @@ fn group() -> Group {
 fn view(group: &Group) -> PollingView {
     let beats =
         [(Keeper::Session(SessionId(1)), heard(1_000)), (Keeper::Session(SessionId(2)), heard(21_000))];
-    shown("web", group, &beats.into(), NOW)
+    shown("web", group, &preferred(group), &beats.into(), NOW)
 }
 
 fn node<'a>(view: &'a PollingView, instance: &str) -> &'a PollerNode {
