@@ -9,6 +9,8 @@ mod docs;
 mod metrics;
 mod node;
 mod openapi;
+mod places;
+mod reads;
 mod routes;
 mod segments;
 mod server;

@@ -9,6 +9,7 @@ mod streams;
 pub(crate) use registrations::aliases;
 pub(crate) use streams::BASE as STREAMS_BASE;
 
+use crate::auth::Open;
 use crate::dashboard::{self, Asset};
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -89,6 +90,17 @@ pub(crate) struct Route {
     pub(crate) body: Option<SchemaOf>,
     pub(crate) gives: Gives,
     pub(crate) read: fn(&Parts<'_>) -> Result<Wanted, Error>,
+}
+
+impl Route {
+    /// Pages of other origins may link to the daemon's pages and load their files.
+    pub(crate) fn open(&self) -> Open {
+        match self.path {
+            "/" | "/docs" | "/sign-in" => Open::ToLinks,
+            path if path.starts_with("/assets/") => Open::ToAll,
+            _ => Open::ToOwn,
+        }
+    }
 }
 
 /// What a route answers when all is well.

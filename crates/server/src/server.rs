@@ -6,7 +6,12 @@
 use crate::auth::Auth;
 use crate::metrics::HttpCounters;
 use crate::node::Node;
+use crate::places::{Counted, Passed, Place, Places, Source, Tally};
+use crate::reads::{Kind, Reads, Turn};
+use crate::transports::http::Bodies;
+use crate::transports::outbox::AllUnread;
 use crate::transports::{socket, tcp};
+use bytes::Bytes;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -15,7 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_faces::{Call, Faces, Stage};
+use tenure_engine::kernel::Text;
+use tenure_faces::{Call, Faces, Stage, over_limit};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,6 +46,10 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// Largest body of an HTTP request.
     pub body_bytes_max: usize,
+    /// Bodies of HTTP requests that are being read, together.
+    pub bodies_bytes_max: usize,
+    /// Streams of events and of the network over all transports.
+    pub watches_max: usize,
     /// Longest line on the socket.
     pub line_bytes_max: usize,
     /// Requests of one connection that may wait for a bundle.
@@ -150,15 +160,19 @@ pub(crate) struct Shared {
     stage: Stage,
     options: ServerOptions,
     http: HttpCounters,
-    connections: Arc<Semaphore>,
+    connections: Places,
+    bodies: Bodies,
+    reads: Reads,
+    unread: AllUnread,
+    watches: Arc<Tally<Text>>,
     refusals: Arc<Semaphore>,
     backups: Arc<Semaphore>,
     copies: Arc<Semaphore>,
     /// The daemon stops.
     stopping: CancellationToken,
     tasks: TaskTracker,
-    openapi: String,
-    docs: String,
+    openapi: Bytes,
+    docs: Bytes,
 }
 
 impl Server {
@@ -189,14 +203,18 @@ impl Server {
         let shared = Shared {
             stage,
             http: HttpCounters::default(),
-            connections: Arc::new(Semaphore::new(options.connections_max)),
+            connections: Places::new(options.connections_max),
+            bodies: Bodies::new(options.body_bytes_max, options.bodies_bytes_max),
+            reads: Reads::default(),
+            unread: AllUnread::default(),
+            watches: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
             backups: Arc::new(Semaphore::new(BACKUPS_MAX)),
             copies: Arc::new(Semaphore::new(COPIES_MAX)),
             stopping,
             tasks: TaskTracker::new(),
-            docs: crate::docs::page(&document),
-            openapi: document.to_string(),
+            docs: crate::docs::page(&document).into(),
+            openapi: document.to_string().into(),
             options,
         };
         Ok(Self { shared: Arc::new(shared), tcp, tls, socket, bound })
@@ -271,12 +289,17 @@ impl Shared {
         &self.http
     }
 
-    pub(crate) fn openapi(&self) -> &str {
-        &self.openapi
+    /// Unread answers share one copy.
+    pub(crate) fn openapi(&self) -> Bytes {
+        self.openapi.clone()
     }
 
-    pub(crate) fn docs(&self) -> &str {
-        &self.docs
+    pub(crate) fn docs(&self) -> Bytes {
+        self.docs.clone()
+    }
+
+    pub(crate) fn bodies(&self) -> &Bodies {
+        &self.bodies
     }
 
     /// Cancelled once the daemon stops.
@@ -289,19 +312,19 @@ impl Shared {
         &self.tasks
     }
 
-    /// Room for one more connection.
-    pub(crate) fn admit_connection(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.connections).try_acquire_owned().ok()
+    /// A place for one more connection.
+    pub(crate) fn admit_connection(&self, source: Source) -> Result<Place, Error> {
+        self.connections.admit(source)
+    }
+
+    /// Whether few places for connections are left.
+    pub(crate) fn are_places_scarce(&self) -> bool {
+        self.connections.are_scarce()
     }
 
     /// Room to tell somebody properly that there is no room.
     pub(crate) fn admit_refusal(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.refusals).try_acquire_owned().ok()
-    }
-
-    pub(crate) fn too_many_connections(&self) -> Error {
-        let max = self.options.connections_max;
-        Error::new(ErrorCode::TooManyConnections, format!("at most {max} connections may be open"))
     }
 
     /// Refuses a principal that asks too often. Proofs of life never are too often.
@@ -312,10 +335,45 @@ impl Shared {
         }
     }
 
+    /// Room for one more stream of a principal: one has at most half of all.
+    pub(crate) fn admit_watch(&self, principal: &Text) -> Result<Counted<Text>, Error> {
+        let max = self.options.watches_max;
+        let of_one_max = max.div_ceil(2);
+        self.watches.admit(principal.clone(), max, of_one_max).map_err(|passed| {
+            let (limit, value, of_what) = match passed {
+                Passed::All => ("watches", max, "in all"),
+                Passed::ByKey => ("watches_per_principal", of_one_max, "of one principal"),
+            };
+            let message = format!("at most {value} streams may be open {of_what}");
+            over_limit(ErrorCode::Overloaded, message, limit, "limits.watches", value)
+        })
+    }
+
+    /// Unread answers of all connections that speak lines.
+    pub(crate) fn unread(&self) -> AllUnread {
+        self.unread.clone()
+    }
+
+    /// The turn of a call, where it is a read that costs much.
+    pub(crate) async fn read_turn(&self, call: &Call) -> Result<Option<Turn>, Error> {
+        match Kind::of(call) {
+            Some(kind) => self.reads.turn(kind).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The turn of a page of metrics.
+    pub(crate) async fn metrics_turn(&self) -> Result<Turn, Error> {
+        self.reads.turn(Kind::Metrics).await
+    }
+
     /// Room for one more backup.
     pub(crate) fn admit_backup(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = Arc::clone(&self.backups).try_acquire_owned();
-        permit.map_err(|_| Error::new(ErrorCode::Overloaded, "enough backups are being taken already"))
+        permit.map_err(|_| {
+            let message = format!("{BACKUPS_MAX} backups are being taken already");
+            Error::new(ErrorCode::Overloaded, message).with("limit", "backups").with("value", BACKUPS_MAX)
+        })
     }
 
     /// Room for one more node that copies the log from here.

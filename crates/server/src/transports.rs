@@ -4,7 +4,8 @@
 mod closing;
 pub(crate) mod http;
 pub(crate) mod lines;
-mod outbox;
+pub(crate) mod outbox;
 mod prefixed;
 pub(crate) mod socket;
 pub(crate) mod tcp;
+mod write_limit;

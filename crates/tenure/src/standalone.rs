@@ -112,6 +112,8 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
             auth,
             connections_max: settings.limits.connections as usize,
             body_bytes_max: settings.limits.body_bytes.0 as usize,
+            bodies_bytes_max: settings.limits.bodies_bytes.0 as usize,
+            watches_max: settings.limits.watches as usize,
             line_bytes_max: settings.limits.line_bytes.0 as usize,
             waiters_per_connection_max: settings.limits.waiters_per_connection as usize,
             finish_within: FINISH_WITHIN,

@@ -11,7 +11,7 @@ use tenure_api::{Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, S
 use tokio::sync::OwnedSemaphorePermit;
 
 /// Who may look at once.
-pub(super) const SIGHTSEERS_MAX: usize = 4_096;
+pub(super) const SIGHTSEERS_MAX: usize = 256;
 /// How long one service is looked for.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// The type whose instances are types.
@@ -65,7 +65,7 @@ impl Faces {
         let registrations = self.registrations();
         let permit = Arc::clone(&registrations.sightseers).try_acquire_owned().map_err(|_| {
             let message = format!("at most {SIGHTSEERS_MAX} may look at the network at once");
-            Error::new(ErrorCode::Overloaded, message)
+            Error::new(ErrorCode::Overloaded, message).with("limit", "browses").with("value", SIGHTSEERS_MAX)
         })?;
         Ok(Sightseeing { sightings: registrations.network.browse(wanted), _permit: permit })
     }

@@ -35,6 +35,42 @@ struct Authority {
     port: Option<u16>,
 }
 
+/// How a browser describes the page behind a request (Fetch Metadata). Other programs send none of it.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Fetch<'a> {
+    /// Header `Sec-Fetch-Site`.
+    pub(crate) site: Option<&'a str>,
+    /// Header `Sec-Fetch-Mode`.
+    pub(crate) mode: Option<&'a str>,
+    /// Header `Sec-Fetch-Dest`.
+    pub(crate) dest: Option<&'a str>,
+}
+
+/// What pages of other origins may do with a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Open {
+    /// Load it: a file.
+    ToAll,
+    /// Link to it: a page.
+    ToLinks,
+    /// Nothing.
+    ToOwn,
+}
+
+impl Fetch<'_> {
+    /// Whether a page of another origin requests what it may not. `Origin`, where there is one, decides instead.
+    fn is_foreign(&self, open: Open) -> bool {
+        let is_elsewhere = self.site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
+        let is_link = self.mode == Some("navigate") && self.dest == Some("document");
+        is_elsewhere
+            && match open {
+                Open::ToAll => false,
+                Open::ToLinks => !is_link,
+                Open::ToOwn => true,
+            }
+    }
+}
+
 impl Names {
     pub(super) fn new(address: SocketAddr, tls: bool, certified: &[String], origins: &[String]) -> Self {
         let certified = certified.iter().map(|name| name.to_ascii_lowercase()).collect();
@@ -42,7 +78,13 @@ impl Names {
         Self { scheme, address, certified, origins: origins.to_vec() }
     }
 
-    pub(super) fn check(&self, host: Option<&str>, origin: Option<&str>) -> Result<(), Error> {
+    pub(super) fn check(
+        &self,
+        host: Option<&str>,
+        origin: Option<&str>,
+        fetch: Fetch<'_>,
+        open: Open,
+    ) -> Result<(), Error> {
         let Some(host) = host else {
             return Err(forbidden("the request has no Host".to_owned()));
         };
@@ -57,6 +99,10 @@ impl Names {
             Some(origin) if !self.admits_page(origin) => {
                 Err(forbidden("pages of this origin may not ask; --allow-origin would admit them".to_owned()))
             }
+            // Browsers send no Origin with images, scripts, frames and links.
+            None if fetch.is_foreign(open) => Err(forbidden(
+                "pages of other origins may not ask; --allow-origin would admit them".to_owned(),
+            )),
             Some(_) | None => Ok(()),
         }
     }
@@ -233,7 +279,7 @@ mod tests {
     }
 
     fn admits(names: &Names, host: &str, origin: Option<&str>) -> bool {
-        names.check(Some(host), origin).is_ok()
+        names.check(Some(host), origin, Fetch::default(), Open::ToOwn).is_ok()
     }
 
     #[test]
@@ -261,7 +307,10 @@ mod tests {
         ] {
             assert!(!admits(&local, host, None), "{host}");
         }
-        assert_eq!(local.check(None, None).unwrap_err().code, ErrorCode::Forbidden);
+        assert_eq!(
+            local.check(None, None, Fetch::default(), Open::ToOwn).unwrap_err().code,
+            ErrorCode::Forbidden
+        );
     }
 
     #[test]
@@ -320,6 +369,46 @@ mod tests {
         ] {
             assert!(!admits(&names, host, Some(origin)), "{origin}");
         }
+    }
+
+    #[test]
+    fn a_request_that_a_page_of_another_origin_causes_is_refused() {
+        let names = names("127.0.0.1:5641", false, &[], &["https://board.example"]);
+        let asks = |site, mode, dest, origin, open| {
+            let fetch = Fetch { site: Some(site), mode: Some(mode), dest: Some(dest) };
+            names.check(Some("127.0.0.1:5641"), origin, fetch, open).is_ok()
+        };
+        for foreign in ["cross-site", "same-site"] {
+            let ways = [
+                ("no-cors", "empty"),
+                ("no-cors", "image"),
+                ("navigate", "document"),
+                ("navigate", "iframe"),
+            ];
+            for (mode, dest) in ways {
+                assert!(!asks(foreign, mode, dest, None, Open::ToOwn), "{foreign} {mode} {dest}");
+                let is_link = (mode, dest) == ("navigate", "document");
+                assert_eq!(
+                    asks(foreign, mode, dest, None, Open::ToLinks),
+                    is_link,
+                    "{foreign} {mode} {dest}"
+                );
+                assert!(asks(foreign, mode, dest, None, Open::ToAll), "{foreign} {mode} {dest}");
+            }
+            assert!(asks(foreign, "cors", "empty", Some("https://board.example"), Open::ToOwn));
+            assert!(!asks(foreign, "cors", "empty", Some("https://evil.example"), Open::ToOwn));
+        }
+        for near in ["same-origin", "none"] {
+            assert!(asks(near, "cors", "empty", None, Open::ToOwn), "{near}");
+            assert!(asks(near, "navigate", "document", None, Open::ToOwn), "{near}");
+        }
+        let error = names.check(
+            Some("localhost:5641"),
+            None,
+            Fetch { site: Some("cross-site"), ..Fetch::default() },
+            Open::ToOwn,
+        );
+        assert_eq!(error.unwrap_err().code, ErrorCode::Forbidden);
     }
 
     #[test]

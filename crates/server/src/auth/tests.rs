@@ -36,6 +36,8 @@ fn near() -> TcpAsk<'static> {
         cookie: None,
         host: Some("127.0.0.1:5641"),
         origin: None,
+        fetch: Fetch::default(),
+        open: Open::ToOwn,
         needs_credential: true,
         writes: false,
     }

@@ -1,5 +1,7 @@
 //! HTTP/1.1 and HTTP/2: a request is read, its asker established, its route looked up, its call dispatched.
 
+mod activity;
+mod bodies;
 mod body;
 mod events;
 mod passing;
@@ -9,18 +11,19 @@ mod sightings;
 mod signing_in;
 mod streams;
 
-use crate::auth::{Admitted, TcpAsk};
+use crate::auth::{Admitted, Fetch, TcpAsk};
 use crate::dashboard::{self, Asset};
 use crate::node::PASS_PATH;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared};
+use crate::transports::write_limit::WriteLimit;
 use crate::{docs, metrics};
+use activity::Activity;
+pub(crate) use bodies::Bodies;
 use body::{AnswerBody, full, stream};
-use bytes::Bytes;
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Limited};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -30,7 +33,6 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
@@ -60,12 +62,20 @@ const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// How long a later one may, which includes the pause before it: holders that heartbeat as often as the usual ttl
 /// asks for keep their connection.
 const NEXT_HEAD_WITHIN: Duration = Duration::from_secs(150);
-/// How long its body may take.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
-/// How long a body that is too large is let in and thrown away.
-const DISCARD_WITHIN: Duration = Duration::from_millis(500);
+/// How long a peer may read nothing of an answer.
+const WRITE_WITHIN: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Requests of one HTTP/2 connection at once.
+const STREAMS_MAX: u32 = 64;
+/// Bytes of one request's body, and of all of one connection's, that may come before they are read.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 256 << 10;
+/// Bytes of one answer that wait for an HTTP/2 peer to read.
+const SEND_BYTES_MAX: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Serves one connection until it ends or the daemon stops.
@@ -74,32 +84,34 @@ pub(crate) async fn serve(
     io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     peer: Peer,
 ) {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(NEXT_HEAD_WITHIN)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(HEAD_WITHIN)
-        .keep_alive_timeout(HEAD_WITHIN)
-        .max_header_list_size(HEAD_BYTES_MAX as u32);
-    let begun = Arc::new(AtomicBool::new(false));
+    let activity = Arc::new(Activity::default());
     let service = {
-        let (shared, begun) = (Arc::clone(&shared), Arc::clone(&begun));
+        let (shared, activity) = (Arc::clone(&shared), Arc::clone(&activity));
         service_fn(move |request| {
-            begun.store(true, Ordering::Relaxed);
-            let (shared, peer) = (Arc::clone(&shared), peer.clone());
-            async move { Ok::<_, Infallible>(answer(&shared, &peer, request).await) }
+            let (shared, peer, activity) = (Arc::clone(&shared), peer.clone(), Arc::clone(&activity));
+            let under_way = activity.begin();
+            async move {
+                let answered = answer(&shared, &peer, request).await;
+                drop(under_way);
+                Ok::<_, Infallible>(answered.map(|body| activity.body(body)))
+            }
         })
     };
-    let connection = builder.serve_connection(TokioIo::new(io), service);
+    let builder = builder();
+    let connection = builder.serve_connection(TokioIo::new(WriteLimit::new(io, WRITE_WITHIN)), service);
     let mut connection = std::pin::pin!(connection);
     let stopping = shared.stopping();
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = never_begins(&begun) => return tracing::debug!("a connection asked for nothing"),
+        () = never_begins(&activity) => return tracing::debug!("a connection asked for nothing"),
+        () = activity.idle(NEXT_HEAD_WITHIN) => {
+            connection.as_mut().graceful_shutdown();
+            // An unread answer keeps its stream open.
+            let Ok(served) = tokio::time::timeout(WRITE_WITHIN, connection).await else {
+                return tracing::debug!("an idle connection did not end");
+            };
+            served
+        }
         () = stopping.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -110,11 +122,31 @@ pub(crate) async fn serve(
     }
 }
 
+/// What both versions of HTTP may take.
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(NEXT_HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(HEAD_WITHIN)
+        .keep_alive_timeout(HEAD_WITHIN)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BYTES_MAX);
+    builder
+}
+
 /// Resolves if no request has begun in time. The limit on heads does not see a peer that has not said enough to
 /// know which HTTP it speaks.
-async fn never_begins(begun: &AtomicBool) {
+async fn never_begins(activity: &Activity) {
     tokio::time::sleep(HEAD_WITHIN).await;
-    if begun.load(Ordering::Relaxed) {
+    if activity.has_begun() {
         std::future::pending::<()>().await;
     }
 }
@@ -177,10 +209,25 @@ async fn carry_out(
     request: Request<Incoming>,
 ) -> Result<Answered, Error> {
     let (head, body) = request.into_parts();
-    let admitted = admit(shared, peer, route, &head)?;
-    let body = read_body(shared, body).await?;
+    let admitted = admit(shared, peer, route, &head).and_then(|admitted| {
+        check_scope(route, admitted.as_ref())?;
+        Ok(admitted)
+    });
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            bodies::discard(body).await;
+            return Err(error);
+        }
+    };
+    let body = match route.body {
+        Some(_) => Some(shared.bodies().read(body).await?),
+        None => bodies::none(body).await.map(|()| None)?,
+    };
+    let bytes = body.as_ref().map_or(&[][..], |body| &body.bytes);
     let (query, freshness) = freshness(head.uri.query().unwrap_or(""))?;
-    let wanted = (route.read)(&Parts { params, query: &query, body: &body })?;
+    let wanted = (route.read)(&Parts { params, query: &query, body: bytes })?;
+    drop(body);
     match wanted {
         Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
         Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
@@ -207,12 +254,6 @@ async fn wanted_answer(
         origin: Origin::Http,
         freshness,
     };
-    if let Some(needed) = route.scope
-        && needed > caller.scope
-    {
-        let message = format!("this needs scope {}, not {}", needed.as_str(), caller.scope.as_str());
-        return Err(Error::new(ErrorCode::Forbidden, message).with("scope", needed.as_str()));
-    }
     let asks = if let Wanted::Call(call) = &wanted { Asks::Call(call) } else { Asks::Other };
     shared.check_rate(&caller.principal, asks)?;
     match wanted {
@@ -238,8 +279,13 @@ async fn wanted_answer(
             };
             Ok(json(status, &reply.body()))
         }
-        Wanted::Events(query) => events::begin(shared, query, headers).await,
-        Wanted::Browse { query, whole } => sightings::begin(shared, &query, whole),
+        Wanted::Events(query) => {
+            let place = shared.admit_watch(&caller.principal)?;
+            events::begin(shared, query, headers, place).await
+        }
+        Wanted::Browse { query, whole } => {
+            sightings::begin(shared, &query, whole, shared.admit_watch(&caller.principal)?)
+        }
         Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {
             let reply = match body.end_all {
@@ -269,8 +315,21 @@ async fn wanted_answer(
     }
 }
 
+/// Checks the caller's scope, before its body is read.
+fn check_scope(route: &Route, admitted: Option<&Admitted>) -> Result<(), Error> {
+    match (route.scope, admitted) {
+        (Some(needed), Some(admitted)) if needed > admitted.scope => {
+            let message = format!("this needs scope {}, not {}", needed.as_str(), admitted.scope.as_str());
+            Err(Error::new(ErrorCode::Forbidden, message).with("scope", needed.as_str()))
+        }
+        (Some(_), None) => Err(Error::new(ErrorCode::Unauthorized, "credentials are needed")),
+        (Some(_) | None, _) => Ok(()),
+    }
+}
+
 /// Carries a call out. One that waits is not waited for once the daemon stops.
 async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
+    let _turn = shared.read_turn(&call).await?;
     if call.wait_ms() == 0 {
         return shared.stage().dispatch(caller, call).await;
     }
@@ -346,29 +405,12 @@ fn admit(
         cookie: shared.auth().cookie_name().and_then(|name| signing_in::cookie(&head.headers, name)),
         host,
         origin: text(header::ORIGIN),
+        fetch: Fetch { site: text(SEC_FETCH_SITE), mode: text(SEC_FETCH_MODE), dest: text(SEC_FETCH_DEST) },
+        open: route.open(),
         needs_credential: route.scope.is_some(),
         writes: !head.method.is_safe(),
     };
     shared.auth().tcp(&ask)
-}
-
-async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Bytes, Error> {
-    let max = shared.options().body_bytes_max;
-    let too_large = || Error::new(ErrorCode::TooLarge, format!("a body has at most {max} bytes"));
-    // One that announces its length need not come first. What is on its way is let in for a moment: closing over
-    // it would take the answer back.
-    if body.size_hint().lower() > max as u64 {
-        let discarded = async { while let Some(Ok(_)) = body.frame().await {} };
-        let _ = tokio::time::timeout(DISCARD_WITHIN, discarded).await;
-        return Err(too_large());
-    }
-    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, max).collect()).await;
-    match collected {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Ok(Err(error)) => Err(Error::new(ErrorCode::ParseError, format!("the body broke off: {error}"))),
-        Err(_) => Err(Error::new(ErrorCode::ParseError, "the body took too long")),
-    }
 }
 
 async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Result<Answered, Error> {
@@ -384,6 +426,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
         }
         Page::Ready => media(plain, full("OK\n")),
         Page::Metrics => {
+            let _turn = shared.metrics_turn().await?;
             let status = shared.faces().engine_status().await?;
             let snapshot_age_ms =
                 shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
@@ -402,10 +445,10 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
         }
-        Page::OpenApi => media(JSON, full(shared.openapi().to_owned())),
+        Page::OpenApi => media(JSON, full(shared.openapi())),
         Page::Docs => {
             let mut answered =
-                media(HeaderValue::from_static("text/html; charset=utf-8"), full(shared.docs().to_owned()));
+                media(HeaderValue::from_static("text/html; charset=utf-8"), full(shared.docs()));
             answered.headers_mut().insert(
                 header::CONTENT_SECURITY_POLICY,
                 HeaderValue::from_static(

@@ -8,7 +8,7 @@ mod streams;
 
 use super::closing::LAST_WITHIN;
 use super::http::stopped_waiting;
-use super::outbox::{Outbox, Unread, outbox};
+use super::outbox::{Outbox, UNREAD_BYTES_MAX, Unread, outbox};
 use crate::server::{Asks, Shared};
 use std::mem;
 use std::pin::pin;
@@ -44,6 +44,8 @@ const LARGE_MAX: usize = 2;
 const READ_BYTES_MAX: usize = 64 << 10;
 /// The same at first: most connections are idle.
 const READ_BYTES_MIN: usize = 4 << 10;
+/// Bytes of a burst that are read and dropped after its sender was cut off.
+const DROPPED_BYTES_MAX: u64 = 4 << 20;
 /// How long a peer that sends nothing more may pause before it has read all that it is owed.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -129,7 +131,7 @@ pub(crate) async fn serve(
     let (mut reading, writing) = tokio::io::split(stream);
     let ends = Ends::default();
     let (_over, _gone) = (ends.over.clone().drop_guard(), ends.gone.clone().drop_guard());
-    let (out, outgoing) = outbox(writing, ends.over.clone());
+    let (out, outgoing) = outbox(writing, ends.over.clone(), shared.unread());
     let mut writer = tokio::spawn(outgoing.write());
     // Used from its beginning again and again: it stays warm, however many connections there are.
     let mut buffer = Vec::with_capacity(READ_BYTES_MIN);
@@ -192,9 +194,11 @@ pub(crate) async fn serve(
             connection.take(lines, bytes);
         }
     }
-    if out.is_overfull() {
+    let is_cut_off = ends.over.is_cancelled();
+    if is_cut_off {
         ends.gone.cancel();
-        writer.abort();
+        let session = begun.as_ref().map_or("", |(connection, _)| connection.session.as_str());
+        cut_off(&out, &principal, session);
     }
     if let Some((connection, mut opening)) = begun {
         if stopping.is_cancelled() {
@@ -208,10 +212,44 @@ pub(crate) async fn serve(
     }
     let unread = out.unread();
     drop(out);
-    if !while_it_is_read(&unread, &mut writer).await {
+    // A peer in the middle of a burst reads once it has written it.
+    let rest = is_cut_off.then_some(reading);
+    let is_read = tokio::select! {
+        is_read = while_it_is_read(&unread, &mut writer) => is_read,
+        () = throw_away(rest) => false,
+    };
+    if !is_read {
         // A peer that neither reads nor leaves.
         writer.abort();
     }
+}
+
+/// Sends the reason to a peer that does not read, and logs it.
+fn cut_off(out: &Outbox, principal: &str, session: &str) {
+    let unread_bytes = out.unread().bytes();
+    tracing::warn!(
+        principal,
+        session,
+        unread_bytes,
+        "a connection was closed because its answers were not read"
+    );
+    let message = format!(
+        "connection closed: {unread_bytes} bytes of answers unread; read answers while writing requests"
+    );
+    let error = Error::new(ErrorCode::Overloaded, message);
+    let error = error.with("limit", "unread_bytes").with("value", UNREAD_BYTES_MAX);
+    out.break_off(&AnswerLine { answer: Answer::Error(error), tag: None });
+}
+
+/// Reads and drops bytes; resolves when there are too many.
+async fn throw_away(stream: Option<impl AsyncRead + Unpin>) {
+    if let Some(stream) = stream {
+        let dropped = tokio::io::copy(&mut stream.take(DROPPED_BYTES_MAX), &mut tokio::io::sink()).await;
+        if dropped.is_ok_and(|bytes| bytes == DROPPED_BYTES_MAX) {
+            return;
+        }
+    }
+    std::future::pending().await
 }
 
 /// Waits for work that ends when the peer has read enough; `false`: it does not read.
@@ -392,7 +430,8 @@ impl Connection {
             }
             Wish::Watch(query) => {
                 self.shared.check_rate(&self.caller.principal, Asks::Other)?;
-                Ok(Admitted::Watch(self.streams.open(tag)?, query))
+                let admit = || self.shared.admit_watch(&self.caller.principal);
+                Ok(Admitted::Watch(self.streams.open(tag, admit)?, query))
             }
             Wish::Stop(stream) => Ok(Admitted::Said(self.streams.stop(stream)?)),
             Wish::Hello(kind) => {
@@ -462,7 +501,7 @@ impl Connection {
                 if gone.is_cancelled() {
                     return;
                 }
-                let reply = shared.stage().dispatch(&caller, call).await;
+                let reply = read(&shared, &caller, call).await;
                 out.say(&AnswerLine { answer: answer(reply, wrap), tag });
             }
         });
@@ -546,7 +585,7 @@ impl InOrder {
         while let Some(Batch { lines, room: _room }) = batches.recv().await {
             let mut batch = lines.into_iter().peekable();
             while let Some(first) = batch.next() {
-                if self.out.is_overfull() {
+                if self.out.hangs_up() {
                     return;
                 }
                 let (call, wrap) = match first {
@@ -568,7 +607,7 @@ impl InOrder {
                     if self.gone.is_cancelled() {
                         return;
                     }
-                    let reply = self.shared.stage().dispatch(&self.caller, call).await;
+                    let reply = read(&self.shared, &self.caller, call).await;
                     self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
                     continue;
                 }
@@ -721,6 +760,12 @@ fn pool(body: PoolVerb) -> Result<Call, Error> {
             "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
         )),
     }
+}
+
+/// Carries a read out that may cost much.
+async fn read(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
+    let _turn = shared.read_turn(&call).await?;
+    shared.stage().dispatch(caller, call).await
 }
 
 /// Whether one answer alone may be large, or reads the disk: such are made one after the other.

@@ -16,7 +16,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 
 /// Bytes that may wait for a peer to read them, before whatever is said next.
-const UNREAD_BYTES_MAX: usize = 8 << 20;
+pub(super) const UNREAD_BYTES_MAX: usize = 8 << 20;
+/// The same of all connections together; beyond it those are hung up on that have more than streams may add.
+const ALL_UNREAD_BYTES_MAX: usize = 512 << 20;
 /// Bytes beyond which streams add nothing.
 const STREAM_BYTES_MAX: usize = 256 << 10;
 /// Room that is kept between answers; more than this was needed once and may not be again.
@@ -36,6 +38,10 @@ pub(crate) struct Outbox {
 #[derive(Clone, Default)]
 pub(crate) struct Unread(Arc<AtomicUsize>);
 
+/// The same of all connections.
+#[derive(Clone, Default)]
+pub(crate) struct AllUnread(Arc<AtomicUsize>);
+
 /// What writes the rest.
 pub(crate) struct Outgoing {
     shared: Arc<Shared>,
@@ -47,6 +53,7 @@ struct Shared {
     /// There is a rest to write.
     rest: Notify,
     unread: Unread,
+    all_unread: AllUnread,
     read_some: Notify,
 }
 
@@ -56,16 +63,25 @@ struct Way {
     said: Vec<u8>,
     /// How much of it the peer took.
     taken: usize,
+    /// The last line is appended.
+    is_broken_off: bool,
 }
 
 pub(crate) fn outbox(
     stream: impl AsyncWrite + Send + Unpin + 'static,
     hang_up: CancellationToken,
+    all_unread: AllUnread,
 ) -> (Outbox, Outgoing) {
     let shared = Arc::new(Shared {
-        way: Mutex::new(Way { stream: Some(Box::new(stream)), said: Vec::new(), taken: 0 }),
+        way: Mutex::new(Way {
+            stream: Some(Box::new(stream)),
+            said: Vec::new(),
+            taken: 0,
+            is_broken_off: false,
+        }),
         rest: Notify::new(),
         unread: Unread::default(),
+        all_unread,
         read_some: Notify::new(),
     });
     let (sender, receiver) = channel(1);
@@ -75,6 +91,12 @@ pub(crate) fn outbox(
 
 impl Unread {
     pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl AllUnread {
+    fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -103,18 +125,43 @@ impl Outbox {
         }
     }
 
-    /// Whether so much waits that the peer is hung up on.
-    pub(crate) fn is_overfull(&self) -> bool {
-        self.shared.unread.bytes() > UNREAD_BYTES_MAX
+    /// Whether so much waits that the peer is hung up on, which then happens.
+    pub(crate) fn hangs_up(&self) -> bool {
+        let unread = self.shared.unread.bytes();
+        let is_overfull = unread > UNREAD_BYTES_MAX
+            || (unread > STREAM_BYTES_MAX && self.shared.all_unread.bytes() > ALL_UNREAD_BYTES_MAX);
+        if is_overfull {
+            self.hang_up.cancel();
+        }
+        is_overfull
+    }
+
+    /// Drops the answers that the peer has not taken, except the line being written, and appends a last one. Drops all
+    /// later lines.
+    pub(crate) fn break_off(&self, why: &AnswerLine) {
+        let mut way = self.shared.way();
+        let taken = way.taken;
+        let rest = memchr::memchr(b'\n', &way.said[taken..]).map_or(way.said.len(), |end| taken + end + 1);
+        // Between two lines none is being written.
+        let kept = if taken == 0 || way.said[taken - 1] == b'\n' { taken } else { rest };
+        way.said.truncate(kept);
+        way.said.shrink_to(KEPT_BYTES_MAX);
+        why.write(&mut way.said);
+        way.is_broken_off = true;
+        self.shared.count(&way);
+        drop(way);
+        self.shared.rest.notify_one();
     }
 
     /// Lines that leave together. What comes on top of too much is not kept: the peer is gone for us.
     pub(crate) fn say_all(&self, lines: impl IntoIterator<Item = impl Borrow<AnswerLine>>) {
-        if self.is_overfull() {
-            self.hang_up.cancel();
+        if self.hangs_up() {
             return;
         }
         let mut way = self.shared.way();
+        if way.is_broken_off {
+            return;
+        }
         // While there is a rest its task waits to be told that the peer takes more; nobody else may ask for that.
         let is_free = way.said.is_empty();
         for line in lines {
@@ -137,7 +184,20 @@ impl Shared {
     }
 
     fn count(&self, way: &Way) {
-        self.unread.0.store(way.said.len() - way.taken, Ordering::Relaxed);
+        self.count_to(way.said.len() - way.taken);
+    }
+
+    fn count_to(&self, now: usize) {
+        let before = self.unread.0.swap(now, Ordering::Relaxed);
+        if now != before {
+            self.all_unread.0.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.count_to(0);
     }
 }
 
@@ -201,5 +261,91 @@ impl Drop for Outgoing {
     /// However the writing ends, the peer sees the end.
     fn drop(&mut self) {
         self.shared.way().stream = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_api::{Answer, Error, ErrorCode};
+    use tokio::io::{AsyncReadExt, duplex};
+
+    fn line(text: String) -> AnswerLine {
+        AnswerLine { answer: Answer::Error(Error::new(ErrorCode::Internal, text)), tag: None }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_is_told_why_between_two_lines() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            // A peer that has taken some lines and a part of one.
+            let (near, mut far) = duplex(1_000);
+            let hang_up = CancellationToken::new();
+            let (out, outgoing) = outbox(near, hang_up.clone(), AllUnread::default());
+            let writer = tokio::spawn(outgoing.write());
+            let mut said = 0;
+            while !hang_up.is_cancelled() {
+                out.say(&line(format!("{said} {}", "x".repeat(10_000))));
+                said += 1;
+            }
+            out.break_off(&line("the last word".to_owned()));
+            assert!(out.unread().bytes() < 20_000, "what is given up is not kept");
+            out.say(&line("too late".to_owned()));
+            drop(out);
+            let mut read = String::new();
+            far.read_to_string(&mut read).await.unwrap();
+            writer.await.unwrap();
+            let messages: Vec<String> = read
+                .lines()
+                .map(|line| serde_json::from_str::<Error>(line).expect("whole lines").message)
+                .collect();
+            assert_eq!(messages.last().unwrap(), "the last word");
+            assert_eq!(messages.len(), 2, "of {said} lines the one that was being written is whole");
+        });
+    }
+
+    #[test]
+    fn a_line_that_nobody_has_begun_to_read_is_given_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let first = line("first".to_owned());
+            let mut bytes = Vec::new();
+            first.write(&mut bytes);
+            let (near, mut far) = duplex(bytes.len());
+            let (out, outgoing) = outbox(near, CancellationToken::new(), AllUnread::default());
+            let writer = tokio::spawn(outgoing.write());
+            out.say_all([&first, &line("second".to_owned())]);
+            out.break_off(&line("the last word".to_owned()));
+            drop(out);
+            let mut read = String::new();
+            far.read_to_string(&mut read).await.unwrap();
+            writer.await.unwrap();
+            assert_eq!(read.lines().count(), 2);
+            assert!(read.contains("first") && !read.contains("second"));
+        });
+    }
+
+    #[test]
+    fn connections_have_a_bound_together() {
+        let all = AllUnread::default();
+        let open = || {
+            let (near, far) = duplex(1);
+            let hang_up = CancellationToken::new();
+            let (out, outgoing) = outbox(near, hang_up.clone(), all.clone());
+            (out, outgoing, far, hang_up)
+        };
+        let (small, other) = (open(), open());
+        let bytes = line("x".repeat(1_000_000));
+        small.0.say(&line("x".repeat(100)));
+        other.0.say(&bytes);
+        assert!(all.bytes() > 1_000_000);
+        // As if many more connections had much unread.
+        all.0.fetch_add(ALL_UNREAD_BYTES_MAX, Ordering::Relaxed);
+        small.0.say(&line(String::new()));
+        other.0.say(&line(String::new()));
+        assert!(!small.3.is_cancelled(), "little is no harm");
+        assert!(other.3.is_cancelled());
+        drop((small, other));
+        assert_eq!(all.bytes(), ALL_UNREAD_BYTES_MAX, "what is gone is not counted");
     }
 }

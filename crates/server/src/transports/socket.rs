@@ -4,6 +4,7 @@ use super::http::{self, Peer};
 use super::lines;
 use super::prefixed::Prefixed;
 use crate::auth::SocketPeer;
+use crate::places::Source;
 use crate::server::Shared;
 use bytes::BytesMut;
 use std::io::Write;
@@ -15,6 +16,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 /// How long a peer that is refused may take to speak, and then to listen.
 const REFUSAL: Duration = Duration::from_secs(1);
+/// How long a peer may send nothing at first while few places are left.
+const FIRST_BYTE_WITHIN: Duration = Duration::from_secs(30);
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// Bytes read to find out what a peer speaks.
 const FIRST_BYTES: usize = 4 << 10;
@@ -35,16 +38,18 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: UnixListener) {
         };
         let tasks = shared.tasks().clone();
         let shared = Arc::clone(&shared);
-        match (shared.admit_connection(), shared.admit_refusal()) {
-            (Some(permit), _) => drop(tasks.spawn(async move {
+        // `serve` refuses a peer without credentials.
+        let uid = stream.peer_cred().map_or(u32::MAX, |peer| peer.uid());
+        match (shared.admit_connection(Source::Socket { uid }), shared.admit_refusal()) {
+            (Ok(place), _) => drop(tasks.spawn(async move {
                 serve(shared, stream).await;
+                drop(place);
+            })),
+            (Err(error), Some(permit)) => drop(tasks.spawn(async move {
+                refuse(stream, error).await;
                 drop(permit);
             })),
-            (None, Some(permit)) => drop(tasks.spawn(async move {
-                refuse(stream, shared.too_many_connections()).await;
-                drop(permit);
-            })),
-            (None, None) => hang_up(stream, &line_of(shared.too_many_connections())),
+            (Err(error), None) => hang_up(stream, &line_of(error)),
         }
     }
 }
@@ -65,6 +70,7 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         },
+        () = silent_while_scarce(&shared) => return tracing::debug!("a silent connection made room for others"),
         () = stopping.cancelled() => return,
     }
     let speaks_lines = speaks_lines(&first);
@@ -87,6 +93,16 @@ async fn refuse(mut stream: UnixStream, error: Error) {
         stream.shutdown().await
     })
     .await;
+}
+
+/// Resolves once places are scarce, for a connection that sends nothing.
+async fn silent_while_scarce(shared: &Shared) {
+    loop {
+        tokio::time::sleep(FIRST_BYTE_WITHIN).await;
+        if shared.are_places_scarce() {
+            return;
+        }
+    }
 }
 
 /// Says as much as can be said without waiting.

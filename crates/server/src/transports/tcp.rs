@@ -1,6 +1,7 @@
 //! HTTP over TCP, with or without TLS.
 
 use super::http::{self, Peer};
+use crate::places::Source;
 use crate::server::Shared;
 use crate::tls::subject_of;
 use std::io::Write;
@@ -36,18 +37,18 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
         let _ = stream.set_nodelay(true);
         let tasks = shared.tasks().clone();
         let (shared, tls) = (Arc::clone(&shared), tls.clone());
-        match (shared.admit_connection(), shared.admit_refusal()) {
-            (Some(permit), _) => drop(tasks.spawn(async move {
+        match (shared.admit_connection(Source::Tcp(address.ip())), shared.admit_refusal()) {
+            (Ok(place), _) => drop(tasks.spawn(async move {
                 serve(shared, stream, address, tls).await;
-                drop(permit);
+                drop(place);
             })),
             // Nothing can be said to a peer before its handshake.
-            (None, _) if tls.is_some() => {}
-            (None, Some(permit)) => drop(tasks.spawn(async move {
-                refuse(stream, &http::raw_refusal(&shared.too_many_connections())).await;
+            (Err(_), _) if tls.is_some() => {}
+            (Err(error), Some(permit)) => drop(tasks.spawn(async move {
+                refuse(stream, &http::raw_refusal(&error)).await;
                 drop(permit);
             })),
-            (None, None) => hang_up(stream, &http::raw_refusal(&shared.too_many_connections())),
+            (Err(error), None) => hang_up(stream, &http::raw_refusal(&error)),
         }
     }
 }

@@ -166,6 +166,9 @@ settings! {
         waiters_per_connection: u64 = Text("1000"), "limits-waiters-per-connection",
             within "0" to "1000000", like "20";
         /// Open connections over all transports
+        ///
+        /// An eighth of them, at least 64 and at most half, is kept for the socket. One address has at most half of the
+        /// rest, loopback excepted; one user on the socket has at most seven eighths of all, root excepted.
         connections: u64 = Text("20000"), "limits-connections", within "1" to "1000000", like "300";
         /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes
         requests_per_second: u64 = Text("0"), "limits-requests-per-second", within "0" to "4000000000", like "250";
@@ -173,6 +176,10 @@ settings! {
         inbox: u64 = Text("65536"), "limits-inbox", within "64" to "16777216", like "1024";
         /// Body of one HTTP request
         body_bytes: Bytes = Text("1MiB"), "limits-body-bytes", within "8KiB" to "64MiB", like "32KiB";
+        /// Bodies of HTTP requests that are being read, together; never less than two of the largest
+        bodies_bytes: Bytes = Text("64MiB"), "limits-bodies-bytes", within "1MiB" to "64GiB", like "8MiB";
+        /// Streams of events and of sightings over all transports; one principal has at most half of them
+        watches: u64 = Text("1024"), "limits-watches", within "1" to "1000000", like "40";
         /// One line on the socket
         line_bytes: Bytes = Text("64KiB"), "limits-line-bytes", within "8KiB" to "64MiB", like "16KiB";
         /// How long reclaim waits for a holder that has no promise to run out to stop

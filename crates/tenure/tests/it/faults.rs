@@ -8,3 +8,4 @@ mod ledger;
 pub(crate) mod mount;
 pub(crate) mod random;
 mod stopped_clock;
+mod worst_client;

@@ -136,7 +136,7 @@ fn connections() {
     silent.read_to_string(&mut said).unwrap();
     assert!(said.contains("too_many_connections"), "who says nothing is told too: {said:?}");
     assert_eq!(admitted[0].get("/healthz").status, 200, "those inside are served on");
-    lines.pop();
+    admitted.pop();
     wait_until("room for one more", LIMIT, || {
         daemon.http().try_ask("GET", "/healthz", b"").is_ok_and(|answered| answered.status == 200)
     });

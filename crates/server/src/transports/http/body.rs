@@ -1,5 +1,6 @@
 //! Bodies of answers: bytes that are there, or bytes that come.
 
+use crate::places::Counted;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -7,6 +8,7 @@ use hyper::body::{Body, Frame};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use tenure_engine::kernel::Text;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The body of any answer.
@@ -25,12 +27,13 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> AnswerBody {
 /// Bytes that come through the sender.
 pub(crate) fn stream() -> (Pieces, AnswerBody) {
     let (sender, receiver) = channel(PIECES_MAX);
-    (Pieces { sender }, Streamed { receiver }.boxed_unsync())
+    (Pieces { sender, _place: None }, Streamed { receiver }.boxed_unsync())
 }
 
 /// Where the bytes of a streamed body go in.
 pub(crate) struct Pieces {
     sender: Sender<io::Result<Bytes>>,
+    _place: Option<Counted<Text>>,
 }
 
 struct Streamed {
@@ -44,6 +47,11 @@ pub(crate) struct BlockingPieces {
 }
 
 impl Pieces {
+    /// The same, with a place that is given back when the stream ends.
+    pub(crate) fn holding(self, place: Counted<Text>) -> Self {
+        Self { _place: Some(place), ..self }
+    }
+
     /// Hands bytes on; `false` when the reader has gone.
     pub(crate) async fn send(&self, bytes: Bytes) -> bool {
         self.sender.send(Ok(bytes)).await.is_ok()

@@ -3,6 +3,7 @@
 use super::body::{Pieces, stream};
 use super::{Answered, media, passing};
 use crate::node::{EVENTS_PATH, ToldElsewhere};
+use crate::places::Counted;
 use crate::routes::Parts;
 use crate::server::Shared;
 use crate::transports::closing::{closing, last_events};
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode, EventsQuery};
+use tenure_engine::kernel::Text;
 use tenure_faces::{EventStream, Streamed};
 
 /// How long a stream may say nothing.
@@ -22,6 +24,7 @@ pub(super) async fn begin(
     shared: &Arc<Shared>,
     mut query: EventsQuery,
     headers: &HeaderMap,
+    place: Counted<Text>,
 ) -> Result<Answered, Error> {
     if let Some(last) = headers.get("last-event-id") {
         let last = last
@@ -31,9 +34,9 @@ pub(super) async fn begin(
         query.from = Some(shared.faces().event_position(last).await?);
     }
     match shared.faces().events(query.clone()).await {
-        Ok(events) => Ok(tell(shared, events)),
+        Ok(events) => Ok(tell(shared, events, Some(place))),
         Err(error) if error.code == ErrorCode::LsnTrimmed => match told_elsewhere(shared, query).await? {
-            Some(told) => Ok(pass_on(shared, told)),
+            Some(told) => Ok(pass_on(shared, told, place)),
             None => Err(error),
         },
         Err(error) => Err(error),
@@ -50,7 +53,8 @@ pub(super) async fn answer_node(shared: &Arc<Shared>, request: Request<Incoming>
     passing::admit(shared, &request)?;
     let query = Parts { params: &[], query: request.uri().query().unwrap_or(""), body: &[] }.query()?;
     let events = shared.faces().events(query).await?;
-    Ok(tell(shared, events))
+    // The node that asks counts its own callers.
+    Ok(tell(shared, events, None))
 }
 
 async fn told_elsewhere(shared: &Shared, query: EventsQuery) -> Result<Option<ToldElsewhere>, Error> {
@@ -60,15 +64,19 @@ async fn told_elsewhere(shared: &Shared, query: EventsQuery) -> Result<Option<To
     }
 }
 
-fn tell(shared: &Arc<Shared>, events: EventStream) -> Answered {
+fn tell(shared: &Arc<Shared>, events: EventStream, place: Option<Counted<Text>>) -> Answered {
     let (pieces, body) = stream();
+    let pieces = match place {
+        Some(place) => pieces.holding(place),
+        None => pieces,
+    };
     shared.tasks().spawn(pump(Arc::clone(shared), events, pieces));
     media(HeaderValue::from_static("text/event-stream"), body)
 }
 
-fn pass_on(shared: &Arc<Shared>, told: ToldElsewhere) -> Answered {
+fn pass_on(shared: &Arc<Shared>, told: ToldElsewhere, place: Counted<Text>) -> Answered {
     let (pieces, body) = stream();
-    shared.tasks().spawn(pump_on(Arc::clone(shared), told, pieces));
+    shared.tasks().spawn(pump_on(Arc::clone(shared), told, pieces.holding(place)));
     media(HeaderValue::from_static("text/event-stream"), body)
 }
 

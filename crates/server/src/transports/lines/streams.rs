@@ -4,10 +4,12 @@
 use super::super::closing::{closing, last_events};
 use super::super::outbox::Outbox;
 use super::needs_tag;
+use crate::places::Counted;
 use crate::server::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::{Answer, AnswerLine, Browsed, Error, ErrorCode, EventsQuery, Tag};
+use tenure_engine::kernel::Text;
 use tenure_faces::{EventStream, Sightseeing, Streamed};
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +41,8 @@ pub(super) struct Stream {
     turn: Arc<Mutex<()>>,
     out: Outbox,
     tag: Option<Tag>,
+    /// Given back with the last of the clones.
+    _place: Arc<Counted<Text>>,
 }
 
 /// Streams that are open.
@@ -55,7 +59,11 @@ impl Streams {
     }
 
     /// Makes room for one more. Only one that is alone may be without a tag.
-    pub(super) fn open(&mut self, tag: Option<&Tag>) -> Result<Stream, Error> {
+    pub(super) fn open(
+        &mut self,
+        tag: Option<&Tag>,
+        admit: impl FnOnce() -> Result<Counted<Text>, Error>,
+    ) -> Result<Stream, Error> {
         self.by_tag.retain(|_, stream| !stream.is_ended());
         if tag.is_none() && !self.by_tag.is_empty() {
             return Err(needs_tag("a second stream"));
@@ -66,13 +74,16 @@ impl Streams {
         }
         if self.by_tag.len() >= STREAMS_MAX {
             let message = format!("a connection has at most {STREAMS_MAX} streams");
-            return Err(Error::new(ErrorCode::Overloaded, message));
+            let error = Error::new(ErrorCode::Overloaded, message);
+            return Err(error.with("limit", "watches_per_connection").with("value", STREAMS_MAX));
         }
+        let place = admit()?;
         let stream = Stream {
             ended: self.gone.child_token(),
             turn: Arc::default(),
             out: self.out.clone(),
             tag: tag.cloned(),
+            _place: Arc::new(place),
         };
         self.by_tag.insert(tag.cloned(), stream.clone());
         Ok(stream)

@@ -1,0 +1,266 @@
+//! Bounds on connections and streams, in all and per peer. Dropping a place gives it back. Knows no sockets.
+//!
+//! Invariant: TCP clients cannot take the socket's last places, and one user cannot take root's.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_api::{Error, ErrorCode};
+use tenure_faces::over_limit;
+
+/// The socket keeps at least this many, but at most half of all.
+const SOCKET_PLACES_MIN: usize = 64;
+/// TCP, or one user, never gets one in this many of all places.
+const RESERVED_PART: usize = 8;
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Source {
+    Tcp(IpAddr),
+    /// The socket, by the peer's user.
+    Socket {
+        uid: u32,
+    },
+}
+
+/// Places for connections.
+pub(crate) struct Places {
+    max: usize,
+    taken: Arc<Tally<Source>>,
+    tcp: Arc<Tally<()>>,
+}
+
+/// One connection's.
+#[derive(Debug)]
+pub(crate) struct Place {
+    _in_all: Counted<Source>,
+    _of_tcp: Option<Counted<()>>,
+}
+
+/// Counts in all and by key.
+#[derive(Debug)]
+pub(crate) struct Tally<K: Eq + Hash>(Mutex<Counts<K>>);
+
+#[derive(Debug)]
+struct Counts<K> {
+    all: usize,
+    by: HashMap<K, usize>,
+}
+
+/// One of what is counted, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted<K: Eq + Hash> {
+    tally: Arc<Tally<K>>,
+    key: Option<K>,
+}
+
+/// Which bound a tally would have passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Passed {
+    All,
+    ByKey,
+}
+
+impl<K: Eq + Hash> Default for Tally<K> {
+    fn default() -> Self {
+        Self(Mutex::new(Counts { all: 0, by: HashMap::new() }))
+    }
+}
+
+impl<K: Eq + Hash + Clone> Tally<K> {
+    fn counts(&self) -> MutexGuard<'_, Counts<K>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts one more, unless there are as many already in all or of this key.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        key: K,
+        max: usize,
+        of_key_max: usize,
+    ) -> Result<Counted<K>, Passed> {
+        let mut counts = self.counts();
+        if counts.all >= max {
+            return Err(Passed::All);
+        }
+        let count = counts.by.get(&key).copied().unwrap_or(0);
+        if count >= of_key_max {
+            return Err(Passed::ByKey);
+        }
+        counts.by.insert(key.clone(), count + 1);
+        counts.all += 1;
+        Ok(Counted { tally: Arc::clone(self), key: Some(key) })
+    }
+
+    fn all(&self) -> usize {
+        self.counts().all
+    }
+}
+
+impl<K: Eq + Hash> Drop for Counted<K> {
+    fn drop(&mut self) {
+        let mut counts = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all -= 1;
+        if let Some(key) = self.key.take()
+            && let Some(count) = counts.by.get_mut(&key)
+        {
+            *count -= 1;
+            if *count == 0 {
+                counts.by.remove(&key);
+            }
+        }
+    }
+}
+
+impl Places {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, taken: Arc::default(), tcp: Arc::default() }
+    }
+
+    /// Places that TCP never gets.
+    fn kept_for_socket(&self) -> usize {
+        SOCKET_PLACES_MIN.max(self.max / RESERVED_PART).min(self.max / 2)
+    }
+
+    fn tcp_max(&self) -> usize {
+        self.max - self.kept_for_socket()
+    }
+
+    /// What one source may have. Over loopback all users of the machine have one address.
+    fn of_source_max(&self, source: Source) -> usize {
+        match source {
+            Source::Tcp(address) if address.is_loopback() => self.max,
+            Source::Tcp(_) => self.tcp_max().div_ceil(2),
+            Source::Socket { uid: 0 } => self.max,
+            Source::Socket { .. } => self.max - self.max / RESERVED_PART,
+        }
+    }
+
+    /// A place for one more connection.
+    pub(crate) fn admit(&self, source: Source) -> Result<Place, Error> {
+        let source = source.grouped();
+        let of_tcp = match source {
+            Source::Tcp(_) => {
+                let max = self.tcp_max();
+                let of_tcp = self.tcp.admit((), max, max);
+                Some(of_tcp.map_err(|_| self.refused("connections_tcp", max, "over TCP"))?)
+            }
+            Source::Socket { .. } => None,
+        };
+        let of_source_max = self.of_source_max(source);
+        let in_all =
+            self.taken.admit(source, self.max, of_source_max).map_err(|passed| match (passed, source) {
+                (Passed::All, _) => self.refused("connections", self.max, "in all"),
+                (Passed::ByKey, Source::Tcp(_)) => {
+                    self.refused("connections_per_address", of_source_max, "from one address")
+                }
+                (Passed::ByKey, Source::Socket { .. }) => {
+                    self.refused("connections_per_uid", of_source_max, "of one user")
+                }
+            })?;
+        Ok(Place { _in_all: in_all, _of_tcp: of_tcp })
+    }
+
+    /// Whether an eighth of the places, or less, is left.
+    pub(crate) fn are_scarce(&self) -> bool {
+        self.taken.all() >= self.max - self.max / RESERVED_PART
+    }
+
+    fn refused(&self, limit: &str, value: usize, of_what: &str) -> Error {
+        let message = format!("at most {value} connections may be open {of_what}");
+        over_limit(ErrorCode::TooManyConnections, message, limit, "limits.connections", value)
+    }
+}
+
+impl Source {
+    /// A client with one IPv6 address usually has the whole /64.
+    fn grouped(self) -> Self {
+        match self {
+            Self::Tcp(address) => Self::Tcp(match address.to_canonical() {
+                IpAddr::V6(v6) if !v6.is_loopback() => {
+                    IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+                }
+                other => other,
+            }),
+            Self::Socket { .. } => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOOPBACK: Source = Source::Tcp(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+    const ROOT: Source = Source::Socket { uid: 0 };
+    const USER: Source = Source::Socket { uid: 1_000 };
+
+    fn take(places: &Places, source: Source, wanted: usize) -> Vec<Place> {
+        (0..wanted).map_while(|_| places.admit(source).ok()).collect()
+    }
+
+    fn told(error: &Error) -> (&str, &str, u64) {
+        let text = |key| error.details[key].as_str().unwrap();
+        (text("limit"), text("setting"), error.details["value"].as_u64().unwrap())
+    }
+
+    #[test]
+    fn tcp_clients_leave_places_for_the_socket() {
+        // 60 clients over TCP at a limit of 60 once locked root out.
+        let places = Places::new(60);
+        let crowd = take(&places, LOOPBACK, 60);
+        assert_eq!(crowd.len(), 30);
+        let refused = places.admit(LOOPBACK).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::TooManyConnections);
+        assert_eq!(told(&refused), ("connections_tcp", "limits.connections", 30));
+        assert_eq!(take(&places, ROOT, 60).len(), 30);
+        drop(crowd);
+        assert!(places.admit(LOOPBACK).is_ok(), "places come back");
+    }
+
+    #[test]
+    fn the_reserve_of_the_socket_is_an_eighth_and_no_more_than_half() {
+        for (max, tcp) in [(1, 1), (2, 1), (4, 2), (60, 30), (200, 136), (896, 784), (20_000, 17_500)] {
+            assert_eq!(take(&Places::new(max), LOOPBACK, max).len(), tcp, "of {max}");
+        }
+    }
+
+    #[test]
+    fn one_user_leaves_places_for_root() {
+        let places = Places::new(80);
+        let crowd = take(&places, USER, 80);
+        assert_eq!(crowd.len(), 70);
+        assert_eq!(told(&places.admit(USER).unwrap_err()), ("connections_per_uid", "limits.connections", 70));
+        assert!(places.admit(Source::Socket { uid: 1_001 }).is_ok(), "others come in");
+        let root = take(&places, ROOT, 80);
+        assert_eq!(root.len(), 10, "root may have the last one");
+        assert_eq!(told(&places.admit(ROOT).unwrap_err()), ("connections", "limits.connections", 80));
+    }
+
+    #[test]
+    fn one_address_has_half_of_the_places_of_tcp() {
+        let places = Places::new(400);
+        let from = |text: &str| Source::Tcp(text.parse().unwrap());
+        let crowd = take(&places, from("192.0.2.1"), 400);
+        assert_eq!(crowd.len(), 168);
+        let refused = places.admit(from("::ffff:192.0.2.1")).unwrap_err();
+        assert_eq!(told(&refused), ("connections_per_address", "limits.connections", 168));
+        assert!(places.admit(from("192.0.2.2")).is_ok());
+        drop(crowd);
+        let crowd = take(&places, from("2001:db8::1"), 400);
+        assert!(places.admit(from("2001:db8::2")).is_err(), "one network of IPv6 is one source");
+        assert!(places.admit(from("2001:db8:0:1::2")).is_ok());
+        drop(crowd);
+        assert!(places.taken.counts().by.is_empty(), "sources without a connection have no entry");
+    }
+
+    #[test]
+    fn places_are_scarce_when_an_eighth_is_left() {
+        let places = Places::new(16);
+        let mut taken = take(&places, ROOT, 13);
+        assert!(!places.are_scarce());
+        taken.extend(places.admit(ROOT));
+        assert!(places.are_scarce());
+    }
+}

@@ -1,0 +1,255 @@
+//! One client doing its worst, an attack a test: others are served, and what it costs is bounded. What is asserted is
+//! refusals, counts and bytes, never times.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::daemon::{Daemon, LIMIT};
+use crate::raw_events::Events;
+use crate::raw_http::Http;
+use crate::run_support::wait_until;
+use crate::security::with_tokens;
+
+/// Which limit an error names: the limit, its setting and its value.
+fn told(error: &Value) -> (String, String, u64) {
+    let text = |key: &str| error[key].as_str().unwrap_or("none").to_owned();
+    (text("limit"), text("setting"), error["value"].as_u64().unwrap_or(0))
+}
+
+#[test]
+fn clients_that_never_read_do_not_lock_root_out() {
+    let daemon = Daemon::start_with(&["--limits-connections", "60"]);
+    let host = daemon.address().to_string();
+    let asks = format!("GET /openapi.json HTTP/1.1\r\nhost: {host}\r\n\r\n").repeat(20);
+    let crowd: Vec<TcpStream> = (0..60)
+        .map(|_| {
+            let mut stream = daemon.tcp();
+            // Those beyond the limit may be gone already.
+            let _ = stream.write_all(asks.as_bytes());
+            stream
+        })
+        .collect();
+    let refused = Http::new(daemon.tcp(), &host).answer().expect("a refusal without being asked");
+    assert_eq!(refused.refusal(), (503, "too_many_connections".to_owned()));
+    assert_eq!(told(&refused.json()), ("connections_tcp".to_owned(), "limits.connections".to_owned(), 30));
+    for _ in 0..3 {
+        assert!(daemon.lines().ask(&json!({"status": {}}))["status"].is_object());
+        assert_eq!(daemon.http_over_socket().get("/v1/status").status, 200);
+    }
+    drop(crowd);
+    wait_until("places over TCP again", LIMIT, || {
+        Http::new(daemon.tcp(), &host).try_ask("GET", "/healthz", b"").is_ok_and(|it| it.status == 200)
+    });
+}
+
+#[test]
+fn bodies_where_none_belongs_are_refused_and_not_kept() {
+    let daemon = with_tokens(&[("boss", "admin")], &[]);
+    let host = daemon.address().to_string();
+    let before_kib = daemon.memory_kib("VmHWM");
+    let body = vec![b' '; (1 << 20) - 1];
+    let mut crowd: Vec<Http<TcpStream>> = (0..200)
+        .map(|_| {
+            let mut http = Http::new(daemon.tcp(), &host);
+            http.raw(
+                format!("GET /healthz HTTP/1.1\r\nhost: {host}\r\ncontent-length: 1048576\r\n\r\n")
+                    .as_bytes(),
+            )
+            .unwrap();
+            // Refused in the middle of it, the connection may be over.
+            let _ = http.raw(&body);
+            http
+        })
+        .collect();
+    let grown_kib = daemon.memory_kib("VmHWM") - before_kib;
+    assert!(grown_kib < 20 << 10, "200 bodies that nobody wants cost {grown_kib} KiB");
+    for http in &mut crowd {
+        assert_eq!(http.answer().unwrap().refusal(), (413, "too_large".to_owned()));
+    }
+}
+
+#[test]
+fn a_body_is_not_read_before_its_sender_may_send_it() {
+    let daemon = with_tokens(&[("looker", "read")], &[]);
+    let host = daemon.address().to_string();
+    for (token, status) in [(None, 401), (Some("secret-looker"), 403)] {
+        let mut http = Http::new(daemon.tcp(), &host);
+        let credential = token.map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
+        // The body is announced and never comes.
+        http.raw(
+            format!(
+                "POST /v1/leases HTTP/1.1\r\nhost: {host}\r\n{credential}content-length: 1000000\r\n\r\n{{"
+            )
+            .as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(http.answer().unwrap().status, status);
+    }
+}
+
+#[test]
+fn a_client_that_writes_a_burst_before_it_reads_is_told_why_it_is_cut_off() {
+    let daemon = Daemon::start();
+    let mut lines = daemon.lines();
+    let held = lines.ask(&json!({"acquire": {"resources": ["a"], "holder": "h"}}))["acquired"].clone();
+    let inspect = format!("{}\n", json!({"inspect": {"lease_id": held["lease_id"]}}));
+    let burst = inspect.repeat(100);
+    for _ in 0..800 {
+        // Cut off, it may not be able to write all of it.
+        if lines.raw(burst.as_bytes()).is_err() {
+            break;
+        }
+    }
+    let mut last = None;
+    while let Ok(Some(line)) = lines.try_next() {
+        last = Some(line);
+    }
+    let last = last.expect("whole lines");
+    assert_eq!(last["error"], "overloaded", "{last}");
+    assert!(last["message"].as_str().unwrap().starts_with("connection closed: "), "{last}");
+    assert_eq!((last["limit"].as_str(), last["value"].as_u64()), (Some("unread_bytes"), Some(8 << 20)));
+    let said = daemon.said();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("answers were not read")).collect();
+    assert_eq!(told.len(), 1, "{said}");
+    for field in ["principal", "session", "unread_bytes"] {
+        assert!(told[0].contains(field), "{field} in {}", told[0]);
+    }
+    assert!(daemon.lines().ask(&json!({"status": {}}))["status"].is_object(), "others are served");
+}
+
+#[test]
+fn a_page_of_another_origin_causes_no_reads() {
+    let daemon = Daemon::start();
+    let asks = |site: &str, mode: &str, dest: &str, path: &str| {
+        let http = daemon.http().with("sec-fetch-site", site);
+        http.with("sec-fetch-mode", mode).with("sec-fetch-dest", dest).get(path)
+    };
+    for site in ["cross-site", "same-site"] {
+        for path in
+            ["/v1/why?resource=a", "/v1/polling/g", "/v1/leases", "/v1/events", "/metrics", "/readyz", "/"]
+        {
+            let refused = asks(site, "no-cors", "empty", path);
+            assert_eq!(refused.refusal(), (403, "forbidden".to_owned()), "{site} {path}");
+        }
+        for path in ["/", "/docs"] {
+            assert_eq!(asks(site, "navigate", "document", path).status, 200, "{site} {path}: a link");
+        }
+        assert_eq!(asks(site, "no-cors", "script", "/assets/tenure-session.js").status, 200);
+    }
+    assert_eq!(asks("same-origin", "cors", "empty", "/v1/leases").status, 200);
+    assert_eq!(asks("none", "navigate", "document", "/v1/leases").status, 200);
+}
+
+#[test]
+fn streams_of_one_principal_leave_some_to_others() {
+    let daemon = Daemon::start_with(&["--limits-watches", "8"]);
+    let mut streams: Vec<_> = (0..4).map(|_| Events::begin(daemon.http(), "")).collect();
+    let refused = daemon.get("/v1/events");
+    assert_eq!(refused.refusal(), (503, "overloaded".to_owned()));
+    let limit = ("watches_per_principal".to_owned(), "limits.watches".to_owned(), 4);
+    assert_eq!(told(&refused.json()), limit);
+    let mut lines = daemon.lines();
+    for tag in 0..4 {
+        lines.say(&json!({"watch": {}, "tag": tag}));
+    }
+    wait_until("streams over lines", LIMIT, || daemon.get("/v1/status").json()["watches"] == 8);
+    let refused = lines.ask(&json!({"watch": {}, "tag": 9}));
+    assert_eq!(told(&refused), ("watches".to_owned(), "limits.watches".to_owned(), 8), "{refused}");
+    streams.pop();
+    wait_until("a place again", LIMIT, || {
+        let mut http = daemon.http();
+        http.send("GET", "/v1/events", b"").unwrap();
+        http.head().unwrap().status == 200
+    });
+    assert_eq!(lines.ask(&json!({"stop": 0, "tag": 10}))["stopped"], 0);
+}
+
+#[test]
+fn streams_from_the_beginning_share_what_they_remember() {
+    const LEASES: usize = 10_000;
+    let daemon = Daemon::start();
+    let mut lines = daemon.lines();
+    for page in 0..LEASES / 500 {
+        let ask = |number: usize| {
+            let name = format!("r/{}", page * 500 + number);
+            format!(
+                "{}\n",
+                json!({"acquire": {"resources": [name], "holder": "h", "mode": "permanent"}, "tag": number})
+            )
+        };
+        lines.raw((0..500).map(ask).collect::<String>().as_bytes()).unwrap();
+        for _ in 0..500 {
+            let answered = lines.next();
+            assert!(answered["acquired"].is_object(), "{answered}");
+        }
+    }
+    let read_all = || {
+        let mut events = Events::begin(daemon.http(), "?from=0");
+        for _ in 0..LEASES {
+            while events.next().expect("an event").kind != "granted" {}
+        }
+        events
+    };
+    // What one stream needs is needed once.
+    let _first = read_all();
+    let before_kib = daemon.memory_kib("VmRSS");
+    let others: Vec<_> = (0..15).map(|_| read_all()).collect();
+    let each_kib = (daemon.memory_kib("VmRSS").saturating_sub(before_kib)) / others.len() as u64;
+    assert!(each_kib < 1 << 10, "a stream over {LEASES} leases costs {each_kib} KiB");
+}
+
+/// One frame of HTTP/2.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A head in literals and the static table alone (RFC 7541).
+fn get(path: &str, host: &str) -> Vec<u8> {
+    let mut block = vec![0x82, 0x86];
+    for (name, value) in [(0x04, path), (0x01, host)] {
+        block.push(name);
+        block.push(u8::try_from(value.len()).unwrap());
+        block.extend(value.as_bytes());
+    }
+    block
+}
+
+#[test]
+fn one_http2_connection_has_64_requests_at_once() {
+    const ASKED: u32 = 200;
+    const REFUSED_STREAM: [u8; 4] = [0, 0, 0, 7];
+    let daemon = Daemon::start();
+    let mut stream = daemon.tcp();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    for number in 0..ASKED {
+        bytes.extend(frame(1, 5, 2 * number + 1, &get("/v1/events", &daemon.address().to_string())));
+    }
+    stream.write_all(&bytes).unwrap();
+    let mut outcomes: BTreeMap<u32, bool> = BTreeMap::new();
+    while outcomes.len() < ASKED as usize {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).unwrap();
+        match head[3] {
+            1 => drop(outcomes.insert(number, true)),
+            3 => {
+                assert_eq!(payload, REFUSED_STREAM);
+                outcomes.insert(number, false);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(outcomes.values().filter(|is_served| **is_served).count(), 64);
+    assert_eq!(daemon.get("/v1/status").json()["watches"], 64);
+}
