@@ -10,6 +10,7 @@ use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out, RECORDS_PER_END};
 use crate::lanes::{AHEAD, Lanes};
+use crate::report::Task;
 use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
@@ -104,6 +105,10 @@ pub enum Completion {
     LogRead(LogReadDone),
     /// How much room the disk has.
     Space(Space),
+    /// A task came to its end, with an error or without.
+    Worked(Task, Option<String>),
+    /// The next snapshot needs a record that the newest one does not cover.
+    RecordWanted,
     /// How long this writer may answer.
     Authority(Authority),
     /// Another writer took over.
@@ -191,6 +196,9 @@ pub struct Engine {
     pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
     pub(crate) notices: Notices,
     pub(crate) space: Space,
+    /// Why the last try of each task failed.
+    pub(crate) failing: [Option<String>; Task::ALL.len()],
+    record_wanted: bool,
     pub(crate) role: Role,
     authority: Authority,
     /// Authority ran out, and nothing has been decided since.
@@ -254,6 +262,8 @@ impl Engine {
             connections: HashMap::default(),
             notices: Notices::default(),
             space: Space::Ok,
+            failing: Default::default(),
+            record_wanted: false,
             role: Role::Writing,
             authority: Authority::Forever,
             lapsed: false,
@@ -401,9 +411,12 @@ impl Engine {
                 unknown.push(*ticket);
                 false
             }
-            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) | Out::Followed(_) => {
-                true
-            }
+            Out::Push(_)
+            | Out::OpenGate(_)
+            | Out::SendNotice { .. }
+            | Out::Ended(_)
+            | Out::Followed(_)
+            | Out::Report(_) => true,
         });
         for ticket in unknown {
             outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
@@ -762,7 +775,9 @@ impl Engine {
                 }
             },
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
-            Completion::Space(space) => self.space = space,
+            Completion::Space(space) => self.space_is(space),
+            Completion::Worked(task, error) => self.worked(task, error),
+            Completion::RecordWanted => self.record_wanted = true,
             Completion::Authority(authority) => self.authority = authority,
             Completion::Fenced => self.stop = Some(Stop::Fenced),
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
@@ -817,8 +832,9 @@ impl Engine {
     /// Makes the tick durable often enough while anything is live.
     fn keep_time(&mut self) {
         let live = self.kernel.live_count() > 0;
-        let due = self.tick.ms_since(self.journal.newest_tick()) >= TICK_EVERY_MS;
-        if live && due && self.journal.room() > 0 {
+        let due = live && self.tick.ms_since(self.journal.newest_tick()) >= TICK_EVERY_MS;
+        if (due || self.record_wanted) && self.journal.room() > 0 {
+            self.record_wanted = false;
             self.journal.mark_tick(self.now, self.tick);
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::engine::Engine;
 use crate::journal::Out;
+use crate::report::Report;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_kernel::{
     Action, Actor, Command, Decision, Face, GateReport, Internal, LeaseId, LeaseState, Reclaim, ReclaimBy,
@@ -185,6 +186,8 @@ impl Engine {
             };
             self.counters.notices_given_up += 1;
             self.settle_notice(lease);
+            let report = Out::Report(Report::NoticeGivenUp { lease });
+            self.journal.emit(self.journal.newest(), report, &mut self.leaving);
         }
     }
 }

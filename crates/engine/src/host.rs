@@ -6,6 +6,7 @@
 
 mod handle;
 mod helm;
+mod upkeep;
 mod writer;
 
 pub use handle::{Handle, Pending};
@@ -14,6 +15,7 @@ use crate::engine::{Appended, Completion, Engine, EngineConfig, Stop};
 use crate::hub::{LogRead, LogReadDone, publish};
 use crate::journal::Out;
 use crate::recovery::setup;
+use crate::report::Task;
 use crate::request::{Request, Ticket};
 use crate::ticker::Now;
 use handle::{Full, Owed, Places, Shared};
@@ -24,8 +26,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tenure_kernel::Lsn;
-use tenure_log::{AppendOutcome, Authority, Batch, LogReader, OrderedLog, Proof, ReadError};
-use writer::{Keeps, RETRY_AFTER_MS, Ways, Work, Writer};
+use tenure_log::snapshot::SnapshotHeader;
+use tenure_log::{AppendOutcome, Authority, Batch, ChoreKind, LogReader, OrderedLog, Proof, ReadError};
+use upkeep::RETRY_AFTER_MS;
+use writer::{Keeps, Ways, Work, Writer};
 
 /// What runs an engine.
 pub struct Host {
@@ -45,11 +49,11 @@ pub(crate) struct Over {
 /// Settings of the host.
 #[derive(Clone, Debug)]
 pub struct HostOptions {
-    /// A snapshot is taken after this many bytes of new log, or twice the last snapshot.
+    /// A snapshot is taken when this many bytes of log lie above the newest one, or twice its length.
     pub snapshot_bytes_min: u64,
     /// History kept at most, in bytes of log.
     pub history_bytes_max: u64,
-    /// History kept at most, by age.
+    /// History kept at most, by age in ticks.
     pub history_age_max: Duration,
     /// Requests not yet answered, over all callers, in each lane.
     pub outstanding_max: usize,
@@ -87,8 +91,8 @@ pub(crate) enum Message {
     Completed(Completion),
     /// Something finished on the log, which may be answered for until then.
     Logged(Option<Completion>, Authority),
-    /// A snapshot attempt finished.
-    SnapshotDone,
+    /// A snapshot attempt finished; `None`: there was nothing new.
+    SnapshotDone(Result<Option<SnapshotHeader>, String>),
     /// Take a snapshot now.
     TakeSnapshot,
     /// Finish and stop.
@@ -153,13 +157,10 @@ impl Host {
         let (reader, reader_thread) = spawn_reader(reader, mailbox.clone());
         let shared = handle.shared();
         let (appender, log_thread) = spawn_appender(mailbox.clone(), Arc::clone(&log), Arc::clone(&shared));
-        let (chores, chores_thread) = spawn_chores(Arc::clone(&log));
-        if let Some(newest) = lock(&log).snapshots().newest() {
-            shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
-        }
+        let (chores, chores_thread) = spawn_chores(mailbox.clone(), Arc::clone(&log));
         let ways =
             Ways { mailbox: mailbox.clone(), inbox, appender, reader, chores, ended: end, listener, shared };
-        mailbox.helm().man(Writer::new(engine, log, setup, options, ways));
+        mailbox.helm().man(Writer::new(engine, log, setup, &options, ways));
         let keeper = spawn("tenure-keeper", move || mailbox.helm().keep());
         Self { handle, ended, threads: vec![keeper, reader_thread, log_thread, chores_thread] }
     }
@@ -365,7 +366,7 @@ pub fn read_log(reader: &mut dyn LogReader, read: &LogRead) -> LogReadDone {
     done
 }
 
-fn spawn_chores(log: SharedLog) -> (Sender<()>, JoinHandle<()>) {
+fn spawn_chores(mailbox: Mailbox, log: SharedLog) -> (Sender<()>, JoinHandle<()>) {
     let (wish, wishes) = channel::<()>();
     let thread = spawn("tenure-chores", move || {
         while wishes.recv().is_ok() {
@@ -374,15 +375,35 @@ fn spawn_chores(log: SharedLog) -> (Sender<()>, JoinHandle<()>) {
                 let chore = lock(&log).chore();
                 let Some(chore) = chore else { break };
                 let done = chore.run();
-                let failed = done.error().is_some();
+                let error = done.error().map(|error| chain(error));
+                let task = match done.kind() {
+                    ChoreKind::Spare => Task::Spare,
+                    ChoreKind::Removal => Task::Trim,
+                };
                 lock(&log).chore_done(done);
-                if failed {
-                    // Not at once again: a full disk stays full for a while.
-                    let _ = wishes.recv_timeout(Duration::from_millis(RETRY_AFTER_MS));
-                    break;
+                let failed = error.is_some();
+                if mailbox.put(Message::Completed(Completion::Worked(task, error))).is_err() {
+                    return;
+                }
+                // Not at once again, whoever wishes it: a full disk stays full for a while.
+                if failed && !pause(&wishes, Duration::from_millis(RETRY_AFTER_MS)) {
+                    return;
                 }
             }
         }
     });
     (wish, thread)
+}
+
+/// Waits while wishes arrive. `false`: there will be none any more.
+fn pause(wishes: &Receiver<()>, time: Duration) -> bool {
+    let until_ms = read_clocks().boot_ms.saturating_add(time.as_millis() as u64);
+    loop {
+        let left_ms = until_ms.saturating_sub(read_clocks().boot_ms);
+        match wishes.recv_timeout(Duration::from_millis(left_ms)) {
+            Ok(()) if left_ms > 0 => {}
+            Ok(()) | Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
+    }
 }

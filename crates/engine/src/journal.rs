@@ -2,6 +2,7 @@
 //! may leave only once they are. At most one unsynced frame is in the log.
 
 use crate::answer::{Answer, LeaseSnapshot, Push};
+use crate::report::Report;
 use crate::request::Ticket;
 use crate::ticker::Now;
 use tenure_kernel::codec::{encode_event, encode_note};
@@ -31,6 +32,8 @@ pub enum Out {
     Ended(Box<Ending>),
     /// A lease of a face that keeps a book of who holds what was granted or changed.
     Followed(Box<Followed>),
+    /// Something that operators should know.
+    Report(Report),
 }
 
 /// A lease after a change.
@@ -279,7 +282,8 @@ impl Journal {
                 | Out::OpenGate(_)
                 | Out::SendNotice { .. }
                 | Out::Ended(_)
-                | Out::Followed(_) => true,
+                | Out::Followed(_)
+                | Out::Report(_) => true,
             });
         }
         tickets

@@ -4,9 +4,10 @@
 //! leave comes out, never before what it rests on is durable. [`host`] alone adds threads, channels and the
 //! clock; the simulator adds its own.
 
-// What the engine is asked and what it says are in the words of its rules.
+// What the engine is asked and what it says are in the words of its rules and of its log.
 pub use tenure_kernel as kernel;
 pub use tenure_liveness as liveness;
+pub use tenure_log::Space;
 
 mod answer;
 mod commands;
@@ -24,6 +25,7 @@ mod lanes;
 mod quota;
 mod reads;
 mod recovery;
+mod report;
 mod request;
 mod retries;
 mod snapshot;
@@ -43,6 +45,7 @@ pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
 pub use recovery::{GoingOn, RecoverError, Replay, setup};
+pub use report::{Report, Task};
 pub use request::{Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket};
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};

@@ -225,6 +225,8 @@ impl Engine {
             inbox: Lane::ALL.map(|lane| (lane, self.lanes.len(lane) as u64)),
             breaker_until: self.liveness.breaker_holds_until(self.tick),
             restored_until: self.restored_until,
+            space: self.space,
+            failing: self.failing_tasks(),
             counters: self.counters.clone(),
         }
     }

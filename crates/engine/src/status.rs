@@ -1,7 +1,9 @@
 //! Counters and histograms for everything the engine does. The engine counts; others name and print.
 
+use crate::report::Task;
 use crate::request::Lane;
 use tenure_kernel::{CountKey, Face, Lsn, Reason, Tick};
+use tenure_log::Space;
 
 /// Numbers about everything, as of one turn.
 #[derive(Clone, PartialEq, Debug)]
@@ -32,6 +34,10 @@ pub struct Status {
     pub breaker_until: Option<Tick>,
     /// Grants are refused until here because the log was restored.
     pub restored_until: Option<Tick>,
+    /// Whether the disk has room; grants are refused while it is low.
+    pub space: Space,
+    /// Work beside the hot path whose last try failed, and why.
+    pub failing: Vec<(Task, String)>,
     /// Everything counted since the start.
     pub counters: Counters,
 }
@@ -81,6 +87,8 @@ pub struct Counters {
     pub gates_timed_out: u64,
     /// Notices given up.
     pub notices_given_up: u64,
+    /// Failures of each task.
+    pub task_failures: [u64; Task::ALL.len()],
 }
 
 /// How a grant came out.

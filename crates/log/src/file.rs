@@ -128,7 +128,7 @@ pub struct FileLog {
     spare_failed: bool,
     chore_under_way: bool,
     to_remove: Vec<PathBuf>,
-    /// Removing failed; another try is worth its cost only after the next trim.
+    /// Removing failed: a spare that is wanted comes before the next try.
     removal_failed: bool,
     frame: Vec<u8>,
     state: State,
@@ -327,7 +327,6 @@ impl OrderedLog for FileLog {
     }
 
     fn trim(&mut self, below: Lsn) -> Trimmed {
-        self.removal_failed = false;
         let floor = self.snapshots.trim_floor();
         let mut trimmed = Trimmed::default();
         let mut segments = self.published.lock();
@@ -356,10 +355,11 @@ impl OrderedLog for FileLog {
         if self.chore_under_way {
             return None;
         }
-        let chore = if !self.to_remove.is_empty() && !self.removal_failed {
+        let makes_spare = self.spares.len() < SPARES_KEPT && self.spare_may_succeed();
+        let chore = if !self.to_remove.is_empty() && !(self.removal_failed && makes_spare) {
             let files = std::mem::take(&mut self.to_remove);
             spare::remove_chore(self.disk.clone(), files, self.options.archive.clone())
-        } else if self.spares.len() < SPARES_KEPT && self.spare_may_succeed() {
+        } else if makes_spare {
             self.spare_number += 1;
             let directory = self.directories.log.clone();
             let (number, bytes) = (self.spare_number - 1, self.options.segment_bytes);
@@ -378,8 +378,8 @@ impl OrderedLog for FileLog {
                 self.spare_failed = false;
                 self.spares.push(spare);
             }
-            ChoreResult::SpareFailed(_) => self.spare_failed = true,
-            ChoreResult::Removed => {}
+            ChoreResult::SpareFailed(_) => (self.spare_failed, self.removal_failed) = (true, false),
+            ChoreResult::Removed => self.removal_failed = false,
             ChoreResult::RemovalFailed { left, .. } => {
                 self.removal_failed = true;
                 self.to_remove.splice(0..0, left);
@@ -422,7 +422,7 @@ fn durable_part(segment: &catalog::Segment, end: u64, last_lsn: Lsn) -> Durable 
         end,
         file_bytes: segment.file_bytes,
         salt: segment.header.identity.salt,
-        began_wall_ms: segment.header.at.wall_ms,
+        began_tick: segment.header.at.tick,
     }
 }
 

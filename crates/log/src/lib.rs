@@ -36,7 +36,7 @@ pub use frame::{Frame, FrameHeader};
 pub use identity::{Genesis, Identity};
 pub use ids::{BatchId, Lsn, Moment};
 pub use ordered::{
-    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, HistoryWindow, LogReader,
-    OrderedLog, Proof, Resolution, Space, Trimmed,
+    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, ChoreKind, Extent, HistoryWindow,
+    LogReader, OrderedLog, Proof, Resolution, Space, Trimmed, bytes_above,
 };
 pub use snapshot::SnapshotStore;

@@ -153,8 +153,26 @@ pub struct Extent {
     pub last_lsn: Lsn,
     /// What it takes from the store.
     pub bytes: u64,
-    /// Unix milliseconds of the last frame before it: nothing in it is older.
-    pub began_wall_ms: u64,
+    /// Of them, those that hold frames.
+    pub used_bytes: u64,
+    /// Tick of the last frame before it: nothing in it is older.
+    pub began_tick: u64,
+}
+
+impl Extent {
+    /// Bytes of frames after `lsn`. Where `lsn` lies inside, its records count as equally long.
+    fn used_bytes_above(&self, lsn: Lsn) -> u64 {
+        let records = self.last_lsn.next().0.saturating_sub(self.first_lsn.0);
+        let above = self.last_lsn.0.saturating_sub(lsn.0).min(records);
+        let share = u128::from(self.used_bytes) * u128::from(above) / u128::from(records.max(1));
+        u64::try_from(share).unwrap_or(self.used_bytes)
+    }
+}
+
+/// Bytes of frames after `lsn`, whichever process wrote them.
+#[must_use]
+pub fn bytes_above(extents: &[Extent], lsn: Lsn) -> u64 {
+    extents.iter().map(|extent| extent.used_bytes_above(lsn)).sum()
 }
 
 /// How much of the past is kept.
@@ -162,8 +180,9 @@ pub struct Extent {
 pub struct HistoryWindow {
     /// In bytes of log.
     pub bytes_max: u64,
-    /// By age: unix milliseconds of the oldest that is wanted.
-    pub oldest_wall_ms: u64,
+    /// By age: the tick of the oldest that is wanted. Ticks count the time that the log was served, so that neither a
+    /// clock that was set nor a stop ages anything.
+    pub oldest_tick: u64,
 }
 
 impl HistoryWindow {
@@ -171,10 +190,10 @@ impl HistoryWindow {
     /// is kept. `None`: there is room for more.
     #[must_use]
     pub fn filled_by<'a>(&self, extents: &'a [Extent]) -> Option<&'a Extent> {
-        let mut bytes = 0;
+        let mut bytes = 0_u64;
         extents.iter().rev().find(|extent| {
-            bytes += extent.bytes;
-            bytes > self.bytes_max || extent.began_wall_ms < self.oldest_wall_ms
+            bytes = bytes.saturating_add(extent.bytes);
+            bytes > self.bytes_max || extent.began_tick < self.oldest_tick
         })
     }
 }
@@ -199,12 +218,30 @@ impl Chore {
     }
 }
 
+/// What a chore is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChoreKind {
+    /// A segment is made ahead.
+    Spare,
+    /// Trimmed segments are deleted or moved to the archive.
+    Removal,
+}
+
 /// The result of a chore.
 #[derive(Debug)]
 #[must_use]
 pub struct ChoreDone(pub(crate) ChoreResult);
 
 impl ChoreDone {
+    /// Which work it was.
+    #[must_use]
+    pub fn kind(&self) -> ChoreKind {
+        match &self.0 {
+            ChoreResult::SpareMade(_) | ChoreResult::SpareFailed(_) => ChoreKind::Spare,
+            ChoreResult::Removed | ChoreResult::RemovalFailed { .. } => ChoreKind::Removal,
+        }
+    }
+
     /// Why the work failed, for people. The log itself learns of it by [`OrderedLog::chore_done`] and copes.
     pub fn error(&self) -> Option<&io::Error> {
         match &self.0 {
@@ -281,11 +318,12 @@ mod tests {
     use super::*;
 
     fn extents(of: &[(u64, u64)]) -> Vec<Extent> {
-        let extent = |(bytes, began_wall_ms): &(u64, u64)| Extent {
-            first_lsn: Lsn(*began_wall_ms),
-            last_lsn: Lsn(*began_wall_ms),
+        let extent = |(bytes, began_tick): &(u64, u64)| Extent {
+            first_lsn: Lsn(*began_tick),
+            last_lsn: Lsn(*began_tick + 99),
             bytes: *bytes,
-            began_wall_ms: *began_wall_ms,
+            used_bytes: *bytes,
+            began_tick: *began_tick,
         };
         of.iter().map(extent).collect()
     }
@@ -293,9 +331,9 @@ mod tests {
     #[test]
     fn a_window_is_filled_by_the_extent_that_is_too_much_or_too_old() {
         let kept = extents(&[(10, 100), (10, 200), (10, 300)]);
-        let filled_by = |bytes_max, oldest_wall_ms| {
-            let window = HistoryWindow { bytes_max, oldest_wall_ms };
-            window.filled_by(&kept).map(|extent| extent.began_wall_ms)
+        let filled_by = |bytes_max, oldest_tick| {
+            let window = HistoryWindow { bytes_max, oldest_tick };
+            window.filled_by(&kept).map(|extent| extent.began_tick)
         };
         assert_eq!(filled_by(30, 100), None);
         assert_eq!(filled_by(29, 0), Some(100));
@@ -303,5 +341,15 @@ mod tests {
         assert_eq!(filled_by(5, 0), Some(300));
         assert_eq!(filled_by(30, 101), Some(100));
         assert_eq!(filled_by(30, 250), Some(200));
+    }
+
+    #[test]
+    fn bytes_above_a_position_are_those_of_the_extents_after_it_and_a_share_of_its_own() {
+        let kept = extents(&[(1_000, 100), (1_000, 200), (500, 300)]);
+        let above = |lsn| bytes_above(&kept, Lsn(lsn));
+        assert_eq!((above(0), above(99), above(199)), (2_500, 2_500, 1_500));
+        assert_eq!((above(249), above(399), above(1_000)), (1_000, 0, 0));
+        let empty = Extent { last_lsn: Lsn(399), first_lsn: Lsn(400), ..kept[2] };
+        assert_eq!(bytes_above(&[empty], Lsn(0)), 0, "no record, nothing to cover");
     }
 }

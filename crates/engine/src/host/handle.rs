@@ -178,6 +178,12 @@ impl Handle {
         let _ = self.mailbox.put(Message::TakeSnapshot);
     }
 
+    /// The tick of the last turn.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        Tick(self.shared.tick())
+    }
+
     /// Position of the newest snapshot and when it was taken, in unix milliseconds.
     #[must_use]
     pub fn last_snapshot(&self) -> Option<(Lsn, u64)> {

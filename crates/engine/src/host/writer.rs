@@ -3,11 +3,13 @@
 
 use super::handle::{Full, Places, Shared, Slot};
 use super::helm::Mailbox;
-use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, lock, read_clocks, spawn};
+use super::upkeep::{Found, Step, Upkeep};
+use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, chain, lock, read_clocks, spawn};
 use crate::answer::{Answer, Refused};
 use crate::engine::{Appended, Completion, Engine, Outputs, Role, Stop};
 use crate::hub::LogRead;
 use crate::journal::Out;
+use crate::report::Task;
 use crate::request::{Input, Request, Ticket};
 use crate::snapshot::build_snapshot;
 use crate::ticker::Now;
@@ -16,7 +18,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 use tenure_kernel::{Lsn, Setup};
-use tenure_log::{AppendOutcome, Authority, Batch, HistoryWindow, Moment, Space};
+use tenure_log::snapshot::SnapshotHeader;
+use tenure_log::{AppendOutcome, Authority, Batch, Moment, SnapshotStore, Space};
 
 /// The host's own request; callers' tickets count up from one.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -28,10 +31,6 @@ const MESSAGES_MAX: usize = 4_096;
 const GATHER_RECORDS_MIN: u32 = 32;
 /// The part of a round trip that gathering may take.
 const GATHER_PART: u64 = 8;
-/// How often room on the disk is looked at.
-const SPACE_EVERY_MS: u64 = 1_000;
-/// Pause after work away from the hot path failed.
-pub(crate) const RETRY_AFTER_MS: u64 = 5_000;
 
 /// Which work on the log a thread keeps for itself; the rest goes to the log thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +107,6 @@ pub(crate) struct Writer {
     engine: Engine,
     log: SharedLog,
     setup: Setup,
-    options: HostOptions,
     listener: Listener,
     shared: Arc<Shared>,
     mailbox: Mailbox,
@@ -130,12 +128,9 @@ pub(crate) struct Writer {
     /// How many came with something since the last frame was given out, and before that one.
     callers: u32,
     callers_before: u32,
-    bytes_since_snapshot: u64,
-    snapshot_bytes: u64,
-    snapshot_under_way: bool,
+    upkeep: Upkeep,
+    snapshots: SnapshotStore,
     space: Space,
-    space_at_ms: u64,
-    retry_at_ms: u64,
     /// History below here is to go.
     trim_below: Option<tenure_log::Lsn>,
     shutting_down: bool,
@@ -167,15 +162,18 @@ impl Writer {
         engine: Engine,
         log: SharedLog,
         setup: Setup,
-        options: HostOptions,
+        options: &HostOptions,
         ways: Ways,
     ) -> Self {
         let Ways { mailbox, inbox, appender, reader, chores, ended, listener, shared } = ways;
+        let snapshots = lock(&log).snapshots();
+        if let Some(newest) = snapshots.newest() {
+            shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
+        }
         Self {
             engine,
             log,
             setup,
-            options,
             listener,
             shared,
             mailbox,
@@ -192,12 +190,9 @@ impl Writer {
             sync_us: 0,
             callers: 0,
             callers_before: 0,
-            bytes_since_snapshot: 0,
-            snapshot_bytes: 0,
-            snapshot_under_way: false,
+            upkeep: Upkeep::new(options),
+            snapshots,
             space: Space::Ok,
-            space_at_ms: 0,
-            retry_at_ms: 0,
             trim_below: None,
             shutting_down: false,
             handing_over: false,
@@ -208,7 +203,7 @@ impl Writer {
     pub(crate) fn turn(&mut self, keeps: Keeps) -> Turned {
         self.receive();
         let now = read_clocks();
-        self.look_at_space(now);
+        self.look_after_log(now);
         if let Some(below) = self.trim_below {
             self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
         }
@@ -218,8 +213,11 @@ impl Writer {
         self.answer_probes();
         let (work, stop) = self.carry_out(outputs, keeps);
         // Due by now is due at zero, whatever the clock says meanwhile.
-        let next_turn_at_ms =
+        let wake_at_ms =
             wake_in_ms.map(|in_ms| if in_ms == 0 { 0 } else { now.boot_ms.saturating_add(in_ms) });
+        // A trim that is under way is waited for, and brings its turn itself.
+        let look_at_ms = self.trim_below.is_none().then(|| self.upkeep.wake_at_ms());
+        let next_turn_at_ms = wake_at_ms.into_iter().chain(look_at_ms).min();
         let outcome = match stop {
             Some(stop) => Some(Err(stop)),
             None if self.handing_over => Some(Ok(())),
@@ -288,11 +286,12 @@ impl Writer {
                     self.completions.push(Completion::Authority(authority));
                 }
             }
-            Message::SnapshotDone => {
-                self.snapshot_under_way = false;
-                self.trim();
+            Message::SnapshotDone(outcome) => self.snapshot_done(outcome),
+            Message::TakeSnapshot => {
+                if self.upkeep.begin_snapshot(read_clocks().boot_ms) {
+                    self.build_snapshot();
+                }
             }
-            Message::TakeSnapshot => self.begin_snapshot(),
             Message::ShutDown => self.shutting_down = true,
             Message::HandOver => self.handing_over = true,
         }
@@ -314,12 +313,14 @@ impl Writer {
         match &completion {
             Completion::Appended { batch, took_us, .. } => {
                 self.sync_us = (self.sync_us * 7 + took_us) / 8;
-                self.grew(batch.payload().len() as u64);
+                self.upkeep.grew(batch.payload().len() as u64);
             }
-            Completion::Copied(batch) => self.grew(batch.payload().len() as u64),
+            Completion::Copied(batch) => self.upkeep.grew(batch.payload().len() as u64),
             Completion::Resolved { .. }
             | Completion::LogRead(_)
             | Completion::Space(_)
+            | Completion::Worked(..)
+            | Completion::RecordWanted
             | Completion::Authority(_)
             | Completion::Gather(_)
             | Completion::Told(_)
@@ -369,15 +370,16 @@ impl Writer {
             Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
             Out::Answer(TRIM_TICKET, _) => {
                 if let Some(below) = self.trim_below.take() {
-                    let _ = lock(&self.log).trim(below);
-                    // What is let go is removed away from the hot path, and now: the next frame may be far.
-                    let _ = self.chores.send(());
+                    self.trim(below);
                 }
             }
             Out::Answer(ticket, answer) => self.gather(ticket, answer),
-            Out::Push(_) | Out::OpenGate(_) | Out::SendNotice { .. } | Out::Ended(_) | Out::Followed(_) => {
-                (self.listener)(out)
-            }
+            Out::Push(_)
+            | Out::OpenGate(_)
+            | Out::SendNotice { .. }
+            | Out::Ended(_)
+            | Out::Followed(_)
+            | Out::Report(_) => (self.listener)(out),
         }
     }
 
@@ -397,40 +399,37 @@ impl Writer {
         }
     }
 
-    fn grew(&mut self, bytes: u64) {
-        self.bytes_since_snapshot += bytes;
-        let due = self.options.snapshot_bytes_min.max(2 * self.snapshot_bytes);
-        if self.bytes_since_snapshot >= due {
-            self.begin_snapshot();
-        }
-    }
-
-    fn look_at_space(&mut self, now: Now) {
-        if now.boot_ms < self.space_at_ms {
+    /// Looks at what there is of the log, and does what is due.
+    fn look_after_log(&mut self, now: Now) {
+        if !self.upkeep.is_look_due(now.boot_ms) || self.trim_below.is_some() {
             return;
         }
-        self.space_at_ms = now.boot_ms + SPACE_EVERY_MS;
         // While a frame is being synced the answer can wait.
-        let Ok(log) = self.log.try_lock() else { return };
-        let space = log.space();
+        let Ok(log) = self.log.try_lock() else { return self.upkeep.look_again(now.boot_ms) };
+        let (extents, space, wants_chore) = (log.extents(), log.space(), log.wants_chore());
         drop(log);
         if space != self.space {
             self.space = space;
             self.completions.push(Completion::Space(space));
-            if space == Space::Low {
-                self.begin_snapshot();
-            }
+        }
+        if space == Space::Low && wants_chore {
+            // No frame may come that would ask for it.
+            let _ = self.chores.send(());
+        }
+        let snapshots = self.snapshots.generations();
+        let found = Found { extents: &extents, snapshots: &snapshots, space, tick: self.engine.tick().0 };
+        match (self.upkeep.look(now.boot_ms, &found), self.engine.role()) {
+            (Step::Snapshot, _) => self.build_snapshot(),
+            (Step::Record, Role::Writing) => self.completions.push(Completion::RecordWanted),
+            // The state is told first; the disk follows once that is durable.
+            (Step::Trim(below), Role::Writing) => self.trim_below = Some(below),
+            // What this machine keeps is its own business: nothing is told to the state.
+            (Step::Trim(below), Role::Following) => self.trim(below),
+            (Step::Record, Role::Following) | (Step::Nothing, _) => {}
         }
     }
 
-    fn begin_snapshot(&mut self) {
-        let now_ms = read_clocks().boot_ms;
-        if self.snapshot_under_way || now_ms < self.retry_at_ms {
-            return;
-        }
-        self.retry_at_ms = now_ms + RETRY_AFTER_MS;
-        self.snapshot_under_way = true;
-        self.bytes_since_snapshot = 0;
+    fn build_snapshot(&mut self) {
         let (setup, mailbox) = (self.setup.clone(), self.mailbox.clone());
         let (store, mut reader) = {
             let log = lock(&self.log);
@@ -440,48 +439,24 @@ impl Writer {
         spawn("tenure-snapshot", move || {
             // Snapshots may take as long as they like; holders may not.
             let _ = rustix::process::setpriority_process(None, 19);
-            // A snapshot that fails leaves the log as it was; the next attempt comes with more log.
-            let _ = build_snapshot(setup, &store, reader.as_mut(), upto);
-            let _ = mailbox.put(Message::SnapshotDone);
+            let outcome = build_snapshot(setup, &store, reader.as_mut(), upto).map_err(|error| chain(&error));
+            let _ = mailbox.put(Message::SnapshotDone(outcome));
         });
     }
 
-    /// Decides what history goes. The state is told first; the disk follows once that is durable.
-    fn trim(&mut self) {
-        let (store, extents) = {
-            let log = lock(&self.log);
-            (log.snapshots(), log.extents())
-        };
-        let newest = store.newest();
-        self.snapshot_bytes = newest.map_or(0, |header| header.payload_bytes);
-        if let Some(newest) = newest {
+    /// A snapshot that fails leaves the log as it was; another one is tried while it is due.
+    fn snapshot_done(&mut self, outcome: Result<Option<SnapshotHeader>, String>) {
+        self.upkeep.snapshot_done(matches!(outcome, Ok(Some(_))));
+        if let Ok(Some(newest)) = &outcome {
             self.shared.snapshot_taken(Lsn(newest.lsn.0), newest.at.wall_ms);
         }
-        let [older, _newest] = store.generations()[..] else { return };
-        let age_ms = self.options.history_age_max.as_millis() as u64;
-        let window = HistoryWindow {
-            bytes_max: self.options.history_bytes_max,
-            oldest_wall_ms: read_clocks().wall_ms.saturating_sub(age_ms),
-        };
-        let surplus = match self.space {
-            Space::Ok => window.filled_by(&extents),
-            Space::Low => extents.last(),
-        };
-        let Some(surplus) = surplus else { return };
-        let bound = surplus.first_lsn.min(older.lsn);
-        let kept = extents.iter().find(|extent| extent.last_lsn >= bound);
-        if let Some(kept) = kept
-            && extents.first().is_some_and(|first| first.first_lsn < kept.first_lsn)
-        {
-            match self.engine.role() {
-                Role::Writing => self.trim_below = Some(kept.first_lsn),
-                // What this machine keeps is its own business: nothing is told to the state.
-                Role::Following => {
-                    let _ = lock(&self.log).trim(kept.first_lsn);
-                    let _ = self.chores.send(());
-                }
-            }
-        }
+        self.completions.push(Completion::Worked(Task::Snapshot, outcome.err()));
+    }
+
+    fn trim(&mut self, below: tenure_log::Lsn) {
+        let _ = lock(&self.log).trim(below);
+        // What is let go is removed away from the hot path, and now: the next frame may be far.
+        let _ = self.chores.send(());
     }
 
     fn close(&mut self) -> Result<(), Stop> {

@@ -2,8 +2,9 @@
 //! name, so that a new number does not compile until it is covered here.
 
 use crate::desk::Desk;
-use tenure_engine::{Counters, EngineConfig, GrantOutcome, Histogram, Status};
+use tenure_engine::{Counters, EngineConfig, GrantOutcome, Histogram, Status, Task};
 use tenure_kernel::Reason;
+use tenure_log::Space;
 
 #[test]
 fn every_counter_has_moved_after_a_life_with_some_of_everything() {
@@ -61,7 +62,7 @@ fn every_counter_has_moved_after_a_life_with_some_of_everything() {
     desk.turn();
     desk.turn();
     desk.turn();
-    desk.play("back: heartbeat quiet\n turn");
+    desk.play("back: heartbeat quiet\n task fails\n turn");
     desk.settle();
 
     let Counters {
@@ -86,6 +87,7 @@ fn every_counter_has_moved_after_a_life_with_some_of_everything() {
         watches_lagged,
         gates_timed_out,
         notices_given_up,
+        task_failures,
     } = desk.engine.counters();
     for outcome in [GrantOutcome::Granted, GrantOutcome::Refused, GrantOutcome::TimedOut] {
         assert!(grants[0][outcome as usize] > 0, "{outcome:?}");
@@ -107,6 +109,7 @@ fn every_counter_has_moved_after_a_life_with_some_of_everything() {
         ("watches_lagged", watches_lagged),
         ("gates_timed_out", gates_timed_out),
         ("notices_given_up", notices_given_up),
+        ("task_failures", &task_failures[Task::Snapshot as usize]),
     ];
     for (name, number) in numbers {
         assert!(*number > 0, "{name} did not move");
@@ -140,6 +143,9 @@ fn status_shows_what_there_is() {
          settle
          bob: release bob
          carol: grant c
+         turn
+         space low
+         task fails
          turn",
     );
     let Status {
@@ -156,6 +162,8 @@ fn status_shows_what_there_is() {
         inbox,
         breaker_until,
         restored_until,
+        space,
+        failing,
         counters,
     } = desk.engine.status();
     assert_eq!((applied_lsn.0, synced_lsn.0, tick.0), (4, 2, 0));
@@ -163,5 +171,6 @@ fn status_shows_what_there_is() {
     assert_eq!((retained, operations, notices, sessions, waiters, watches), (1, 1, 1, 1, 1, 1));
     assert_eq!(inbox.map(|(_, waiting)| waiting), [0; 4]);
     assert_eq!((breaker_until, restored_until), (None, None));
+    assert_eq!((space, failing), (Space::Low, vec![(Task::Snapshot, "no room".to_owned())]));
     assert_eq!(counters.frames, 2);
 }

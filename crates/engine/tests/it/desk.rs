@@ -33,7 +33,7 @@ use tempfile::TempDir;
 use tenure_engine::host::read_log;
 use tenure_engine::{
     Answer, Appended, Completion, Control, Engine, EngineConfig, Input, LeaseFound, LeaseSnapshot, LogRead,
-    News, Now, Out, Outputs, Push, Refused, Request, Stop, Ticket, build_snapshot, publish, setup,
+    News, Now, Out, Outputs, Push, Refused, Request, Stop, Task, Ticket, build_snapshot, publish, setup,
 };
 use tenure_kernel::codec::encode_state;
 use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, Rejection};
@@ -180,6 +180,10 @@ impl Desk {
             ("authority", ms) => {
                 let boot_ms = self.now.boot_ms + ms.parse::<u64>().unwrap();
                 self.complete(Completion::Authority(Authority::Until { boot_ms }));
+            }
+            ("task", word) => {
+                let error = (word == "fails").then(|| "no room".to_owned());
+                self.complete(Completion::Worked(Task::Snapshot, error));
             }
             ("space", "low") => self.complete(Completion::Space(Space::Low)),
             ("space", _) => self.complete(Completion::Space(Space::Ok)),
@@ -417,6 +421,7 @@ impl Desk {
                 self.write_line(&format!("notice of lease {lease}, ended at {ended_lsn}"));
             }
             Out::Ended(_) => {}
+            Out::Report(report) => self.write_line(&format!("report: {report:?}")),
             Out::Followed(followed) => {
                 let hands = if followed.changed_hands { " in new hands" } else { "" };
                 let line =

@@ -367,7 +367,9 @@ fn a_notice_is_given_up_after_24_h_even_if_nothing_else_happens() {
         1000   notice of lease 2, ended at 4
         1000   bob <- lease 2 released (explicit) epoch 2
         86400000 frame 1.4 at 5: notified
+        86400000 report: NoticeGivenUp { lease: LeaseId(1) }
         86401000 frame 1.5 at 6: notified
+        86401000 report: NoticeGivenUp { lease: LeaseId(2) }
         86401000 nothing to wake for
     "#]]
     .assert_eq(&desk.take_story());

@@ -40,6 +40,7 @@ mod running;
 mod stopping;
 mod timely;
 mod turns;
+mod upkeep;
 mod waiting;
 mod waiting_in_order;
 mod watching;

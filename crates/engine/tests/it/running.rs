@@ -368,12 +368,19 @@ pub(crate) struct Failing {
     log: FileLog,
     fails: Arc<Mutex<bool>>,
     appended_by: Arc<Mutex<Vec<Option<String>>>>,
+    /// There is room for this much log.
+    bytes_max: u64,
 }
 
 impl Failing {
     /// One that does not fail yet.
     pub(crate) fn new(log: FileLog) -> Self {
-        Self { log, fails: Arc::default(), appended_by: Arc::default() }
+        Self { log, fails: Arc::default(), appended_by: Arc::default(), bytes_max: u64::MAX }
+    }
+
+    /// One that never fails, on a small disk.
+    pub(crate) fn small(log: FileLog, bytes_max: u64) -> Self {
+        Self { bytes_max, ..Self::new(log) }
     }
 
     /// The names of the threads that appended, in order.
@@ -422,7 +429,8 @@ impl OrderedLog for Failing {
         self.log.trim(below)
     }
     fn space(&self) -> Space {
-        self.log.space()
+        let bytes: u64 = self.log.extents().iter().map(|extent| extent.bytes).sum();
+        if bytes > self.bytes_max { Space::Low } else { self.log.space() }
     }
     fn wants_chore(&self) -> bool {
         self.log.wants_chore()

@@ -670,12 +670,40 @@ fn a_read_examines_a_bounded_number_of_records_and_a_page_may_be_short() {
     assert_eq!((leases.len(), next.is_some()), (0, true));
 }
 
+/// Nobody was told of any of it.
+#[test]
+fn operators_learn_of_a_full_disk_and_of_work_that_fails_once_for_each_change() {
+    expect![[r#"
+        0      report: DiskLow
+        0      report: DiskOk
+        0      report: TaskFailed { task: Snapshot, error: "no room" }
+        0      report: TaskRecovered { task: Snapshot }
+    "#]]
+    .assert_eq(&tell(
+        "space low
+         turn
+         space low
+         turn
+         space ok
+         turn
+         task fails
+         turn
+         task fails
+         turn
+         task works
+         turn
+         task works
+         turn",
+    ));
+}
+
 #[test]
 fn disk_low_refuses_grants_but_not_releases() {
     expect![[r#"
         0      frame 1.1 at 1: granted, granted
         0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 89549
         0      bob <- lease 2 active [scanner] bob epoch 1 fence 2 valid 89549
+        0      report: DiskLow
         0      frame 1.2 at 3: released, revoked
         0      alice <- lease 1 released (explicit) epoch 2
         0      bob <- lease 2 revoking (admin_force) [scanner] bob epoch 2 fence 2
@@ -683,6 +711,7 @@ fn disk_low_refuses_grants_but_not_releases() {
         0      carol <- disk_low
         0      bob <- lease 2 revoking (admin_force) [scanner] bob epoch 2 fence 2
         0      frame 1.3 at 5: reclaimed
+        0      report: DiskOk
         0      frame 1.4 at 6: granted
         0      dave <- lease 6 active [plotter] dave epoch 1 fence 6 valid 89549
     "#]]

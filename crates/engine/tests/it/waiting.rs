@@ -466,7 +466,9 @@ fn a_refusal_is_remembered_for_60_s() {
 #[test]
 fn a_refusal_for_want_of_room_is_forgotten_before_one_is_told_to_ask_again() {
     expect![[r#"
+        0      report: DiskLow
         0      alice <- disk_low
+        0      report: DiskOk
         4999   alice <- disk_low
         5000   frame 1.1 at 1: granted
         5000   alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549

@@ -25,7 +25,7 @@ pub(crate) struct Durable {
     pub(crate) end: u64,
     pub(crate) file_bytes: u64,
     pub(crate) salt: u32,
-    pub(crate) began_wall_ms: u64,
+    pub(crate) began_tick: u64,
 }
 
 impl Durable {
@@ -34,7 +34,8 @@ impl Durable {
             first_lsn: self.first_lsn,
             last_lsn: self.last_lsn,
             bytes: self.file_bytes,
-            began_wall_ms: self.began_wall_ms,
+            used_bytes: self.end.saturating_sub(SEGMENT_HEADER_BYTES),
+            began_tick: self.began_tick,
         }
     }
 }

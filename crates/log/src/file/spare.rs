@@ -7,7 +7,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, OpenMode, SharedDisk, fill_with_zeros};
+use crate::disk::{Disk, DiskFile, OpenMode, SharedDisk, fill_with_zeros};
 use crate::ordered::{Chore, ChoreDone};
 
 /// The next segment and one in reserve.
@@ -123,15 +123,23 @@ pub(crate) fn remove_chore(disk: SharedDisk, files: Vec<PathBuf>, archive: Optio
 
 /// Each removal is durable before the next one: a crash must not leave an older segment without its successor.
 fn remove_one(disk: &dyn Disk, file: &Path, archive: Option<&Path>) -> io::Result<()> {
-    if let Some(archive) = archive {
-        copy_into(disk, file, archive)?;
+    match disk.open(file, OpenMode::Read) {
+        Ok(from) => {
+            if let Some(archive) = archive {
+                copy_into(disk, &*from, file, archive)?;
+            }
+            drop(from);
+            disk.remove(file)?;
+        }
+        // An earlier try removed it and failed to sync that.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
     }
-    disk.remove(file)?;
     disk.sync_dir(file.parent().unwrap_or(Path::new("")))
 }
 
 /// Copies instead of renaming: the archive is usually another file system.
-fn copy_into(disk: &dyn Disk, file: &Path, archive: &Path) -> io::Result<()> {
+fn copy_into(disk: &dyn Disk, from: &dyn DiskFile, file: &Path, archive: &Path) -> io::Result<()> {
     let Some(name) = file.file_name() else { return Ok(()) };
     disk.create_dir(archive)?;
     let path = archive.join(name);
@@ -140,7 +148,6 @@ fn copy_into(disk: &dyn Disk, file: &Path, archive: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let from = disk.open(file, OpenMode::Read)?;
     let to = disk.open(&unfinished, OpenMode::Create)?;
     let mut buffer = vec![0; 1 << 20];
     let mut at = 0;

@@ -266,7 +266,7 @@ fn nothing_is_not_restored() {
 }
 
 #[test]
-fn a_removal_that_fails_is_tried_again_after_the_next_trim() {
+fn a_removal_that_fails_is_tried_again() {
     let disk = CrashDisk::new();
     let (mut log, _) = open(&disk.shared()).unwrap();
     let mut writer = Writer::new(&log);
@@ -283,8 +283,7 @@ fn a_removal_that_fails_is_tried_again_after_the_next_trim() {
     let done = log.chore().unwrap().run();
     assert!(done.error().is_some());
     log.chore_done(done);
-    assert!(log.chore().is_none(), "what fails is not tried for ever");
-    log.trim(log.next_lsn());
+    // Without another trim: the daemon tries again after a while.
     do_chores(&mut log);
     assert_eq!(disk.files().len(), files - trimmed.extents);
 }

@@ -1,0 +1,92 @@
+//! What operators should know of the engine's surroundings: the disk, work beside the hot path, notifications that reached
+//! nobody. The engine writes no log of its own; a change of these leaves it as data.
+
+use crate::engine::Engine;
+use crate::journal::Out;
+use tenure_kernel::LeaseId;
+use tenure_log::Space;
+
+/// Work that keeps the log in order, away from the hot path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// A snapshot is taken.
+    Snapshot,
+    /// A segment is made ahead.
+    Spare,
+    /// Trimmed segments are deleted or moved to the archive.
+    Trim,
+}
+
+/// Something changed that an operator should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Report {
+    /// The disk is nearly full: grants are refused.
+    DiskLow,
+    /// The disk has room again.
+    DiskOk,
+    /// Work failed, for the first time or for another reason than before. It is tried again.
+    TaskFailed {
+        /// Which.
+        task: Task,
+        /// Why.
+        error: String,
+    },
+    /// Work that had failed was done.
+    TaskRecovered {
+        /// Which.
+        task: Task,
+    },
+    /// A notification reached nobody for so long that it was given up.
+    NoticeGivenUp {
+        /// The lease whose end it told of.
+        lease: LeaseId,
+    },
+}
+
+impl Task {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Snapshot, Self::Spare, Self::Trim];
+
+    /// Its name in metrics and logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Spare => "spare_segment",
+            Self::Trim => "trim",
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn space_is(&mut self, space: Space) {
+        if self.space == space {
+            return;
+        }
+        self.space = space;
+        let report = match space {
+            Space::Ok => Report::DiskOk,
+            Space::Low => Report::DiskLow,
+        };
+        self.leaving.push(Out::Report(report));
+    }
+
+    /// A task came to its end, with an error or without.
+    pub(crate) fn worked(&mut self, task: Task, error: Option<String>) {
+        let before = core::mem::replace(&mut self.failing[task as usize], error.clone());
+        let report = match error {
+            Some(error) => {
+                self.counters.task_failures[task as usize] += 1;
+                (before.as_ref() != Some(&error)).then_some(Report::TaskFailed { task, error })
+            }
+            None => before.map(|_| Report::TaskRecovered { task }),
+        };
+        self.leaving.extend(report.map(Out::Report));
+    }
+
+    /// Tasks whose last try failed, and why.
+    pub(crate) fn failing_tasks(&self) -> Vec<(Task, String)> {
+        let failing = |task: Task| Some((task, self.failing[task as usize].clone()?));
+        Task::ALL.into_iter().filter_map(failing).collect()
+    }
+}
