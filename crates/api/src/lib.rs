@@ -49,7 +49,8 @@ pub use session::{
     EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,
 };
 pub use status::{
-    Breadcrumb, BreakerReset, BreakerStatus, Counts, Latency, ShutDown, ShuttingDown, SnapshotStatus, Status,
+    Breadcrumb, BreakerReset, BreakerStatus, Counts, DiskStatus, FailingTask, Latency, ShutDown,
+    ShuttingDown, SnapshotStatus, Status,
 };
 pub use story::{Story, StoryEntry, WhyQuery};
 pub use stream::{

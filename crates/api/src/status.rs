@@ -48,6 +48,15 @@ pub struct Status {
     pub breaker: BreakerStatus,
     /// Grants are refused for this long because the log was restored from a backup; null otherwise.
     pub restored_for_ms: Option<u64>,
+    /// Whether the disk has room. While it is `low` the daemon refuses grants; renewals and ends go on.
+    #[serde(default)]
+    pub disk: DiskStatus,
+    /// Work on the log whose last try failed; the daemon tries again.
+    #[serde(default)]
+    pub failing: Vec<FailingTask>,
+    /// Notifications of ends that reached nobody for 24 hours, since the start.
+    #[serde(default)]
+    pub notifications_given_up: u64,
     /// Health of the mDNS engine; null where it does not run.
     pub mdns: Option<String>,
     /// Operations remembered for retries.
@@ -66,6 +75,28 @@ pub struct SnapshotStatus {
     pub lsn: u64,
     /// How long ago it was taken.
     pub age_secs: u64,
+}
+
+/// Whether the disk has room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum DiskStatus {
+    /// It has.
+    #[default]
+    Ok,
+    /// It is nearly full.
+    Low,
+}
+
+/// Work on the log that fails.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FailingTask {
+    /// `snapshot`, `spare_segment` or `trim`.
+    pub task: String,
+    /// Why the last try failed.
+    pub error: String,
 }
 
 /// Live leases, counted.

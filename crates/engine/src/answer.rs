@@ -8,6 +8,7 @@ use tenure_kernel::{
     Note, Policy, Reason, Rejection, SessionId, SessionKind, StateName, Text, Tick,
 };
 use tenure_liveness::{LivenessView, Refusal, SessionStanding};
+use tenure_log::Space;
 
 /// The answer to one request.
 #[derive(Clone, Debug)]
@@ -44,6 +45,11 @@ pub enum Answer {
         ended: Option<Vec<Loss>>,
         /// Leases that an operator drained.
         draining: Vec<LeaseId>,
+    },
+    /// Turns are run, and answers may leave.
+    Probed {
+        /// How much room the disk has.
+        space: Space,
     },
     /// Connections are heard of.
     ConnectionsKept {

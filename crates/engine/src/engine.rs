@@ -262,7 +262,7 @@ impl Engine {
             connections: HashMap::default(),
             notices: Notices::default(),
             space: Space::Ok,
-            failing: Default::default(),
+            failing: [const { None }; Task::ALL.len()],
             record_wanted: false,
             role: Role::Writing,
             authority: Authority::Forever,
@@ -334,7 +334,7 @@ impl Engine {
         if self.role == Role::Writing && !self.may_answer() {
             return Answer::Refused(Refused::NotLeader);
         }
-        Answer::Done { lsn: self.synced_lsn(), replayed: false }
+        Answer::Probed { space: self.space }
     }
 
     /// One turn of the machine.

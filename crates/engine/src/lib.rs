@@ -46,7 +46,9 @@ pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
 pub use recovery::{GoingOn, RecoverError, Replay, setup};
 pub use report::{Report, Task};
-pub use request::{Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket};
+pub use request::{
+    Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket,
+};
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};
 pub use ticker::{Now, STALL_MS};

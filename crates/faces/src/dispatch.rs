@@ -22,11 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text};
-use tenure_engine::{
-    Answer, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Status, Submit, Ticket,
+use tenure_engine::kernel::{
+    Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text, Tick,
 };
-use tenure_history::{History, Identity};
+use tenure_engine::{
+    Answer, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Space, Status, Submit,
+    Ticket,
+};
+use tenure_history::{History, Identity, LoggedRecord};
 use tokio::runtime::RuntimeFlavor;
 
 /// How often, and how many times, it is looked whether a position is applied: for 5 s in all.
@@ -428,9 +431,23 @@ impl Faces {
         Ok(self.engine_status().await?.synced_lsn)
     }
 
+    /// The engine's present tick.
+    #[must_use]
+    pub fn tick(&self) -> Tick {
+        self.handle().tick()
+    }
+
     /// Whether the engine runs turns and may answer, however much is asked of it.
     pub async fn is_ready(&self) -> bool {
-        matches!(self.handle().probe().await.pop(), Some(Answer::Done { .. }))
+        self.readiness().await.is_some()
+    }
+
+    /// Whether the disk has room for grants; `None`: the engine does not answer.
+    pub async fn readiness(&self) -> Option<Space> {
+        match self.handle().probe().await.pop() {
+            Some(Answer::Probed { space }) => Some(space),
+            _ => None,
+        }
     }
 
     pub(crate) async fn oldest_lsn(&self) -> Result<Lsn, Error> {
@@ -443,13 +460,17 @@ impl Faces {
     }
 
     pub(crate) async fn logged(&self, lsn: Lsn) -> Option<(Event, u64)> {
-        let record = self.with_history(move |history| history.record(lsn)).await.ok()?.ok()??;
+        let record = self.logged_record(lsn).await?;
         record.event().cloned().map(|event| (event, record.wall_ms))
     }
 
     /// What event streams remember.
     pub(crate) fn versions(&self) -> &Versions {
         &self.shared.versions
+    }
+
+    pub(crate) async fn logged_record(&self, lsn: Lsn) -> Option<LoggedRecord> {
+        self.with_history(move |history| history.record(lsn)).await.ok()?.ok()?
     }
 
     pub(crate) async fn with_history<T: Send + 'static>(

@@ -4,7 +4,7 @@ use crate::show::Lens;
 use std::collections::BTreeMap;
 use tenure_api as api;
 use tenure_engine::kernel::limits::OPERATION_KEEP_MS_DEFAULT;
-use tenure_engine::{Histogram, Status};
+use tenure_engine::{Histogram, Space, Status};
 use tenure_history::{LogTag, rfc3339};
 
 /// What the daemon knows of itself beside the engine.
@@ -61,6 +61,16 @@ pub(crate) fn shown(
             .restored_until
             .map(|until| until.ms_since(status.tick))
             .filter(|remaining_ms| *remaining_ms > 0),
+        disk: match status.space {
+            Space::Ok => api::DiskStatus::Ok,
+            Space::Low => api::DiskStatus::Low,
+        },
+        failing: status
+            .failing
+            .iter()
+            .map(|(task, error)| api::FailingTask { task: task.as_str().to_owned(), error: error.clone() })
+            .collect(),
+        notifications_given_up: status.counters.notices_given_up,
         mdns: None,
         operations: status.operations,
         operation_floor: rfc3339(lens.wall_ms.saturating_sub(OPERATION_KEEP_MS_DEFAULT)),

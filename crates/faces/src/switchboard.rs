@@ -7,11 +7,11 @@ use crate::streams::{LEASE_EXPIRED, StreamBook, StreamFacts, end_words};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use tenure_engine::host::Listener;
 use tenure_engine::kernel::{Epoch, Face, LeaseId, Lsn, Reason, SessionId};
-use tenure_engine::{Ending, Out, Published, Push, Ticket};
+use tenure_engine::{Ending, Out, Published, Push, Report, Ticket};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A lease of a connection was lost.
@@ -38,6 +38,7 @@ pub struct Switchboard {
     lines: Mutex<Lines>,
     ends: SyncSender<Box<Ending>>,
     unheard: Arc<AtomicU64>,
+    reports: Sender<Report>,
     /// On a node of a cluster, those that are open at it.
     connections: OnceLock<NodeConnections>,
     book: Arc<Book>,
@@ -49,10 +50,12 @@ pub struct Switchboard {
     gates_opened: Mutex<Option<UnboundedReceiver<LeaseId>>>,
 }
 
-/// Ends of leases, for the daemon's log. Who listens too slowly hears how many it missed.
+/// Ends of leases and reports to operators, for the daemon's log. A listener that is too slow hears how many ends it
+/// missed; no report is lost.
 pub struct Ends {
     ends: Receiver<Box<Ending>>,
     unheard: Arc<AtomicU64>,
+    reports: Receiver<Report>,
 }
 
 /// Ends that may wait for the log to be written.
@@ -73,6 +76,11 @@ impl Ends {
         self.ends.recv_timeout(time)
     }
 
+    /// The reports that came since the last time this was asked.
+    pub fn take_reports(&self) -> impl Iterator<Item = Report> {
+        self.reports.try_iter()
+    }
+
     /// Ends that were not heard since the last time this was asked.
     #[must_use]
     pub fn take_unheard(&self) -> u64 {
@@ -86,12 +94,14 @@ impl Switchboard {
     pub fn new() -> (Arc<Self>, Ends) {
         let (sender, receiver) = sync_channel(ENDS_MAX);
         let unheard = Arc::new(AtomicU64::new(0));
+        let (reports, reported) = channel();
         let (gates, gates_opened) = unbounded_channel();
         let (notices, notices_due) = unbounded_channel();
         let board = Self {
             lines: Mutex::default(),
             ends: sender,
             unheard: Arc::clone(&unheard),
+            reports,
             connections: OnceLock::new(),
             book: Arc::default(),
             streams: Arc::default(),
@@ -101,7 +111,7 @@ impl Switchboard {
             gates,
             gates_opened: Mutex::new(Some(gates_opened)),
         };
-        (Arc::new(board), Ends { ends: receiver, unheard })
+        (Arc::new(board), Ends { ends: receiver, unheard, reports: reported })
     }
 
     /// The engine is gone: whoever listens hears that there will be nothing more.
@@ -146,6 +156,8 @@ impl Switchboard {
                 }
             }
             Out::Followed(followed) => self.polling.follow(&followed),
+            // Few: one for each change, and one for each notice that was given up.
+            Out::Report(report) => _ = self.reports.send(report),
             Out::Answer(..) => {}
         }
     }

@@ -16,7 +16,7 @@ use page::{Kind, Page, Unit};
 use std::ops::RangeInclusive;
 use tenure_api::ErrorCode;
 use tenure_engine::kernel::{CountKey, Face, Mode, Reason, StateName};
-use tenure_engine::{Counters, GrantOutcome, Histogram, PoolSnapshot, Status};
+use tenure_engine::{Counters, GrantOutcome, Histogram, PoolSnapshot, Space, Status, Task};
 use tenure_faces::{PollingNumbers, StreamNumbers};
 
 /// States of leases that are not over.
@@ -232,6 +232,26 @@ fn trouble(page: &mut Page, status: &Status) {
         "1 while ends are postponed because too many holders fell silent.",
     );
     page.sample(&[], u8::from(status.breaker_until.is_some()));
+    page.family(
+        "disk_low",
+        Kind::Gauge,
+        "1 while the daemon refuses grants because the disk is nearly full.",
+    );
+    page.sample(&[], u8::from(status.space == Space::Low));
+    page.family(
+        "task_failures_total",
+        Kind::Counter,
+        "Failed tries to take a snapshot, make a segment ahead or remove trimmed segments, by task.",
+    );
+    for task in Task::ALL {
+        page.sample(&[("task", task.as_str())], status.counters.task_failures[task as usize]);
+    }
+    page.family(
+        "notifications_given_up_total",
+        Kind::Counter,
+        "Notifications of ends that reached nobody for 24 hours.",
+    );
+    page.sample(&[], status.counters.notices_given_up);
 }
 
 fn histogram(page: &mut Page, values: &Histogram, unit: Unit, bounds: RangeInclusive<u32>) {

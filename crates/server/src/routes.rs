@@ -611,7 +611,12 @@ fn daemon() -> Vec<Route> {
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::Ready)),
-            ..page("/readyz", "ready", "`OK` while the engine answers", "text/plain")
+            ..page(
+                "/readyz",
+                "ready",
+                "`OK` while the engine answers; a second line says that grants are refused because the disk is nearly full",
+                "text/plain",
+            )
         },
         Route {
             scope: READ,

@@ -274,7 +274,7 @@ impl World {
                 let wait = self.random.within(0..=2_000);
                 self.at(wait, Happening::Told { incarnation, control });
             }
-            Out::Ended(_) | Out::Followed(_) => {}
+            Out::Ended(_) | Out::Followed(_) | Out::Report(_) => {}
         }
         Ok(())
     }

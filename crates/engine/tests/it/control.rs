@@ -187,7 +187,7 @@ fn waits_that_fill_the_pool_refuse_grants_alone() {
     assert!(matches!(answers[0], Answer::Renewed { .. }), "{:?}", answers[0]);
     assert!(is_overloaded(&answers[1]));
     assert!(matches!(answers[2], Answer::Status(_)));
-    assert!(matches!(handle.probe().wait_one(), Answer::Done { .. }));
+    assert!(matches!(handle.probe().wait_one(), Answer::Probed { .. }));
     for wait in &waits {
         handle.tell(Control::Cancel(wait.first_ticket()));
     }

@@ -90,7 +90,11 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         })),
         "rebind" | "resume" | "handover" => submit(Action::Rebind(Rebind {
             token: token(desk, &words),
-use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, TakeOver};
+            holder: (verb == "rebind").then(|| words.options.get("holder").copied().unwrap_or(name).into()),
+            policy: ["session", "ttl"]
+                .into_iter()
+                .any(|word| words.options.contains_key(word))
+                .then(|| policy(&words)),
             attachment: None,
             face_data: None,
         })),

@@ -6,16 +6,20 @@ use super::shown::Shown;
 use crate::dispatch::Faces;
 use core::time::Duration;
 use tenure_api as api;
-use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Actor, Change, Fence, GateReport, LeaseId, LeaseState, Lsn};
+use tenure_engine::kernel::{Actor, Change, Fence, GateReport, LeaseId, LeaseState, Lsn, Tick};
 use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, Request};
 
 /// Tries that may be under way.
 pub(super) const AT_ONCE_MAX: usize = 16;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
-/// The engine keeps a notice for a day.
+/// The engine keeps a notice for a day, and reports that it gave it up.
 const TOLD_WITHIN_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Whether the engine has given up the notice of an end.
+fn is_given_up(ended: Tick, now: Tick) -> bool {
+    now.ms_since(ended) > TOLD_WITHIN_MS
+}
 
 /// When a stream ended whose lease is being revoked.
 fn ended_wall_ms(lease: &LeaseSnapshot) -> u64 {
@@ -73,18 +77,18 @@ impl Faces {
     async fn tell_of_end(self, lease: LeaseId, ended_lsn: Lsn) {
         let mut pauses = Pauses::new();
         loop {
-            let Some((event, wall_ms)) = self.logged(ended_lsn).await else {
+            let Some(record) = self.logged_record(ended_lsn).await else {
                 tracing::warn!(lease = %self.lens().lease_id(lease), "an end is told to nobody: the log does not have it any more");
                 break;
             };
             // Told already, before its slots were given to others.
-            if let Change::Reclaimed(reclaimed) = &event.change
+            if let Some(Change::Reclaimed(reclaimed)) = record.event().map(|event| &event.change)
                 && reclaimed.was.policy.gate
                 && reclaimed.gate == GateReport::Confirmed
             {
                 break;
             }
-            if read_clocks().wall_ms.saturating_sub(wall_ms) > TOLD_WITHIN_MS {
+            if is_given_up(record.tick, self.handle().tick()) {
                 return;
             }
             let Some(shown) = self.shown_end(lease, ended_lsn).await else { break };

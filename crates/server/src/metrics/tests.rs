@@ -159,6 +159,8 @@ fn status() -> Status {
     counters.heartbeats_late = 7;
     counters.log_bytes = 4096;
     counters.stalls = 2;
+    counters.task_failures[Task::Spare as usize] = 8;
+    counters.notices_given_up = 9;
     let key = CountKey { state: StateName::Active, mode: Mode::Heartbeat, face: Face::Leases };
     Status {
         applied_lsn: Lsn(9),
@@ -174,6 +176,8 @@ fn status() -> Status {
         inbox: Lane::ALL.map(|lane| (lane, lane as u64)),
         breaker_until: Some(Tick(5_000)),
         restored_until: None,
+        space: Space::Low,
+        failing: Vec::new(),
         counters,
     }
 }
@@ -200,6 +204,9 @@ const NAMES: &[&str] = &[
     "http_requests_total",
     "http_request_seconds",
     "breaker_open",
+    "disk_low",
+    "task_failures_total",
+    "notifications_given_up_total",
     "mdns_registrations",
     "mdns_goodbyes_total",
     "sessions",
@@ -273,6 +280,9 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_snapshot_age_seconds", &[]), 61.5);
     assert_eq!(scrape.value("tenure_recovery_seconds", &[]), 0.25);
     assert_eq!(scrape.value("tenure_breaker_open", &[]), 1.0);
+    assert_eq!(scrape.value("tenure_disk_low", &[]), 1.0);
+    assert_eq!(scrape.value("tenure_task_failures_total", &[("task", "spare_segment")]), 8.0);
+    assert_eq!(scrape.value("tenure_notifications_given_up_total", &[]), 9.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
     assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
     assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);

@@ -36,6 +36,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
+use tenure_engine::Space;
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Call, Caller, Faces, Freshness, OPERATION_ID_BYTES_MAX, Origin, Reply};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -413,18 +414,23 @@ fn admit(
     shared.auth().tcp(&ask)
 }
 
+/// The daemon is ready for everything but grants.
+const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is room on the disk\n";
+
 async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Result<Answered, Error> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
-        Page::Ready
-            if shared.stopping().is_cancelled()
-                || !shared.faces().is_ready().await
-                || shared.node().is_ok_and(|node| !node.is_ready()) =>
-        {
-            return Err(Error::new(ErrorCode::ShuttingDown, "the engine takes no calls"));
+        Page::Ready => {
+            let ready = shared.faces().readiness().await;
+            let is_stopping = shared.stopping().is_cancelled();
+            match ready.filter(|_| !is_stopping && !shared.node().is_ok_and(|node| !node.is_ready())) {
+                Some(Space::Ok) => media(plain, full("OK\n")),
+                // Renewals and ends go on: who took this daemon out of service would lose them.
+                Some(Space::Low) => media(plain, full(READY_BUT_LOW)),
+                None => return Err(Error::new(ErrorCode::ShuttingDown, "the engine takes no calls")),
+            }
         }
-        Page::Ready => media(plain, full("OK\n")),
         Page::Metrics => {
             let _turn = shared.metrics_turn().await?;
             let status = shared.faces().engine_status().await?;

@@ -24,6 +24,7 @@ pub(super) fn said(scene: &Scene<'_>, said: &Said<'_>) -> Verdict {
         Out::SendNotice { ended_lsn, .. } => *ended_lsn,
         Out::Ended(ending) => ending.lsn,
         Out::Followed(followed) => followed.lsn,
+        Out::Report(_) => Lsn(0),
     };
     if rests_on.0 <= scene.durable_lsn {
         return Ok(());
@@ -95,7 +96,7 @@ fn rests_on(scene: &Scene<'_>, ask: Option<&Ask>, answer: &Answer) -> Lsn {
             }
             _ => checked.lsn,
         },
-        Answer::Watching { .. } | Answer::ConnectionsKept { .. } => Lsn(0),
+        Answer::Watching { .. } | Answer::ConnectionsKept { .. } | Answer::Probed { .. } => Lsn(0),
         Answer::Status(status) => status.applied_lsn,
         Answer::Refused(refused) => refusal_rests_on(scene, ask, refused),
     }

@@ -5,9 +5,9 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use tenure_engine::Ending;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Face;
+use tenure_engine::{Ending, Report};
 use tenure_faces::{Ends, Facts, StreamFacts, log_end, log_stream_end};
 use tenure_history::{Identity, WireLease};
 
@@ -42,6 +42,7 @@ pub(crate) fn log(ends: Ends, identity: Identity) {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
+                ends.take_reports().for_each(|report| second.report(&report, &identity));
             }
         })
         .expect("invariant: a thread can be started");
@@ -72,6 +73,31 @@ impl Second {
             reason = ending.reason.as_str(),
             "lease ended"
         );
+    }
+}
+
+impl Second {
+    fn report(&mut self, report: &Report, identity: &Identity) {
+        match report {
+            Report::DiskLow => tracing::warn!("the disk is nearly full: the daemon refuses grants"),
+            Report::DiskOk => tracing::info!("the disk has room: the daemon grants again"),
+            Report::TaskFailed { task, error } => {
+                tracing::warn!(
+                    task = task.as_str(),
+                    error,
+                    "the daemon failed to maintain its log; it tries again"
+                );
+            }
+            Report::TaskRecovered { task } => {
+                tracing::info!(task = task.as_str(), "the daemon maintains its log again");
+            }
+            Report::NoticeGivenUp { .. } if self.lines >= LINES_PER_SECOND_MAX => {}
+            Report::NoticeGivenUp { lease } => {
+                self.lines += 1;
+                let lease = WireLease::new(identity, *lease);
+                tracing::warn!(%lease, "the daemon gave up the notification of an end: nobody took it for 24 hours");
+            }
+        }
     }
 }
 

@@ -211,7 +211,8 @@ pub(crate) fn run(
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopping.clone());
     let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
-    let bringing = history::start(Arc::clone(&shared), &plan.host, runtime.handle(), &stopping);
+    let bringing =
+        history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopping);
     started(Started {
         endpoint: addresses.endpoint,
         socket: addresses.socket.clone(),

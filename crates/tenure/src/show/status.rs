@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_api::{Latency, Status};
+use tenure_api::{DiskStatus, Latency, Status};
 use tenure_history::duration;
 
 use super::{Now, Page, when};
@@ -42,6 +42,15 @@ pub(crate) fn status_page(status: &Status) -> Page {
             )
         }),
     );
+    if status.disk == DiskStatus::Low {
+        page.row(
+            "disk",
+            "LOW: the daemon refuses grants until there is room; renewals and ends go on".to_owned(),
+        );
+    }
+    for failing in &status.failing {
+        page.row("failing", format!("{}: {}", failing.task, failing.error));
+    }
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("clock", status.server_time.clone());

@@ -398,6 +398,12 @@ export function mount(root, _params, app) {
       status.stalls > 0 ? "warn" : "good",
       status.stalls === 0 ? "none" : count(status.stalls),
     );
+    if (status.disk === "low") {
+      healthRow(health, "Disk", "bad", "nearly full: grants are refused");
+    }
+    for (const failing of status.failing || []) {
+      healthRow(health, "Failing", "warn", `${failing.task}: ${failing.error}`);
+    }
     if (status.restored_for_ms) {
       healthRow(health, "Restored", "warn", `grants are refused for ${span(status.restored_for_ms)} yet`);
     }

@@ -38,6 +38,7 @@ struct Bringer {
     stopping: CancellationToken,
     bytes_max: u64,
     age_max_ms: u64,
+    stage: Stage,
     /// Room has been short: what would be brought would soon have to go again.
     was_short: bool,
     /// What could not be led up to last, when that is tried again, and after how long then.
@@ -61,6 +62,7 @@ enum BringError {
 pub(super) fn start(
     shared: Arc<NodeShared>,
     host: &HostOptions,
+    stage: Stage,
     runtime: &Runtime,
     stopping: &CancellationToken,
 ) -> Bringing {
@@ -71,6 +73,7 @@ pub(super) fn start(
         stopping: stopping.clone(),
         bytes_max: host.history_bytes_max,
         age_max_ms: host.history_age_max.as_millis() as u64,
+        stage,
         was_short: false,
         tried: None,
         again_ms: 0,
@@ -124,10 +127,10 @@ impl Bringer {
         let mirror = self.shared.mirror()?;
         let mirror = mirror.lock().expect("invariant: nobody panics while holding the copy");
         self.was_short |= mirror.space() == Space::Low;
-        let window = HistoryWindow {
-            bytes_max: self.bytes_max,
-            oldest_wall_ms: read_clocks().wall_ms.saturating_sub(self.age_max_ms),
-        };
+        // What the engine would let go again is not brought: by the same ticks.
+        let tick = self.stage.faces().tick().0.max(mirror.end().at.tick);
+        let window =
+            HistoryWindow { bytes_max: self.bytes_max, oldest_tick: tick.saturating_sub(self.age_max_ms) };
         if self.was_short || window.filled_by(&mirror.extents()).is_some() {
             return None;
         }

@@ -177,9 +177,7 @@ impl Parts {
         let identity = log.identity();
         let reader = self.mirror().lock().expect("invariant: nobody panics while holding the copy").reader();
         let history = History::online(self.disk.clone(), &self.data_dir, reader, identity);
-        if !follows {
-            ends::log(ended, identity);
-        }
+        ends::log(ended, identity);
         let host = Host::start(engine, log, &self.engine, self.host.clone(), switchboard.listener());
         let faces = Faces::new(
             host.handle(),

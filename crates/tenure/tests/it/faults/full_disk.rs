@@ -81,11 +81,48 @@ fn a_full_disk_refuses_grants_lets_go_and_recovers_when_there_is_room() {
     assert_eq!(revoked.status, 200, "{revoked:?}");
     let reclaimed = desk.daemon.post(&path(&held[20], "reclaim"), &json!({"force": true}));
     assert_eq!(reclaimed.status, 200, "{reclaimed:?}");
-    assert_eq!(desk.daemon.get("/readyz").status, 200, "the daemon lives");
+    let ready = desk.daemon.get("/readyz");
+    assert_eq!(ready.status, 200, "the daemon lives");
+    assert!(ready.text().contains("disk_low"), "{ready:?}");
+    assert_eq!(desk.daemon.get("/v1/status").json()["disk"], "low");
+    assert!(desk.daemon.get("/metrics").text().contains("tenure_disk_low 1"));
 
     fs::remove_file(desk.filler()).unwrap();
     wait_until("a grant again", LIMIT, || desk.acquire("z").status == 201);
     assert_eq!(desk.release(&held[21]).status, 200);
+    assert_eq!(desk.daemon.get("/v1/status").json()["disk"], "ok");
+    wait_until("log lines of both", LIMIT, || {
+        let said = desk.daemon.said();
+        said.contains("the disk is nearly full") && said.contains("the disk has room")
+    });
+}
+
+/// A daemon that had one snapshot when the disk was low tried no second one, let nothing go and refused grants until it was
+/// restarted.
+#[test]
+fn a_disk_that_the_log_fills_over_restarts_is_made_room_on_by_the_daemon() {
+    let mut desk = Desk::new(&["--log-segment-bytes", "1MiB", "--log-free-bytes", "22MiB"]);
+    let attachment = "x".repeat(4_000);
+    for life in 0..4 {
+        for number in 0..600 {
+            let resource = format!("{life}/{number}");
+            let body =
+                json!({"resources": [resource], "holder": "h", "ttl_ms": 600_000, "attachment": attachment});
+            let mut granted = desk.daemon.post("/v1/leases", &body);
+            wait_until("a grant", LIMIT, || {
+                if granted.status != 201 {
+                    assert_eq!(granted.refusal(), (503, "disk_low".to_owned()), "{granted:?}");
+                    granted = desk.daemon.post("/v1/leases", &body);
+                }
+                granted.status == 201
+            });
+            assert_eq!(desk.release(&granted.json()).status, 200);
+        }
+        desk.daemon.stop();
+        desk.daemon.start_again();
+    }
+    let status = desk.daemon.get("/v1/status").json();
+    assert!(status["last_snapshot"].is_object(), "nothing but a low disk brings one here: {status}");
 }
 
 #[test]
