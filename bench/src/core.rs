@@ -22,12 +22,13 @@ pub(crate) fn measure(quick: bool, only: Option<&str>) -> anyhow::Result<Vec<Row
     } else {
         Size { leases: 1_000_000, seconds: 3.0, rounds: 5 }
     };
-    let all: [(&str, Measure); 7] = [
+    let all: [(&str, Measure); 8] = [
         ("kernel", rows::kernel::measure),
         ("heartbeat", rows::heartbeat::measure),
         ("durable", rows::durable::measure),
         ("memory", rows::memory::measure),
         ("storm", rows::storm::measure),
+        ("turn", rows::turns::measure),
         ("recovery", rows::recovery::measure),
         ("snapshot", rows::snapshot::measure),
     ];

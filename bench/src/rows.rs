@@ -1,5 +1,6 @@
 //! One file per row, each with its reference beside it.
 
+pub(crate) mod driven;
 pub(crate) mod durable;
 pub(crate) mod heartbeat;
 pub(crate) mod kernel;
@@ -8,3 +9,4 @@ pub(crate) mod recovery;
 pub(crate) mod snapshot;
 pub(crate) mod storm;
 pub(crate) mod tools;
+pub(crate) mod turns;
