@@ -108,9 +108,12 @@ impl Hand {
 }
 
 impl Client {
-    pub(crate) fn new(number: usize, daemon_clock: Rate, random: &mut Random) -> Self {
-        let principal =
-            if number.is_multiple_of(2) { Text::const_new("local") } else { format!("p{number}").into() };
+    pub(crate) fn new(number: usize, is_of_fleet: bool, daemon_clock: Rate, random: &mut Random) -> Self {
+        let principal = match number % 2 {
+            _ if is_of_fleet => Text::const_new("fleet"),
+            0 => Text::const_new("local"),
+            _ => format!("p{number}").into(),
+        };
         Self {
             name: format!("c{number}").into(),
             clock: Rate::draw(random),

@@ -198,8 +198,13 @@ impl World {
             Fault::Pause => {
                 let client = self.random.below(self.clients.len() as u64) as usize;
                 let lasts = self.random.within(500..=15_000);
-                self.line(format_args!("fault: c{client} stands still for {lasts} ms"));
-                self.clients[client].paused_until = self.now + lasts;
+                if self.profile.fleet {
+                    self.line(format_args!("fault: all clients stand still for {lasts} ms"));
+                    self.clients.iter_mut().for_each(|client| client.paused_until = self.now + lasts);
+                } else {
+                    self.line(format_args!("fault: c{client} stands still for {lasts} ms"));
+                    self.clients[client].paused_until = self.now + lasts;
+                }
             }
             Fault::Stop => self.stop_cleanly()?,
             Fault::Wipe => self.wipe(),

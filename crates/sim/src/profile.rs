@@ -15,6 +15,8 @@ const SLOW_PERMILLE: u64 = 15;
 pub struct Profile {
     /// Programs that hold things.
     pub clients: usize,
+    /// Many of them, of one principal, that stand still together.
+    pub fleet: bool,
     /// Names of single resources.
     pub resources: u64,
     /// Names of pools.
@@ -191,8 +193,9 @@ impl Profile {
         engine.liveness.breaker.holders_min = random.within(2..=20) as u32;
         engine.liveness.breaker.principals_min = random.within(1..=3) as u32;
         engine.liveness.breaker.hold_ms = random.within(1_000..=10_000);
-        let profile = Self {
+        let mut profile = Self {
             clients: random.within(2..=6) as usize,
+            fleet: false,
             resources: random.within(1..=5),
             pools: if random.chance(500) { random.within(1..=2) } else { 0 },
             work,
@@ -207,6 +210,10 @@ impl Profile {
             snapshot_frames: random.within(6..=60),
             engine,
         };
+        if random.chance(60) {
+            profile.make_fleet(random);
+            return profile;
+        }
         if random.chance(SLOW_PERMILLE) { profile.slow(random) } else { profile }
     }
 
@@ -232,9 +239,23 @@ impl Profile {
             &mut faults.stop,
             &mut faults.wipe,
             &mut faults.restore,
+            &mut faults.flood,
         ] {
             *mean_ms *= times;
         }
         self
+    }
+
+    /// As many holders as the breaker asks for, with a thing each and a grace, which fall silent together.
+    fn make_fleet(&mut self, random: &mut Random) {
+        self.fleet = true;
+        self.clients = random.within(20..=40) as usize;
+        (self.resources, self.pools) = (self.clients as u64, 0);
+        self.act_ms_max = random.within(600..=1_500);
+        self.grace_ms_max = self.grace_ms_max.max(1_000);
+        self.faults.pause = random.within(3_000..=6_000);
+        // At the end every thing is asked for at once.
+        self.faults.flood = 0;
+        self.engine.inbox_max = EngineConfig::default().inbox_max;
     }
 }

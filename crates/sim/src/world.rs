@@ -174,8 +174,8 @@ impl World {
     fn new(mut random: Random, profile: Profile, options: Options) -> Self {
         let setup = tenure_kernel::Setup::plain();
         let daemon_clock = Rate::draw(&mut random);
-        let clients =
-            (0..profile.clients).map(|number| Client::new(number, daemon_clock, &mut random)).collect();
+        let new = |number| Client::new(number, profile.fleet, daemon_clock, &mut random);
+        let clients = (0..profile.clients).map(new).collect();
         let mut world = Self {
             faults: profile.faults,
             clients,
