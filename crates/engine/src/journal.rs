@@ -77,7 +77,7 @@ const BYTES_SPARE: usize = 96 << 10;
 pub(crate) const RECORDS_PER_END: usize = 3;
 /// An ending event repeats 64 names of 255 bytes, 4 KiB of face data and some texts: 22 KiB at most.
 const BYTES_PER_END_MAX: usize = 24 << 10;
-/// A frame of nothing but notes leaves after this long.
+/// A frame of nothing but notes leaves after this long, or full.
 pub(crate) const NOTES_WAIT_MS: u64 = 250;
 
 pub(crate) struct Journal {
@@ -222,8 +222,10 @@ impl Journal {
         if self.in_flight.is_some() || self.gathers_on {
             return None;
         }
+        let is_full = self.room_for_ends() == 0;
         let due = self.gathering.as_ref().is_some_and(|gathering| {
             gathering.pressing
+                || is_full
                 || !self.after_gathering.is_empty()
                 || tick.ms_since(gathering.since) >= NOTES_WAIT_MS
         });

@@ -3,6 +3,8 @@
 
 use crate::desk::Desk;
 use tenure_engine::{Answer, EngineConfig, TURN_WORK_MAX};
+use tenure_kernel::LeaseId;
+use tenure_liveness::{DrainCause, Standing};
 
 /// A desk of which nothing is written down.
 fn silent_desk() -> Desk {
@@ -141,4 +143,26 @@ fn waits_run_out_though_no_frame_has_room() {
     assert_eq!(desk.answered, before, "what they are told rests on the frame in flight");
     desk.settle();
     assert!(desk.answered - before >= WAITS);
+}
+
+// A frame of nothing but notes waits for more of them; once full it kept every further silence waiting too.
+#[test]
+fn silences_do_not_wait_for_a_full_frame_of_notes() {
+    const LEASES: usize = 6_000;
+    let mut desk = silent_desk();
+    desk.config.liveness.breaker.fraction = 1.0;
+    desk.restart();
+    for n in 0..LEASES {
+        desk.play(&format!("g{n}: grant r/{n} ttl=1000 grace=30000"));
+    }
+    desk.settle();
+    desk.pass(1_000);
+    desk.turn();
+    desk.settle();
+    let (engine, now) = (&desk.engine, desk.engine.tick());
+    let silent = engine.kernel().leases_from(LeaseId(0)).filter(|view| {
+        engine.liveness().view(*view, now).standing == Some(Standing::Draining(DrainCause::Silence))
+    });
+    assert_eq!((now.0, silent.count()), (1_000, LEASES));
+    assert_eq!(engine.counters().notes_dropped, 0);
 }
