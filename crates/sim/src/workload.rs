@@ -230,14 +230,11 @@ impl World {
             face_data: None,
         };
         // One that gives its lease to another may go on acting for as long as it was promised.
-        let stops = to == client || self.random.chance(500);
-        if stops {
+        if to == client || self.random.chance(500) {
             self.clients[client].stop(hand.tag, hand.lease);
         }
-        let has_stopped = stops && self.random.chance(500);
         let purpose = Purpose::Rebind { lease: hand.lease, to };
-        let submit = Submit { has_stopped, ..Submit::now(Action::Rebind(rebind)) };
-        self.submit(client, Some(hand.tag), submit, purpose, false);
+        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, false);
     }
 
     fn amend(&mut self, client: usize) {

@@ -143,7 +143,9 @@ fn after_a_hand_over_and_without_a_former_holder_a_release_is_free_at_once() {
     .assert_eq(&tell(
         "alice: grant a ttl=20000
          settle
-         bob: rebind alice ttl=5000 stopped
+         bob: open 5 ttl=5000
+         settle
+         bob: handover alice to=5
          settle
          bob: release alice
          carol: grant a
@@ -177,7 +179,9 @@ fn a_hand_over_says_nothing_of_those_who_held_the_lease_before() {
          settle
          bob: rebind alice ttl=5000
          settle
-         carol: rebind alice ttl=5000 stopped
+         carol: open 5 ttl=5000
+         settle
+         carol: handover alice to=5
          settle
          carol: release alice
          dora: grant a

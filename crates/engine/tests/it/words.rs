@@ -210,7 +210,6 @@ fn command(words: &Words<'_>, action: Action) -> Submit {
         operation,
         wait_ms: words.number("wait").unwrap_or(0),
         force: words.has("force"),
-        has_stopped: words.has("stopped"),
         asker: asker(words),
         via: words.number("via").map(SessionId),
         opening: opening(words),
