@@ -323,7 +323,6 @@ fn step() {}
 use tests::step;
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests stop at the first surprise")]
 mod tests {
     use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs};
     use crate::recovery::GoingOn;
@@ -399,7 +398,7 @@ mod tests {
         };
         driven.turn(vec![Request::ConnectionOpened(open)]);
         let grant = |n: usize| {
-            let policy = Policy::session(session, 0, if n % 2 == 0 { 500 } else { 30_000 });
+            let policy = Policy::session(session, 0, if n.is_multiple_of(2) { 500 } else { 30_000 });
             let grant = Grant::new(Bundle::one(&format!("r{n}")), "peer", policy);
             Request::Submit(Submit::now(Action::Grant(grant)))
         };
