@@ -356,7 +356,8 @@ impl OrderedLog for FileLog {
             return None;
         }
         let makes_spare = self.spares.len() < SPARES_KEPT && self.spare_may_succeed();
-        let chore = if !self.to_remove.is_empty() && !(self.removal_failed && makes_spare) {
+        let comes_after_spare = self.removal_failed && makes_spare;
+        let chore = if !self.to_remove.is_empty() && !comes_after_spare {
             let files = std::mem::take(&mut self.to_remove);
             spare::remove_chore(self.disk.clone(), files, self.options.archive.clone())
         } else if makes_spare {

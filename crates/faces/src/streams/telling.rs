@@ -155,3 +155,17 @@ impl Faces {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By the wall clock, one that was set forward by a day silenced every notification that was under way.
+    #[test]
+    fn a_notification_is_given_up_after_a_day_of_ticks() {
+        let ended = Tick(5_000);
+        assert!(!is_given_up(ended, Tick(0)), "a tick that was read before the end");
+        assert!(!is_given_up(ended, ended.after_ms(TOLD_WITHIN_MS)));
+        assert!(is_given_up(ended, ended.after_ms(TOLD_WITHIN_MS + 1)));
+    }
+}
