@@ -29,6 +29,7 @@ pub(crate) fn measure(quick: bool, only: Option<&str>) -> anyhow::Result<Vec<Row
         ("memory", rows::memory::measure),
         ("storm", rows::storm::measure),
         ("turn", rows::turns::measure),
+        ("waiting", rows::waiting::measure),
         ("recovery", rows::recovery::measure),
         ("snapshot", rows::snapshot::measure),
     ];

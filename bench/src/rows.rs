@@ -10,3 +10,4 @@ pub(crate) mod snapshot;
 pub(crate) mod storm;
 pub(crate) mod tools;
 pub(crate) mod turns;
+pub(crate) mod waiting;
