@@ -13,8 +13,8 @@ use crate::show::Lens;
 use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, SessionKind, Text};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Request, Submit};
+use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, Rejection, SessionKind, Text, Tick};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Refused, Request, SessionSnapshot, Submit};
 
 /// Leases ended together when the daemon is told to end all.
 const END_PAGE: usize = 500;
@@ -145,7 +145,24 @@ impl Faces {
             None => sessions::draw(SessionKind::ByHand),
         };
         let session = self.open_session(request, draw).await?;
-        let answer = self.ask(Request::Session(session)).await;
+        let answer = match self.ask(Request::Session(session)).await {
+            // A retry, and what its first try opened is closed since.
+            Answer::Refused(Refused::Rejected(Rejection::SessionNotFound { .. })) => {
+                let closed = SessionSnapshot {
+                    id: session,
+                    holder: holder.clone(),
+                    principal: caller.principal.clone(),
+                    kind: SessionKind::ByHand,
+                    ttl_ms,
+                    grace_ms,
+                    leases: 0,
+                    standing: None,
+                    now: Tick(0),
+                };
+                Answer::Session { session: Box::new(closed), lsn: self.synced_lsn().await? }
+            }
+            answer => answer,
+        };
         self.reply(Shape::Session(Seen::Everybodys), answer).await
     }
 

@@ -26,6 +26,16 @@ fn heartbeat(daemon: &Served, session: &Value, seen: Option<&Value>) -> Value {
 }
 
 #[test]
+fn a_session_that_was_opened_and_closed_is_found_by_the_retry_of_its_opening() {
+    let daemon = Served::start();
+    let body = json!({"holder": "alice", "operation_id": "once"});
+    let opened = daemon.post("/v1/sessions", body.clone());
+    daemon.ask("DELETE", &path(&opened), Value::Null).good();
+    let again = daemon.post("/v1/sessions", body);
+    assert_eq!((&again["session"], &again["liveness"]), (&opened["session"], &Value::Null), "{again}");
+}
+
+#[test]
 fn a_session_is_opened_shown_and_listed() {
     let daemon = Served::start();
     let answered = daemon.ask("POST", "/v1/sessions", json!({"holder": "alice"}));
