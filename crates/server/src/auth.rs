@@ -9,7 +9,7 @@ mod rate;
 mod sign_in;
 mod tokens;
 
-pub(crate) use browser::{Fetch, Open};
+pub(crate) use browser::{Fetch, ForeignPages};
 pub(crate) use peer::SocketPeer;
 pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS};
 pub use tokens::{
@@ -130,7 +130,7 @@ pub(crate) struct TcpAsk<'a> {
     /// Headers `Sec-Fetch-*`.
     pub(crate) fetch: Fetch<'a>,
     /// What pages of other origins may do with the route.
-    pub(crate) open: Open,
+    pub(crate) foreign: ForeignPages,
     /// The route is not for everybody.
     pub(crate) needs_credential: bool,
     /// It asks for more than to look.
@@ -191,7 +191,7 @@ impl Auth {
 
     fn tcp_at(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Option<Admitted>, Error> {
         if let Some(names) = self.names.get() {
-            names.check(ask.host, ask.origin, ask.fetch, ask.open)?;
+            names.check(ask.host, ask.origin, ask.fetch, ask.foreign)?;
         }
         let identified = self.identify(ask, boot_ms);
         if ask.needs_credential { identified.map(Some) } else { Ok(identified.ok()) }

@@ -9,7 +9,7 @@ mod streams;
 pub(crate) use registrations::aliases;
 pub(crate) use streams::BASE as STREAMS_BASE;
 
-use crate::auth::Open;
+use crate::auth::ForeignPages;
 use crate::dashboard::{self, Asset};
 use http::Method;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -94,11 +94,11 @@ pub(crate) struct Route {
 
 impl Route {
     /// Pages of other origins may link to the daemon's pages and load their files.
-    pub(crate) fn open(&self) -> Open {
+    pub(crate) fn foreign_pages(&self) -> ForeignPages {
         match self.path {
-            "/" | "/docs" | "/sign-in" => Open::ToLinks,
-            path if path.starts_with("/assets/") => Open::ToAll,
-            _ => Open::ToOwn,
+            "/" | "/docs" | "/sign-in" => ForeignPages::Link,
+            path if path.starts_with("/assets/") => ForeignPages::Load,
+            _ => ForeignPages::Nothing,
         }
     }
 }

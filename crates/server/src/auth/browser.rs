@@ -48,25 +48,25 @@ pub(crate) struct Fetch<'a> {
 
 /// What pages of other origins may do with a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Open {
+pub(crate) enum ForeignPages {
     /// Load it: a file.
-    ToAll,
+    Load,
     /// Link to it: a page.
-    ToLinks,
+    Link,
     /// Nothing.
-    ToOwn,
+    Nothing,
 }
 
 impl Fetch<'_> {
     /// Whether a page of another origin requests what it may not. `Origin`, where there is one, decides instead.
-    fn is_foreign(&self, open: Open) -> bool {
+    fn is_foreign(&self, foreign: ForeignPages) -> bool {
         let is_elsewhere = self.site.is_some_and(|site| !matches!(site, "same-origin" | "none"));
         let is_link = self.mode == Some("navigate") && self.dest == Some("document");
         is_elsewhere
-            && match open {
-                Open::ToAll => false,
-                Open::ToLinks => !is_link,
-                Open::ToOwn => true,
+            && match foreign {
+                ForeignPages::Load => false,
+                ForeignPages::Link => !is_link,
+                ForeignPages::Nothing => true,
             }
     }
 }
@@ -83,7 +83,7 @@ impl Names {
         host: Option<&str>,
         origin: Option<&str>,
         fetch: Fetch<'_>,
-        open: Open,
+        foreign: ForeignPages,
     ) -> Result<(), Error> {
         let Some(host) = host else {
             return Err(forbidden("the request has no Host".to_owned()));
@@ -100,7 +100,7 @@ impl Names {
                 Err(forbidden("pages of this origin may not ask; --allow-origin would admit them".to_owned()))
             }
             // Browsers send no Origin with images, scripts, frames and links.
-            None if fetch.is_foreign(open) => Err(forbidden(
+            None if fetch.is_foreign(foreign) => Err(forbidden(
                 "pages of other origins may not ask; --allow-origin would admit them".to_owned(),
             )),
             Some(_) | None => Ok(()),
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn admits(names: &Names, host: &str, origin: Option<&str>) -> bool {
-        names.check(Some(host), origin, Fetch::default(), Open::ToOwn).is_ok()
+        names.check(Some(host), origin, Fetch::default(), ForeignPages::Nothing).is_ok()
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
             assert!(!admits(&local, host, None), "{host}");
         }
         assert_eq!(
-            local.check(None, None, Fetch::default(), Open::ToOwn).unwrap_err().code,
+            local.check(None, None, Fetch::default(), ForeignPages::Nothing).unwrap_err().code,
             ErrorCode::Forbidden
         );
     }
@@ -386,27 +386,27 @@ mod tests {
                 ("navigate", "iframe"),
             ];
             for (mode, dest) in ways {
-                assert!(!asks(foreign, mode, dest, None, Open::ToOwn), "{foreign} {mode} {dest}");
+                assert!(!asks(foreign, mode, dest, None, ForeignPages::Nothing), "{foreign} {mode} {dest}");
                 let is_link = (mode, dest) == ("navigate", "document");
                 assert_eq!(
-                    asks(foreign, mode, dest, None, Open::ToLinks),
+                    asks(foreign, mode, dest, None, ForeignPages::Link),
                     is_link,
                     "{foreign} {mode} {dest}"
                 );
-                assert!(asks(foreign, mode, dest, None, Open::ToAll), "{foreign} {mode} {dest}");
+                assert!(asks(foreign, mode, dest, None, ForeignPages::Load), "{foreign} {mode} {dest}");
             }
-            assert!(asks(foreign, "cors", "empty", Some("https://board.example"), Open::ToOwn));
-            assert!(!asks(foreign, "cors", "empty", Some("https://evil.example"), Open::ToOwn));
+            assert!(asks(foreign, "cors", "empty", Some("https://board.example"), ForeignPages::Nothing));
+            assert!(!asks(foreign, "cors", "empty", Some("https://evil.example"), ForeignPages::Nothing));
         }
         for near in ["same-origin", "none"] {
-            assert!(asks(near, "cors", "empty", None, Open::ToOwn), "{near}");
-            assert!(asks(near, "navigate", "document", None, Open::ToOwn), "{near}");
+            assert!(asks(near, "cors", "empty", None, ForeignPages::Nothing), "{near}");
+            assert!(asks(near, "navigate", "document", None, ForeignPages::Nothing), "{near}");
         }
         let error = names.check(
             Some("localhost:5641"),
             None,
             Fetch { site: Some("cross-site"), ..Fetch::default() },
-            Open::ToOwn,
+            ForeignPages::Nothing,
         );
         assert_eq!(error.unwrap_err().code, ErrorCode::Forbidden);
     }

@@ -37,7 +37,7 @@ fn near() -> TcpAsk<'static> {
         host: Some("127.0.0.1:5641"),
         origin: None,
         fetch: Fetch::default(),
-        open: Open::ToOwn,
+        foreign: ForeignPages::Nothing,
         needs_credential: true,
         writes: false,
     }

@@ -407,7 +407,7 @@ fn admit(
         host,
         origin: text(header::ORIGIN),
         fetch: Fetch { site: text(SEC_FETCH_SITE), mode: text(SEC_FETCH_MODE), dest: text(SEC_FETCH_DEST) },
-        open: route.open(),
+        foreign: route.foreign_pages(),
         needs_credential: route.scope.is_some(),
         writes: !head.method.is_safe(),
     };
