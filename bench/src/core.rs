@@ -22,7 +22,7 @@ pub(crate) fn measure(quick: bool, only: Option<&str>) -> anyhow::Result<Vec<Row
     } else {
         Size { leases: 1_000_000, seconds: 3.0, rounds: 5 }
     };
-    let all: [(&str, Measure); 8] = [
+    let all: [(&str, Measure); 9] = [
         ("kernel", rows::kernel::measure),
         ("heartbeat", rows::heartbeat::measure),
         ("durable", rows::durable::measure),

@@ -395,6 +395,7 @@ mod tests {
             ttl_ms: 0,
             grace_ms: 30_000,
             principal: "local".into(),
+            accepts_handover: None,
         };
         driven.turn(vec![Request::ConnectionOpened(open)]);
         let grant = |n: usize| {

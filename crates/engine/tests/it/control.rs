@@ -178,6 +178,7 @@ fn waits_that_fill_the_pool_refuse_grants_alone() {
         ttl_ms: 0,
         grace_ms: 0,
         principal: "local".into(),
+        accepts_handover: None,
     };
     assert!(matches!(handle.call(Request::ConnectionOpened(open)), Answer::Done { .. }));
     let waits: Vec<_> = (0..8).map(|n| handle.start(waiting_grant("printer", &format!("h{n}")))).collect();

@@ -463,6 +463,7 @@ impl Desk {
 
     pub(crate) fn answer_words(&self, answer: &Answer) -> String {
         match answer {
+            Answer::Probed { space } => format!("probed, disk {space:?}"),
             Answer::Lease(given) => {
                 let again = if given.replayed { ", replayed" } else { "" };
                 format!("{}{again}", self.found_words(&given.lease))
