@@ -133,7 +133,7 @@ fn defaults_are_those_of_the_parts() {
 
 /// What each part is told, in one text.
 fn told(settings: &Settings) -> String {
-    let Settings { server, log, .. } = settings;
+    let Settings { server, limits, log, .. } = settings;
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         settings.stream_options(),
@@ -147,7 +147,7 @@ fn told(settings: &Settings) -> String {
         settings.auth_settings(None),
         settings.json_log(),
         (server.port, &server.data_dir, &server.run_dir, &server.socket, &server.tls_cert, &server.tls_key),
-        (&settings.limits.connections, &settings.limits.body_bytes, &settings.limits.line_bytes),
+        (&limits.connections, &limits.body_bytes, &limits.bodies_bytes, &limits.line_bytes, &limits.watches),
         (&log.segment_bytes, &log.free_bytes, &log.archive, &log.level),
         // A plan reads files and needs several of them together; it takes every one as it stands.
         settings.cluster,
