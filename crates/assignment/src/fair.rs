@@ -1,7 +1,7 @@
 //! Balance with few moves: whoever holds a target keeps it, unless it has too many or another has too few. Affinity
 //! decides who gets what is free, and which targets go.
 
-use crate::hash::{Hash, Score, xxh64};
+use crate::hash::{Hash, Score, weighted, xxh64};
 use crate::{Member, Target, by_name};
 use core::cmp::Reverse;
 use std::collections::HashMap;
@@ -180,13 +180,23 @@ impl Balance<'_> {
 
     fn preferred(&self, index: usize, fits: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<(Score, usize)> = None;
+        let mut best_hash = 0;
         for &member in &self.order {
             if self.members[member].weight == 0 || !fits(member) {
                 continue;
             }
-            let score = self.score(index, member);
+            let hash = xxh64(self.targets[index].name, self.members[member].name);
+            // A score rises with hash and weight: most members need no logarithm.
+            let is_behind = |(_, first): (Score, usize)| {
+                hash <= best_hash && self.members[member].weight <= self.members[first].weight
+            };
+            if best.is_some_and(is_behind) {
+                continue;
+            }
+            let score = weighted(hash, self.members[member].weight);
             if best.is_none_or(|(highest, _)| score > highest) {
                 best = Some((score, member));
+                best_hash = hash;
             }
         }
         best.map(|(_, member)| member)

@@ -54,7 +54,7 @@ pub(crate) fn fnv1a(pieces: &[&[u8]]) -> u64 {
 }
 
 /// The logarithmic method: a poller of twice the weight is the first choice of twice as many targets.
-fn weighted(hash: u64, weight: u32) -> Score {
+pub(crate) fn weighted(hash: u64, weight: u32) -> Score {
     // The upper 52 bits and a half, which a float holds exactly: neither 0 nor 1, so that the logarithm is finite and
     // below zero.
     let unit = ((hash >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
