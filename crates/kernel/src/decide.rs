@@ -582,10 +582,12 @@ fn check_holder(holder: &Text) -> Result<(), Rejection> {
 
 /// The beginning of names, up to a whole name.
 fn check_prefix(prefix: &Text) -> Result<(), Rejection> {
-    let fault = match prefix.len() {
-        0 => NameFault::Empty,
-        1..=NAME_BYTES_MAX => return Ok(()),
-        _ => NameFault::TooLong,
+    let fault = if prefix.is_empty() {
+        NameFault::Empty
+    } else if prefix.len() > NAME_BYTES_MAX {
+        NameFault::TooLong
+    } else {
+        return Ok(());
     };
     Err(Rejection::InvalidName { name: prefix.clone(), fault })
 }
