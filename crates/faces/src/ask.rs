@@ -139,11 +139,11 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
                 attachment: body.attachment.map(|value| leases::attachment(Some(&value))).transpose()?,
                 ..Rebind::keeping(leases::token(held(&id)?, body.epoch, None))
             };
-            let session = body.session.as_deref().map(sessions::parse_by_hand).transpose()?;
+            let session = body.session.as_deref().map(sessions::parse).transpose()?;
             moved(session.map(Keeper::Session), rebind, body.operation_id)
         }
         Call::Handover(id, body) => {
-            let session = sessions::parse_by_hand(&body.to_session)?;
+            let session = sessions::parse(&body.to_session)?;
             let rebind = Rebind::keeping(leases::token(held(&id)?, body.epoch, None));
             moved(Some(Keeper::Handover(session)), rebind, body.operation_id)
         }

@@ -1,10 +1,9 @@
 //! Ids of sessions: drawn, or made from an operation id so that a retry opens the same one.
 
-use crate::leases::contradiction;
 use sha2::{Digest, Sha256};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::kernel::{SessionId, SessionKind};
-use tenure_history::{parse_session, session_id, session_kind};
+use tenure_history::{parse_session, session_id};
 
 /// A random id for a session of this kind.
 pub(crate) fn draw(kind: SessionKind) -> SessionId {
@@ -33,17 +32,6 @@ pub(crate) fn bits_of(principal: &str, operation_id: &str, salt: &[u8]) -> u64 {
 pub(crate) fn parse(text: &str) -> Result<SessionId, Error> {
     parse_session(text)
         .map_err(|error| Error::new(ErrorCode::InvalidRequest, format!("{text:?} is no session id: {error}")))
-}
-
-/// Reads the id of a session by hand; its prefix tells what keeps it.
-pub(crate) fn parse_by_hand(text: &str) -> Result<SessionId, Error> {
-    let session = parse(text)?;
-    match session_kind(session) {
-        SessionKind::ByHand => Ok(session),
-        SessionKind::Connection | SessionKind::Stdin => {
-            Err(contradiction("the session must be one opened by hand"))
-        }
-    }
 }
 
 #[cfg(test)]
