@@ -157,7 +157,6 @@ fn the_session_of_an_open_connection_is_not_closed_by_hand() {
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
         0      root <- not_draining
-        0      gone <- done
         0      frame 1.2 at 3: note draining, session_closed
         0      root <- done
         0      frame 1.3 at 5: released
@@ -182,17 +181,17 @@ fn a_session_takes_leases_of_other_principals_only_as_it_consented() {
         0      some <- done
         0      own <- done
         0      frame 1.2 at 4: granted, granted
-        0      one <- lease 4 active [poll/g/one, poll/g/two] one epoch 1 fence 4 valid 90000
-        0      two <- lease 5 active [poll/g/three, poll/h/one] two epoch 1 fence 5 valid 90000
+        0      one <- lease 4 active [poll/g/one, poll/g/two] one epoch 1 fence 4 valid 89549
+        0      two <- lease 5 active [poll/g/three, poll/h/one] two epoch 1 fence 5 valid 89549
         0      none <- forbidden
         0      part <- forbidden
         0      frame 1.3 at 6: rebound, rebound
-        0      same <- lease 5 active [poll/g/three, poll/h/one] own epoch 2 fence 6 valid 90000
-        0      some <- lease 4 active [poll/g/one, poll/g/two] some epoch 2 fence 7 valid 90000
+        0      same <- lease 5 active [poll/g/three, poll/h/one] own epoch 2 fence 6 valid 89549
+        0      some <- lease 4 active [poll/g/one, poll/g/two] some epoch 2 fence 7 valid 89549
         0      frame 2.1 at 8: granted
-        0      snap <- lease 8 active [poll/g/four] snap epoch 1 fence 8 valid 90000
+        0      snap <- lease 8 active [poll/g/four] snap epoch 1 fence 8 valid 89549
         0      frame 2.2 at 9: rebound
-        0      snap <- lease 8 active [poll/g/four] some epoch 2 fence 9 valid 90000
+        0      snap <- lease 8 active [poll/g/four] some epoch 2 fence 9 valid 89549
     "#]]
     .assert_eq(&tell(
         "none: open 4 principal=token:other
@@ -223,14 +222,14 @@ fn a_hand_over_counts_against_the_limit_of_the_principal_that_receives_it() {
         0      s <- done
         0      own <- done
         0      frame 1.2 at 3: granted, granted
-        0      one <- lease 3 active [a/1] one epoch 1 fence 3 valid 90000
-        0      two <- lease 4 active [a/2] two epoch 1 fence 4 valid 90000
+        0      one <- lease 3 active [a/1] one epoch 1 fence 3 valid 89549
+        0      two <- lease 4 active [a/2] two epoch 1 fence 4 valid 89549
         0      frame 1.3 at 5: granted, rebound
-        0      three <- lease 5 active [b] three epoch 1 fence 5 valid 90000
-        0      one <- lease 3 active [a/1] s epoch 2 fence 6 valid 90000
+        0      three <- lease 5 active [b] three epoch 1 fence 5 valid 89549
+        0      one <- lease 3 active [a/1] s epoch 2 fence 6 valid 89549
         0      two <- capacity_exceeded
         0      frame 1.4 at 7: rebound
-        0      two <- lease 4 active [a/2] own epoch 2 fence 7 valid 90000
+        0      two <- lease 4 active [a/2] own epoch 2 fence 7 valid 89549
     "#]]
     .assert_eq(&tell_with(
         EngineConfig { limits, ..EngineConfig::default() },

@@ -129,16 +129,18 @@ fn after_a_hand_over_and_without_a_former_holder_a_release_is_free_at_once() {
     expect![[r#"
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
-        0      frame 1.2 at 2: rebound
-        0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
-        0      frame 1.3 at 3: released, granted
+        0      frame 1.2 at 2: session_opened
+        0      bob <- done
+        0      frame 1.3 at 3: rebound
+        0      bob <- lease 1 active [a] bob epoch 2 fence 3 valid 4974
+        0      frame 1.4 at 4: released, granted
         0      bob <- lease 1 released (explicit) epoch 3
-        0      carol <- lease 4 active [a] carol epoch 1 fence 4 valid 89549
-        0      frame 1.4 at 5: rebound
-        0      same <- lease 4 active [a] carol epoch 2 fence 5 valid 4974
-        0      frame 1.5 at 6: released, granted
-        0      carol <- lease 4 released (explicit) epoch 3
-        0      dora <- lease 7 active [a] dora epoch 1 fence 7 valid 89549
+        0      carol <- lease 5 active [a] carol epoch 1 fence 5 valid 89549
+        0      frame 1.5 at 6: rebound
+        0      same <- lease 5 active [a] carol epoch 2 fence 6 valid 4974
+        0      frame 1.6 at 7: released, granted
+        0      carol <- lease 5 released (explicit) epoch 3
+        0      dora <- lease 8 active [a] dora epoch 1 fence 8 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=20000
@@ -165,14 +167,17 @@ fn a_hand_over_says_nothing_of_those_who_held_the_lease_before() {
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 19899
         0      frame 1.2 at 2: rebound
         0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 4974
-        0      frame 1.3 at 3: rebound
-        0      carol <- lease 1 active [a] carol epoch 3 fence 3 valid 4974
-        0      frame 1.4 at 4: revoked
-        0      carol <- lease 1 revoking (explicit) [a] carol epoch 4 fence 3
+        0      frame 1.3 at 3: session_opened
+        0      carol <- done
+        0      frame 1.4 at 4: rebound
+        0      carol <- lease 1 active [a] carol epoch 3 fence 4 valid 4974
+        0      frame 1.5 at 5: revoked
+        0      carol <- lease 1 revoking (explicit) [a] carol epoch 4 fence 4
         0      dora <- resource_held: a by lease 1 of carol
-        20000  frame 1.5 at 5: reclaimed
-        20000  frame 1.6 at 6: granted
-        20000  dora <- lease 6 active [a] dora epoch 1 fence 6 valid 89549
+        5250   frame 1.6 at 6: note draining
+        20000  frame 1.7 at 7: reclaimed
+        20000  frame 1.8 at 8: granted
+        20000  dora <- lease 8 active [a] dora epoch 1 fence 8 valid 89549
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=20000

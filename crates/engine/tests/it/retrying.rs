@@ -101,14 +101,14 @@ fn is_replayed(answer: &Answer) -> bool {
 fn a_refusal_is_remembered_like_a_success() {
     expect![[r#"
         0      frame 1.1 at 1: granted, session_opened
-        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 90000
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
         0      s9 <- done
         0      bob <- session_not_found
         0      frame 1.2 at 3: session_opened
         0      s4 <- done
         0      bob <- session_not_found
         0      frame 1.3 at 4: rebound
-        0      bob <- lease 1 active [a] bob epoch 2 fence 4 valid 90000
+        0      bob <- lease 1 active [a] bob epoch 2 fence 4 valid 89549
         0      other <- operation_conflict
     "#]]
     .assert_eq(&tell(
