@@ -314,14 +314,16 @@ impl Liveness {
             unreachable!("invariant: a revoked lease is revoking")
         };
         let terms = view.terms();
+        // What a former holder was promised binds under any rule.
+        let former = self.former_promised_until(view, now);
+        let after_former = |wait| former.map_or((now, wait), |until| (until, Wait::Promise));
         match terms.reclaim_rule {
-            ReclaimRule::AtOnce => return (now, Wait::AtOnce),
+            ReclaimRule::AtOnce => return after_former(Wait::AtOnce),
             ReclaimRule::AfterPromise => {}
         }
         // The holder that gives a lease back does not act on it any more; a former holder may.
         if revocation.actor == Actor::Holder {
-            let former = self.former_promised_until(view, now);
-            return former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise));
+            return after_former(Wait::Acknowledged);
         }
         // A lease that was never active made no promise.
         if revocation.active_since.is_none() {
@@ -393,9 +395,13 @@ impl Liveness {
         }
     }
 
-    /// The session that keeps a lease, as its entry remembers it: a rebind is followed when the kernel
+    /// The session whose promise counts for a lease, as its entry remembers it: a rebind is followed when the kernel
     /// knows only the new one.
     pub(crate) fn keeper(&self, view: LeaseView<'_>) -> u32 {
+        match view.terms().reclaim_rule {
+            ReclaimRule::AtOnce => return NO_VOICE,
+            ReclaimRule::AfterPromise => {}
+        }
         view.session().and_then(|id| self.sessions.find(id)).map_or(NO_VOICE, |slot| slot | SESSION_BIT)
     }
 

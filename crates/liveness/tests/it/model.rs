@@ -434,9 +434,8 @@ impl Model {
         let State::Revoking { at, earliest, wait, .. } = &mut lease.state else {
             return Err("invalid_state");
         };
-        let bound = lease.terms.reclaim_rule == ReclaimRule::AfterPromise && lease.former > now;
-        *wait = if bound { Wait::Promise } else { Wait::Acknowledged };
-        *earliest = now.max(*at + delay).max(if bound { lease.former } else { 0 });
+        *wait = if lease.former > now { Wait::Promise } else { Wait::Acknowledged };
+        *earliest = now.max(*at + delay).max(lease.former);
         Ok(())
     }
 
@@ -483,6 +482,7 @@ impl Model {
         let promise = self.promise_to_all(lease);
         let active = matches!(lease.state, State::Active { .. });
         let (after, wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
+            (ReclaimRule::AtOnce, _) if lease.former > now => (lease.former, Wait::Promise),
             (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
             (ReclaimRule::AfterPromise, _) if !active => (now, Wait::Promise),
             (ReclaimRule::AfterPromise, Mode::Permanent) => {
@@ -503,7 +503,7 @@ impl Model {
     pub(crate) fn release(&mut self, id: LeaseId) {
         let now = self.now;
         let lease = self.leases.get_mut(&id).unwrap();
-        if lease.terms.reclaim_rule == ReclaimRule::AtOnce || lease.former <= now {
+        if lease.former <= now {
             self.leases.remove(&id);
             return;
         }
@@ -517,7 +517,10 @@ impl Model {
             self.sessions.get_mut(&session.0).unwrap().durable = true;
         }
         let before = &self.leases[&id];
-        let promise = before.promise.max(self.promise_of_session(before));
+        let promise = match before.terms.reclaim_rule {
+            ReclaimRule::AtOnce => before.promise,
+            ReclaimRule::AfterPromise => before.promise.max(self.promise_of_session(before)),
+        };
         let State::Active { since, standing } = before.state else { panic!("an active lease") };
         let drained = match standing {
             Stand::Drained { until } => Some(until),

@@ -14,10 +14,9 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
                 Reason::HeartbeatExpired => told.policy.mode == Mode::Heartbeat,
                 Reason::SessionExpired => told.policy.mode == Mode::Session,
                 Reason::MaxLifetime => told.policy.max_lifetime_ms > 0,
-                // Given back by its holder, through its gate or while a former holder may act.
+                // Given back by its holder, through its gate or behind a former holder's promise.
                 Reason::Explicit => {
-                    let is_rebound = revoked.epoch > Epoch::FIRST.next();
-                    (told.policy.gate || is_rebound) && revoked.actor == Actor::Holder
+                    (told.policy.gate || told.epoch > Epoch::FIRST) && revoked.actor == Actor::Holder
                 }
                 Reason::ReservationExpired => false,
                 Reason::AdminForce

@@ -65,9 +65,10 @@ fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
         .leases
         .get(&lease)
         .is_some_and(|told| told.state_since(tenure_kernel::StateName::Active).is_some());
+    // Where the holder has stopped, or its rule says at once, only the promise to a former holder was waited for.
+    let has_stopped = acknowledged(scene, lease) || policy.reclaim_rule == ReclaimRule::AtOnce;
     let timeout = scene.profile.engine.liveness.revoke_timeout_ms;
-    // One that stopped is not waited for; only a former holder's promise is.
-    if waits && was_active && since_revoke < timeout && !acknowledged(scene, lease) {
+    if waits && was_active && !has_stopped && since_revoke < timeout {
         let text =
             format!("lease {lease} was reclaimed {since_revoke} ms after its revoke, its holder still there");
         return Err(Violation::new(NAME, text));
