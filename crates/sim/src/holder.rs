@@ -166,8 +166,11 @@ impl World {
     pub(crate) fn forget_longer_terms(&mut self, tag: u32) {
         for hand in self.clients.iter_mut().flat_map(|client| &mut client.hands) {
             let told = self.story.leases.get(&hand.lease).filter(|_| hand.tag == tag);
-            hand.void |= told
-                .is_some_and(|told| told.epoch > hand.epoch && u64::from(told.policy.ttl_ms) < hand.ttl_ms);
+            hand.void |= told.is_some_and(|told| {
+                told.epoch > hand.epoch
+                    && (told.policy.reclaim_rule == ReclaimRule::AtOnce
+                        || u64::from(told.policy.ttl_ms) < hand.ttl_ms)
+            });
         }
     }
 
