@@ -65,7 +65,8 @@ fn bodies_where_none_belongs_are_refused_and_not_kept() {
         })
         .collect();
     let grown_kib = daemon.memory_kib("VmHWM") - before_kib;
-    assert!(grown_kib < 20 << 10, "200 bodies that nobody wants cost {grown_kib} KiB");
+    // A connection may buffer a head of 64 KiB, in a buffer that grows by doubling; of its body nothing is kept.
+    assert!(grown_kib < 200 * (2 * 64 + 64), "200 bodies that nobody wants cost {grown_kib} KiB");
     for http in &mut crowd {
         assert_eq!(http.answer().unwrap().refusal(), (413, "too_large".to_owned()));
     }
