@@ -77,10 +77,8 @@ impl Engine {
             Some(Keeper::Handover(_)) => Ok(()),
             Some(Keeper::Session(_)) | None => {
                 let is_asked = hands.keeper.is_some() || hands.asker.is_some();
-                // What is promised nothing does not believe anything.
-                let believes = view.terms().reclaim_rule == ReclaimRule::AfterPromise;
                 let is_elsewhere = open.is_some_and(|connection| hands.via != Some(connection));
-                if is_asked && believes && is_elsewhere { Err(Refused::ConnectionOpen) } else { Ok(()) }
+                if is_asked && believes(view) && is_elsewhere { Err(Refused::ConnectionOpen) } else { Ok(()) }
             }
         }
     }
@@ -137,7 +135,9 @@ impl Engine {
             Action::Release(release) => release.token.lease,
             _ => return None,
         };
-        self.open_connection_of(self.kernel.live(lease)?).filter(|connection| via != Some(*connection))
+        // What is promised nothing does not believe anything.
+        let view = self.kernel.live(lease).filter(|view| believes(*view))?;
+        self.open_connection_of(view).filter(|connection| via != Some(*connection))
     }
 
     /// Tells a connection that it does not hold the lease any more.
@@ -153,6 +153,11 @@ impl Engine {
         let push = Push::Lost { session: connection, lease, epoch, reason: Reason::Explicit };
         self.journal.emit(outcome.depends_on, Out::Push(push), &mut self.leaving);
     }
+}
+
+/// Whether the holder of a lease was promised anything.
+fn believes(view: LeaseView<'_>) -> bool {
+    view.terms().reclaim_rule == ReclaimRule::AfterPromise
 }
 
 fn is_current(view: LeaseView<'_>, token: &Token) -> bool {

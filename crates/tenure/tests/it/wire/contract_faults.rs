@@ -39,7 +39,7 @@ fn durations_out_of_range_are_refused() {
             acquire → ! ttl_out_of_range field=reserve_ms
             acquire → ! ttl_out_of_range field=reserve_ms
             a: acquire → a a active/alive heartbeat epoch=1 F1 [r] ttl=1000 grace=3600000 valid=5000 remaining=5000
-            b: acquire → b a active/alive heartbeat epoch=1 F2 [s] ttl=86400000 grace=0 valid=86400000 remaining=86400000
+            b: acquire → b a active/alive heartbeat epoch=1 F2 [s] ttl=86400000 grace=0 valid=85970000 remaining=86400000
             c: acquire → c a active/alive heartbeat epoch=1 F3 [t] ttl=90000 grace=30000 valid=90000 remaining=90000
         "#]],
     );
