@@ -444,10 +444,8 @@ impl Faces {
 
     /// Whether the disk has room for grants; `None`: the engine does not answer.
     pub async fn readiness(&self) -> Option<Space> {
-        match self.handle().probe().await.pop() {
-            Some(Answer::Probed { space }) => Some(space),
-            _ => None,
-        }
+        let answer = self.handle().probe().await.pop();
+        if let Some(Answer::Probed { space }) = answer { Some(space) } else { None }
     }
 
     pub(crate) async fn oldest_lsn(&self) -> Result<Lsn, Error> {

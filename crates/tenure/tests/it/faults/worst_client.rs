@@ -254,3 +254,99 @@ fn one_http2_connection_has_64_requests_at_once() {
     assert_eq!(outcomes.values().filter(|is_served| **is_served).count(), 64);
     assert_eq!(daemon.get("/v1/status").json()["watches"], 64);
 }
+
+/// Connections that flood with heartbeats of a lease that is not there, until they are dropped. Bounded in number.
+fn flood(daemon: &Daemon, flooders: usize) -> Vec<std::thread::JoinHandle<usize>> {
+    let beat = format!("{}\n", json!({"heartbeat": {"lease_id": "none-1", "epoch": 1}, "tag": 1}));
+    let burst = beat.repeat(200);
+    (0..flooders)
+        .map(|_| {
+            let (mut lines, burst) = (daemon.lines(), burst.clone());
+            std::thread::spawn(move || {
+                let mut answered = 0;
+                for _ in 0..100 {
+                    if lines.raw(burst.as_bytes()).is_err() {
+                        break;
+                    }
+                    answered += (0..200).map_while(|_| lines.try_next().ok().flatten()).count();
+                }
+                answered
+            })
+        })
+        .collect()
+}
+
+/// A full lane refused the end of a connection and nobody noticed: of 500, 47 to 99 kept their lease for ever.
+#[test]
+fn connections_that_close_during_a_flood_leave_no_lease() {
+    let daemon = Daemon::start_with(&["--limits-inbox", "64"]);
+    let mut crowd = Vec::new();
+    for n in 0..300 {
+        let mut lines = daemon.lines();
+        let acquire = json!({"acquire": {"resources": [format!("g/{n}")], "holder": "h", "grace_ms": 0}});
+        assert!(lines.ask(&acquire)["acquired"].is_object());
+        crowd.push(lines);
+    }
+    let flooders = flood(&daemon, 6);
+    for lines in crowd {
+        drop(lines);
+    }
+    let answered: usize = flooders.into_iter().map(|flooder| flooder.join().unwrap()).sum();
+    assert!(answered > 0, "the flooders were heard");
+    wait_until("the leases of closed connections to end", LIMIT, || {
+        daemon.get("/v1/leases?resource_prefix=g/&limit=1").json()["leases"].as_array().unwrap().is_empty()
+    });
+}
+
+/// 263,000 retries joined one waiting operation from one connection: heartbeats of others were refused, for as long as
+/// the waits lasted, and 2.3 GB went.
+#[test]
+fn a_connection_that_waits_without_end_costs_nobody_else_a_renewal() {
+    let daemon = Daemon::start_with(&["--limits-waiters-per-connection", "50"]);
+    daemon.acquire(&json!({"resources": ["held"], "holder": "other", "ttl_ms": 60000}));
+    let kept = daemon.acquire(&json!({"resources": ["kept"], "holder": "renews", "ttl_ms": 60000}));
+    let before_kib = daemon.memory_kib("VmHWM");
+    let mut flooder = daemon.lines();
+    let mut refused = BTreeMap::<(String, String, u64), usize>::new();
+    for first in (0..20_000).step_by(100) {
+        for tag in first..first + 100 {
+            flooder.say(&json!({
+                "acquire": {"resources": ["held"], "holder": "a", "wait_ms": 3_600_000, "operation_id": "k"},
+                "tag": tag,
+            }));
+        }
+        // All but those that wait are answered at once.
+        let waiting = if first == 0 { 16 } else { 0 };
+        for _ in 0..100 - waiting {
+            let answer = flooder.next();
+            assert_eq!(answer["error"], "too_many_waiters", "{answer}");
+            *refused.entry(told(&answer)).or_default() += 1;
+        }
+    }
+    // The engine refuses a try too many; while it does, the connection may have no place for the next.
+    let limit = ("waiters_per_connection".to_owned(), "limits.waiters_per_connection".to_owned(), 50);
+    let tries = ("tries_per_operation".to_owned(), "none".to_owned(), 16);
+    let by_limit = |limit| refused.get(limit).copied().unwrap_or(0);
+    assert_eq!(by_limit(&tries) + by_limit(&limit), 20_000 - 16, "{refused:?}");
+    assert_eq!(daemon.get("/v1/status").json()["waiters"], 16);
+    for _ in 0..20 {
+        let path = format!("/v1/leases/{}/heartbeat", kept["lease_id"].as_str().unwrap());
+        assert_eq!(daemon.post(&path, &json!({"epoch": 1})).status, 200);
+    }
+    // Other operations wait too, until the connection has as many as it may.
+    let wait = |tag: usize| {
+        let body = json!({"resources": ["held"], "holder": "a", "wait_ms": 3_600_000});
+        json!({"acquire": body, "tag": tag})
+    };
+    for tag in 0..100 {
+        flooder.say(&wait(tag));
+    }
+    let answer = flooder.next();
+    assert_eq!((answer["error"].as_str(), told(&answer)), (Some("too_many_waiters"), limit));
+    let grown_kib = daemon.memory_kib("VmHWM") - before_kib;
+    assert!(grown_kib < 32 << 10, "{grown_kib} KiB for 20,000 refused waits");
+    drop(flooder);
+    wait_until("the waits to end with their connection", LIMIT, || {
+        daemon.get("/v1/status").json()["waiters"] == 0
+    });
+}
