@@ -188,3 +188,34 @@ fn what_an_event_stream_missed_is_replayed_by_another_node() {
         assert_eq!(event.data["lease"]["lease_id"], second["lease_id"], "{}: {event:?}", node.name);
     }
 }
+
+/// The largest numbers that JSON can carry, on every call that counts with one. A node added one of them to its patience,
+/// overflowed and stopped.
+#[test]
+fn numbers_that_no_clock_can_count_are_refused_and_stop_no_node() {
+    let cluster = Cluster::local(&[]);
+    let most = u64::MAX;
+    for node in &cluster.nodes {
+        let ask = |path: &str, body: Value| {
+            let answer =
+                node.ask("POST", path, &body).unwrap_or_else(|error| panic!("{path} {body}: {error}"));
+            assert!((400..500).contains(&answer.status), "{path} {body}: {answer:?}");
+        };
+        for field in ["wait_ms", "ttl_ms", "grace_ms", "reserve_ms", "max_lifetime_ms", "reclaim_delay_ms"] {
+            let mut body = acquire("numbers");
+            body[field] = json!(most);
+            ask("/v1/leases", body);
+        }
+        ask("/v1/sessions", json!({"holder": "h", "ttl_ms": most, "grace_ms": most}));
+        ask("/v1/sessions/s:00000001/heartbeat", json!({"seen_lsn": most}));
+        for call in ["heartbeat", "release", "acknowledge", "rebind", "activate", "amend"] {
+            ask(&format!("/v1/leases/none-{most}/{call}"), json!({"epoch": most}));
+        }
+        let check = json!({"lease_id": format!("none-{most}"), "epoch": most});
+        assert_eq!(node.post("/v1/check", &check)["current"], false);
+    }
+    // They are all still there.
+    for node in &cluster.nodes {
+        node.post("/v1/leases", &acquire(&format!("after/{}", node.name)));
+    }
+}
