@@ -9,6 +9,7 @@ mod error;
 mod error_code;
 mod event;
 mod lease;
+#[warn(clippy::arithmetic_side_effects)]
 mod line;
 mod polling;
 mod pool;

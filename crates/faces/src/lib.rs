@@ -1,9 +1,14 @@
 //! What can be asked of a daemon, once: a typed [`Call`] by a [`Caller`] becomes a typed [`Reply`] or an error
 //! of the table, whatever transport carried it. Transports frame bytes and know who is asking; the engine
 //! decides. Start reading at `dispatch.rs`.
+//!
+//! Modules in which a caller's numbers arrive may not let one overflow: a panic stops the daemon.
 
+#[warn(clippy::arithmetic_side_effects)]
 mod ask;
+#[warn(clippy::arithmetic_side_effects)]
 mod call;
+#[warn(clippy::arithmetic_side_effects)]
 mod caller;
 mod connection;
 mod connections;
@@ -11,17 +16,26 @@ mod dispatch;
 mod elsewhere;
 mod events;
 mod gates;
+#[warn(clippy::arithmetic_side_effects)]
 mod leases;
+#[warn(clippy::arithmetic_side_effects)]
 mod limits;
 mod polling;
+#[warn(clippy::arithmetic_side_effects)]
 mod refusal;
 mod registrations;
+#[warn(clippy::arithmetic_side_effects)]
 mod reply;
+#[warn(clippy::arithmetic_side_effects)]
 mod sessions;
+#[warn(clippy::arithmetic_side_effects)]
 mod show;
+#[warn(clippy::arithmetic_side_effects)]
 mod stage;
 mod status;
+#[warn(clippy::arithmetic_side_effects)]
 mod steps;
+#[warn(clippy::arithmetic_side_effects)]
 mod story;
 mod streams;
 mod switchboard;

@@ -192,7 +192,7 @@ fn held(lens: &Lens<'_>, blockers: &[Blocker]) -> Error {
             "{:?} is held by {:?}, and {} more of the bundle are held",
             first.resource.as_str(),
             first.holder.as_str(),
-            blockers.len() - 1
+            blockers.len().saturating_sub(1)
         ),
         [] => "a resource is held".to_owned(),
     };

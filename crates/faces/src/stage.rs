@@ -75,7 +75,7 @@ impl Stage {
     /// Never: nobody panics while changing them.
     pub fn change(&self, faces: Faces) {
         *self.shared.present.write().expect("invariant: nobody panics while changing faces") = faces;
-        self.shared.changes.send_modify(|count| *count += 1);
+        self.shared.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
     /// Counts changes, for whoever goes by the faces of this moment.

@@ -197,7 +197,7 @@ impl Faces {
             if !revokes.is_empty() {
                 for answer in self.handle().call_all(revokes).await {
                     if let Answer::Lease(given) = answer {
-                        ended += 1;
+                        ended = u64::saturating_add(ended, 1);
                         newest = newest.max(given.lsn);
                     }
                 }

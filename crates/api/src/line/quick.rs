@@ -203,7 +203,7 @@ fn text(out: &mut Vec<u8>, text: &str) {
         serde_json::to_writer(&mut *out, text).expect("invariant: a text can be written");
         return;
     }
-    out.reserve(text.len() + 2);
+    out.reserve(text.len().saturating_add(2));
     out.push(b'"');
     out.extend_from_slice(text.as_bytes());
     out.push(b'"');
