@@ -8,7 +8,7 @@ use crate::control::Facts;
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
-use crate::journal::{Ending, Followed, Journal, Out, RECORDS_PER_END};
+use crate::journal::{Ending, Followed, Journal, Out};
 use crate::lanes::{AHEAD, Lanes};
 use crate::report::Task;
 use crate::request::{Control, Input, Lane, Request, Ticket};
@@ -21,7 +21,7 @@ use tenure_kernel::{
     Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
     SessionId, Stamp, Text, Tick,
 };
-use tenure_liveness::{Effect, Liveness, LivenessConfig};
+use tenure_liveness::{Liveness, LivenessConfig};
 use tenure_log::{Authority, Batch, Resolution, Space};
 
 /// What an operator may change.
@@ -70,14 +70,8 @@ impl Default for EngineConfig {
 pub const TURN_EVENTS_MAX: usize = 1024;
 /// A turn ends after this much work; a unit is about a microsecond, so that a turn takes about 2 ms.
 pub const TURN_WORK_MAX: usize = 2_000;
-/// Waits that run out in one turn: each takes a waiter out of several orders and answers it.
-const WAITS_OVER_MAX: usize = 256;
 /// Waiters looked at per unit of work.
 const WAITERS_PER_UNIT: usize = 8;
-/// While a deadline is pending the host runs a turn at least this often.
-const IDLE_MS_MAX: u64 = 500;
-/// While anything is live the tick is logged at least this often.
-const TICK_EVERY_MS: u64 = 60_000;
 
 /// Position 0 is never a grant's: looking this up finds nothing.
 const NO_LEASE: LeaseId = LeaseId(0);
@@ -198,13 +192,13 @@ pub struct Engine {
     pub(crate) space: Space,
     /// Why the last try of each task failed.
     pub(crate) failing: [Option<String>; Task::ALL.len()],
-    record_wanted: bool,
+    pub(crate) record_wanted: bool,
     pub(crate) role: Role,
-    authority: Authority,
+    pub(crate) authority: Authority,
     /// Authority ran out, and nothing has been decided since.
     lapsed: bool,
     pub(crate) restored_until: Option<Tick>,
-    frozen: bool,
+    pub(crate) frozen: bool,
     /// The daemon stops; see [`Control::Stopping`].
     pub(crate) stopping: bool,
     stop: Option<Stop>,
@@ -584,59 +578,6 @@ impl Engine {
         1
     }
 
-    fn on_deadlines(&mut self, room: usize) {
-        let mut left = room;
-        while left > 0 && self.journal.room() > 0 {
-            let Some(lease) = self.kernel.due(self.tick).next() else { break };
-            self.expire(lease);
-            left -= 1;
-        }
-        let (mut effects, mut looks) = (Vec::new(), TURN_WORK_MAX);
-        while !self.stopping && looks > 0 {
-            let batch = (left / RECORDS_PER_END).min(self.journal.room_for_ends()).min(256);
-            if batch == 0 {
-                break;
-            }
-            self.liveness.on_deadline(&self.kernel, self.tick, batch, &mut looks, &mut effects);
-            if effects.is_empty() {
-                break;
-            }
-            left = left.saturating_sub(effects.len() * RECORDS_PER_END);
-            for effect in effects.drain(..) {
-                self.carry_out(effect);
-            }
-        }
-        for _ in 0..WAITS_OVER_MAX {
-            let Some(place) = self.waiters.overdue(self.tick) else { break };
-            self.wait_over(place);
-        }
-        let passable = self.waiters.grown_passable(self.tick);
-        self.freed.extend(passable);
-        self.gate_deadlines();
-        self.notice_deadlines();
-    }
-
-    /// Carries out what liveness asks for.
-    pub(crate) fn carry_out(&mut self, effect: Effect) {
-        match effect {
-            Effect::Silent { subject, last_seen, until } => {
-                // With no grace left to run, the end itself tells the story.
-                if until > self.tick {
-                    self.note(&Note::Draining { subject, last_seen, until });
-                }
-            }
-            Effect::Returned { subject } => self.note(&Note::Returned { subject }),
-            Effect::LeaseOver { lease, reason, evidence } => self.lease_over(lease, reason, evidence),
-            Effect::SessionOver(over) => self.session_over(over),
-            Effect::ReclaimDue { lease, .. } => self.try_reclaim(lease),
-            Effect::BreakerOpened { silent, alive } => {
-                self.counters.breaker_opened += 1;
-                self.note(&Note::BreakerOpened { silent, alive });
-            }
-            Effect::BreakerClosed => self.note(&Note::BreakerClosed),
-        }
-    }
-
     /// Logs and applies one event, and does what follows from it.
     pub(crate) fn apply(&mut self, event: &Event) -> Stamp {
         let stamp = self.journal.record(self.now, self.tick, event);
@@ -829,66 +770,14 @@ impl Engine {
         outputs
     }
 
-    /// Makes the tick durable often enough while anything is live.
-    fn keep_time(&mut self) {
-        let live = self.kernel.live_count() > 0;
-        let due = live && self.tick.ms_since(self.journal.newest_tick()) >= TICK_EVERY_MS;
-        if (due || self.record_wanted) && self.journal.room() > 0 {
-            self.record_wanted = false;
-            self.journal.mark_tick(self.now, self.tick);
-        }
-    }
-
     fn may_answer(&self) -> bool {
         match self.authority {
             Authority::Forever => true,
             Authority::Until { boot_ms } => self.now.boot_ms < boot_ms,
         }
     }
-
-    /// The earliest thing that time alone will bring.
-    fn next_deadline(&self) -> Option<Tick> {
-        [
-            self.kernel.next_deadline(),
-            self.liveness.next_deadline().filter(|_| !self.stopping),
-            self.waiters.next_deadline(),
-            self.gates.next_deadline(),
-            self.next_notice_deadline(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    fn wake_in_ms(&self) -> Option<u64> {
-        let ends_fit = !self.frozen && self.journal.room_for_ends() > 0;
-        let anything_fits = !self.frozen && self.journal.room() > 0;
-        let work_left = !self.lanes.is_empty() || !self.freed.is_empty();
-        let ends_left = !self.facts.is_empty() || !self.endings.is_empty();
-        // Waits that run out need no room.
-        let waits_over = !self.frozen && self.waiters.next_deadline().is_some_and(|at| at <= self.tick);
-        if (work_left && anything_fits) || (ends_left && ends_fit) || waits_over {
-            return Some(0);
-        }
-        let deadline = [self.next_deadline(), self.journal.notes_due()].into_iter().flatten().min();
-        let deadline_in = deadline.map(|at| match at.ms_since(self.tick).min(IDLE_MS_MAX) {
-            // Due, but there is no room for it: the completion of the frame in flight brings the turn.
-            0 if !ends_fit => IDLE_MS_MAX,
-            in_ms => in_ms,
-        });
-        let live = self.kernel.live_count() > 0;
-        let tick_due = self.journal.newest_tick().after_ms(TICK_EVERY_MS);
-        let tick_in = (live && anything_fits).then(|| tick_due.ms_since(self.tick));
-        // When authority ends, whoever waits is told.
-        let authority_in = match self.authority {
-            Authority::Forever => None,
-            Authority::Until { boot_ms } => Some(boot_ms.saturating_sub(self.now.boot_ms).max(1)),
-        };
-        [deadline_in, tick_in, authority_in].into_iter().flatten().min()
-    }
 }
 
-/// Why an ending event ended its lease.
 /// What was said to an end.
 pub(crate) fn ending_text(change: &Change) -> Text {
     match change {
@@ -898,6 +787,7 @@ pub(crate) fn ending_text(change: &Change) -> Text {
     }
 }
 
+/// Why an ending event ended its lease.
 pub(crate) fn ending_reason(change: &Change) -> tenure_kernel::Reason {
     match change {
         Change::Reclaimed(reclaimed) => reclaimed.reason,

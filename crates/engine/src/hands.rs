@@ -17,7 +17,7 @@ use tenure_kernel::{
 };
 use tenure_liveness::Refusal;
 
-/// Who asks for a change, and what is to keep the lease then.
+/// The caller that asks for a change of hands, and what keeps the lease afterwards.
 #[derive(Clone, Copy)]
 pub(crate) struct Hands<'a> {
     pub(crate) keeper: Option<Keeper>,

@@ -13,6 +13,7 @@ mod answer;
 mod commands;
 mod connections;
 mod control;
+mod deadlines;
 mod endings;
 mod engine;
 mod following;

@@ -119,7 +119,7 @@ pub(crate) struct Writer {
     ended: Sender<Over>,
     /// What is owed to callers, by the first ticket of each.
     calls: BTreeMap<Ticket, Gathered>,
-    /// Who asks whether turns are run; the next one answers.
+    /// Callers that ask whether turns are run; the next turn answers them.
     probes: Vec<Arc<Slot>>,
     inputs: Vec<Input>,
     completions: Vec<Completion>,
