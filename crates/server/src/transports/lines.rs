@@ -20,7 +20,6 @@ use tenure_api::{
     RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
-
 use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope, over_limit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
