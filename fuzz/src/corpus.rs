@@ -17,6 +17,9 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::Snapshot => named(&log.join("snapshots"), "")?,
         Target::Line => return Ok(texts(words::LINES)),
         Target::Request => return Ok(texts(words::REQUESTS)),
+        Target::Call => {
+            return Ok([texts(words::LARGEST), texts(words::REQUESTS), texts(words::LINES)].concat());
+        }
         Target::Intent => return Ok(texts(words::INTENTS)),
         Target::Service => return Ok(texts(words::SERVICES)),
         Target::Stream => return Ok(words::STREAMS.iter().map(|bytes| bytes.to_vec()).collect()),
@@ -35,6 +38,7 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             }
             Target::Line
             | Target::Request
+            | Target::Call
             | Target::Intent
             | Target::Service
             | Target::Stream

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this program is its report")]
 
 mod corpus;
+mod live;
 mod mutate;
 mod shelf;
 mod targets;
@@ -70,8 +71,12 @@ fn run(target: Target, start: u64, iterations: u64) -> anyhow::Result<()> {
     let iterations = iterations.div_ceil(target.cost());
     for iteration in start..start + iterations {
         let mut mutator = Mutator::new(iteration);
-        let input =
-            if target.is_text() { mutator.text(&seeds, words::PIECES) } else { mutator.input(&seeds) };
+        let input = match target {
+            // What cannot be read is not carried out.
+            Target::Call if iteration % 4 > 0 => mutator.numbers(&seeds),
+            _ if target.is_text() => mutator.text(&seeds, words::PIECES),
+            _ => mutator.input(&seeds),
+        };
         TRYING.set(Some((target.name(), iteration, input.clone())));
         accepted += u64::from(target.try_input(&mut state, &input));
     }
@@ -89,11 +94,13 @@ fn report_findings() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         default(panic);
-        TRYING.with_borrow(|trying| {
-            if let Some((target, iteration, input)) = trying {
+        TRYING.with_borrow(|trying| match trying {
+            Some((target, iteration, input)) => {
                 eprintln!("found by {target} at iteration {iteration}: {} bytes {input:02x?}", input.len());
                 eprintln!("replay: tenure-fuzz run --target {target} --start {iteration} --iterations 1");
             }
+            // A thread of the product: the daemon stops then, and so does this.
+            None => std::process::abort(),
         });
     }));
 }

@@ -44,6 +44,24 @@ impl Mutator {
         bytes
     }
 
+    /// A seed that can still be read, with other numbers in it, the largest there are among them.
+    pub(crate) fn numbers(&mut self, seeds: &[Vec<u8>]) -> Vec<u8> {
+        let mut rest = seeds[self.below(seeds.len())].as_slice();
+        let mut bytes = Vec::with_capacity(rest.len());
+        while let Some(at) = rest.iter().position(u8::is_ascii_digit) {
+            let end = at + rest[at..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+            bytes.extend_from_slice(&rest[..at]);
+            if self.below(2) == 0 {
+                bytes.extend_from_slice(EDGES[self.below(EDGES.len())].to_string().as_bytes());
+            } else {
+                bytes.extend_from_slice(&rest[at..end]);
+            }
+            rest = &rest[end..];
+        }
+        bytes.extend_from_slice(rest);
+        bytes
+    }
+
     fn damage(&mut self, bytes: &mut Vec<u8>, seeds: &[Vec<u8>]) {
         let at = self.below(bytes.len() + 1);
         match self.below(8) {

@@ -1,5 +1,6 @@
 //! What the bytes are given to, and what must hold of whatever is accepted.
 
+use crate::live::Live;
 use std::sync::Arc;
 use tempfile::TempDir;
 use tenure_api::{AnswerLine, Intent, Line, Register};
@@ -41,6 +42,8 @@ pub(crate) enum Target {
     Stored,
     /// The same, read by a node that starts.
     Boot,
+    /// A request or a line, carried out by a live engine, alone and as a node.
+    Call,
 }
 
 /// What a target keeps between inputs.
@@ -48,19 +51,25 @@ pub(crate) struct State {
     directory: TempDir,
     /// A state that every version can read.
     golden: Vec<u8>,
+    /// Started by the first call.
+    live: Option<Live>,
 }
 
 impl State {
+    fn live(&mut self) -> &Live {
+        self.live.get_or_insert_with(|| Live::new().expect("a daemon can be started"))
+    }
+
     pub(crate) fn new() -> anyhow::Result<Self> {
         let directory = TempDir::new()?;
         std::fs::create_dir(directory.path().join("log"))?;
         std::fs::create_dir(directory.path().join("snapshots"))?;
-        Ok(Self { directory, golden: crate::corpus::state()? })
+        Ok(Self { directory, golden: crate::corpus::state()?, live: None })
     }
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Event,
         Self::Note,
         Self::State,
@@ -76,6 +85,7 @@ impl Target {
         Self::Id,
         Self::Stored,
         Self::Boot,
+        Self::Call,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -95,13 +105,20 @@ impl Target {
             Self::Id => "id",
             Self::Stored => "stored",
             Self::Boot => "boot",
+            Self::Call => "call",
         }
     }
 
     /// Whether people and programs write it, rather than the daemon itself.
     pub(crate) fn is_text(self) -> bool {
         match self {
-            Self::Line | Self::Request | Self::Intent | Self::Service | Self::Tokens | Self::Id => true,
+            Self::Line
+            | Self::Request
+            | Self::Intent
+            | Self::Service
+            | Self::Tokens
+            | Self::Id
+            | Self::Call => true,
             // Most values are JSON.
             Self::Stored | Self::Boot => true,
             Self::Event
@@ -121,6 +138,7 @@ impl Target {
             Self::Line | Self::Request | Self::Intent | Self::Service | Self::Stream => 1,
             Self::Tokens | Self::Id => 1,
             Self::Stored => 4,
+            Self::Call => 10,
             Self::Segment => 40,
             Self::Boot => 200,
         }
@@ -165,6 +183,7 @@ impl Target {
             Self::Id => str::from_utf8(input).is_ok_and(read_id),
             Self::Stored => crate::shelf::read_values(input, &state.golden),
             Self::Boot => crate::shelf::boot_from(input, &state.golden, &state.directory),
+            Self::Call => state.live().carry_out(input),
         }
     }
 }
@@ -197,7 +216,7 @@ fn read_request(input: &[u8]) -> bool {
     tenure_server::understand(method, target, body).is_ok()
 }
 
-fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn first_line(input: &[u8]) -> (&[u8], &[u8]) {
     match input.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&input[..end], &input[end + 1..]),
         None => (input, &[]),

@@ -162,3 +162,18 @@ pub(crate) const PIECES: &[&[u8]] = &[
     b"\"epoch\":1,",
     b"\"epoch\":",
 ];
+
+/// The largest numbers there are, where a caller may write one.
+pub(crate) const LARGEST: &[&str] = &[
+    "POST /v1/leases\n{\"resources\":[\"x\"],\"holder\":\"h\",\"wait_ms\":18446744073709551615}",
+    "POST /v1/leases\n{\"resources\":[\"x\"],\"holder\":\"h\",\"ttl_ms\":18446744073709551615,\"grace_ms\":18446744073709551615}",
+    "POST /v1/leases\n{\"resources\":[\"x\"],\"holder\":\"h\",\"reserve_ms\":18446744073709551615,\"max_lifetime_ms\":18446744073709551615}",
+    "POST /v1/leases\n{\"pools\":{\"a\":4294967295,\"b\":4294967295},\"holder\":\"h\"}",
+    "POST /v1/sessions\n{\"holder\":\"h\",\"ttl_ms\":18446744073709551615,\"grace_ms\":18446744073709551615}",
+    "POST /v1/check\n{\"resource\":\"x\",\"fence\":18446744073709551615}",
+    "GET /v1/leases?limit=18446744073709551615\n",
+    "PUT /v1/pools/p\n{\"size\":4294967295}",
+    "{\"acquire\":{\"resources\":[\"x\"],\"holder\":\"h\",\"wait_ms\":18446744073709551615},\"tag\":18446744073709551615}",
+    "{\"heartbeat\":{\"lease_id\":\"aaaa-18446744073709551615\",\"epoch\":18446744073709551615}}",
+    "{\"pool\":{\"name\":\"p\",\"size\":4294967295}}",
+];

@@ -558,12 +558,25 @@ fn refused_with(error: &Error, body: &impl serde::Serialize) -> Answered {
 /// # Errors
 /// What is wrong with the request.
 pub fn understand(method: &str, target: &str, body: &[u8]) -> Result<&'static str, Error> {
+    read_as_daemon(method, target, body).map(|(route, _)| route.name)
+}
+
+/// The same; gives the call, where the request is one.
+///
+/// # Errors
+/// What is wrong with the request.
+pub fn understand_call(method: &str, target: &str, body: &[u8]) -> Result<Option<Call>, Error> {
+    let (_, wanted) = read_as_daemon(method, target, body)?;
+    Ok(if let Wanted::Call(call) = wanted { Some(call) } else { None })
+}
+
+fn read_as_daemon(method: &str, target: &str, body: &[u8]) -> Result<(&'static Route, Wanted), Error> {
     let not_http = || Error::new(ErrorCode::ParseError, "this is no request");
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| not_http())?;
     let uri: http::Uri = target.parse().map_err(|_| not_http())?;
     let (route, params) = find(&method, uri.path())?;
-    (route.read)(&Parts { params: &params, query: uri.query().unwrap_or(""), body })?;
-    Ok(route.name)
+    let wanted = (route.read)(&Parts { params: &params, query: uri.query().unwrap_or(""), body })?;
+    Ok((route, wanted))
 }
 
 /// A route with the parameters of its path, decoded.

@@ -709,6 +709,13 @@ fn class(call: &Call) -> Class {
     }
 }
 
+/// The call that a line asks for, if it is one; nothing is carried out.
+#[must_use]
+pub fn understand_line(line: &[u8]) -> Option<Call> {
+    let wish = wish(Line::parse(line).ok()?.verb).ok()?;
+    if let Wish::Call(call, _) = wish { Some(call) } else { None }
+}
+
 fn wish(verb: Verb) -> Result<Wish, Error> {
     let call = |call: Call| Ok(Wish::Call(call, None));
     let lease = |call: Call, wrap: Wrap| Ok(Wish::Call(call, Some(wrap)));
