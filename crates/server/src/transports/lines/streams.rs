@@ -141,8 +141,7 @@ impl Stream {
         match begun {
             Ok(running) => Some(running),
             Err(error) => {
-                self.say(Answer::Error(error));
-                self.end();
+                self.end_with(Answer::Error(error));
                 None
             }
         }
@@ -164,7 +163,7 @@ impl Stream {
                 }
             };
             match next {
-                Some(last @ (Answer::Lagged(_) | Answer::Error(_))) => return self.say(last),
+                Some(last @ (Answer::Lagged(_) | Answer::Error(_))) => return self.end_with(last),
                 Some(answer) => self.say(answer),
                 None => return,
             }
@@ -177,6 +176,15 @@ impl Stream {
         let _turn = self.turn();
         if !self.is_ended() {
             self.out.say(&AnswerLine { answer, tag: self.tag.clone() });
+        }
+    }
+
+    /// Ends the stream by its last line. Its tag is free before a peer can have read that.
+    fn end_with(&self, last: Answer) {
+        let _turn = self.turn();
+        if !self.is_ended() {
+            self.ended.cancel();
+            self.out.say(&AnswerLine { answer: last, tag: self.tag.clone() });
         }
     }
 
