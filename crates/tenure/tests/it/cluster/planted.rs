@@ -36,9 +36,12 @@ fn asleep_and_asked(cluster: &mut Cluster, number: usize) -> Report {
         caller.check(writer, &format!("before-{number}-{place}"), &resource, fence);
     }
     cluster.freeze_node(writer);
+    let mut tries = 0;
     wait_until("the resource in other hands", LIMIT, || {
         caller.release(other, &format!("release-{number}"), &lease, epoch);
-        let taken = caller.acquire(other, &next, (&resource, &next), &terms);
+        let taken = caller.acquire(other, &format!("{next}-{tries}"), (&resource, &next), &terms);
+        // A refusal is remembered for a minute under its operation id; an unknown outcome is asked for again.
+        tries += usize::from(matches!(taken, Outcome::Heard(Heard::Held { .. } | Heard::Declined { .. }, _)));
         matches!(taken, Outcome::Heard(Heard::Granted { .. }, _))
     });
     std::thread::scope(|scope| {
