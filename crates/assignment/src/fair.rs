@@ -170,7 +170,7 @@ impl Balance<'_> {
         for donor in (0..self.members.len()).filter(rich) {
             offered.extend(held[donor].iter().filter(|index| self.assigned[**index] == Some(donor)));
         }
-        // In one order whoever has what: targets of one name are told apart by their place.
+        // In one order for every poller: the place tells targets of one name apart.
         offered.sort_unstable();
         offered.dedup();
         self.sort_by_affinity(&mut offered, to);

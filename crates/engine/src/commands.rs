@@ -23,7 +23,7 @@ pub(crate) struct Outcome {
     pub(crate) depends_on: Lsn,
 }
 
-/// What is known of an operation that is asked for.
+/// An earlier try of the same operation.
 enum Earlier {
     /// Nothing: it is decided now.
     None,

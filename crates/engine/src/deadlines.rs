@@ -110,7 +110,7 @@ impl Engine {
         let live = self.kernel.live_count() > 0;
         let tick_due = self.journal.newest_tick().after_ms(TICK_EVERY_MS);
         let tick_in = (live && anything_fits).then(|| tick_due.ms_since(self.tick));
-        // When authority ends, whoever waits is told.
+        // When authority ends, the turn answers everything that waits.
         let authority_in = match self.authority {
             Authority::Forever => None,
             Authority::Until { boot_ms } => Some(boot_ms.saturating_sub(self.now.boot_ms).max(1)),

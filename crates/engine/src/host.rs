@@ -385,7 +385,7 @@ fn spawn_chores(mailbox: Mailbox, log: SharedLog) -> (Sender<()>, JoinHandle<()>
                 if mailbox.put(Message::Completed(Completion::Worked(task, error))).is_err() {
                     return;
                 }
-                // Not at once again, whoever wishes it: a full disk stays full for a while.
+                // Not again at once, even if a frame asks for it: a full disk stays full for a while.
                 if failed && !pause(&wishes, Duration::from_millis(RETRY_AFTER_MS)) {
                     return;
                 }

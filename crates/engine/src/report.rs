@@ -36,7 +36,7 @@ pub enum Report {
         /// Which.
         task: Task,
     },
-    /// A notification reached nobody for so long that it was given up.
+    /// The daemon gave a notification up after it could not be delivered for the whole time it is kept.
     NoticeGivenUp {
         /// The lease whose end it told of.
         lease: LeaseId,

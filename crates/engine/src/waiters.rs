@@ -3,7 +3,7 @@
 //! waiter that has blocked others for long may be passed while it cannot be served itself.
 //!
 //! A pool and its named members: an earlier waiter for any of a pool wants every member of it, one for a named member
-//! wants that one. Whoever takes any of a pool gets members that no earlier waiter names.
+//! wants that one. A grant of any of a pool gets members that no earlier waiter names.
 
 use crate::quota::Quota;
 use crate::request::Ticket;
@@ -354,7 +354,7 @@ impl Waiters {
     /// kernel.
     ///
     /// # Errors
-    /// What is wanted by somebody who may not be passed. Remembers that they block, where it is free.
+    /// The key that an earlier waiter wants and may not be passed for. Records that the waiter blocks, where the key is free.
     pub(crate) fn admit(
         &mut self,
         kernel: &Kernel,

@@ -421,9 +421,9 @@ impl Writer {
         match (self.upkeep.look(now.boot_ms, &found), self.engine.role()) {
             (Step::Snapshot, _) => self.build_snapshot(),
             (Step::Record, Role::Writing) => self.completions.push(Completion::RecordWanted),
-            // The state is told first; the disk follows once that is durable.
+            // The log records the trim first; the segments go once that record is durable.
             (Step::Trim(below), Role::Writing) => self.trim_below = Some(below),
-            // What this machine keeps is its own business: nothing is told to the state.
+            // A follower decides alone how much of its copy it keeps: the log records nothing.
             (Step::Trim(below), Role::Following) => self.trim(below),
             (Step::Record, Role::Following) | (Step::Nothing, _) => {}
         }
@@ -455,7 +455,7 @@ impl Writer {
 
     fn trim(&mut self, below: tenure_log::Lsn) {
         let _ = lock(&self.log).trim(below);
-        // What is let go is removed away from the hot path, and now: the next frame may be far.
+        // The chores thread removes the segments now: the next frame may be far.
         let _ = self.chores.send(());
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A promise of 9 s, asked for at 1 s, with the margin of 50 ms that guards have unless told.
+/// A promise of 9 s, asked for at 1 s, with the guards' default margin of 50 ms.
 struct Desk {
     core: Core,
 }
