@@ -2,14 +2,14 @@
 //! is a broken invariant, not a bad request.
 
 use crate::event::{Amended, Change, Epitaph, Event, Granted, Rebound, Revoked, Steered};
-use crate::ids::{Epoch, LeaseId, SessionId, Stamp};
+use crate::ids::{Epoch, LeaseId, SessionId, Stamp, Tick};
 use crate::kernel::{Kernel, MORE_BIT, PendingNotice, Resource};
 use crate::lease::{Lease, LeaseState, Rare, Revocation, SessionLink};
 use crate::limits::RETIRED_PER_EVENT_MAX;
 use crate::names::{Text, pool_member, split_pool_member};
 use crate::operations::Replay;
 use crate::planted::{Planted, planted};
-use crate::policy::Policy;
+use crate::policy::{Mode, Policy, ReclaimRule};
 use crate::pool::Pool;
 use crate::reason::Reason;
 use crate::rejection::StateName;
@@ -133,6 +133,7 @@ impl Kernel {
                     Box::new(Rare {
                         more_members: Vec::new(),
                         rebound_lsn: None,
+                        former_until: Tick(0),
                         face_data: granted.face_data.clone(),
                         attachment: granted.attachment.clone(),
                     })
@@ -220,6 +221,7 @@ impl Kernel {
     fn rebound(&mut self, at: Stamp, rebound: &Rebound) {
         let slot = self.known(rebound.lease);
         self.count_payload(self.leases[slot].policy, 0, self.leases[slot].payload_bytes());
+        let former_ms = self.promise_ms_max(slot);
         let holder = self.holders.acquire(&rebound.holder);
         self.holders.release(core::mem::replace(&mut self.leases[slot].holder, holder));
         if let Some(policy) = &rebound.policy {
@@ -230,8 +232,25 @@ impl Kernel {
         let lease = &mut self.leases[slot];
         lease.epoch = rebound.epoch;
         lease.changed_lsn = at.lsn;
+        let rare = lease.rare.get_or_insert_default();
+        if former_ms > 0 && !planted(Planted::RestartForgetsFormer) {
+            rare.former_until = rare.former_until.max(at.tick.after_ms(former_ms));
+        }
         if !planted(Planted::RebindKeepsFence) {
-            lease.rare.get_or_insert_default().rebound_lsn = Some(at.lsn);
+            rare.rebound_lsn = Some(at.lsn);
+        }
+    }
+
+    /// How long one promise under a lease's present terms may last. Renewals are not in the log.
+    fn promise_ms_max(&self, slot: u32) -> u64 {
+        let lease = &self.leases[slot];
+        let terms = self.policies.get(lease.policy);
+        match (terms.reclaim_rule, terms.mode) {
+            (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => 0,
+            (ReclaimRule::AfterPromise, Mode::Heartbeat) => terms.ttl_ms.into(),
+            (ReclaimRule::AfterPromise, Mode::Session) => {
+                self.sessions.get(lease.session.session).map_or(0, |session| session.ttl_ms.into())
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(crate) struct Rare {
     pub(crate) more_members: Vec<u32>,
     /// Position of the last rebind.
     pub(crate) rebound_lsn: Option<Lsn>,
+    /// Until when a holder from before the last rebind may act, by the terms it had.
+    pub(crate) former_until: Tick,
     pub(crate) face_data: Vec<u8>,
     pub(crate) attachment: Vec<u8>,
 }
@@ -112,6 +114,11 @@ impl Lease {
     /// Position from which the present holder's authority counts.
     pub(crate) fn authority_lsn(&self) -> Lsn {
         self.rare.as_ref().and_then(|rare| rare.rebound_lsn).unwrap_or(self.lsn)
+    }
+
+    /// Until when a former holder may act, if the lease ever had one.
+    pub(crate) fn former_until(&self) -> Option<Tick> {
+        self.rare.as_ref().map(|rare| rare.former_until).filter(|until| *until > Tick(0))
     }
 
     pub(crate) fn attachment(&self) -> &[u8] {

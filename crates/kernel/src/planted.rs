@@ -28,6 +28,8 @@ pub enum Planted {
     WholePromiseTold,
     /// A release and an acknowledge do not wait for what a former holder was promised.
     FormerPromiseForgotten,
+    /// A restart does not know what a former holder was promised under other terms.
+    RestartForgetsFormer,
     /// Recovery gives no fresh ttl.
     RecoveryAgesHolders,
     /// A later waiter is served before an earlier one.
@@ -66,7 +68,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -79,6 +81,7 @@ impl Planted {
         Self::PromiseIgnored,
         Self::WholePromiseTold,
         Self::FormerPromiseForgotten,
+        Self::RestartForgetsFormer,
         Self::RecoveryAgesHolders,
         Self::WaiterOvertakes,
         Self::PoolAndMembersApart,
@@ -114,6 +117,7 @@ impl Planted {
             Self::PromiseIgnored => "promise-ignored",
             Self::WholePromiseTold => "whole-promise-told",
             Self::FormerPromiseForgotten => "former-promise-forgotten",
+            Self::RestartForgetsFormer => "restart-forgets-former",
             Self::RecoveryAgesHolders => "recovery-ages-holders",
             Self::WaiterOvertakes => "waiter-overtakes",
             Self::PoolAndMembersApart => "pool-and-members-apart",

@@ -323,6 +323,12 @@ impl<'a> LeaseView<'a> {
         self.kernel.fence(self.lease.authority_lsn())
     }
 
+    /// Until when a former holder may act at most, by the terms it had; `None` where the log knows of none.
+    #[must_use]
+    pub fn former_until(self) -> Option<Tick> {
+        self.lease.former_until()
+    }
+
     /// Position of its last change.
     #[must_use]
     #[inline]

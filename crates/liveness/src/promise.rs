@@ -51,7 +51,7 @@ struct Former {
 }
 
 impl Formers {
-    fn until(&self, slot: LeaseSlot) -> Tick {
+    pub(crate) fn until(&self, slot: LeaseSlot) -> Tick {
         self.0.get(&slot).map_or(Tick(0), |former| former.until)
     }
 

@@ -64,18 +64,20 @@ impl Liveness {
                 .and_then(|session| kernel.session(session))
                 .map_or(Tick(0), |session| now.after_ms(session.ttl_ms().into())),
         };
-        // Whether a former holder has stopped is not in the log.
+        // Whether a former holder has stopped is not in the log. Snapshots of before `former_until` have the present terms
+        // only.
         if view.fence() != kernel.fence(view.id().lsn()) {
-            self.formers.add(view.slot(), promised_until);
+            self.formers.add(view.slot(), promised_until.max(view.former_until().unwrap_or(Tick(0))));
         }
+        let bound_until = promised_until.max(self.formers.until(view.slot()));
         let phase = match view.state() {
             LeaseState::Reserved { .. } => Phase::Idle,
             LeaseState::Active { drained: true, .. } => {
-                let until = now.after_ms(terms.grace_ms.into()).max(promised_until);
+                let until = now.after_ms(terms.grace_ms.into()).max(bound_until);
                 Phase::Drained { until, since_ms: u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX) }
             }
             LeaseState::Active { drained: false, .. } => self.recovered_standing(view, now),
-            LeaseState::Revoking(_) => self.recovered_wait(view, now, promised_until),
+            LeaseState::Revoking(_) => self.recovered_wait(view, now, bound_until),
         };
         let voice = self.keeper(view);
         *self.entries.get_mut(view.slot()) = Entry { last_seen, promised_until, phase, voice, ..Entry::NONE };
@@ -97,25 +99,21 @@ impl Liveness {
     }
 
     /// Promise and delay count anew.
-    fn recovered_wait(&self, view: LeaseView<'_>, now: Tick, promised_until: Tick) -> Phase {
+    fn recovered_wait(&self, view: LeaseView<'_>, now: Tick, bound_until: Tick) -> Phase {
         let terms = view.terms();
         let delayed = now.after_ms(terms.reclaim_delay_ms.into());
         let given_back =
             matches!(view.state(), LeaseState::Revoking(revocation) if revocation.actor == Actor::Holder);
+        let former = self.former_promised_until(view, now);
+        let after_former = |wait| former.map_or((now, wait), |until| (until, Wait::Promise));
+        let timeout = now.after_ms(self.config.revoke_timeout_ms).max(bound_until);
         let (after, wait) = match (terms.reclaim_rule, terms.mode) {
-            (ReclaimRule::AtOnce, _) => (now, Wait::AtOnce),
-            (ReclaimRule::AfterPromise, _) if given_back => {
-                let former = self.former_promised_until(view, now);
-                former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise))
-            }
-            (ReclaimRule::AfterPromise, Mode::Permanent) => {
-                (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
-            }
-            (ReclaimRule::AfterPromise, Mode::Session) if outlived_its_log(view) => {
-                (now.after_ms(self.config.revoke_timeout_ms), Wait::Promise)
-            }
+            (ReclaimRule::AtOnce, _) => after_former(Wait::AtOnce),
+            (ReclaimRule::AfterPromise, _) if given_back => after_former(Wait::Acknowledged),
+            (ReclaimRule::AfterPromise, Mode::Permanent) => (timeout, Wait::Promise),
+            (ReclaimRule::AfterPromise, Mode::Session) if outlived_its_log(view) => (timeout, Wait::Promise),
             (ReclaimRule::AfterPromise, Mode::Heartbeat | Mode::Session) => {
-                (promised_until.max(now), Wait::Promise)
+                (bound_until.max(now), Wait::Promise)
             }
         };
         Phase::Revoking { earliest: after.max(delayed), wait }

@@ -161,19 +161,6 @@ impl World {
         }
     }
 
-    /// The log has a lease's present terms only: a start assumes a promise of their ttl, which may be shorter than what a
-    /// former holder was promised under other terms (decision 0052).
-    pub(crate) fn forget_longer_terms(&mut self, tag: u32) {
-        for hand in self.clients.iter_mut().flat_map(|client| &mut client.hands) {
-            let told = self.story.leases.get(&hand.lease).filter(|_| hand.tag == tag);
-            hand.void |= told.is_some_and(|told| {
-                told.epoch > hand.epoch
-                    && (told.policy.reclaim_rule == ReclaimRule::AtOnce
-                        || u64::from(told.policy.ttl_ms) < hand.ttl_ms)
-            });
-        }
-    }
-
     /// A connection's holder is told without asking.
     pub(crate) fn heard_lost(&mut self, tag: u32, session: SessionId, lease: LeaseId) {
         let listening = |client: &crate::clients::Client| {

@@ -116,7 +116,6 @@ impl World {
         let aged = self.aged();
         self.memory.restarted(aged, &self.story);
         self.invariants.restarted(engine.tick(), &self.story);
-        self.forget_longer_terms(identity.tag);
         self.clocks.catch_up_floor(identity.fence_base >> 20);
         self.daemon = Some(Daemon {
             log,

@@ -3,6 +3,7 @@
 
 use crate::desk::{Desk, tell};
 use expect_test::expect;
+use tenure_engine::Answer;
 use tenure_kernel::{LeaseState, LeaseView, SessionId};
 
 #[test]
@@ -225,6 +226,37 @@ fn a_lease_given_back_behind_a_former_promise_waits_anew_after_a_restart() {
          until 100000
          settle",
     ));
+}
+
+/// Alice was promised the lease until 20000. Terms of the next holder × end of the lease × snapshots × restarts, before or
+/// after that end.
+#[test]
+fn a_restart_knows_what_a_former_holder_was_promised_under_other_terms() {
+    let next = ["ttl=5000", "ttl=5000 at_once", "ttl=5000\n settle\n dora: rebind alice ttl=2000", "to=4"];
+    let revoke = "root: revoke alice";
+    let ends = ["off: release alice", revoke, "root: revoke alice\n settle\n ok: acknowledge alice"];
+    let restarts =
+        ["restart", "snapshot\n restart", "snapshot\n restart\n turn\n settle\n snapshot\n restart"];
+    let mut early = Vec::new();
+    for (next, end) in next.iter().flat_map(|next| ends.iter().map(move |end| (next, end))) {
+        for restart in restarts {
+            for (before, after) in [("", *end), (*end, "")] {
+                let case = format!("{next:?}, {before:?}, {restart:?}, {after:?}");
+                let mut desk = Desk::new();
+                desk.play("s4: open 4 ttl=3000\n alice: grant a ttl=20000\n settle");
+                desk.play(&format!("bob: rebind alice {next}\n settle\n {before}\n settle"));
+                desk.play(&format!("{restart}\n turn\n settle\n {after}\n settle"));
+                desk.play("until 19999\n carol: grant a\n settle");
+                if !matches!(desk.answers["carol"], Answer::Refused(_)) {
+                    early.push(case);
+                    continue;
+                }
+                desk.play("until 20000\n dave: grant a\n settle");
+                assert!(matches!(desk.answers["dave"], Answer::Lease(_)), "{case}\n{}", desk.take_story());
+            }
+        }
+    }
+    assert!(early.is_empty(), "free while alice believes:\n{}", early.join("\n"));
 }
 
 #[test]

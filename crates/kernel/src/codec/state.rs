@@ -15,6 +15,8 @@ use crate::session::{Loss, Session};
 use crate::tables::slab::NO_SLOT;
 
 const VERSION: u8 = 1;
+/// Begins the section of former holders, which may be absent.
+const FORMERS: u8 = 1;
 const CHUNK: usize = 64 << 10;
 
 /// Writes the state to `sink`, piece by piece, so that no second copy of it is made.
@@ -62,7 +64,37 @@ pub fn encode_state(kernel: &Kernel, sink: &mut dyn FnMut(&[u8])) {
         w.tick(notice.ended_tick);
         spill(w, sink);
     }
+    write_formers(w, kernel, sink);
     sink(w.out);
+}
+
+/// Promises to former holders that may still run; without any there is no such section, as in states of before it.
+fn write_formers(w: &mut Writer<'_>, kernel: &Kernel, sink: &mut dyn FnMut(&[u8])) {
+    let bound = |slot: u32| kernel.leases[slot].former_until().filter(|until| *until > kernel.applied.tick);
+    let formers = || {
+        let live = kernel.register.live_from(Lsn(0));
+        live.filter_map(|(lsn, slot)| bound(slot).map(|until| (lsn, until)))
+    };
+    let count = formers().count() as u64;
+    if count == 0 {
+        return;
+    }
+    w.byte(FORMERS);
+    w.number(count);
+    for (lsn, until) in formers() {
+        w.lsn(lsn);
+        w.tick(until);
+        spill(w, sink);
+    }
+}
+
+fn read_formers(r: &mut Reader<'_>, kernel: &mut Kernel) -> Result<(), DecodeError> {
+    for _ in 0..r.count()? {
+        let (lease, until) = (kernel.lease_id(r.lsn()?), r.tick()?);
+        let slot = kernel.slot_of(lease).ok_or(DecodeError::Inconsistent("a former holder of no lease"))?;
+        kernel.leases[slot].rare.get_or_insert_default().former_until = until;
+    }
+    Ok(())
 }
 
 fn spill(w: &mut Writer<'_>, sink: &mut dyn FnMut(&[u8])) {
@@ -135,6 +167,10 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
         let lease = r.lease()?;
         let notice = PendingNotice { ended_lsn: r.lsn()?, ended_tick: r.tick()? };
         kernel.notices.insert(lease, notice);
+    }
+    if r.rest.first() == Some(&FORMERS) {
+        r.byte()?;
+        read_formers(r, &mut kernel)?;
     }
     match r.rest.len() {
         0 => Ok(kernel),
@@ -277,6 +313,7 @@ fn read_lease(r: &mut Reader<'_>, kernel: &mut Kernel, previous: Lsn) -> Result<
         lease.rare = Some(Box::new(Rare {
             more_members: Vec::new(),
             rebound_lsn,
+            former_until: Tick(0),
             face_data: face_data.to_vec(),
             attachment: attachment.to_vec(),
         }));

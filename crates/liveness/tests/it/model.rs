@@ -50,6 +50,8 @@ pub(crate) struct Lease {
     told: u64,
     /// Until when a former holder was promised anything.
     former: u64,
+    /// The same as a restart knows it: by the terms that were in force before each rebind.
+    bound: u64,
     /// How its holder is called; `None` is the first one.
     holder: Option<&'static str>,
     given_back: bool,
@@ -277,6 +279,7 @@ impl Model {
             promise: 0,
             told: 0,
             former: 0,
+            bound: 0,
             holder: None,
             given_back: false,
         };
@@ -458,11 +461,14 @@ impl Model {
         let now = self.now;
         let lease = &self.leases[&id];
         let State::Active { since, standing } = lease.state else { return Err("invalid_state") };
-        if lease.terms.mode == Mode::Session && self.session_of(lease).is_none_or(|s| s.closed.is_some()) {
+        let is_drained = matches!(standing, Stand::Drained { .. });
+        // Only its session speaks for it; an operator can take back no more than an operator's drain.
+        let is_mute = |s: &Session| s.closed.is_some() || (s.silent && !is_drained);
+        if lease.terms.mode == Mode::Session && self.session_of(lease).is_none_or(is_mute) {
             return Err("no_liveness");
         }
         match standing {
-            Stand::Silent | Stand::Drained { .. } => {
+            Stand::Silent | Stand::Orphan { .. } | Stand::Drained { .. } => {
                 let lease = self.leases.get_mut(&id).unwrap();
                 lease.state = State::Active { since, standing: Stand::Alive };
                 lease.last = now;
@@ -470,7 +476,7 @@ impl Model {
                 lease.told = lease.promise.min(now + u64::from(lease.terms.ttl_ms));
                 Ok(())
             }
-            Stand::Alive | Stand::Orphan { .. } => Err("not_draining"),
+            Stand::Alive => Err("not_draining"),
         }
     }
 
@@ -521,6 +527,7 @@ impl Model {
             ReclaimRule::AtOnce => before.promise,
             ReclaimRule::AfterPromise => before.promise.max(self.promise_of_session(before)),
         };
+        let bound = self.promise_of_terms(before);
         let State::Active { since, standing } = before.state else { panic!("an active lease") };
         let drained = match standing {
             Stand::Drained { until } => Some(until),
@@ -531,7 +538,18 @@ impl Model {
         let is_same = lease.holder.replace(holder) == Some(holder);
         lease.promise = if is_same { promise } else { 0 };
         lease.former = lease.former.max(if is_same { 0 } else { promise });
+        lease.bound = lease.bound.max(bound);
         self.begin(id, since, drained);
+    }
+
+    /// Until when a promise may last that is made now at the latest.
+    fn promise_of_terms(&self, lease: &Lease) -> u64 {
+        let of_session = lease.terms.session.and_then(|session| self.sessions.get(&session.0));
+        match (lease.terms.reclaim_rule, lease.terms.mode) {
+            (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => 0,
+            (_, Mode::Heartbeat) => self.now + u64::from(lease.terms.ttl_ms),
+            (_, Mode::Session) => of_session.filter(|s| s.by_hand).map_or(0, |s| self.now + s.ttl),
+        }
     }
 
     pub(crate) fn delete_session(&mut self, id: u64) {
@@ -560,18 +578,14 @@ impl Model {
         for id in ids {
             let lease = &self.leases[&id];
             let known = self.session_of(lease).is_some();
-            let of_session = lease.terms.session.and_then(|session| self.sessions.get(&session.0));
-            let promise = match (lease.terms.reclaim_rule, lease.terms.mode) {
-                (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => 0,
-                (_, Mode::Heartbeat) => now + u64::from(lease.terms.ttl_ms),
-                (_, Mode::Session) => of_session.filter(|s| s.by_hand).map_or(0, |s| now + s.ttl),
-            };
+            let promise = self.promise_of_terms(lease);
             let timeout = now + self.revoke_timeout;
             let lease = self.leases.get_mut(&id).unwrap();
             let grace_end = now + u64::from(lease.terms.grace_ms);
             (lease.last, lease.promise, lease.told) = (now, promise, promise);
             // It is not known whether whoever held it before has stopped.
-            lease.former = if lease.holder.is_some() { promise } else { 0 };
+            lease.former = if lease.holder.is_some() { promise.max(lease.bound) } else { 0 };
+            let promise = promise.max(lease.former);
             let given_back = lease.given_back;
             match &mut lease.state {
                 // Nobody was ever told anything of it.
@@ -588,10 +602,13 @@ impl Model {
                 State::Revoking { earliest, wait, .. } => {
                     let delayed = now + u64::from(lease.terms.reclaim_delay_ms);
                     (*earliest, *wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
+                        (ReclaimRule::AtOnce, _) if lease.former > now => {
+                            (delayed.max(lease.former), Wait::Promise)
+                        }
                         (ReclaimRule::AtOnce, _) => (delayed, Wait::AtOnce),
                         _ if given_back && lease.former > now => (delayed.max(lease.former), Wait::Promise),
                         _ if given_back => (delayed, Wait::Acknowledged),
-                        (_, Mode::Permanent) => (delayed.max(timeout), Wait::Promise),
+                        (_, Mode::Permanent) => (delayed.max(timeout).max(promise), Wait::Promise),
                         (_, Mode::Heartbeat | Mode::Session) => (delayed.max(promise), Wait::Promise),
                     };
                 }

@@ -391,6 +391,7 @@ fn planted_bugs_are_found() {
         Planted::PromiseIgnored,
         Planted::WholePromiseTold,
         Planted::FormerPromiseForgotten,
+        Planted::RestartForgetsFormer,
         Planted::RecoveryAgesHolders,
     ] {
         plant(Some(bug));
