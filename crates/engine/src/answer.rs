@@ -244,6 +244,8 @@ pub struct SessionSnapshot {
     pub ttl_ms: u32,
     /// How long silence is forgiven.
     pub grace_ms: u32,
+    /// What other principals may hand over to it.
+    pub accepts_handover: Option<Text>,
     /// Leases it keeps.
     pub leases: u32,
     /// What liveness says; `None` once it is closed.

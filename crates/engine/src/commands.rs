@@ -619,11 +619,26 @@ impl Engine {
                 let answer = LeaseAnswer { lsn, replayed: false, lease: found };
                 self.answer(ticket, lsn, Answer::Lease(Box::new(answer)));
             }
-            Err(refusal) => {
-                let depends_on = self.journal.newest();
-                self.refuse(ticket, depends_on, refusal.into());
-            }
+            Err(refusal) => match self.was_acknowledged(lease, epoch) {
+                Some(found) => {
+                    let lsn = self.journal.newest();
+                    let answer = LeaseAnswer { lsn, replayed: true, lease: found };
+                    self.answer(ticket, lsn, Answer::Lease(Box::new(answer)));
+                }
+                None => {
+                    let depends_on = self.journal.newest();
+                    self.refuse(ticket, depends_on, refusal.into());
+                }
+            },
         }
+    }
+
+    /// A lease that was reclaimed after the revoke which the holder acknowledges: nothing is left to do, and a retry hears
+    /// no other outcome than the first try.
+    fn was_acknowledged(&self, lease: LeaseId, epoch: Epoch) -> Option<LeaseFound> {
+        let Found::Ended(ended) = self.kernel.lease(lease, self.tick) else { return None };
+        let is_its_end = epoch == ended.epoch || epoch.0.checked_add(1) == Some(ended.epoch.0);
+        (ended.state == StateName::Revoked && is_its_end).then(|| self.found(lease)).flatten()
     }
 
     pub(crate) fn reset_breaker(&mut self, ticket: Ticket) {

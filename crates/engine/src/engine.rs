@@ -18,8 +18,8 @@ use crate::ticker::{Now, Ticker};
 use crate::waiters::{Freed, Waiters, Wanted, queues_for};
 use hashbrown::HashMap;
 use tenure_kernel::{
-    Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Retention,
-    SessionId, Stamp, Text, Tick,
+    Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Rejection,
+    Retention, SessionId, Stamp, Text, Tick,
 };
 use tenure_liveness::{Liveness, LivenessConfig};
 use tenure_log::{Authority, Batch, Resolution, Space};
@@ -552,6 +552,16 @@ impl Engine {
             Request::Acknowledge { lease, epoch, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
                     self.acknowledge(ticket, lease, epoch);
+                }
+            }
+            Request::HeldAs { holder, request } => {
+                let view = request.lease().and_then(|lease| self.kernel.live(lease));
+                match view.filter(|view| *view.holder() != holder) {
+                    Some(view) => {
+                        let depends_on = view.changed_lsn();
+                        self.refuse(ticket, depends_on, Rejection::HolderMismatch.into());
+                    }
+                    None => return self.handle(Input { ticket, request: *request }),
                 }
             }
             Request::ResetBreaker => self.reset_breaker(ticket),

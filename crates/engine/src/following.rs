@@ -129,6 +129,7 @@ fn is_only_looking(request: &Request) -> bool {
         | Request::ConnectionOpened(_)
         | Request::ConnectionsTold { .. }
         | Request::Acknowledge { .. }
+        | Request::HeldAs { .. }
         | Request::ResetBreaker
         | Request::Trim(_)
         | Request::Check(_)

@@ -69,6 +69,7 @@ impl Engine {
             | Request::ConnectionOpened(_)
             | Request::ConnectionsTold { .. }
             | Request::Acknowledge { .. }
+            | Request::HeldAs { .. }
             | Request::ResetBreaker
             | Request::Trim(_) => unreachable!("invariant: only reads are read"),
         }
@@ -164,6 +165,7 @@ impl Engine {
             kind: session.kind(),
             ttl_ms: session.ttl_ms(),
             grace_ms: session.grace_ms(),
+            accepts_handover: session.accepts_handover().map(Into::into),
             leases: session.lease_count(),
             standing: self.liveness.session(session.id(), self.tick),
             now: self.tick,

@@ -70,6 +70,13 @@ pub enum Request {
         /// Whose lease it must be; `None` asks nobody.
         asker: Option<Text>,
     },
+    /// A proof of life or an acknowledge that counts only where the lease is held in this name.
+    HeldAs {
+        /// The name.
+        holder: Text,
+        /// What is asked.
+        request: Box<Request>,
+    },
     /// Ends the breaker's hold.
     ResetBreaker,
     /// History below this position is about to be deleted.
@@ -302,6 +309,7 @@ impl Request {
     pub fn lease(&self) -> Option<LeaseId> {
         match self {
             Self::Submit(submit) => submit.action.lease(),
+            Self::HeldAs { request, .. } => request.lease(),
             Self::Heartbeat { lease, .. }
             | Self::TimelyHeartbeat { lease, .. }
             | Self::Acknowledge { lease, .. }
@@ -345,6 +353,7 @@ impl Request {
     #[must_use]
     pub fn lane(&self) -> Lane {
         match self {
+            Self::HeldAs { request, .. } => request.lane(),
             Self::Heartbeat { .. }
             | Self::TimelyHeartbeat { .. }
             | Self::SessionHeartbeat { .. }

@@ -318,24 +318,24 @@ impl Liveness {
     /// Whether an operator may revive the lease.
     ///
     /// # Errors
-    /// When its connection is gone: nothing would be left to end it.
+    /// When its connection is gone: nothing would be left to end it. When its session by hand is silent and nobody drained
+    /// the lease: only the session's heartbeat brings it back.
     pub fn check_revive(&self, view: LeaseView<'_>) -> Result<(), Refusal> {
-        let gone = match view.session() {
-            Some(session) => match self.sessions.by_id(session) {
-                Some(entry) => entry.kind.is_connection() && !entry.is_alive(),
-                None => true,
-            },
-            None => false,
+        let LeaseState::Active { drained, .. } = view.state() else { return Ok(()) };
+        let speaks = match view.session() {
+            Some(session) => self
+                .sessions
+                .by_id(session)
+                .is_some_and(|entry| entry.is_alive() || (*drained && !entry.kind.is_connection())),
+            None => true,
         };
-        let active = matches!(view.state(), LeaseState::Active { .. });
-        if gone && active { Err(Refusal::NoLiveness) } else { Ok(()) }
+        if speaks { Ok(()) } else { Err(Refusal::NoLiveness) }
     }
 
     /// Whether a lease drains by its own silence, and not by that of its session.
     #[must_use]
     pub fn drains_by_itself(&self, view: LeaseView<'_>) -> bool {
-        let is_draining = matches!(self.entries.get(view.slot()).phase, Phase::Draining { .. });
-        is_draining && view.terms().mode == Mode::Heartbeat
+        matches!(self.entries.get(view.slot()).phase, Phase::Draining { .. })
     }
 
     fn is_silent(&self, view: LeaseView<'_>) -> bool {

@@ -37,6 +37,7 @@ mod promises;
 mod recovery;
 mod retrying;
 mod running;
+mod steering;
 mod stopping;
 mod timely;
 mod turns;

@@ -85,6 +85,47 @@ fn a_retry_after_success_is_answered_by_the_first_outcome_whatever_happened_sinc
     assert!(wrong.is_empty(), "answered by the present state:\n{}", wrong.join("\n"));
 }
 
+/// An acknowledge is not an event and its id leads nowhere: lease and epoch say which revoke is meant.
+#[test]
+fn a_retried_acknowledge_is_answered_like_the_first_whatever_happened_since() {
+    for reclaim in ["", "keep"] {
+        for (since, afterwards) in AFTERWARDS {
+            let mut desk = Desk::new();
+            desk.play(BEFORE);
+            desk.play(&format!("alice: grant a delay=1000\n settle\n root: revoke alice {reclaim}\n settle"));
+            desk.play("ok: acknowledge alice epoch=1 asker=local\n settle");
+            let first = desk.answers.remove("ok").unwrap();
+            assert!(matches!(first, Answer::Lease(_)), "{}", desk.answer_words(&first));
+            desk.play("until 2000");
+            desk.play(afterwards);
+            desk.play("settle\n ok: acknowledge alice epoch=1 asker=local\n settle");
+            let again = desk.answers.remove("ok").unwrap();
+            assert!(matches!(again, Answer::Lease(_)), "{reclaim} {since}: {}", desk.answer_words(&again));
+        }
+    }
+    // One that names another revoke was never right.
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      frame 1.2 at 2: revoked
+        0      root <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
+        0      ok <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
+        0      frame 1.3 at 3: reclaimed
+        0      old <- invalid_state: revoked
+        0      next <- invalid_state: revoked
+        0      frame 1.4 at 4: granted
+        0      bob <- lease 4 active [b] bob epoch 1 fence 4 valid 89549
+        0      frame 1.5 at 5: released
+        0      bob <- lease 4 released (explicit) epoch 2
+        0      off <- invalid_state: released
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a\n settle\n root: revoke alice\n settle\n ok: acknowledge alice\n settle
+         old: acknowledge alice epoch=0\n next: acknowledge alice epoch=3\n settle
+         bob: grant b\n settle\n bob: release bob\n settle\n off: acknowledge bob epoch=1\n settle",
+    ));
+}
+
 /// Whether it is a success that was remembered.
 fn is_replayed(answer: &Answer) -> bool {
     match answer {

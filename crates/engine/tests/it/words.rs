@@ -134,7 +134,8 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         "heartbeat" => {
             let lease = lease(desk, &words);
             let via = words.number("via").map(SessionId);
-            Request::Heartbeat { lease, epoch: epoch(desk, &words, lease), via, asker: asker(&words) }
+            let epoch = epoch(desk, &words, lease);
+            held_as(&words, Request::Heartbeat { lease, epoch, via, asker: asker(&words) })
         }
         "timely" => {
             let (lease, asker) = (lease(desk, &words), asker(&words));
@@ -159,7 +160,8 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         "gone" => Request::ConnectionsTold { open: Vec::new(), gone: vec![session(&words)] },
         "acknowledge" => {
             let lease = lease(desk, &words);
-            Request::Acknowledge { lease, epoch: epoch(desk, &words, lease), asker: asker(&words) }
+            let epoch = epoch(desk, &words, lease);
+            held_as(&words, Request::Acknowledge { lease, epoch, asker: asker(&words) })
         }
         "ended" => Request::Ended { face: Face::Leases, from: Lsn(words.number("from").unwrap_or(0)) },
         "reset" => Request::ResetBreaker,
@@ -190,6 +192,14 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
         "watch" => Request::Watch { from: Lsn(words.number("from").unwrap_or(1)) },
         "status" => Request::Status,
         _ => panic!("no such verb: {verb}"),
+    }
+}
+
+/// `as=alice`: it counts only if the lease is held in this name.
+fn held_as(words: &Words<'_>, request: Request) -> Request {
+    match words.options.get("as") {
+        Some(holder) => Request::HeldAs { holder: (*holder).into(), request: Box::new(request) },
+        None => request,
     }
 }
 
