@@ -33,7 +33,8 @@ pub use lease::{
     Mode, OperatorCall, Rebind, Renewed, State,
 };
 pub use line::{
-    Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Verb, Welcome,
+    Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Unregister, Verb,
+    Welcome,
 };
 pub use polling::{
     CordonPoller, Cordoned, MoveTarget, Moved, NodesQuery, PollName, PollNameError, PolledTarget,

@@ -83,6 +83,9 @@ pub struct PoolVerb {
     /// Remove it while members are held.
     #[serde(default)]
     pub force: bool,
+    /// Makes a retry of a change harmless.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub operation_id: Option<String>,
 }
 
 /// A body that says no more than its verb.
@@ -168,7 +171,7 @@ verbs! {
     /// Advertises a service.
     Register(Box<Register>) = "register";
     /// Ends a registration.
-    Unregister(String) = "unregister";
+    Unregister(Unregister) = "unregister";
     /// Follows the services of a type.
     Browse(String) = "browse";
     /// Follows everything seen of a type.
@@ -177,6 +180,22 @@ verbs! {
     Resolve(String) = "resolve";
     /// Ends the stream with this tag.
     Stop(Tag) = "stop";
+}
+
+/// Which registration ends.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(untagged, deny_unknown_fields, expecting = "the id of a registration, or an object with `id`")]
+pub enum Unregister {
+    /// Its id alone.
+    Id(String),
+    /// Its id in an object.
+    Under {
+        /// The id.
+        id: String,
+        /// Makes a retry harmless.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        operation_id: Option<String>,
+    },
 }
 
 /// A proof of life: of a lease, or of a registration by its id alone.

@@ -57,6 +57,9 @@ pub struct Session {
     pub ttl_ms: Option<u64>,
     /// How long silence is forgiven.
     pub grace_ms: u64,
+    /// Other principals may hand over leases to it whose resources all begin so; absent where none may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepts_handover: Option<String>,
     /// Leases it keeps.
     pub leases: u64,
     /// Null once it is closed and its leases are being ended.

@@ -14,7 +14,7 @@ use crate::clock::BootInstant;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::CallError;
 use crate::nodes::{Asking, Nodes};
-use crate::operation::{operation_id, takes_operation_id};
+use crate::operation::{is_change, operation_id, takes_operation_id};
 use crate::transport::{Connector, Identity, Patience, Request, Tls, Transport};
 use bytes::Bytes;
 use core::fmt;
@@ -321,9 +321,7 @@ impl Client {
             let object: Map<String, Value> = object.unwrap_or_default();
             if !request.repeatable && takes_operation_id(&request.method, request.uri.path()) {
                 if object.get("operation_id").is_none_or(Value::is_null) {
-                    let key = HeaderValue::from_str(&operation_id())
-                        .expect("invariant: hexadecimal digits are plain text");
-                    request.headers.push((IDEMPOTENCY_KEY, key));
+                    request.headers.push((IDEMPOTENCY_KEY, fresh_key()));
                 }
                 request.repeatable = true;
             }
@@ -365,8 +363,19 @@ fn request(
         None => None,
         Some(body) => Some(Bytes::from(serde_json::to_vec(body).map_err(|error| unsendable(&error))?)),
     };
-    let Manner { repeatable, patience, headers } = manner;
+    let Manner { repeatable, patience, mut headers } = manner;
+    if repeatable
+        && is_change(&method, path_and_query)
+        && !headers.iter().any(|(name, _)| name == IDEMPOTENCY_KEY)
+    {
+        headers.push((IDEMPOTENCY_KEY, fresh_key()));
+    }
     Ok(Request { method, uri, headers, body, repeatable, patience })
+}
+
+/// A fresh operation id, as a header carries it.
+pub(crate) fn fresh_key() -> HeaderValue {
+    HeaderValue::from_str(&operation_id()).expect("invariant: hexadecimal digits are plain text")
 }
 
 fn this_process() -> String {

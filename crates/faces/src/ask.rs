@@ -7,7 +7,7 @@ use crate::leases::{self, Order};
 use crate::limits::page;
 use crate::refusal::{Asked, mark, no_lease};
 use crate::sessions;
-use tenure_api::{Check, Error, ErrorCode, HolderCall, LeaseQuery};
+use tenure_api::{Check, Error, ErrorCode, LeaseQuery};
 use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, Rebind, SessionId, Text};
 use tenure_engine::{Check as Asking, Keeper, List, Request, Submit};
 use tenure_history::{Identity, WireLease};
@@ -110,6 +110,14 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         let submit = leases::order(caller, order, seen(id)?, body)?;
         Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsAnyone)))
     };
+    let close = |id: &str, operation_id: Option<String>| {
+        let session = sessions::parse(id)?;
+        let operation = leases::operation(caller, operation_id)?;
+        let asker = Some(caller.principal.clone());
+        let action = Action::CloseSession { session, reason: Reason::Explicit };
+        let submit = Submit { operation, asker, ..Submit::now(action) };
+        Ok(Plan::Ask(Request::Submit(submit), Shape::SessionEnd(session)))
+    };
     match call {
         Call::Acquire(body) => {
             ask(Request::Submit(leases::acquire(caller, *body)?), Shape::Lease(Asked::AsAnyone))
@@ -126,12 +134,13 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
             let attachment = Some(leases::attachment(Some(&body.attachment))?);
             own(Action::Amend(Amend { token, attachment, face_data: None }), body.operation_id)
         }
-        Call::Heartbeat(id, body) if body.holder.is_none() => {
-            let lease = held(&id)?;
-            ask(heartbeat(caller, lease, &body), Shape::Renewed { lease, epoch: body.epoch })
+        Call::Heartbeat(id, body) => {
+            let (lease, epoch) = (held(&id)?, body.epoch);
+            ask(held_as(body.holder, heartbeat(caller, lease, epoch)), Shape::Renewed { lease, epoch })
         }
-        Call::Acknowledge(id, body) if body.holder.is_none() => {
-            ask(acknowledge(caller, held(&id)?, &body), Shape::Lease(Asked::AsHolder))
+        Call::Acknowledge(id, body) => {
+            let request = acknowledge(caller, held(&id)?, body.epoch);
+            ask(held_as(body.holder, request), Shape::Lease(Asked::AsHolder))
         }
         Call::Rebind(id, body) => {
             let rebind = Rebind {
@@ -168,12 +177,11 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
             let (seen, asker) = (Lsn(body.seen_lsn.unwrap_or(0)), Some(caller.principal.clone()));
             ask(Request::SessionHeartbeat { session, seen, asker }, Shape::SessionRenewed(session))
         }
-        Call::CloseSession(id) => {
-            let session = sessions::parse(&id)?;
-            let action = Action::CloseSession { session, reason: Reason::Explicit };
-            let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(action) };
-            ask(Request::Submit(submit), Shape::SessionEnd(session))
-        }
+        Call::CloseSession(id) => close(&id, None),
+        Call::Under { operation_id, call } => match *call {
+            Call::CloseSession(id) => close(&id, Some(operation_id)),
+            call => Ok(Plan::Steps(Call::Under { operation_id, call: Box::new(call) })),
+        },
         Call::Resource(name) => ask(Request::Resource(name.as_str().into()), Shape::Resource(name)),
         Call::Resources(query) => {
             let prefix = query.prefix.unwrap_or_default();
@@ -190,9 +198,7 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         Call::Check(check) => ask(Request::Check(checked(identity, check)?), Shape::Checked),
         Call::Status => ask(Request::Status, Shape::Status),
         Call::ResetBreaker => ask(Request::ResetBreaker, Shape::BreakerReset),
-        Call::Heartbeat(..)
-        | Call::Acknowledge(..)
-        | Call::OpenSession(_)
+        Call::OpenSession(_)
         | Call::DefinePool(..)
         | Call::RemovePool(..)
         | Call::Why(_)
@@ -225,17 +231,21 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
     }
 }
 
-pub(crate) fn heartbeat(caller: &Caller, lease: LeaseId, body: &HolderCall) -> Request {
-    Request::Heartbeat {
-        lease,
-        epoch: Epoch(body.epoch),
-        via: caller.connection(),
-        asker: Some(caller.principal.clone()),
-    }
+fn heartbeat(caller: &Caller, lease: LeaseId, epoch: u64) -> Request {
+    let (via, asker) = (caller.connection(), Some(caller.principal.clone()));
+    Request::Heartbeat { lease, epoch: Epoch(epoch), via, asker }
 }
 
-pub(crate) fn acknowledge(caller: &Caller, lease: LeaseId, body: &HolderCall) -> Request {
-    Request::Acknowledge { lease, epoch: Epoch(body.epoch), asker: Some(caller.principal.clone()) }
+fn acknowledge(caller: &Caller, lease: LeaseId, epoch: u64) -> Request {
+    Request::Acknowledge { lease, epoch: Epoch(epoch), asker: Some(caller.principal.clone()) }
+}
+
+/// A request that counts only for a lease held in this name.
+fn held_as(holder: Option<String>, request: Request) -> Request {
+    match holder {
+        Some(holder) => Request::HeldAs { holder: holder.into(), request: Box::new(request) },
+        None => request,
+    }
 }
 
 fn list(identity: &Identity, query: &LeaseQuery) -> Result<List, Error> {

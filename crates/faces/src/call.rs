@@ -5,6 +5,7 @@ use crate::caller::Scope;
 use crate::connections::{ConnectionsHeard, ConnectionsTold};
 use crate::limits::WAIT_MS_MAX;
 use crate::registrations::{Home, NodeHeard, NodeTold, Settled, is_foreign};
+use core::mem;
 use serde::{Deserialize, Serialize};
 use tenure_api as api;
 
@@ -159,6 +160,13 @@ pub enum Call {
         /// Makes a retry harmless.
         operation_id: Option<String>,
     },
+    /// A call without a place for an operation id, under one.
+    Under {
+        /// Makes a retry harmless.
+        operation_id: String,
+        /// What is asked.
+        call: Box<Call>,
+    },
 }
 
 /// What can be answered. Written down with its name only between nodes; callers get [`Reply::body`].
@@ -237,6 +245,7 @@ impl Call {
     #[must_use]
     pub fn scope(&self) -> Scope {
         match self {
+            Self::Under { call, .. } => call.scope(),
             Self::Inspect(_)
             | Self::List(_)
             | Self::Session(_)
@@ -312,6 +321,7 @@ impl Call {
     /// Whether a daemon that is there for registrations alone serves it.
     pub(crate) fn is_of_registrations(&self) -> bool {
         match self {
+            Self::Under { call, .. } => call.is_of_registrations(),
             Self::Register(_)
             | Self::RegisterAt(..)
             | Self::NodeTold(_)
@@ -424,6 +434,14 @@ impl Call {
         }
     }
 
+    /// What is asked, and the operation id that it has no place for.
+    pub(crate) fn opened(self) -> (Option<String>, Self) {
+        match self {
+            Self::Under { operation_id, call } => (Some(operation_id), *call),
+            other => (None, other),
+        }
+    }
+
     /// Gives it an operation id that came beside it; one in the body counts more. `true`: it has it now.
     pub fn set_operation_id(&mut self, id: &str) -> bool {
         let place = match self {
@@ -446,40 +464,47 @@ impl Call {
             | Self::MoveTarget { operation_id, .. }
             | Self::CordonPoller { operation_id, .. }
             | Self::UncordonPoller { operation_id, .. } => operation_id,
+            Self::CloseSession(_)
+            | Self::DefinePool(..)
+            | Self::RemovePool(..)
+            | Self::Unregister(_)
+            | Self::EndRegistration(_)
+            | Self::DrainRegistration(_)
+            | Self::ReviveRegistration(_)
+            | Self::ActivateStream(..)
+            | Self::FailStream(..)
+            | Self::StopStream(_) => {
+                let call = Box::new(mem::replace(self, Self::Status));
+                *self = Self::Under { operation_id: id.to_owned(), call };
+                return true;
+            }
+            Self::Under { .. } => return false,
+            // Asked again, they do no more than they did.
+            Self::SessionHeartbeat(..)
+            | Self::HeartbeatRegistration(..)
+            | Self::HeartbeatStream(..)
+            | Self::ResetBreaker
+            | Self::EndAll
+            | Self::NodeTold(_)
+            | Self::ConnectionsTold(_) => return false,
+            // They look.
             Self::Inspect(_)
             | Self::List(_)
             | Self::Session(_)
             | Self::Sessions { .. }
-            | Self::SessionHeartbeat(..)
-            | Self::CloseSession(_)
             | Self::Resource(_)
             | Self::Resources(_)
-            | Self::DefinePool(..)
             | Self::Pool(_)
             | Self::Pools
-            | Self::RemovePool(..)
             | Self::Check(_)
             | Self::Why(_)
             | Self::Status
-            | Self::ResetBreaker
-            | Self::EndAll
-            | Self::NodeTold(_)
-            | Self::ConnectionsTold(_)
-            | Self::Unregister(_)
-            | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
             | Self::RegistrationStatus
             | Self::Registrations
             | Self::InspectRegistration(_)
-            | Self::EndRegistration(_)
-            | Self::DrainRegistration(_)
-            | Self::ReviveRegistration(_)
             | Self::Stream(_)
             | Self::Streams(_)
-            | Self::HeartbeatStream(..)
-            | Self::ActivateStream(..)
-            | Self::FailStream(..)
-            | Self::StopStream(_)
             | Self::Polling(_) => return false,
         };
         let has_none = place.is_none();

@@ -7,6 +7,7 @@ use crate::limits::{
 };
 use crate::polling::check_not_operators;
 use crate::sessions;
+use sha2::{Digest, Sha256};
 use tenure_api::{Acquire, Error, ErrorCode, HolderCall, Mode, OperatorCall};
 use tenure_engine::kernel::limits::{HOLDER_BYTES_MAX, OPERATION_KEEP_MS_DEFAULT};
 use tenure_engine::kernel::{
@@ -195,6 +196,20 @@ pub(crate) fn operation(caller: &Caller, id: Option<String>) -> Result<Option<Op
     Ok(Some(OperationId::new(principal, id.into(), OPERATION_KEEP_MS_DEFAULT)))
 }
 
+/// The same where tries of one request may become different commands: known by a digest of what is asked. A refusal is
+/// decided anew.
+pub(crate) fn operation_on(
+    caller: &Caller,
+    id: Option<String>,
+    asked: &impl serde::Serialize,
+) -> Result<Option<OperationId>, Error> {
+    let written = serde_json::to_vec(asked).expect("invariant: requests can be written");
+    let digest: [u8; 32] = Sha256::digest(written).into();
+    let asked = u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"));
+    let operation = operation(caller, id)?;
+    Ok(operation.map(|operation| OperationId { asked: Some(asked), tries_again: true, ..operation }))
+}
+
 /// The token a holder presents.
 pub(crate) fn token(lease: LeaseId, epoch: u64, holder: Option<String>) -> Token {
     Token { lease, epoch: Epoch(epoch), holder: holder.map(Into::into) }
@@ -216,6 +231,17 @@ pub(crate) enum Order {
     Reclaim,
     Drain,
     Revive,
+}
+
+impl Order {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Revoke => "revoke",
+            Self::Reclaim => "reclaim",
+            Self::Drain => "drain",
+            Self::Revive => "revive",
+        }
+    }
 }
 
 pub(crate) fn order(

@@ -430,8 +430,18 @@ impl Faces {
         }
     }
 
-    pub(crate) async fn unregister(&self, caller: &Caller, id: &str) -> Result<Reply, Error> {
-        let lease = self.registered(id)?;
+    pub(crate) async fn unregister(
+        &self,
+        caller: &Caller,
+        id: &str,
+        operation_id: Option<String>,
+    ) -> Result<Reply, Error> {
+        let operation = leases::operation_on(caller, operation_id, &("unregister", id))?;
+        let lease = match self.registered(id) {
+            Ok(lease) => lease,
+            Err(_) if operation.is_some() => self.no_lease(),
+            Err(gone) => return Err(gone),
+        };
         let revoke = Revoke {
             lease,
             epoch: None,
@@ -441,7 +451,8 @@ impl Faces {
             evidence: Evidence::None,
             reclaim_by: ReclaimBy::Daemon,
         };
-        let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(Action::Revoke(revoke)) };
+        let asker = Some(caller.principal.clone());
+        let submit = Submit { operation, asker, ..Submit::now(Action::Revoke(revoke)) };
         match self.ask(Request::Submit(submit)).await {
             Answer::Lease(_) => Ok(Reply::Unregistered(api::Unregistered { unregistered: id.to_owned() })),
             other => Err(self.unless_gone(other, id, lease).await),
@@ -482,6 +493,11 @@ impl Faces {
             Some(Place::Live(lease)) => Ok(lease),
             Some(Place::Ended(..)) | None => Err(self.gone(id)),
         }
+    }
+
+    /// What a retry is about whose registration is not known any more: only its operation leads to an outcome.
+    pub(crate) fn no_lease(&self) -> LeaseId {
+        LeaseId::new(self.identity().shard, Lsn(0))
     }
 
     /// Says that a registration is not there, and why where that is known.

@@ -126,6 +126,7 @@ impl Lens<'_> {
             },
             ttl_ms: (session.ttl_ms > 0).then_some(session.ttl_ms.into()),
             grace_ms: session.grace_ms.into(),
+            accepts_handover: session.accepts_handover.as_ref().map(Text::to_string),
             leases: session.leases.into(),
             liveness: standing(standing_now.map(|found| found.standing)).0,
             last_seen: standing_now.map(|found| self.time(found.last_seen, session.now)),

@@ -1,20 +1,20 @@
 //! Calls that take more than one step. What a later step rests on cannot change in between: terms of a lease
 //! change only with its epoch, a session's never.
 
-use crate::ask::{Seen, Shape, acknowledge, heartbeat, lease_id};
+use crate::ask::{Seen, Shape};
 use crate::call::{Call, Reply};
 use crate::caller::Caller;
 use crate::dispatch::{Faces, revoke};
 use crate::leases::{self, Order};
 use crate::limits::{GRACE_MS_MAX, TTL_MS_MAX, TTL_MS_MIN, bounded};
-use crate::refusal::{self, Asked};
+use crate::refusal::Asked;
 use crate::sessions;
 use crate::show::Lens;
 use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, Rejection, SessionKind, Text, Tick};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, List, Refused, Request, SessionSnapshot, Submit};
+use tenure_engine::{Answer, List, Refused, Request, SessionSnapshot, Submit};
 
 /// Leases ended together when the daemon is told to end all.
 const END_PAGE: usize = 500;
@@ -23,29 +23,22 @@ impl Faces {
     /// Calls that take more than one step. What a later step rests on cannot change in between: terms of a
     /// lease change only with its epoch, a session's never.
     pub(crate) async fn steps(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
+        let (operation_id, call) = call.opened();
         match call {
-            Call::Heartbeat(id, body) => {
-                let lease = self.held_as(&id, body.holder.as_deref()).await?;
-                let shape = Shape::Renewed { lease, epoch: body.epoch };
-                let answer = self.ask(heartbeat(caller, lease, &body)).await;
-                self.reply(shape, answer).await
-            }
-            Call::Acknowledge(id, body) => {
-                let lease = self.held_as(&id, body.holder.as_deref()).await?;
-                let answer = self.ask(acknowledge(caller, lease, &body)).await;
-                self.reply(Shape::Lease(Asked::AsHolder), answer).await
-            }
             Call::OpenSession(body) => self.open_by_hand(caller, body).await,
             Call::DefinePool(name, body) => {
                 let action = Action::DefinePool { name: name.as_str().into(), size: body.size };
-                self.done(Submit::now(action)).await?;
+                let lsn = self.done(caller, action, operation_id).await?;
                 let answer = self.ask(Request::Pools).await;
-                self.reply(Shape::Pool(name), answer).await
+                match self.reply(Shape::Pool(name.clone()), answer).await {
+                    // It was removed since, perhaps long before this retry.
+                    Err(error) if error.code == ErrorCode::PoolNotFound => Ok(removed(name, lsn)),
+                    reply => reply,
+                }
             }
             Call::RemovePool(name, body) => {
                 let action = Action::RemovePool { name: name.as_str().into(), force: body.force };
-                let lsn = self.done(Submit::now(action)).await?;
-                Ok(Reply::Pool(api::Pool { name, size: 0, free: 0, removed: true, lsn: lsn.0 }))
+                Ok(removed(name, self.done(caller, action, operation_id).await?))
             }
             Call::Why(query) => self.why(query).await,
             Call::EndAll => self.end_all().await,
@@ -53,24 +46,30 @@ impl Faces {
             Call::RegisterAt(at, body) => self.register(caller, *body, Some(at)).await,
             Call::NodeTold(told) => self.hear_node(*told).await,
             Call::ConnectionsTold(told) => self.hear_connections(*told).await,
-            Call::Unregister(id) => self.unregister(caller, &id).await,
+            Call::Unregister(id) => self.unregister(caller, &id, operation_id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,
             Call::RegistrationStatus => self.registration_status().await,
             Call::Registrations => self.list_registrations().await,
             Call::InspectRegistration(id) => self.inspect_registration(&id).await,
-            Call::EndRegistration(id) => self.order_registration(caller, Order::Revoke, &id).await,
-            Call::DrainRegistration(id) => self.order_registration(caller, Order::Drain, &id).await,
-            Call::ReviveRegistration(id) => self.order_registration(caller, Order::Revive, &id).await,
+            Call::EndRegistration(id) => {
+                self.order_registration(caller, Order::Revoke, &id, operation_id).await
+            }
+            Call::DrainRegistration(id) => {
+                self.order_registration(caller, Order::Drain, &id, operation_id).await
+            }
+            Call::ReviveRegistration(id) => {
+                self.order_registration(caller, Order::Revive, &id, operation_id).await
+            }
             Call::StartStream { start, operation_id } => {
                 self.start_stream(caller, *start, operation_id).await
             }
             Call::Stream(id) => Ok(Reply::Stream(Box::new(self.stream(&id).await?.stream))),
             Call::Streams(query) => self.list_streams(query).await,
             Call::HeartbeatStream(id, body) => self.heartbeat_stream(caller, &id, body).await,
-            Call::ActivateStream(id, body) => self.activate_stream(caller, &id, body).await,
-            Call::FailStream(id, body) => self.fail_stream(caller, &id, body).await,
-            Call::StopStream(id) => self.stop_stream(caller, &id).await,
+            Call::ActivateStream(id, body) => self.activate_stream(caller, &id, body, operation_id).await,
+            Call::FailStream(id, body) => self.fail_stream(caller, &id, body, operation_id).await,
+            Call::StopStream(id) => self.stop_stream(caller, &id, operation_id).await,
             Call::IntendStop { stop, operation_id } => self.intend_stop(caller, stop, operation_id).await,
             Call::Polling(group) => self.show_polling(&group).await,
             Call::MoveTarget { group, body, operation_id } => {
@@ -86,33 +85,17 @@ impl Faces {
         }
     }
 
-    async fn done(&self, submit: Submit) -> Result<Lsn, Error> {
-        match self.ask(Request::Submit(submit)).await {
+    async fn done(
+        &self,
+        caller: &Caller,
+        action: Action,
+        operation_id: Option<String>,
+    ) -> Result<Lsn, Error> {
+        let operation = leases::operation(caller, operation_id)?;
+        match self.ask(Request::Submit(Submit { operation, ..Submit::now(action) })).await {
             Answer::Done { lsn, .. } => Ok(lsn),
             other => Err(self.not_that(other, Asked::AsAnyone)),
         }
-    }
-
-    async fn live(&self, id: &str) -> Result<LeaseSnapshot, Error> {
-        let lease = lease_id(self.identity(), id, Asked::AsHolder)?;
-        match self.ask(Request::Read(lease)).await {
-            Answer::Read(read) => match read.lease {
-                LeaseFound::Live(live) => Ok(live),
-                LeaseFound::JustEnded { state, .. } => Err(refusal::invalid_state(state, Asked::AsHolder)),
-                LeaseFound::Ended { ended, .. } => Err(refusal::invalid_state(ended.state, Asked::AsHolder)),
-                LeaseFound::Retired => Err(refusal::no_lease(Asked::AsHolder)),
-            },
-            other => Err(self.not_that(other, Asked::AsHolder)),
-        }
-    }
-
-    /// The lease, if it is held in this name.
-    async fn held_as(&self, id: &str, holder: Option<&str>) -> Result<LeaseId, Error> {
-        let live = self.live(id).await?;
-        if holder.is_some_and(|holder| live.holder != holder) {
-            return Err(Error::new(ErrorCode::HolderMismatch, "the lease is held in another name"));
-        }
-        Ok(live.id)
     }
 
     async fn open_by_hand(&self, caller: &Caller, body: api::OpenSession) -> Result<Reply, Error> {
@@ -155,6 +138,7 @@ impl Faces {
                     kind: SessionKind::ByHand,
                     ttl_ms,
                     grace_ms,
+                    accepts_handover: accepts_handover.clone(),
                     leases: 0,
                     standing: None,
                     now: Tick(0),
@@ -209,4 +193,9 @@ impl Faces {
         }
         Ok(Reply::Ended(api::ShuttingDown { shutting_down: true, ended, lsn: newest.0 }))
     }
+}
+
+/// A pool that is no more.
+fn removed(name: String, lsn: Lsn) -> Reply {
+    Reply::Pool(api::Pool { name, size: 0, free: 0, removed: true, lsn: lsn.0 })
 }

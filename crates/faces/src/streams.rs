@@ -35,7 +35,6 @@ use crate::polling::check_not_operators;
 use crate::refusal::Asked;
 use facts::draw_id;
 use queue::Queued;
-use sha2::{Digest, Sha256};
 use shown::Shown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -198,22 +197,14 @@ pub(crate) fn named_after(principal: &Text) -> Text {
     principal[..end].into()
 }
 
-/// The operation under which something is asked, known by a digest of what that is: every try of a start makes another
-/// command of it.
+/// The operation under which something is asked; its outcome is kept for a day.
 pub(crate) fn operation(
     caller: &Caller,
     id: Option<String>,
     asked: &impl serde::Serialize,
 ) -> Result<Option<OperationId>, Error> {
-    let written = serde_json::to_vec(asked).expect("invariant: requests can be written");
-    let digest: [u8; 32] = Sha256::digest(written).into();
-    let asked = u64::from_le_bytes(digest[..8].try_into().expect("invariant: a digest has 32 bytes"));
-    Ok(leases::operation(caller, id)?.map(|operation| OperationId {
-        keep_ms: OPERATION_KEEP_MS_MAX,
-        asked: Some(asked),
-        tries_again: true,
-        ..operation
-    }))
+    let operation = leases::operation_on(caller, id, asked)?;
+    Ok(operation.map(|operation| OperationId { keep_ms: OPERATION_KEEP_MS_MAX, ..operation }))
 }
 
 /// One line for a stream that ended.

@@ -97,7 +97,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             }));
         }
     }
-    if route.method == http::Method::POST {
+    if route.method != http::Method::GET {
         parameters.push(json!({
             "name": "Idempotency-Key",
             "in": "header",

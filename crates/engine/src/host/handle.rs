@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     snapshot_wall_ms: AtomicU64,
     /// The tick of the last turn, for whoever proves the writer's life.
     tick: AtomicU64,
+    /// What was durable then.
+    synced_lsn: AtomicU64,
 }
 
 /// Answers on their way.
@@ -77,6 +79,7 @@ impl Handle {
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
             tick: AtomicU64::new(0),
+            synced_lsn: AtomicU64::new(0),
         };
         Self { mailbox, shared: Arc::new(shared) }
     }
@@ -184,6 +187,12 @@ impl Handle {
         Tick(self.shared.tick())
     }
 
+    /// The newest position that was durable at the last turn; asks nothing of the engine.
+    #[must_use]
+    pub fn synced_lsn(&self) -> Lsn {
+        Lsn(self.shared.synced_lsn.load(Ordering::Relaxed))
+    }
+
     /// Position of the newest snapshot and when it was taken, in unix milliseconds.
     #[must_use]
     pub fn last_snapshot(&self) -> Option<(Lsn, u64)> {
@@ -202,8 +211,9 @@ impl Shared {
         self.snapshot_lsn.store(lsn.0, Ordering::Release);
     }
 
-    pub(crate) fn tell_tick(&self, tick: Tick) {
+    pub(crate) fn tell_turn(&self, tick: Tick, synced: Lsn) {
         self.tick.store(tick.0, Ordering::Relaxed);
+        self.synced_lsn.store(synced.0, Ordering::Relaxed);
     }
 
     pub(crate) fn tick(&self) -> u64 {

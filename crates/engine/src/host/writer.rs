@@ -208,7 +208,7 @@ impl Writer {
             self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
         }
         let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
-        self.shared.tell_tick(self.engine.tick());
+        self.shared.tell_turn(self.engine.tick(), self.engine.synced_lsn());
         let wake_in_ms = outputs.wake_in_ms;
         self.answer_probes();
         let (work, stop) = self.carry_out(outputs, keeps);

@@ -12,7 +12,7 @@ use crate::streams::{named_after, operation};
 use std::sync::Arc;
 use tenure_api::{self as api, Error, ErrorCode, PollName, PollerStatus};
 use tenure_engine::kernel::{
-    Action, Bundle, Face, Grant, Lsn, Member, Policy, Rebind, ReclaimRule, Release, Text, Token,
+    Action, Bundle, Epoch, Face, Grant, Lsn, Member, Policy, Rebind, ReclaimRule, Release, Text, Token,
 };
 use tenure_engine::{Answer, OperationId, Request, Submit};
 
@@ -39,6 +39,12 @@ impl Faces {
         let operation = operation(caller, operation_id, &("move", group, &body))?;
         let _one_by_one = self.polling().steering.lock().await;
         let found = self.known_group(group);
+        let owner_id = found.targets.get(body.target.as_str()).map(|held| held.holder.to_string());
+        if let Some(lsn) = self.done_before(operation.as_ref()).await {
+            let poller = body.poller.as_deref().map(|poller| poller_name(poller).to_owned());
+            let (group, target) = (group.to_owned(), body.target);
+            return Ok(Reply::Moved(api::Moved { group, target, poller, owner_id, lsn: lsn.0 }));
+        }
         let name = PollName::Pin(body.target.clone());
         let resource = resource(&name, group, "target")?;
         let target = body.target.as_str();
@@ -72,7 +78,7 @@ impl Faces {
             group: group.to_owned(),
             target: body.target.clone(),
             poller,
-            owner_id: found.targets.get(target).map(|held| held.holder.to_string()),
+            owner_id,
             lsn: self.as_of(lsn).await?,
         }))
     }
@@ -88,6 +94,9 @@ impl Faces {
         let operation = operation(caller, operation_id, &("cordon", group, &body))?;
         let _one_by_one = self.polling().steering.lock().await;
         let found = self.known_group(group);
+        if let Some(lsn) = self.done_before(operation.as_ref()).await {
+            return self.cordoned(&found, group, poller_name(&body.poller), true, Some(lsn)).await;
+        }
         let poller = member(&found, group, &body.poller)?;
         let name = PollName::Cordon(poller.name.to_owned());
         let resource = resource(&name, group, "poller")?;
@@ -110,6 +119,9 @@ impl Faces {
         let operation = operation(caller, operation_id, &("uncordon", group, &body))?;
         let _one_by_one = self.polling().steering.lock().await;
         let found = self.known_group(group);
+        if let Some(lsn) = self.done_before(operation.as_ref()).await {
+            return self.cordoned(&found, group, poller_name(&body.poller), false, Some(lsn)).await;
+        }
         // A cordon may outlive its poller, which is expected back.
         let asked = poller_name(&body.poller);
         let is_kept = |name: &str| found.cordons.contains_key(name);
@@ -138,6 +150,18 @@ impl Faces {
         let owned = found.targets.values().filter(|held| poller_name(&held.holder) == poller).count() as u64;
         let (group, poller, lsn) = (group.to_owned(), poller.to_owned(), self.as_of(lsn).await?);
         Ok(Reply::Cordoned(api::Cordoned { group, poller, cordoned, owned, lsn }))
+    }
+
+    /// The present position, if an earlier try of this operation was carried out: the group may have changed since, because
+    /// it was.
+    async fn done_before(&self, operation: Option<&OperationId>) -> Option<Lsn> {
+        let operation = Some(operation?.clone());
+        let token = Token::new(self.no_lease(), Epoch(0));
+        let nothing = Action::Release(Release { token, text: Text::default() });
+        match self.ask(Request::Submit(Submit { operation, ..Submit::now(nothing) })).await {
+            Answer::Lease(given) if given.replayed => Some(given.lsn),
+            _ => None,
+        }
     }
 
     fn known_group(&self, group: &str) -> Arc<Group> {

@@ -1,7 +1,7 @@
 //! What operators ask about registrations. They may name one by the beginning of its id.
 
 use super::book::ByPrefix;
-use super::{Live, key};
+use super::{Facts, Live, key};
 use crate::call::Reply;
 use crate::caller::Caller;
 use crate::dispatch::Faces;
@@ -10,7 +10,7 @@ use crate::show::{Terms, mode, standing};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{LeaseId, Mode};
-use tenure_engine::{Answer, Request};
+use tenure_engine::{Answer, LeaseFound, Request, Submit};
 use tenure_history::{rfc3339, wire_session};
 
 /// Shortest beginning of an id.
@@ -64,17 +64,46 @@ impl Faces {
         caller: &Caller,
         order: Order,
         prefix: &str,
+        operation_id: Option<String>,
     ) -> Result<Reply, Error> {
-        let (id, lease) = self.registration(prefix)?;
+        let operation = leases::operation_on(caller, operation_id, &(order.as_str(), prefix))?;
+        let found = self.registration(prefix);
+        let (id, lease) = match &found {
+            Ok((id, lease)) => (id.clone(), *lease),
+            Err(_) if operation.is_some() => (prefix.to_ascii_lowercase(), self.no_lease()),
+            Err(error) => return Err(error.clone()),
+        };
         let submit = leases::order(caller, order, lease, api::OperatorCall::default())?;
-        match self.ask(Request::Submit(submit)).await {
-            Answer::Lease(_) => Ok(match order {
-                Order::Drain => Reply::RegistrationDrained(api::RegistrationDrained { drained: id }),
-                Order::Revive => Reply::RegistrationRevived(api::RegistrationRevived { revived: id }),
-                Order::Revoke | Order::Reclaim => Reply::Unregistered(api::Unregistered { unregistered: id }),
-            }),
-            other => Err(self.unless_gone(other, &id, lease).await),
+        match self.ask(Request::Submit(Submit { operation, ..submit })).await {
+            Answer::Lease(given) => {
+                let id = self.id_of(given.lease).await.unwrap_or(id);
+                Ok(match order {
+                    Order::Drain => Reply::RegistrationDrained(api::RegistrationDrained { drained: id }),
+                    Order::Revive => Reply::RegistrationRevived(api::RegistrationRevived { revived: id }),
+                    Order::Revoke | Order::Reclaim => {
+                        Reply::Unregistered(api::Unregistered { unregistered: id })
+                    }
+                })
+            }
+            other => match found {
+                Ok(_) => Err(self.unless_gone(other, &id, lease).await),
+                Err(error) => Err(error),
+            },
         }
+    }
+
+    /// The whole id of the registration that a lease is or was.
+    async fn id_of(&self, lease: LeaseFound) -> Option<String> {
+        let facts = match lease {
+            LeaseFound::Live(live) => Facts::decode(&live.face_data),
+            LeaseFound::JustEnded { was, .. } => Facts::decode(&was.face_data),
+            LeaseFound::Ended { ended, .. } => {
+                let event = self.logged_event(ended.ended_lsn).await?;
+                Facts::decode(&event.change.epitaph()?.face_data)
+            }
+            LeaseFound::Retired => None,
+        };
+        facts.map(|facts| facts.id)
     }
 
     async fn all_registrations(&self) -> Vec<Live> {

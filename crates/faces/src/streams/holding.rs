@@ -24,7 +24,6 @@ const TRIES_MAX: usize = 8;
 const LEAVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// How a stream is told to end.
-#[derive(Default)]
 struct Parting {
     /// What is said to it.
     text: String,
@@ -157,12 +156,17 @@ impl Faces {
         caller: &Caller,
         id: &str,
         body: api::StreamActivate,
+        operation_id: Option<String>,
     ) -> Result<Reply, Error> {
+        let operation = super::operation(caller, operation_id, &("activate", id, &body))?;
         let held = self.held(caller, id)?;
         for _ in 0..TRIES_MAX {
             let Shown { stream, left, withdrawn } = self.stream(&held.id).await?;
             if stream.state.is_terminal() {
-                return Err(gone(&stream));
+                return match self.activated_before(&held, operation).await {
+                    Some(shown) => Ok(reply(shown)),
+                    None => Err(gone(&stream)),
+                };
             }
             if let (Some(asked), Some(current)) = (body.epoch, stream.epoch)
                 && asked != current
@@ -179,7 +183,9 @@ impl Faces {
                 }
                 (StreamState::Starting, Some(lease)) => {
                     let token = Token::new(lease, Epoch(stream.epoch.unwrap_or(0)));
-                    match self.ask(Request::Submit(Submit::now(Action::Activate(token)))).await {
+                    let operation = operation.clone();
+                    let submit = Submit { operation, ..Submit::now(Action::Activate(token)) };
+                    match self.ask(Request::Submit(submit)).await {
                         Answer::Lease(given) => {
                             if let Some(shown) = self.after(*given, &[]).await {
                                 return Ok(reply(shown));
@@ -201,23 +207,43 @@ impl Faces {
         Err(changes_too_fast())
     }
 
+    /// A stream that has ended, if an earlier try of this operation took it into use.
+    async fn activated_before(&self, held: &Held, operation: Option<OperationId>) -> Option<Shown> {
+        let (Place::Live(lease) | Place::Ended(lease)) = held.known.place else { return None };
+        let token = Token::new(lease, Epoch(0));
+        let submit = Submit { operation: Some(operation?), ..Submit::now(Action::Activate(token)) };
+        match self.ask(Request::Submit(submit)).await {
+            Answer::Lease(given) if given.replayed => self.after(*given, &[]).await,
+            _ => None,
+        }
+    }
+
     pub(crate) async fn fail_stream(
         &self,
         caller: &Caller,
         id: &str,
         body: api::StreamFail,
+        operation_id: Option<String>,
     ) -> Result<Reply, Error> {
         let max = REASON_TEXT_BYTES_MAX - FAILED.len();
         if body.reason.is_empty() || body.reason.len() > max {
             let message = format!("reason must have 1 to {max} bytes");
             return Err(Error::new(ErrorCode::InvalidRequest, message).with("field", "reason"));
         }
-        let parting = Parting { text: format!("{FAILED}{}", body.reason), operation: None };
-        Ok(reply(self.end_stream(caller, id, &parting).await?.0))
+        let operation = super::operation(caller, operation_id, &("fail", id, &body))?;
+        let parting = Parting { text: format!("{FAILED}{}", body.reason), operation };
+        Ok(reply(self.part(caller, id, &parting).await?.0))
     }
 
-    pub(crate) async fn stop_stream(&self, caller: &Caller, id: &str) -> Result<Reply, Error> {
-        Ok(reply(self.end_stream(caller, id, &Parting::default()).await?.0))
+    pub(crate) async fn stop_stream(
+        &self,
+        caller: &Caller,
+        id: &str,
+        operation_id: Option<String>,
+    ) -> Result<Reply, Error> {
+        let operation = super::operation(caller, operation_id, &("stop", id))?;
+        let parting = Parting { text: String::new(), operation };
+        Ok(reply(self.part(caller, id, &parting).await?.0))
     }
 
     pub(crate) async fn intend_stop(
@@ -228,12 +254,22 @@ impl Faces {
     ) -> Result<Reply, Error> {
         let operation = super::operation(caller, operation_id, &stop)?;
         let parting = Parting { text: String::new(), operation };
-        let (shown, status) = match self.replayed_stream(parting.operation.as_ref()).await? {
-            Some(shown) => (shown, IntentStatus::IdempotentReplay),
-            None => self.end_stream(caller, &stop.session_id, &parting).await?,
-        };
+        let (shown, status) = self.part(caller, &stop.session_id, &parting).await?;
         let stream = api::Stream { status: Some(status), ..shown.stream };
         Ok(Reply::Stream(Box::new(stream)))
+    }
+
+    /// Ends a stream, or shows the one that an earlier try ended.
+    async fn part(
+        &self,
+        caller: &Caller,
+        id: &str,
+        parting: &Parting,
+    ) -> Result<(Shown, IntentStatus), Error> {
+        match self.replayed_stream(parting.operation.as_ref()).await? {
+            Some(shown) => Ok((shown, IntentStatus::IdempotentReplay)),
+            None => self.end_stream(caller, id, parting).await,
+        }
     }
 
     /// Ends a stream. Its own client gives it back, so that its slots are free at once; an operator withdraws it, and
@@ -286,8 +322,10 @@ impl Faces {
             Answer::Refused(refused) if is_gone(refused.code()) => None,
             other => return Err(self.not_that(other, Asked::AsHolder)),
         };
-        if let Some(LeaseState::Revoking(_)) = live.as_ref().map(|live| &live.state) {
-            return self.end_revoked(held, lease).await;
+        let is_revoking = matches!(live.as_ref().map(|live| &live.state), Some(LeaseState::Revoking(_)));
+        // Where there is an operation, an earlier try may have revoked it.
+        if is_revoking && parting.operation.is_none() {
+            return self.end_revoked(held, lease, parting).await;
         }
         let (attachment, epoch) = match live {
             Some(live) => (live.attachment, live.epoch),
@@ -313,6 +351,9 @@ impl Faces {
                 let shown = self.after(*given, &attachment).await;
                 Ok(shown.map(|shown| (shown.beaten_at(beat), status)))
             }
+            Answer::Refused(refused) if is_moved(refused.code()) && is_revoking => {
+                self.end_revoked(held, lease, parting).await
+            }
             Answer::Refused(refused) if is_moved(refused.code()) => {
                 let shown = self.stream(&held.id).await?;
                 if shown.stream.state.is_terminal() { Err(gone(&shown.stream)) } else { Ok(None) }
@@ -323,7 +364,12 @@ impl Faces {
 
     /// A stream that is being withdrawn: its own client need not be waited for any longer once it says that it has
     /// stopped.
-    async fn end_revoked(&self, held: &Held, lease: LeaseId) -> Result<Option<(Shown, IntentStatus)>, Error> {
+    async fn end_revoked(
+        &self,
+        held: &Held,
+        lease: LeaseId,
+        parting: &Parting,
+    ) -> Result<Option<(Shown, IntentStatus)>, Error> {
         let shown = self.stream(&held.id).await?;
         if shown.stream.state.is_terminal() {
             return Err(gone(&shown.stream));
@@ -333,6 +379,7 @@ impl Faces {
             let _ = self.ask(Request::Acknowledge { lease, epoch, asker: None }).await;
             self.until_ended(&held.id).await;
         }
+        self.streams().book.keep_operation(&held.id, parting.operation.as_ref());
         Ok(Some((self.stream(&held.id).await?, IntentStatus::Accepted)))
     }
 

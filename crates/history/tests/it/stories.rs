@@ -61,6 +61,20 @@ fn a_lease_tells_its_life() {
 }
 
 #[test]
+fn a_lease_tells_who_revived_it_after_it_fell_silent_and_why() {
+    let mut tale = Tale::begin([6; 16]);
+    let lease =
+        tale.event(1_000, Change::Granted(granted("alice", &["a"], Policy::heartbeat(5_000, 60_000))));
+    let subject = tenure_kernel::Subject::Lease(lease);
+    tale.note(6_000, Note::Draining { subject, last_seen: Tick(1_000), until: Tick(66_000) });
+    tale.event(7_000, Change::Revived(steered(lease, "its network is back")));
+    let story = tale.history().why(&Subject::Lease(lease), WhyLimits::default()).unwrap();
+    let revived = story.entries.iter().find(|entry| entry.kind == "revived").unwrap();
+    assert_eq!(revived.actor.as_ref().map(actor_word).as_deref(), Some("operator:carol"));
+    assert_eq!(revived.text, "revived by carol, saying \"its network is back\": the drain was taken back");
+}
+
+#[test]
 fn a_lease_tells_what_happened_to_its_session() {
     let (tale, leases) = tale();
     check(

@@ -17,7 +17,7 @@ use std::time::Duration;
 use streams::{Source, Stream, Streams};
 use tenure_api::{
     Answer, AnswerLine, Error, ErrorCode, Heartbeat, Lease, Line, LineError, PoolSize, PoolVerb,
-    RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Verb, Welcome,
+    RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Unregister, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
 use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope, over_limit};
@@ -650,6 +650,7 @@ impl Class {
 
 fn class(call: &Call) -> Class {
     match call {
+        Call::Under { call, .. } => class(call),
         Call::Heartbeat(..)
         | Call::SessionHeartbeat(..)
         | Call::Acknowledge(..)
@@ -726,7 +727,10 @@ fn wish(verb: Verb) -> Result<Wish, Error> {
         Verb::Browse(service_type) => Ok(Wish::Watch(Source::Browse(service_type))),
         Verb::Subscribe(service_type) => Ok(Wish::Watch(Source::Subscribe(service_type))),
         Verb::Register(body) => call(Call::Register(body)),
-        Verb::Unregister(id) => call(Call::Unregister(id)),
+        Verb::Unregister(Unregister::Id(id)) => call(Call::Unregister(id)),
+        Verb::Unregister(Unregister::Under { id, operation_id }) => {
+            call(under(operation_id, Call::Unregister(id)))
+        }
         Verb::Resolve(name) => call(Call::Resolve(ResolveQuery { name })),
         Verb::Acquire(body) => lease(Call::Acquire(body), Answer::Acquired),
         Verb::Activate(of) => lease(Call::Activate(of.lease_id, of.body), Answer::Activated),
@@ -752,20 +756,27 @@ fn wish(verb: Verb) -> Result<Wish, Error> {
 }
 
 fn pool(body: PoolVerb) -> Result<Call, Error> {
-    match body {
-        PoolVerb { name: None, size: None, remove: false, force: false } => Ok(Call::Pools),
-        PoolVerb { name: Some(name), size: Some(size), remove: false, force: false } => {
-            Ok(Call::DefinePool(name, PoolSize { size }))
+    let PoolVerb { name, size, remove, force, operation_id } = body;
+    let call = match (name, size, remove, force) {
+        (None, None, false, false) => Call::Pools,
+        (Some(name), Some(size), false, false) => Call::DefinePool(name, PoolSize { size }),
+        (Some(name), None, true, force) => Call::RemovePool(name, RemovePool { force }),
+        (Some(name), None, false, false) => Call::Pool(name),
+        _ => {
+            return Err(Error::new(
+                ErrorCode::InvalidRequest,
+                "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
+            ));
         }
-        PoolVerb { name: Some(name), size: None, remove: true, force } => {
-            Ok(Call::RemovePool(name, RemovePool { force }))
-        }
-        PoolVerb { name: Some(name), size: None, remove: false, force: false } => Ok(Call::Pool(name)),
-        _ => Err(Error::new(
-            ErrorCode::InvalidRequest,
-            "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
-        )),
+    };
+    Ok(under(operation_id, call))
+}
+
+fn under(operation_id: Option<String>, mut call: Call) -> Call {
+    if let Some(id) = operation_id {
+        call.set_operation_id(&id);
     }
+    call
 }
 
 /// Carries a read out that may cost much.

@@ -59,6 +59,9 @@ struct Open {
     /// How long silence is forgiven after that; 30s unless told
     #[arg(long, value_name = "DURATION")]
     grace: Option<Span>,
+    /// Accept leases that other principals hand over, if all their resources begin so
+    #[arg(long, value_name = "PREFIX")]
+    accepts_handover: Option<String>,
     /// Makes a retry harmless: the same id gives the same session
     #[arg(long, value_name = "ID")]
     operation_id: Option<String>,
@@ -133,7 +136,7 @@ impl Open {
             ttl_ms: self.ttl.map(Span::ms),
             grace_ms: self.grace.map(Span::ms),
             operation_id: Some(self.operation_id.unwrap_or_else(operation_id)),
-            accepts_handover: None,
+            accepts_handover: self.accepts_handover,
         };
         print_session(printer, daemon.post(route(&["sessions"]), &body).await?)
     }

@@ -1,0 +1,51 @@
+//! What callers read: costs bounded, and who did what.
+
+use crate::daemon::{Daemon, over_http};
+use core::time::Duration;
+use serde_json::json;
+use tenure_engine::EngineConfig;
+use tenure_faces::{Caller, Freshness, Scope};
+
+#[tokio::test]
+async fn a_position_that_never_comes_costs_the_engine_one_look() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let local = over_http("local", Scope::Read);
+    let caller = Caller { freshness: Freshness::AtLeast(1 << 63), ..local };
+    let before = daemon.asked();
+    let asked = daemon.ask(&caller, json!("Pools"));
+    // Long enough for many looks; it waits for 5 s in all.
+    assert!(tokio::time::timeout(Duration::from_millis(300), asked).await.is_err());
+    assert!(daemon.asked() - before <= 2, "{} requests", daemon.asked() - before);
+}
+
+#[tokio::test]
+async fn a_position_that_comes_is_waited_for() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let pool = daemon.done(json!({ "DefinePool": ["p", { "size": 1 }] })).await;
+    let lsn = pool["lsn"].as_u64().unwrap() + 1;
+    let caller = Caller { freshness: Freshness::AtLeast(lsn), ..over_http("local", Scope::Admin) };
+    let (reached, _) = tokio::join!(
+        daemon.ask(&caller, json!("Pools")),
+        daemon.done(json!({ "DefinePool": ["q", { "size": 1 }] })),
+    );
+    assert_eq!(reached.unwrap()["pools"].as_array().unwrap().len(), 2);
+}
+
+/// The daemon brings a silent lease back for nobody but the operator that says so, and says which that was.
+#[tokio::test]
+async fn why_tells_who_revived_a_silent_lease_and_for_what() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let acquire = json!({ "resources": ["a"], "holder": "h", "ttl_ms": 1_000, "grace_ms": 3_600_000 });
+    let id = daemon.done(json!({ "Acquire": acquire })).await["lease_id"].clone();
+    while daemon.done(json!({ "Inspect": id })).await["liveness"] != "draining" {
+        tokio::task::yield_now().await;
+    }
+    let revive = json!({ "Revive": [id, { "reason": "its network is back" }] });
+    daemon.ask(&over_http("token:carol", Scope::Admin), revive).await.unwrap();
+    let story = daemon.done(json!({ "Why": { "lease": id } })).await;
+    let entries = story["entries"].as_array().unwrap();
+    let revived = entries.iter().find(|entry| entry["kind"] == "revived").unwrap();
+    assert_eq!(revived["actor"], "operator:token:carol");
+    let text = revived["text"].as_str().unwrap();
+    assert!(text.contains("token:carol") && text.contains("its network is back"), "{text}");
+}
