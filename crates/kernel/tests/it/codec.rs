@@ -278,6 +278,61 @@ fn trailing_bytes_are_refused() {
     assert_eq!(decode_state(runner.setup, &bytes).unwrap_err(), DecodeError::Trailing(2));
 }
 
+/// The section of former holders, in literal bytes: absent while there is none, and in states of before it.
+#[test]
+fn former_holders_are_the_last_section_while_they_may_act() {
+    let mut kernel = Kernel::new(Setup::plain());
+    let at = |kernel: &mut Kernel, lsn: u64, tick: u64, change: Change| {
+        kernel.evolve(Stamp { lsn: Lsn(lsn), tick: Tick(tick) }, &Event { operation: None, change });
+    };
+    let granted = Granted {
+        holder: "a".into(),
+        members: [Text::from("r")].into_iter().collect(),
+        deadline: None,
+        policy: Policy::heartbeat(20_000, 0),
+        face_data: Vec::new(),
+        attachment: Vec::new(),
+        wall_ms: 0,
+    };
+    at(&mut kernel, 1, 0, Change::Granted(granted));
+    let rebound = |epoch: u64, ttl_ms: u32| {
+        Change::Rebound(Rebound {
+            lease: LeaseId(1),
+            epoch: Epoch(epoch),
+            holder: "b".into(),
+            policy: Some(Policy::heartbeat(ttl_ms, 0)),
+            attachment: None,
+            face_data: None,
+            taken_over: false,
+        })
+    };
+    at(&mut kernel, 2, 5, rebound(2, 1_000));
+    at(&mut kernel, 3, 6, rebound(3, 2_000));
+    let bytes = bytes_of(&kernel);
+    // Byte 1, one lease, its lsn, tick 5 + 20,000.
+    let section = [1, 1, 1, 0xa5, 0x9c, 0x01];
+    assert!(bytes.ends_with(&section), "{bytes:x?}");
+    let read = decode_state(Setup::plain(), &bytes).unwrap();
+    assert_eq!(read.live(LeaseId(1)).unwrap().former_until(), Some(Tick(20_005)));
+    assert_eq!(bytes_of(&read), bytes);
+    let before = decode_state(Setup::plain(), &bytes[..bytes.len() - section.len()]).unwrap();
+    assert_eq!(before.live(LeaseId(1)).unwrap().former_until(), None);
+    let nobodys = [&bytes[..bytes.len() - section.len()], &[1, 1, 2, 9]].concat();
+    assert!(decode_state(Setup::plain(), &nobodys).is_err(), "a former holder of no lease");
+    // Once the tick has come nothing of it is left.
+    at(
+        &mut kernel,
+        4,
+        20_005,
+        Change::Amended(Amended { lease: LeaseId(1), attachment: None, face_data: None }),
+    );
+    assert!(!bytes_of(&kernel).ends_with(&section));
+    assert_eq!(
+        decode_state(Setup::plain(), &bytes_of(&kernel)).unwrap().live(LeaseId(1)).unwrap().former_until(),
+        None
+    );
+}
+
 #[test]
 fn a_state_larger_than_one_piece_is_written_in_pieces() {
     let mut kernel = Kernel::new(Setup::plain());
