@@ -10,7 +10,7 @@ use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out};
 use crate::lanes::{AHEAD, Lanes};
-use crate::report::Task;
+use crate::report::{Stall, Task};
 use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
@@ -101,6 +101,13 @@ pub enum Completion {
     Space(Space),
     /// A task came to its end, with an error or without.
     Worked(Task, Option<String>),
+    /// Holders could have waited long, in the turn before this one or for this one.
+    Stalled {
+        /// Why.
+        stall: Stall,
+        /// For how long.
+        ms: u64,
+    },
     /// The next snapshot needs a record that the newest one does not cover.
     RecordWanted,
     /// How long this writer may answer.
@@ -341,6 +348,7 @@ impl Engine {
         let mut outputs = Outputs::default();
         self.now = now;
         let deadline_pending = self.next_deadline().is_some();
+        let stalls = self.counters.stalls;
         for completion in completions {
             self.complete(completion, &mut outputs);
         }
@@ -359,8 +367,11 @@ impl Engine {
         let passed = self.ticker.pass(now, deadline_pending);
         self.tick = passed.now;
         if let Some(gap_ms) = passed.stalled_ms {
-            self.counters.stalls += 1;
             self.note(&Note::Stalled { gap_ms });
+            // A turn that took long is a gap too.
+            if self.counters.stalls == stalls {
+                self.stalled(Stall::Gap, gap_ms);
+            }
         }
         for input in inputs {
             if self.lanes.has_room_for(&input.request) {
@@ -718,6 +729,7 @@ impl Engine {
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
             Completion::Space(space) => self.space_is(space),
             Completion::Worked(task, error) => self.worked(task, error),
+            Completion::Stalled { stall, ms } => self.stalled(stall, ms),
             Completion::RecordWanted => self.record_wanted = true,
             Completion::Authority(authority) => self.authority = authority,
             Completion::Fenced => self.stop = Some(Stop::Fenced),

@@ -46,7 +46,7 @@ pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
 pub use recovery::{GoingOn, RecoverError, Replay, setup};
-pub use report::{Report, Task};
+pub use report::{Report, Stall, Task};
 pub use request::{
     Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket,
 };
