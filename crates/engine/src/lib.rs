@@ -37,7 +37,7 @@ mod waiting;
 
 pub use answer::{
     Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
-    Published, Push, Refused, SessionSnapshot, WaitLimit,
+    Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
 };
 pub use engine::{
     Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
