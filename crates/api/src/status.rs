@@ -42,8 +42,7 @@ pub struct Status {
     pub sync: Latency,
     /// How late ends come.
     pub expiry_lateness: Latency,
-    /// Times that a request could have waited for the daemon for more than a second: no turn ran, one turn took long, or
-    /// the queue was long.
+    /// Times that a request could have waited for the daemon for more than a second.
     pub stalls: u64,
     /// Whether ends are postponed.
     pub breaker: BreakerStatus,

@@ -72,6 +72,8 @@ pub const TURN_EVENTS_MAX: usize = 1024;
 pub const TURN_WORK_MAX: usize = 2_000;
 /// Waiters looked at per unit of work.
 const WAITERS_PER_UNIT: usize = 8;
+/// What it takes to begin a wait, beside the try that came before: a waiter stands in five orders.
+const UNITS_PER_WAIT: usize = 4;
 
 /// Position 0 is never a grant's: looking this up finds nothing.
 const NO_LEASE: LeaseId = LeaseId(0);
@@ -539,9 +541,11 @@ impl Engine {
         let Input { ticket, request } = input;
         match request {
             Request::Submit(submit) => {
-                let before = self.waiters.looks();
+                let (looks, waiting) = (self.waiters.looks(), self.waiting());
                 self.submit(ticket, submit);
-                return 1 + (self.waiters.looks() - before) as usize / WAITERS_PER_UNIT;
+                let began = self.waiting().saturating_sub(waiting);
+                let looked = (self.waiters.looks() - looks) as usize;
+                return 1 + looked / WAITERS_PER_UNIT + began * UNITS_PER_WAIT;
             }
             Request::Heartbeat { lease, epoch, via, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {

@@ -33,7 +33,8 @@ use tempfile::TempDir;
 use tenure_engine::host::read_log;
 use tenure_engine::{
     Answer, Appended, Completion, Control, Engine, EngineConfig, Input, LeaseFound, LeaseSnapshot, LogRead,
-    News, Now, Out, Outputs, Push, Refused, Request, Stop, Task, Ticket, WaiterSnapshot, build_snapshot, publish, setup,
+    News, Now, Out, Outputs, Push, Refused, Request, Stop, Task, Ticket, WaiterSnapshot, build_snapshot,
+    publish, setup,
 };
 use tenure_kernel::codec::encode_state;
 use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, Rejection};
