@@ -1,4 +1,4 @@
-//! `cargo xtask bench core`, `polling`, `peers` and `cluster`: each row beside its reference or its goal, measured in one run on one
+//! `cargo xtask bench core`, `polling`, `peers`, `cluster` and `worst`: each row beside its reference or its goal, measured in one run on one
 //! machine. A ratio or a goal is the claim; the absolute numbers only say what machine it was.
 
 #![expect(clippy::print_stdout, reason = "the table is the data this program makes")]
@@ -12,6 +12,7 @@ mod peers;
 mod polling;
 mod process;
 mod rows;
+mod worst;
 
 use clap::{Parser, Subcommand};
 
@@ -39,6 +40,8 @@ enum Suite {
     Peers(peers::Arguments),
     /// Several machines on one etcd: beside etcd itself, and how soon another node serves
     Cluster(cluster::Arguments),
+    /// One client doing its worst: what others see of it
+    Worst(worst::Arguments),
     /// Earlier runs side by side
     History(history::Arguments),
     /// One of those pollers
@@ -69,6 +72,9 @@ fn main() -> anyhow::Result<()> {
         }
         Suite::Cluster(arguments) => {
             println!("{}", cluster::measure(arguments, quick, only)?);
+        }
+        Suite::Worst(arguments) => {
+            println!("{}", worst::measure(arguments, quick, only)?);
         }
         Suite::History(arguments) => println!("{}", history::shown(&arguments)?),
         Suite::Poller(orders) => polling::poll(orders)?,

@@ -11,12 +11,13 @@ use crate::{needs, shell};
 /// `cargo xtask bench polling` holds pollers through the daemon and through Redis against what polling promises.
 /// `cargo xtask bench peers` puts Tenure beside Redis, etcd, PostgreSQL and ZooKeeper; `--install` gets what is missing.
 /// `cargo xtask bench cluster` puts nodes on three etcd members beside these themselves; `--install` gets what is missing.
+/// `cargo xtask bench worst` measures what others see of one client that does its worst.
 /// `cargo xtask bench history [SUITE]` shows the last runs side by side.
 /// `cargo xtask bench --help` is the benchmarks' own help.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `core`, `mdns`, `polling`, `peers`, `cluster`, `--quick`.
+    /// `core`, `mdns`, `polling`, `peers`, `cluster`, `worst`, `--quick`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_bench: Vec<String>,
 }
@@ -34,9 +35,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         command.args(shell::locked()).arg("--");
         return shell::run(command.args(rest));
     }
-    // It starts the daemon that stands beside it, and a Redis.
-    if arguments.for_bench.first().is_some_and(|suite| suite == "polling") {
-        needs::provide(needs::FOR_TESTS)?;
+    // They start the daemon that stands beside them, one of them a Redis too.
+    if let Some(suite @ ("polling" | "worst")) = arguments.for_bench.first().map(String::as_str) {
+        if suite == "polling" {
+            needs::provide(needs::FOR_TESTS)?;
+        }
         let mut command = shell::cargo(["build", "--quiet", "--release", "--package", "tenure"]);
         shell::run(command.args(shell::locked()))?;
     }

@@ -39,6 +39,8 @@ pub(crate) enum Quantity {
     CalmP99,
     /// Revisions that the store under it went through, in every `writer_ttl`.
     Revisions,
+    /// Times that the server let everybody wait.
+    Stalls,
 }
 
 impl Quantity {
@@ -59,6 +61,7 @@ impl Quantity {
             Self::Count => "count",
             Self::CalmP99 => "calm_p99_seconds",
             Self::Revisions => "revisions_per_writer_ttl",
+            Self::Stalls => "stalls",
         }
     }
 }

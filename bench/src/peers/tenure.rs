@@ -11,7 +11,7 @@ use super::wire::{Door, Names, Wire};
 use crate::machine;
 use crate::process::{block_until, tied};
 use anyhow::{Context, Result, ensure};
-pub(in crate::peers) use control::Control;
+pub(crate) use control::Control;
 use control::{Session, leases};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -159,12 +159,12 @@ pub(crate) fn socket(home: &Home) -> PathBuf {
     home.run().join("socket")
 }
 
-fn is_ready(home: &Home) -> Result<bool> {
+pub(crate) fn is_ready(home: &Home) -> Result<bool> {
     Ok(home.run().join("daemon.json").exists() && Control::open(&socket(home)).is_ok())
 }
 
 /// As it tells programs on this machine.
-fn address(home: &Home) -> Result<SocketAddr> {
+pub(crate) fn address(home: &Home) -> Result<SocketAddr> {
     let told: serde_json::Value =
         serde_json::from_slice(&std::fs::read(home.run().join("daemon.json"))?).context("daemon.json")?;
     let endpoint = told["endpoint"].as_str().context("no endpoint")?;

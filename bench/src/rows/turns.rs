@@ -23,8 +23,10 @@ pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     config.liveness.breaker.fraction = 0.5;
     let mut driven = Driven::new(&config);
     let leases = driven.fill(size.leases, 1, &Policy::heartbeat(TTL_MS, GRACE_MS))?;
+    let grants = driven.take_turns();
     driven.restart();
     let shown = [
+        ("grants up to there", grants),
         ("waits begin", begin_waits(&mut driven, waiters)),
         ("renewals", {
             while driven.tick().0 < u64::from(TTL_MS) / 3 {

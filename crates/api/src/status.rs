@@ -42,7 +42,7 @@ pub struct Status {
     pub sync: Latency,
     /// How late ends come.
     pub expiry_lateness: Latency,
-    /// Times the daemon stood still for more than a second.
+    /// Times that a request could have waited for the daemon for more than a second.
     pub stalls: u64,
     /// Whether ends are postponed.
     pub breaker: BreakerStatus,

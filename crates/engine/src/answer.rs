@@ -81,7 +81,7 @@ pub enum Answer {
         /// Who covers it; `None` when available.
         lease: Option<Box<LeaseSnapshot>>,
         /// Waiters for it, first first.
-        waiters: Vec<Text>,
+        waiters: Vec<WaiterSnapshot>,
         /// As of.
         lsn: Lsn,
     },
@@ -144,10 +144,21 @@ pub struct LeaseAnswer {
 pub struct LeaseRead {
     /// The lease.
     pub lease: LeaseFound,
-    /// Holders that wait for any of its resources, first first, each once.
-    pub waiters: Vec<Text>,
+    /// Requests that wait for any of its resources, first first, each once.
+    pub waiters: Vec<WaiterSnapshot>,
     /// As of.
     pub lsn: Lsn,
+}
+
+/// A request that waits for its bundle.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaiterSnapshot {
+    /// Who is to hold it.
+    pub holder: Text,
+    /// For how long it has waited.
+    pub waited_ms: u64,
+    /// How many later requests were granted something that it wants.
+    pub passed: u64,
 }
 
 /// A lease that can be shown.

@@ -368,12 +368,15 @@ impl Engine {
             return self.wait(Try { ticket, command, opening }, wait_ms);
         }
         let wait_ms = if has_alternatives(&command) { 0 } else { wait_ms };
-        let asked = (wait_ms > 0).then(|| command.clone());
+        let asked = if wait_ms > 0 { bundle_of(&command).cloned() } else { None };
         let outcome = match self.try_grant(&mut command, opening.as_deref()) {
             Ok(outcome) => outcome,
             Err(refused) if wait_ms > 0 && can_be_waited_for(&refused) => {
                 // For what was asked, not for what is left of it beside others who wait.
-                return self.wait(Try { ticket, command: asked.unwrap_or(command), opening }, wait_ms);
+                if let (Action::Grant(grant), Some(asked)) = (&mut command.action, asked) {
+                    grant.bundle = asked;
+                }
+                return self.wait(Try { ticket, command, opening }, wait_ms);
             }
             Err(refused) => self.not_granted(&command, refused),
         };
@@ -700,6 +703,13 @@ impl Engine {
 
 fn has_alternatives(command: &Command) -> bool {
     matches!(&command.action, Action::Grant(grant) if !grant.alternatives.is_empty())
+}
+
+fn bundle_of(command: &Command) -> Option<&Bundle> {
+    match &command.action {
+        Action::Grant(grant) => Some(&grant.bundle),
+        _ => None,
+    }
 }
 
 fn can_be_waited_for(refused: &Refused) -> bool {

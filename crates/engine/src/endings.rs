@@ -31,8 +31,8 @@ enum Ending {
     Session(SessionId),
     /// Leases of a session whose own grace is over.
     Grace(SessionOver),
-    /// Every lease on a member of a removed pool.
-    Pool(Text),
+    /// Every lease on a member of a removed pool, from this one on.
+    Pool { name: Text, next: u32 },
     /// Leases that were live when the log was restored from a backup.
     Restored(Vec<LeaseId>),
     /// Sessions that were open then: what their holders have seen belongs to the log that was lost.
@@ -51,7 +51,7 @@ impl Endings {
     }
 
     pub(crate) fn pool(&mut self, name: Text) {
-        self.queue.push_back(Ending::Pool(name));
+        self.queue.push_back(Ending::Pool { name, next: 1 });
     }
 
     /// Leases first, so that they end as restored and not with their session.
@@ -161,11 +161,11 @@ impl Engine {
                 let chosen = self.choose(over.session, passed, room, looks, ends);
                 self.end_chosen(ending, chosen, || expired(over.evidence))
             }
-            Ending::Pool(name) => {
-                let leases = self.choose_of_pool(&name, room);
-                let chosen = Chosen { over: leases.is_empty(), leases, passed: None };
+            Ending::Pool { name, next } => {
+                let (leases, next) = self.choose_of_pool(&name, next, room, looks);
+                let chosen = Chosen { over: next.is_none(), leases, passed: None };
                 let how = || How::Revoke(Reason::PoolRemoved, Evidence::None);
-                self.end_chosen(Ending::Pool(name), chosen, how)
+                self.end_chosen(Ending::Pool { name, next: next.unwrap_or(0) }, chosen, how)
             }
         }
     }
@@ -218,13 +218,28 @@ impl Engine {
         chosen
     }
 
-    /// A lease may cover several members; it ends once.
-    fn choose_of_pool(&self, name: &str, room: usize) -> Vec<LeaseId> {
-        let holders = self.kernel.holders_of_pool(name).filter(|view| has_authority(*view));
-        let mut leases: Vec<LeaseId> = holders.map(LeaseView::id).take(room).collect();
+    /// Up to `room` leases on members of a pool, and the member to go on from. A lease may cover several members; it
+    /// ends once.
+    fn choose_of_pool(
+        &self,
+        name: &str,
+        from: u32,
+        room: usize,
+        looks: &mut usize,
+    ) -> (Vec<LeaseId>, Option<u32>) {
+        let size = self.kernel.pool(name).map_or(0, |pool| pool.size);
+        let mut leases = Vec::new();
+        let mut numbers = from..=size;
+        while leases.len() < room && *looks > 0 {
+            let Some(number) = numbers.next() else { break };
+            step();
+            *looks -= 1;
+            let holder = self.kernel.holder_of_member(name, number).filter(|view| has_authority(*view));
+            leases.extend(holder.map(LeaseView::id));
+        }
         leases.sort_unstable();
         leases.dedup();
-        leases
+        (leases, numbers.next())
     }
 
     fn end(&mut self, lease: LeaseId, how: How) {
@@ -324,7 +339,7 @@ use tests::step;
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs};
+    use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs, TURN_WORK_MAX};
     use crate::recovery::GoingOn;
     use crate::request::{Control, Input, Request, Submit, Ticket};
     use crate::ticker::Now;
@@ -428,5 +443,40 @@ mod tests {
         }
         assert_eq!(driven.engine.kernel().live_count(), 0);
         assert!(driven.engine.kernel().session(session).is_none());
+    }
+
+    // Each turn looked again at every member of a removed pool whose lease was already ending.
+    #[test]
+    fn members_of_a_removed_pool_are_looked_at_once() {
+        const MEMBERS: u32 = 3_000;
+        let mut driven = Driven::new();
+        let define = Action::DefinePool { name: "gpu".into(), size: 2 * MEMBERS };
+        driven.turn(vec![Request::Submit(Submit::now(define))]);
+        let grant = |_| {
+            let grant = Grant::new(Bundle::any_of("gpu", 1), "holder", Policy::permanent());
+            Request::Submit(Submit::now(Action::Grant(grant)))
+        };
+        for _ in (0..MEMBERS).step_by(500) {
+            driven.turn((0..500).map(grant).collect());
+        }
+        driven.settle();
+        assert_eq!(driven.engine.kernel().live_count(), MEMBERS as usize);
+        STEPS.set(0);
+        let remove = Action::RemovePool { name: "gpu".into(), force: true };
+        let (mut looked_at, mut turns) = (0, 0);
+        driven.turn(vec![Request::Submit(Submit::now(remove))]);
+        while driven.completion.is_some() {
+            let in_turn = STEPS.take();
+            assert!(in_turn <= TURN_WORK_MAX, "{in_turn} looks in one turn");
+            (looked_at, turns) = (looked_at + in_turn, turns + 1);
+            driven.turn(Vec::new());
+        }
+        assert!(turns > 10, "{turns} turns");
+        assert!(looked_at <= 2 * MEMBERS as usize, "{looked_at} looks at {MEMBERS} leases");
+        let ending =
+            driven.engine.kernel().holders_of_pool("gpu").filter(|view| !super::has_authority(*view));
+        assert_eq!(ending.count(), MEMBERS as usize, "each waits for its holder");
+        driven.settle();
+        assert!(driven.engine.is_settled());
     }
 }

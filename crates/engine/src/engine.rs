@@ -10,7 +10,7 @@ use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out};
 use crate::lanes::{AHEAD, Lanes};
-use crate::report::Task;
+use crate::report::{Stall, Task};
 use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
@@ -72,6 +72,8 @@ pub const TURN_EVENTS_MAX: usize = 1024;
 pub const TURN_WORK_MAX: usize = 2_000;
 /// Waiters looked at per unit of work.
 const WAITERS_PER_UNIT: usize = 8;
+/// What it takes to begin a wait, beside the try that came before: a waiter stands in five orders.
+const UNITS_PER_WAIT: usize = 4;
 
 /// Position 0 is never a grant's: looking this up finds nothing.
 const NO_LEASE: LeaseId = LeaseId(0);
@@ -101,6 +103,13 @@ pub enum Completion {
     Space(Space),
     /// A task came to its end, with an error or without.
     Worked(Task, Option<String>),
+    /// Holders could have waited long, in the turn before this one or for this one.
+    Stalled {
+        /// Why.
+        stall: Stall,
+        /// For how long.
+        ms: u64,
+    },
     /// The next snapshot needs a record that the newest one does not cover.
     RecordWanted,
     /// How long this writer may answer.
@@ -341,6 +350,7 @@ impl Engine {
         let mut outputs = Outputs::default();
         self.now = now;
         let deadline_pending = self.next_deadline().is_some();
+        let stalls = self.counters.stalls;
         for completion in completions {
             self.complete(completion, &mut outputs);
         }
@@ -359,8 +369,11 @@ impl Engine {
         let passed = self.ticker.pass(now, deadline_pending);
         self.tick = passed.now;
         if let Some(gap_ms) = passed.stalled_ms {
-            self.counters.stalls += 1;
             self.note(&Note::Stalled { gap_ms });
+            // A turn that took long is a gap too.
+            if self.counters.stalls == stalls {
+                self.stalled(Stall::Gap, gap_ms);
+            }
         }
         for input in inputs {
             if self.lanes.has_room_for(&input.request) {
@@ -528,9 +541,11 @@ impl Engine {
         let Input { ticket, request } = input;
         match request {
             Request::Submit(submit) => {
-                let before = self.waiters.looks();
+                let (looks, waiting) = (self.waiters.looks(), self.waiting());
                 self.submit(ticket, submit);
-                return 1 + (self.waiters.looks() - before) as usize / WAITERS_PER_UNIT;
+                let began = self.waiting().saturating_sub(waiting);
+                let looked = (self.waiters.looks() - looks) as usize;
+                return 1 + looked / WAITERS_PER_UNIT + began * UNITS_PER_WAIT;
             }
             Request::Heartbeat { lease, epoch, via, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
@@ -728,6 +743,7 @@ impl Engine {
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
             Completion::Space(space) => self.space_is(space),
             Completion::Worked(task, error) => self.worked(task, error),
+            Completion::Stalled { stall, ms } => self.stalled(stall, ms),
             Completion::RecordWanted => self.record_wanted = true,
             Completion::Authority(authority) => self.authority = authority,
             Completion::Fenced => self.stop = Some(Stop::Fenced),

@@ -6,6 +6,7 @@
 
 mod handle;
 mod helm;
+mod stalls;
 mod upkeep;
 mod writer;
 
@@ -87,6 +88,8 @@ pub(crate) enum Message {
     },
     /// Somebody asks whether turns are run.
     Probe(Owed),
+    /// Put behind messages that a turn left behind, at this instant of boot time.
+    Mark(u64),
     /// Something finished.
     Completed(Completion),
     /// Something finished on the log, which may be answered for until then.

@@ -37,7 +37,7 @@ mod waiting;
 
 pub use answer::{
     Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
-    Published, Push, Refused, SessionSnapshot, WaitLimit,
+    Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
 };
 pub use engine::{
     Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
@@ -46,7 +46,7 @@ pub use host::{Handle, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
 pub use recovery::{GoingOn, RecoverError, Replay, setup};
-pub use report::{Report, Task};
+pub use report::{Report, Stall, Task};
 pub use request::{
     Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket,
 };

@@ -1,7 +1,7 @@
 //! Requests that only look. What rests on an absence, and every list, depends on the newest event applied;
 //! one record depends on its own last change. A read looks at a bounded number of records.
 
-use crate::answer::{Answer, Checked, LeaseFound, LeaseRead, PoolSnapshot, SessionSnapshot};
+use crate::answer::{Answer, Checked, LeaseFound, LeaseRead, PoolSnapshot, SessionSnapshot, WaiterSnapshot};
 use crate::engine::Engine;
 use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
@@ -135,12 +135,16 @@ impl Engine {
         self.answer(ticket, depends_on, Answer::Resource { lease, waiters, lsn });
     }
 
-    /// Holders that wait for any of these resources, first first.
-    fn waiters_behind(&self, names: &[Text]) -> Vec<Text> {
+    /// Requests that wait for any of these resources, first first.
+    fn waiters_behind(&self, names: &[Text]) -> Vec<WaiterSnapshot> {
         let waiters = self.waiters.behind(names, WAITERS_SHOWN_MAX);
         waiters
             .filter_map(|waiter| match &waiter.request.command.action {
-                Action::Grant(grant) => Some(grant.holder.clone()),
+                Action::Grant(grant) => Some(WaiterSnapshot {
+                    holder: grant.holder.clone(),
+                    waited_ms: self.tick.ms_since(waiter.since),
+                    passed: waiter.passed(),
+                }),
                 _ => None,
             })
             .collect()

@@ -17,6 +17,17 @@ pub enum Task {
     Trim,
 }
 
+/// How holders came to wait for the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stall {
+    /// No turn ran.
+    Gap,
+    /// One turn took long.
+    Turn,
+    /// Requests waited for their turn.
+    Queue,
+}
+
 /// Something changed that an operator should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
@@ -41,6 +52,25 @@ pub enum Report {
         /// The lease whose end it told of.
         lease: LeaseId,
     },
+    /// Holders could have waited for longer than [`crate::STALL_MS`].
+    Stalled {
+        /// Why.
+        stall: Stall,
+        /// For how long.
+        ms: u64,
+    },
+}
+
+impl Stall {
+    /// Its name in logs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gap => "no turn",
+            Self::Turn => "long turn",
+            Self::Queue => "long queue",
+        }
+    }
 }
 
 impl Task {
@@ -59,6 +89,11 @@ impl Task {
 }
 
 impl Engine {
+    pub(crate) fn stalled(&mut self, stall: Stall, ms: u64) {
+        self.counters.stalls += 1;
+        self.leaving.push(Out::Report(Report::Stalled { stall, ms }));
+    }
+
     pub(crate) fn space_is(&mut self, space: Space) {
         if self.space == space {
             return;

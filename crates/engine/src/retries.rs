@@ -25,6 +25,8 @@ pub(crate) const TRIES_MAX: usize = 16;
 const PLACE_KEEP_MS: u64 = 10_000;
 /// Places kept at most; the oldest go first.
 const PLACES_MAX: usize = 10_000;
+/// Entries that one call forgets: more than it adds, so that what is over goes, and few, however many are over at once.
+const FORGOTTEN_PER_CALL: usize = 4;
 
 #[derive(Default)]
 pub(crate) struct Retries {
@@ -34,10 +36,47 @@ pub(crate) struct Retries {
     joined: BTreeMap<Ticket, u128>,
     quota: Quota,
     /// Waits that were interrupted and may be asked again. Nobody waits there: nobody is held up.
-    interrupted: BTreeMap<u128, Interrupted>,
-    interrupted_by_age: VecDeque<(Tick, u128)>,
-    refused: BTreeMap<u128, Remembered>,
+    interrupted: Kept<Interrupted>,
+    refused: Kept<Remembered>,
+}
+
+/// What is remembered of operations for a while, a bounded number of them.
+struct Kept<T> {
+    by_key: BTreeMap<u128, (Tick, T)>,
+    /// In order of arrival. A key that came again stands here twice; its first place no longer counts.
     by_age: VecDeque<(Tick, u128)>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self { by_key: BTreeMap::new(), by_age: VecDeque::new() }
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self, key: u128, now: Tick) -> Option<&T> {
+        self.by_key.get(&key).filter(|(until, _)| now < *until).map(|(_, kept)| kept)
+    }
+
+    fn take(&mut self, key: u128, now: Tick) -> Option<T> {
+        self.by_key.remove(&key).filter(|(until, _)| now < *until).map(|(_, kept)| kept)
+    }
+
+    /// Keeps one more, and forgets a few of those whose time is over, or the oldest where there are `max`.
+    fn keep(&mut self, key: u128, value: T, until: Tick, now: Tick, max: usize) {
+        for _ in 0..FORGOTTEN_PER_CALL {
+            let full = self.by_age.len() >= max;
+            let Some((at, oldest)) = self.by_age.front().copied().filter(|(at, _)| full || *at <= now) else {
+                break;
+            };
+            self.by_age.pop_front();
+            if self.by_key.get(&oldest).is_some_and(|(until, _)| *until == at) {
+                self.by_key.remove(&oldest);
+            }
+        }
+        self.by_key.insert(key, (until, value));
+        self.by_age.push_back((until, key));
+    }
 }
 
 struct Joined {
@@ -49,7 +88,6 @@ struct Joined {
 struct Interrupted {
     fingerprint: u64,
     standing: Standing,
-    until: Tick,
 }
 
 struct Remembered {
@@ -57,7 +95,6 @@ struct Remembered {
     refused: Refused,
     /// What the refusal rests on; told again, it rests on the same.
     depends_on: Lsn,
-    until: Tick,
 }
 
 /// What is known of an operation.
@@ -78,15 +115,12 @@ impl Retries {
             let same = joined.fingerprint == operation.fingerprint;
             return if same { Known::InFlight } else { Known::Conflict };
         }
-        match self.refused.get(&operation.key) {
-            Some(found) if now < found.until => {
-                if found.fingerprint == operation.fingerprint {
-                    Known::Refused(found.refused.clone(), found.depends_on)
-                } else {
-                    Known::Conflict
-                }
+        match self.refused.get(operation.key, now) {
+            Some(found) if found.fingerprint == operation.fingerprint => {
+                Known::Refused(found.refused.clone(), found.depends_on)
             }
-            Some(_) | None => Known::New,
+            Some(_) => Known::Conflict,
+            None => Known::New,
         }
     }
 
@@ -94,8 +128,8 @@ impl Retries {
     pub(crate) fn waits(&mut self, operation: &Operation, now: Tick) -> Option<Standing> {
         let joined = Joined { fingerprint: operation.fingerprint, others: VecDeque::new() };
         self.in_flight.insert(operation.key, joined);
-        let found = self.interrupted.remove(&operation.key)?;
-        (found.fingerprint == operation.fingerprint && now < found.until).then_some(found.standing)
+        let found = self.interrupted.take(operation.key, now)?;
+        (found.fingerprint == operation.fingerprint).then_some(found.standing)
     }
 
     /// A further try of an operation that waits. `false`: there are enough of them.
@@ -164,32 +198,11 @@ impl Retries {
     /// The last asker has gone before it had an outcome: its place is kept for a moment.
     pub(crate) fn interrupted(&mut self, operation: &Operation, standing: Standing, now: Tick) {
         self.in_flight.remove(&operation.key);
-        while self
-            .interrupted_by_age
-            .front()
-            .is_some_and(|(until, _)| *until <= now || self.interrupted_by_age.len() >= PLACES_MAX)
-        {
-            if let Some((until, key)) = self.interrupted_by_age.pop_front()
-                && self.interrupted.get(&key).is_some_and(|found| found.until == until)
-            {
-                self.interrupted.remove(&key);
-            }
-        }
-        let until = now.after_ms(PLACE_KEEP_MS);
-        let interrupted = Interrupted { fingerprint: operation.fingerprint, standing, until };
-        self.interrupted.insert(operation.key, interrupted);
-        self.interrupted_by_age.push_back((until, operation.key));
+        let interrupted = Interrupted { fingerprint: operation.fingerprint, standing };
+        self.interrupted.keep(operation.key, interrupted, now.after_ms(PLACE_KEEP_MS), now, PLACES_MAX);
     }
 
     pub(crate) fn refused(&mut self, operation: &Operation, refused: &Refused, depends_on: Lsn, now: Tick) {
-        while self.by_age.front().is_some_and(|(until, _)| *until <= now || self.by_age.len() > REFUSALS_MAX)
-        {
-            if let Some((until, key)) = self.by_age.pop_front()
-                && self.refused.get(&key).is_some_and(|found| found.until == until)
-            {
-                self.refused.remove(&key);
-            }
-        }
         let until = now.after_ms(match refused {
             Refused::DiskLow => PASSING_KEEP_MS,
             // Over as soon as the connection is noticed to be gone.
@@ -198,9 +211,8 @@ impl Retries {
             _ => REFUSAL_KEEP_MS,
         });
         let (fingerprint, refused) = (operation.fingerprint, refused.clone());
-        let remembered = Remembered { fingerprint, refused, depends_on, until };
-        self.refused.insert(operation.key, remembered);
-        self.by_age.push_back((until, operation.key));
+        let remembered = Remembered { fingerprint, refused, depends_on };
+        self.refused.keep(operation.key, remembered, until, now, REFUSALS_MAX);
     }
 }
 
@@ -249,6 +261,50 @@ mod tests {
     use tenure_kernel::{
         Amend, Bundle, Epoch, Grant, LeaseId, OpenSession, Policy, Rebind, SessionId, SessionKind, Token,
     };
+
+    fn refused_operation(number: usize) -> Operation {
+        Operation { key: number as u128, fingerprint: 7, keep_ms: 0, principal: "uid:1".into() }
+    }
+
+    // The first refusal after a quiet minute forgot all of up to 100,000 earlier ones in one step of a turn.
+    #[test]
+    fn what_is_over_is_forgotten_a_few_at_a_time() {
+        const REFUSED: usize = 1_000;
+        let mut retries = Retries::default();
+        for n in 0..REFUSED {
+            retries.refused(&refused_operation(n), &Refused::Forbidden, Lsn(0), Tick(0));
+        }
+        let later = Tick(REFUSAL_KEEP_MS);
+        let mut calls = 0;
+        while retries.refused.by_age.front().is_some_and(|(until, _)| *until <= later) {
+            let before = retries.refused.by_age.len();
+            retries.refused(&refused_operation(REFUSED + calls), &Refused::Forbidden, Lsn(0), later);
+            let forgotten = before + 1 - retries.refused.by_age.len();
+            assert!(forgotten <= FORGOTTEN_PER_CALL, "one call forgot {forgotten}");
+            calls += 1;
+            assert!(calls < REFUSED, "what is over stays");
+        }
+        assert_eq!(retries.refused.by_key.len(), calls);
+        assert!(matches!(retries.look_up(&refused_operation(0), later), Known::New));
+        assert!(matches!(retries.look_up(&refused_operation(REFUSED), later), Known::Refused(..)));
+    }
+
+    #[test]
+    fn no_more_is_kept_than_there_is_room_for() {
+        let mut kept = Kept::default();
+        for n in 0..20 {
+            kept.keep(n, n, Tick(100), Tick(0), 10);
+            assert!(kept.by_age.len() <= 10 && kept.by_key.len() <= 10);
+        }
+        assert_eq!((kept.get(9, Tick(0)), kept.get(19, Tick(0))), (None, Some(&19)));
+        // Asked again, it counts from then on; its first place takes nothing along.
+        kept.keep(19, 1, Tick(300), Tick(50), 10);
+        for n in 100..109 {
+            kept.keep(n, n, Tick(400), Tick(200), 10);
+        }
+        assert_eq!(kept.get(19, Tick(200)), Some(&1));
+        assert_eq!(kept.take(19, Tick(300)), None, "its time is over");
+    }
 
     /// They are in logs: one that changes makes every retry across an upgrade a conflict. A new layout needs a new version.
     #[test]

@@ -71,7 +71,7 @@ pub struct Counters {
     pub wait_ms: Histogram,
     /// Waiters passed by others because they had blocked too long.
     pub waiters_passed: u64,
-    /// Times the daemon stood still.
+    /// Times that holders could have waited for longer than [`crate::STALL_MS`].
     pub stalls: u64,
     /// Notes not written because there was no room.
     pub notes_dropped: u64,

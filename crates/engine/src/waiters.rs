@@ -65,7 +65,8 @@ pub(crate) struct Standing {
     wanted: Vec<Wanted>,
     /// Since when it kept others from something that was free.
     blocking_since: Option<Tick>,
-    passed: bool,
+    /// Later requests that were granted something it wants.
+    passed: u64,
 }
 
 /// Why a bundle is not to be had yet: who is before, and what they want of it.
@@ -144,6 +145,11 @@ impl Waiter {
         self.standing
     }
 
+    /// How many later requests were granted something it wants.
+    pub(crate) fn passed(&self) -> u64 {
+        self.standing.passed
+    }
+
     fn bundle(&self) -> Option<&Bundle> {
         match &self.request.command.action {
             Action::Grant(grant) => Some(&grant.bundle),
@@ -211,7 +217,7 @@ impl Waiters {
         };
         let standing = before.filter(|before| before.wanted == wanted).unwrap_or_else(|| {
             self.next += 1;
-            Standing { place: Place(self.next), wanted, blocking_since: None, passed: false }
+            Standing { place: Place(self.next), wanted, blocking_since: None, passed: 0 }
         });
         let place = standing.place;
         for key in &standing.wanted {
@@ -279,15 +285,17 @@ impl Waiters {
         if self.queues.is_empty() {
             return 0;
         }
-        let mut passed = 0;
-        for key in members.iter().flat_map(queues_for) {
-            let earlier = self.queues.get(&key).into_iter().flat_map(|queue| queue.range(..place));
-            for other in earlier.take(PASSED_PER_QUEUE_MAX) {
-                let waiter = self.by_place.get_mut(other).expect("invariant: a queued waiter is known");
-                passed += u64::from(!core::mem::replace(&mut waiter.standing.passed, true));
-            }
+        let queues = members.iter().flat_map(queues_for).filter_map(|key| self.queues.get(&key));
+        let earlier = queues.flat_map(|queue| queue.range(..place).take(PASSED_PER_QUEUE_MAX));
+        // One that wants several of them is passed once.
+        let earlier: BTreeSet<Place> = earlier.copied().collect();
+        let mut first = 0;
+        for other in earlier {
+            let waiter = self.by_place.get_mut(&other).expect("invariant: a queued waiter is known");
+            first += u64::from(waiter.standing.passed == 0);
+            waiter.standing.passed += 1;
         }
-        passed
+        first
     }
 
     pub(crate) fn find(&self, ticket: Ticket) -> Option<Place> {

@@ -9,8 +9,8 @@ use crate::show::{Ended, Lens};
 use crate::status;
 use tenure_api::{self as api, Error, ErrorCode, LeaseQuery};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{EndedLease, Lsn, Text};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, PoolSnapshot};
+use tenure_engine::kernel::{EndedLease, Lsn};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, PoolSnapshot, WaiterSnapshot};
 use tenure_history::wire_session;
 
 impl Faces {
@@ -32,7 +32,7 @@ impl Faces {
         let (found, lsn, replayed, waiters) = match answer {
             Answer::Lease(given) => (given.lease, given.lsn, given.replayed, None),
             Answer::Read(read) => {
-                let waiters = read.waiters.iter().map(Text::to_string).collect();
+                let waiters = holders(&read.waiters);
                 (read.lease, read.lsn, false, Some(waiters))
             }
             other => return self.reply_now(lens, shape, other),
@@ -61,7 +61,7 @@ impl Faces {
             }
             (Shape::Lease(_), Answer::Read(read)) => {
                 let mut lease = found(lens, &read.lease, read.lsn)?;
-                lease.waiters = Some(read.waiters.iter().map(Text::to_string).collect());
+                lease.waiters = Some(holders(&read.waiters));
                 Reply::Lease(lease)
             }
             (
@@ -93,7 +93,7 @@ impl Faces {
                 })
             }
             (Shape::Resource(name), Answer::Resource { lease, waiters, lsn }) => {
-                let waiters = Some(waiters.iter().map(Text::to_string).collect());
+                let waiters = Some(holders(&waiters));
                 Reply::Resource(resource(lens, name, lease.as_deref(), waiters, lsn))
             }
             (Shape::Session(seen), Answer::Session { session, .. }) if !seen.includes(&session.principal) => {
@@ -208,6 +208,10 @@ fn resources<'a>(
 ) -> impl Iterator<Item = api::Resource> + 'a {
     let names = lease.members.iter().filter(move |name| name.starts_with(prefix));
     names.map(move |name| resource(lens, name.to_string(), Some(lease), None, lsn))
+}
+
+fn holders(waiters: &[WaiterSnapshot]) -> Vec<String> {
+    waiters.iter().map(|waiter| waiter.holder.to_string()).collect()
 }
 
 fn resource(

@@ -18,7 +18,7 @@ use crate::session::{Loss, Session};
 use crate::tables::free_set::FreeSet;
 use crate::tables::slab::NO_SLOT;
 use core::hash::BuildHasher;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How a lease ended.
 struct Ending {
@@ -76,6 +76,7 @@ impl Kernel {
                     last: NO_SLOT,
                     first_revoking: NO_SLOT,
                     leases: 0,
+                    graces: BTreeMap::new(),
                     drained: BTreeSet::new(),
                     losses: VecDeque::new(),
                     losses_complete_after: at.lsn,
@@ -265,6 +266,11 @@ impl Kernel {
 
         let old_session = self.leases[slot].session.session;
         let kept_by = self.sessions.get(old_session).map(|session| session.id);
+        if kept_by.is_some() {
+            let session = &mut self.sessions[old_session];
+            session.uncount_grace(before.grace_ms);
+            session.count_grace(policy.grace_ms);
+        }
         if kept_by != policy.session {
             if kept_by.is_some() {
                 self.lose(at, self.lease_id(self.leases[slot].lsn), Reason::Rebalanced);
@@ -485,12 +491,14 @@ impl Kernel {
     fn link(&mut self, slot: u32, session: SessionId) {
         let session_slot = self.session_index[&session];
         let revoking = matches!(self.leases[slot].state, LeaseState::Revoking(_));
+        let grace_ms = self.policies.get(self.leases[slot].policy).grace_ms;
         let record = &mut self.sessions[session_slot];
         let next = if revoking { NO_SLOT } else { record.first_revoking };
         if revoking && record.first_revoking == NO_SLOT {
             record.first_revoking = slot;
         }
         record.leases += 1;
+        record.count_grace(grace_ms);
         let previous = if next == NO_SLOT {
             core::mem::replace(&mut record.last, slot)
         } else {
@@ -516,6 +524,7 @@ impl Kernel {
     fn detach(&mut self, slot: u32) {
         let link = core::mem::replace(&mut self.leases[slot].session, SessionLink::NONE);
         let lease = self.lease_id(self.leases[slot].lsn);
+        let grace_ms = self.policies.get(self.leases[slot].policy).grace_ms;
         if link.previous == NO_SLOT {
             self.sessions[link.session].first = link.next;
         } else {
@@ -531,6 +540,7 @@ impl Kernel {
             record.first_revoking = link.next;
         }
         record.leases -= 1;
+        record.uncount_grace(grace_ms);
         record.drained.remove(&lease);
     }
 

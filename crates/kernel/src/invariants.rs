@@ -156,6 +156,7 @@ impl Kernel {
             let mut previous = NO_SLOT;
             let mut count = 0;
             let mut drained = BTreeSet::new();
+            let mut graces = BTreeMap::new();
             let mut first_revoking = NO_SLOT;
             let mut at = session.first;
             while at != NO_SLOT {
@@ -173,6 +174,7 @@ impl Kernel {
                 if let LeaseState::Active { drained: true, .. } = lease.state {
                     drained.insert(self.lease_id(lease.lsn));
                 }
+                *graces.entry(self.policies.get(lease.policy).grace_ms).or_default() += 1;
                 count += 1;
                 previous = at;
                 at = lease.session.next;
@@ -188,6 +190,9 @@ impl Kernel {
                 "a session counts its leases",
                 || format!("session {id}: {} counted, {count} listed", session.leases),
             )?;
+            require(session.graces == graces, "a session counts the graces of its leases", || {
+                format!("{id}")
+            })?;
             require(session.drained == drained, "a session knows its drained leases", || format!("{id}"))?;
             require(session.closed.is_none() || count > 0, "a closed session has leases left", || {
                 format!("session {id}")
@@ -442,6 +447,7 @@ mod tests {
         breaks("a session is found under its id", |k| session(k, |s| s.id = SessionId(8)));
         breaks("a session counts its leases", |k| session(k, |s| s.leases += 1));
         breaks("a session counts its leases", |k| session(k, |s| s.last = s.first));
+        breaks("a session counts the graces of its leases", |k| session(k, |s| s.graces.clear()));
         breaks("a session knows its drained leases", |k| session(k, |s| s.drained.clear()));
         breaks("a session knows its first revoking lease", |k| {
             session(k, |s| s.first_revoking = NO_SLOT);
@@ -474,6 +480,7 @@ mod tests {
             copy.id = SessionId(8);
             (copy.first, copy.last, copy.first_revoking, copy.leases) = (NO_SLOT, NO_SLOT, NO_SLOT, 0);
             copy.drained.clear();
+            copy.graces.clear();
             copy.closed = Some(Reason::Explicit);
             let slot = kernel.sessions.insert(copy);
             kernel.session_index.insert(SessionId(8), slot);

@@ -7,7 +7,7 @@ use crate::limits::SESSION_LOSSES_MAX;
 use crate::names::Text;
 use crate::reason::Reason;
 use crate::tables::slab::NO_SLOT;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -27,6 +27,8 @@ pub(crate) struct Session {
     /// The list is in two parts: leases with authority, then from here on revoking ones.
     pub(crate) first_revoking: u32,
     pub(crate) leases: u32,
+    /// How many of its leases have each grace.
+    pub(crate) graces: BTreeMap<u32, u32>,
     pub(crate) drained: BTreeSet<LeaseId>,
     pub(crate) losses: VecDeque<Loss>,
     /// Losses up to here may be missing from `losses`.
@@ -59,6 +61,18 @@ impl Session {
             self.losses_complete_after = forgotten.lsn;
         }
         self.losses.push_back(loss);
+    }
+
+    pub(crate) fn count_grace(&mut self, grace_ms: u32) {
+        *self.graces.entry(grace_ms).or_default() += 1;
+    }
+
+    pub(crate) fn uncount_grace(&mut self, grace_ms: u32) {
+        let count = self.graces.get_mut(&grace_ms).expect("invariant: a lease of a session counts its grace");
+        *count -= 1;
+        if *count == 0 {
+            self.graces.remove(&grace_ms);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -131,6 +145,18 @@ impl<'a> SessionView<'a> {
     #[must_use]
     pub fn lease_count(self) -> u32 {
         self.session.leases
+    }
+
+    /// The shortest grace among its leases that is at least so long.
+    #[must_use]
+    pub fn lease_grace_from(self, least_ms: u32) -> Option<u32> {
+        self.session.graces.range(least_ms..).next().map(|(grace_ms, _)| *grace_ms)
+    }
+
+    /// The longest grace among its leases.
+    #[must_use]
+    pub fn lease_grace_longest(self) -> Option<u32> {
+        self.session.graces.last_key_value().map(|(grace_ms, _)| *grace_ms)
     }
 
     /// Position of its last change.

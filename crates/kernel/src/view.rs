@@ -206,9 +206,14 @@ impl Kernel {
     /// Leases that cover members of a pool, in order of member.
     pub fn holders_of_pool<'a>(&'a self, name: &'a str) -> impl Iterator<Item = LeaseView<'a>> {
         let size = self.pools.get(name).map_or(0, |pool| pool.size);
-        (1..=size)
-            .filter(|number| !self.pools[name].free.contains(*number))
-            .filter_map(|number| self.covering(&crate::names::pool_member(name, number)))
+        (1..=size).filter_map(|number| self.holder_of_member(name, number))
+    }
+
+    /// The lease that covers a member of a pool.
+    #[must_use]
+    pub fn holder_of_member(&self, name: &str, number: u32) -> Option<LeaseView<'_>> {
+        self.pools.get(name).filter(|pool| !pool.free.contains(number))?;
+        self.covering(&crate::names::pool_member(name, number))
     }
 
     /// A session by id; closed ones are found until their last lease is gone.
@@ -225,6 +230,13 @@ impl Kernel {
     /// Leases a session keeps: those with authority first, revoking ones last.
     pub fn leases_of(&self, session: SessionId) -> impl Iterator<Item = LeaseView<'_>> {
         self.leases_behind(session, None)
+    }
+
+    /// The first of the revoking leases that a session keeps.
+    #[must_use]
+    pub fn first_revoking_of(&self, session: SessionId) -> Option<LeaseSlot> {
+        let first = self.sessions[self.session_slot(session)?].first_revoking;
+        (first != NO_SLOT).then_some(LeaseSlot(first))
     }
 
     /// The same from behind one of them on; from the first one on without any.
@@ -289,6 +301,13 @@ impl<'a> LeaseView<'a> {
     #[must_use]
     pub fn slot(self) -> LeaseSlot {
         LeaseSlot(self.slot)
+    }
+
+    /// The lease behind it among those of its session.
+    #[must_use]
+    pub fn next_of_session(self) -> Option<LeaseSlot> {
+        let next = self.lease.session.next;
+        (next != NO_SLOT).then_some(LeaseSlot(next))
     }
 
     /// Who holds it.

@@ -5,7 +5,7 @@ use crate::breaker::Turned;
 use crate::effect::{Effect, SessionOver};
 use crate::entry::{Phase, Wait};
 use crate::liveness::{Held, Liveness, SESSION_BIT, lifetime_end, report};
-use crate::session::SessionPhase;
+use crate::session::{SessionPhase, grace_after};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Evidence, Kernel, LeaseSlot, LeaseState, LeaseView, Mode, Reason, ReclaimGround, Subject, Tick,
@@ -28,6 +28,7 @@ impl Liveness {
         }
         report(turned, effects);
         self.go_on_letting_go(looks);
+        self.go_on_closing(kernel, now, looks);
         while effects.len() < room
             && let Some(timer) = self.wheel.fire(now, looks)
         {
@@ -152,14 +153,10 @@ impl Liveness {
                 let silent_from = entry.last_seen.after_ms(entry.ttl_ms.into());
                 let grace_ms = entry.grace_ms;
                 let last_seen = entry.last_seen;
-                let graces_ms = self.graces(kernel, session, 0);
-                let longest_ms = graces_ms.first().copied().unwrap_or(0);
-                let shortest_ms = graces_ms.last().copied().unwrap_or(0);
-                if let Some(entry) = self.sessions.in_slot(slot) {
-                    entry.phase = SessionPhase::Draining { since: silent_from, graces_ms };
-                }
+                entry.phase = SessionPhase::draining(kernel.session(session), silent_from, 0);
+                let (is_over, until) =
+                    (entry.deadline().is_some_and(|over| now >= over), entry.phase.over_at());
                 self.voices_heard -= 1;
-                let until = silent_from.after_ms(longest_ms.into());
                 effects.push(Effect::Silent { subject: Subject::Session(session), last_seen, until });
                 if grace_ms > 0
                     && let Some(open) = kernel.session(session)
@@ -168,27 +165,28 @@ impl Liveness {
                     let turned = self.session_fell_silent(slot, &principal, now);
                     report(turned, effects);
                 }
-                if now >= silent_from.after_ms(shortest_ms.into()) {
+                if is_over {
                     self.look_at_session(kernel, slot, now, effects);
                 } else {
                     self.arm_session(slot);
                 }
             }
-            SessionPhase::Draining { since, graces_ms } => {
+            SessionPhase::Draining { since, grace_ms: running_ms, longest_ms } => {
+                let grace_ms = running_ms.unwrap_or(*longest_ms);
                 if let Some(until) = holds_until
                     && entry.grace_ms > 0
                     && !entry.is_gone
                 {
                     // Postponed as a whole: the grace in hand ends when the hold does.
                     let instant = *since;
-                    *since = Tick(until.0 - u64::from(graces_ms.last().copied().unwrap_or(0)).min(until.0));
+                    *since = Tick(until.0 - u64::from(grace_ms).min(until.0));
                     self.arm_session(slot);
                     let arming = self.sessions.get(slot).map_or(0, |entry| entry.arming);
                     self.held.push(Held { who: slot | SESSION_BIT, arming, instant });
                     return;
                 }
-                let grace_ms = graces_ms.pop().unwrap_or(0);
-                let closes = graces_ms.is_empty();
+                *running_ms = grace_after(kernel.session(session), grace_ms, *longest_ms);
+                let closes = running_ms.is_none();
                 // One that was silent before it was gone ends for its silence.
                 let evidence = if entry.is_gone && entry.last_seen >= *since {
                     Evidence::Disconnected { at: *since }

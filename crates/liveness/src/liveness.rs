@@ -9,6 +9,7 @@ use crate::promise::{Formers, beat_ms, session_promise};
 use crate::session::{SessionEntry, SessionPhase};
 use crate::tables::{Entries, LastSilences, Sessions};
 use crate::wheel::Wheel;
+use std::collections::VecDeque;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
     Actor, Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
@@ -49,6 +50,9 @@ pub struct Liveness {
     pub(crate) held: Vec<Held>,
     /// What it postponed until it was reset, and is now due.
     let_go: Vec<Held>,
+    /// Connections that closed while reclaims waited for them, and the next lease of such a one to look at.
+    pub(crate) closed: VecDeque<SessionId>,
+    pub(crate) closed_next: Option<LeaseSlot>,
     /// Heartbeat leases whose voice is heard, by holder.
     voices: Vec<u32>,
     /// Holders and sessions whose voice is heard.
@@ -68,6 +72,8 @@ impl Liveness {
             breaker: Breaker::new(config.breaker.clone()),
             held: Vec::new(),
             let_go: Vec::new(),
+            closed: VecDeque::new(),
+            closed_next: None,
             voices: Vec::new(),
             voices_heard: 0,
             silences: LastSilences::default(),
@@ -78,7 +84,8 @@ impl Liveness {
     /// No deadline comes before this; `None` when nothing is pending.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Tick> {
-        if self.let_go.is_empty() { self.wheel.next_deadline() } else { Some(Tick(0)) }
+        let is_done = self.let_go.is_empty() && self.closed.is_empty() && self.closed_next.is_none();
+        if is_done { self.wheel.next_deadline() } else { Some(Tick(0)) }
     }
 
     /// Timers armed, those that no longer count included.
@@ -149,6 +156,9 @@ impl Liveness {
     pub fn forget(&mut self, ending: LeaseView<'_>) {
         self.unvoice(ending.slot());
         self.formers.forget(ending.slot());
+        if self.closed_next == Some(ending.slot()) {
+            self.closed_next = ending.next_of_session();
+        }
         let entry = self.entries.get_mut(ending.slot());
         entry.phase = Phase::Idle;
         entry.arming = entry.arming.wrapping_add(1);
@@ -360,7 +370,11 @@ impl Liveness {
                     grace_ms: open.grace_ms,
                     last_seen: now,
                     promised_until: Tick(0),
-                    phase: SessionPhase::Draining { since: now, graces_ms: vec![open.grace_ms] },
+                    phase: SessionPhase::Draining {
+                        since: now,
+                        grace_ms: Some(open.grace_ms),
+                        longest_ms: open.grace_ms,
+                    },
                     silent_at: None,
                     is_gone: true,
                     arming: 0,

@@ -201,8 +201,8 @@ impl Liveness {
         true
     }
 
-    /// A connection closed: its leases drain from here, each by its own grace, and a reclaim that waited
-    /// for it waits no longer.
+    /// A connection closed: its leases drain from here, each by its own grace. A reclaim that waited for it waits no
+    /// longer once [`Liveness::on_deadline`] has come to it.
     pub fn connection_closed(
         &mut self,
         kernel: &Kernel,
@@ -217,7 +217,9 @@ impl Liveness {
             self.session_gone(session);
             return;
         }
-        self.stop_waiting_for(kernel, now, session);
+        if kernel.first_revoking_of(session).is_some() {
+            self.closed.push_back(session);
+        }
         let Some(slot) = self.sessions.find(session) else { return };
         if was_silent {
             // Its graces run already, from where its node's word ended; from here no late word takes that back.
@@ -226,10 +228,9 @@ impl Liveness {
             }
             return;
         }
-        let graces_ms = self.graces(kernel, session, 0);
-        let until = now.after_ms(graces_ms.first().copied().unwrap_or(0).into());
+        let phase = SessionPhase::draining(kernel.session(session), now, 0);
         if let Some(entry) = self.sessions.in_slot(slot) {
-            entry.phase = SessionPhase::Draining { since: now, graces_ms };
+            entry.phase = phase;
             entry.last_seen = now;
             entry.is_gone = true;
             if !entry.lives_by_connection() {
@@ -237,27 +238,23 @@ impl Liveness {
             }
         }
         self.arm_session(slot);
+        let until = phase.over_at();
         effects.push(Effect::Silent { subject: Subject::Session(session), last_seen: now, until });
     }
 
-    /// Distinct graces of a session and its leases, longest first, none shorter than `least_ms`.
-    pub(crate) fn graces(&self, kernel: &Kernel, session: SessionId, least_ms: u32) -> Vec<u32> {
-        let own = kernel.session(session).map(|open| open.grace_ms());
-        let mut graces_ms: Vec<u32> = match kernel.session(session) {
-            Some(open) if open.kind().is_connection() => {
-                kernel.leases_of(session).map(|view| view.terms().grace_ms).chain(own).collect()
-            }
-            Some(_) | None => own.into_iter().collect(),
-        };
-        graces_ms.iter_mut().for_each(|grace| *grace = (*grace).max(least_ms));
-        graces_ms.sort_unstable_by(|a, b| b.cmp(a));
-        graces_ms.dedup();
-        graces_ms
-    }
-
-    fn stop_waiting_for(&mut self, kernel: &Kernel, now: Tick, session: SessionId) {
-        for view in kernel.leases_of(session) {
-            let entry = self.entries.get_mut(view.slot());
+    /// Goes on with connections that closed: a reclaim that waited for one waits no longer. Each lease takes a look.
+    pub(crate) fn go_on_closing(&mut self, kernel: &Kernel, now: Tick, looks: &mut usize) {
+        while *looks > 0 {
+            let Some(slot) = self.closed_next else {
+                let Some(session) = self.closed.pop_front() else { return };
+                self.closed_next = kernel.first_revoking_of(session);
+                *looks -= 1;
+                continue;
+            };
+            let view = kernel.in_slot(slot).expect("invariant: a lease that ends is forgotten first");
+            self.closed_next = view.next_of_session();
+            *looks -= 1;
+            let entry = self.entries.get_mut(slot);
             if let Phase::Revoking { wait: Wait::Connection, .. } = entry.phase {
                 let earliest = delay_end(view).max(now).max(entry.promised_until);
                 entry.phase = Phase::Revoking { earliest, wait: Wait::Promise };

@@ -18,7 +18,7 @@ impl Liveness {
         let mut liveness = Self::new(config, now);
         for session in kernel.sessions_from(SessionId(0)) {
             if session.closed().is_none() {
-                liveness.recover_session(kernel, session, now);
+                liveness.recover_session(session, now);
             }
         }
         for view in kernel.leases_from(LeaseId(0)) {
@@ -27,12 +27,12 @@ impl Liveness {
         liveness
     }
 
-    fn recover_session(&mut self, kernel: &Kernel, session: SessionView<'_>, now: Tick) {
+    fn recover_session(&mut self, session: SessionView<'_>, now: Tick) {
         let lasts = session.ttl_ms() > 0 && !planted(Planted::RecoveryClosesConnections);
         let connection = session.kind().is_connection() && !lasts;
         let phase = if connection {
             let least_ms = u32::try_from(self.config.restart_grace_ms_min).unwrap_or(u32::MAX);
-            SessionPhase::Draining { since: now, graces_ms: self.graces(kernel, session.id(), least_ms) }
+            SessionPhase::draining(Some(session), now, least_ms)
         } else {
             self.voices_heard += 1;
             SessionPhase::Alive

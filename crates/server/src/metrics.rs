@@ -218,7 +218,8 @@ fn log(page: &mut Page, counters: &Counters, snapshot_age_ms: Option<u64>, recov
 }
 
 fn trouble(page: &mut Page, status: &Status) {
-    page.family("stalls_total", Kind::Counter, "Times the daemon stood still for more than a second.");
+    let help = "Times that a request could have waited for the daemon for more than a second.";
+    page.family("stalls_total", Kind::Counter, help);
     page.sample(&[], status.counters.stalls);
     page.family(
         "notes_dropped_total",

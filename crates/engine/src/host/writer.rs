@@ -3,8 +3,11 @@
 
 use super::handle::{Full, Places, Shared, Slot};
 use super::helm::Mailbox;
+use super::stalls::{Stalls, turn_over};
 use super::upkeep::{Found, Step, Upkeep};
-use super::{HostOptions, Listener, Message, Over, SharedLog, append_now, chain, lock, read_clocks, spawn};
+use super::{
+    HostOptions, Listener, Message, Over, SharedLog, append_now, boot_us, chain, lock, read_clocks, spawn,
+};
 use crate::answer::{Answer, Refused};
 use crate::engine::{Appended, Completion, Engine, Outputs, Role, Stop};
 use crate::hub::LogRead;
@@ -128,6 +131,7 @@ pub(crate) struct Writer {
     /// How many came with something since the last frame was given out, and before that one.
     callers: u32,
     callers_before: u32,
+    stalls: Stalls,
     upkeep: Upkeep,
     snapshots: SnapshotStore,
     space: Space,
@@ -190,6 +194,7 @@ impl Writer {
             sync_us: 0,
             callers: 0,
             callers_before: 0,
+            stalls: Stalls::default(),
             upkeep: Upkeep::new(options),
             snapshots,
             space: Space::Ok,
@@ -201,8 +206,13 @@ impl Writer {
 
     /// Takes what has arrived and runs one turn of the machine.
     pub(crate) fn turn(&mut self, keeps: Keeps) -> Turned {
-        self.receive();
+        let leaves_some = self.receive();
         let now = read_clocks();
+        self.completions.extend(self.stalls.waited(now.boot_ms));
+        if leaves_some && self.stalls.mark() {
+            // Who is at the helm needs no call.
+            let _ = self.mailbox.leave(Message::Mark(now.boot_ms));
+        }
         self.look_after_log(now);
         if let Some(below) = self.trim_below {
             self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
@@ -217,7 +227,9 @@ impl Writer {
             wake_in_ms.map(|in_ms| if in_ms == 0 { 0 } else { now.boot_ms.saturating_add(in_ms) });
         // A trim that is under way is waited for, and brings its turn itself.
         let look_at_ms = self.trim_below.is_none().then(|| self.upkeep.wake_at_ms());
-        let next_turn_at_ms = wake_at_ms.into_iter().chain(look_at_ms).min();
+        // Nobody calls again for what a turn left behind.
+        let rest_at_ms = leaves_some.then_some(0);
+        let next_turn_at_ms = wake_at_ms.into_iter().chain(look_at_ms).chain(rest_at_ms).min();
         let outcome = match stop {
             Some(stop) => Some(Err(stop)),
             None if self.handing_over => Some(Ok(())),
@@ -226,6 +238,7 @@ impl Writer {
             }
             None => None,
         };
+        self.completions.extend(turn_over(now.boot_ms, boot_us() / 1_000));
         Turned { work, next_turn_at_ms, outcome }
     }
 
@@ -235,17 +248,18 @@ impl Writer {
         }
     }
 
-    /// Takes what has arrived.
-    fn receive(&mut self) {
+    /// Takes what has arrived; `true`: some of it is left for the next turn.
+    fn receive(&mut self) -> bool {
         if let Some(message) = self.peeked.take() {
             self.accept(message);
         }
         for _ in 0..MESSAGES_MAX {
             match self.inbox.try_recv() {
                 Ok(message) => self.accept(message),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return false,
             }
         }
+        !self.inbox_is_empty()
     }
 
     /// Whether nothing more has arrived. What has is kept for the next turn.
@@ -277,6 +291,7 @@ impl Writer {
                 }
             }
             Message::Probe(owed) => self.probes.push(owed.accept()),
+            Message::Mark(put_ms) => self.stalls.came(put_ms),
             Message::Completed(completion) => self.completed(completion),
             Message::Logged(completion, authority) => {
                 if let Some(completion) = completion {
@@ -320,6 +335,7 @@ impl Writer {
             | Completion::LogRead(_)
             | Completion::Space(_)
             | Completion::Worked(..)
+            | Completion::Stalled { .. }
             | Completion::RecordWanted
             | Completion::Authority(_)
             | Completion::Gather(_)
@@ -499,5 +515,51 @@ impl Writer {
         for slot in self.probes.drain(..) {
             slot.refuse_all(refused);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::handle::Handle;
+    use super::super::helm::Helm;
+    use super::*;
+    use crate::engine::EngineConfig;
+    use crate::request::Control;
+    use std::sync::Mutex;
+    use std::sync::mpsc::channel;
+    use tenure_log::{FileLog, FileLogOptions, Genesis, OrderedLog, RealDisk};
+
+    // Callers of messages that the turn before had no room for had called already: the rest waited for the next caller.
+    #[test]
+    fn what_a_turn_leaves_behind_brings_the_next_turn() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let (config, now) = (EngineConfig::default(), read_clocks());
+        let genesis = Genesis { random: [9; 16], unix_seconds: now.wall_ms / 1000, shard: 0 };
+        let options = FileLogOptions::new(genesis, now.wall_ms);
+        let (log, recovery) = FileLog::open(Arc::new(RealDisk), directory.path(), options).unwrap();
+        let engine = Engine::recover(&log, &recovery, config.clone(), now).unwrap();
+        let setup = super::super::setup(&log.identity(), &config);
+        let log: SharedLog = Arc::new(Mutex::new(Box::new(log)));
+        let (sender, inbox) = channel();
+        let mailbox = Mailbox::new(sender, Helm::new());
+        let shared = Handle::new(mailbox.clone(), 1_000).shared();
+        let ((appender, _work), (reader, _reads)) = (channel(), channel());
+        let ((chores, _wishes), (ended, _over)) = (channel(), channel());
+        let listener: Listener = Box::new(|_| {});
+        let ways =
+            Ways { mailbox: mailbox.clone(), inbox, appender, reader, chores, ended, listener, shared };
+        let mut writer = Writer::new(engine, log, setup, &HostOptions::default(), ways);
+        for n in 0..3 * MESSAGES_MAX as u64 {
+            let cancel = Completion::Told(Control::Cancel(Ticket(n)));
+            mailbox.leave(Message::Completed(cancel)).unwrap();
+        }
+        let mut turns = 0;
+        while !writer.inbox_is_empty() {
+            turns += 1;
+            let turned = writer.turn(Keeps::Nothing);
+            let is_left = !writer.inbox_is_empty();
+            assert!(!is_left || turned.next_turn_at_ms == Some(0), "turn {turns}");
+        }
+        assert!((3..6).contains(&turns), "{turns} turns");
     }
 }

@@ -86,6 +86,24 @@ fn waits_that_run_out_together_end_over_several_turns() {
     assert_eq!(desk.engine.status().waiters, 0);
 }
 
+// A wait that begins was counted as one unit of work and took six: a turn began up to 2,000 of them.
+#[test]
+fn waits_that_begin_together_begin_over_several_turns() {
+    const WAITS: usize = 2_000;
+    let mut desk = silent_desk();
+    desk.play("other: grant other ttl=3600000 grace=0\n holder: grant a permanent\n settle");
+    for n in 0..WAITS {
+        desk.play(&format!("w{n}: grant a permanent wait=1000"));
+    }
+    desk.turn();
+    let begun = desk.engine.status().waiters as usize;
+    assert!((1..=WAITS / 4).contains(&begun), "{begun} waits began in one turn");
+    assert_eq!(desk.wake_in_ms, Some(0), "the rest is for the next turn");
+    let turns = turns_with_a_heartbeat_each(&mut desk);
+    assert!((2..20).contains(&turns), "{turns} turns");
+    assert_eq!(desk.engine.status().waiters as usize, WAITS);
+}
+
 #[test]
 fn gates_that_time_out_together_are_given_up_over_several_turns() {
     const GATES: usize = 1_500;

@@ -33,7 +33,8 @@ use tempfile::TempDir;
 use tenure_engine::host::read_log;
 use tenure_engine::{
     Answer, Appended, Completion, Control, Engine, EngineConfig, Input, LeaseFound, LeaseSnapshot, LogRead,
-    News, Now, Out, Outputs, Push, Refused, Request, Stop, Task, Ticket, build_snapshot, publish, setup,
+    News, Now, Out, Outputs, Push, Refused, Request, Stop, Task, Ticket, WaiterSnapshot, build_snapshot,
+    publish, setup,
 };
 use tenure_kernel::codec::encode_state;
 use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, Rejection};
@@ -498,7 +499,7 @@ impl Desk {
             }
             Answer::Resource { lease, waiters, lsn } => {
                 let held = lease.as_ref().map_or("available".to_owned(), |lease| self.live_words(lease));
-                format!("{held}, waiters [{}] at {lsn}", waiters.join(", "))
+                format!("{held}, waiters [{}] at {lsn}", named(waiters))
             }
             Answer::Pools { pools, lsn } => {
                 let pools: Vec<String> = pools
@@ -645,6 +646,15 @@ fn standing_word(standing: Standing) -> &'static str {
         Standing::Draining(DrainCause::Silence) => "draining",
         Standing::Draining(DrainCause::Operator) => "drained",
     }
+}
+
+/// Who waits, and how often each was passed.
+fn named(waiters: &[WaiterSnapshot]) -> String {
+    let named = |waiter: &WaiterSnapshot| match waiter.passed {
+        0 => waiter.holder.to_string(),
+        passed => format!("{} passed {passed}", waiter.holder),
+    };
+    waiters.iter().map(named).collect::<Vec<_>>().join(", ")
 }
 
 fn optional(word: &str, value: Option<impl std::fmt::Display>) -> String {

@@ -2,8 +2,11 @@
 
 use crate::desk::{Desk, tell, tell_with};
 use expect_test::expect;
-use tenure_engine::{Answer, EngineConfig, Status, TURN_EVENTS_MAX};
-use tenure_kernel::{LeaseId, StateName};
+use tenure_engine::{
+    Answer, Completion, EngineConfig, Input, Out, Outputs, Report, Request, Stall, Status, Submit,
+    TURN_EVENTS_MAX, Ticket,
+};
+use tenure_kernel::{Action, Bundle, Grant, LeaseId, Policy, StateName};
 use tenure_log::{FRAME_BYTES_MAX, RECORDS_PER_FRAME_MAX};
 
 #[test]
@@ -402,11 +405,45 @@ fn a_stall_is_counted_and_noted_and_ages_nobody() {
     expect![[r#"
         0      frame 1.1 at 1: granted
         0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 4974
+        1000   report: Stalled { stall: Gap, ms: 3600000 }
         1000   alice <- renewed valid 4974 left 5000
         1250   frame 1.2 at 2: note stalled
     "#]]
     .assert_eq(&desk.take_story());
     assert_eq!(desk.engine.counters().stalls, 1);
+}
+
+/// What the host saw: with no deadline pending time counts in full, but somebody waited.
+#[test]
+fn a_long_turn_and_a_long_queue_are_stalls_though_no_deadline_was_pending() {
+    let reported = |outputs: Outputs| {
+        outputs.outs.into_iter().filter_map(|out| match out {
+            Out::Report(Report::Stalled { stall, ms }) => Some((stall, ms)),
+            _ => None,
+        })
+    };
+    let mut desk = Desk::new();
+    desk.play("alice: grant printer permanent\n settle");
+    let mut now = desk.now;
+    for (count, stall) in [(1, Stall::Turn), (2, Stall::Queue)] {
+        now.boot_ms += 3_800;
+        let outputs = desk.engine.turn(now, [], [Completion::Stalled { stall, ms: 3_800 }]);
+        assert_eq!(reported(outputs).collect::<Vec<_>>(), [(stall, 3_800)]);
+        assert_eq!(desk.engine.counters().stalls, count);
+    }
+    // A turn that took long while a deadline is pending is a gap as well, and still one stall.
+    let grant = Grant::new(Bundle::one("a"), "bob", Policy::heartbeat(90_000, 0));
+    let request = Request::Submit(Submit::now(Action::Grant(grant)));
+    let outputs = desk.engine.turn(now, [Input { ticket: Ticket(9), request }], []);
+    assert!(outputs.append.is_some());
+    now.boot_ms += 3_800;
+    let told = Completion::Stalled { stall: Stall::Turn, ms: 3_700 };
+    let outputs = desk.engine.turn(now, [], [told]);
+    assert_eq!(reported(outputs).collect::<Vec<_>>(), [(Stall::Turn, 3_700)]);
+    now.boot_ms += 1_500;
+    let outputs = desk.engine.turn(now, [], []);
+    assert_eq!(reported(outputs).collect::<Vec<_>>(), [(Stall::Gap, 1_500)]);
+    assert_eq!(desk.engine.counters().stalls, 4);
 }
 
 #[test]

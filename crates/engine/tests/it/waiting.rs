@@ -297,6 +297,39 @@ fn a_grant_that_passes_a_waiter_is_counted_too() {
     assert_eq!(desk.engine.counters().waiters_passed, 1);
 }
 
+/// Of all that were passed only the number was known, and of one that was passed often no more than that it was.
+#[test]
+fn a_waiter_is_shown_with_the_number_of_grants_that_passed_it() {
+    let mut desk = Desk::new();
+    desk.play(
+        "alice: grant a permanent
+         settle
+         three: grant a,b,c permanent wait=600000
+         settle
+         quick: grant b permanent wait=600000
+         until 30000
+         settle
+         late: grant c permanent
+         settle
+         quick: release quick
+         settle
+         both: grant b permanent
+         settle",
+    );
+    desk.take_story();
+    desk.play(
+        "a: resource a
+         b: resource b
+         turn",
+    );
+    expect![[r#"
+        30000  a <- lease 1 active [a] alice epoch 1 fence 1, waiters [three passed 3] at 5
+        30000  b <- lease 5 active [b] both epoch 1 fence 5, waiters [three passed 3] at 5
+    "#]]
+    .assert_eq(&desk.take_story());
+    assert_eq!(desk.engine.counters().waiters_passed, 1);
+}
+
 #[test]
 fn an_alternative_is_taken_only_if_nobody_waits_for_it() {
     expect![[r#"

@@ -238,6 +238,7 @@ fn read_session(r: &mut Reader<'_>) -> Result<Session, DecodeError> {
         last: NO_SLOT,
         first_revoking: NO_SLOT,
         leases: 0,
+        graces: Default::default(),
         drained: Default::default(),
         losses: Default::default(),
         losses_complete_after: Lsn(0),

@@ -328,3 +328,45 @@ fn timers_of_ended_leases_do_not_pile_up() {
     }
     assert!(liveness.timer_count() < 1_100, "{} timers for no lease", liveness.timer_count());
 }
+
+// One step armed a timer for every revoked lease of a connection that closed, and listed the graces of all.
+#[test]
+fn the_leases_of_a_closed_connection_are_looked_at_a_few_at_a_time() {
+    const LEASES: usize = 500;
+    const LOOKS: usize = 10;
+    let mut desk = Desk::new(seconds());
+    desk.connect(7, SessionKind::Connection, 0);
+    let leases: Vec<LeaseId> = (0..LEASES)
+        .map(|n| grant(&mut desk, &format!("r{n}"), Policy::session(SessionId(7), 0, n as u32)))
+        .collect();
+    for lease in &leases {
+        desk.revoke(*lease, ReclaimBy::Daemon).unwrap();
+    }
+    let waiting = |desk: &Desk| {
+        let live = leases.iter().filter_map(|lease| desk.kernel.live(*lease));
+        let waits = live.filter(|view| desk.liveness.reclaim_in_ms(*view, desk.now) != Some(0));
+        waits.map(LeaseView::id).collect::<Vec<_>>()
+    };
+    assert_eq!(waiting(&desk).len(), LEASES, "each waits for its holder");
+    let (now, mut effects) = (desk.now, Vec::new());
+    let before = desk.liveness.timer_count();
+    desk.liveness.connection_closed(&desk.kernel, now, SessionId(7), &mut effects);
+    let armed = desk.liveness.timer_count() - before;
+    assert!(armed <= 1, "closing armed {armed} timers");
+    let mut turns = 0;
+    loop {
+        let left = waiting(&desk);
+        let Some(next) = left.first() else { break };
+        assert_eq!(desk.liveness.next_deadline(), Some(Tick(0)), "{} are still to be looked at", left.len());
+        // One that ends just before its turn takes nobody's turn along.
+        desk.reclaim(*next, true).unwrap();
+        let mut looks = LOOKS;
+        desk.liveness.on_deadline(&desk.kernel, now, 0, &mut looks, &mut effects);
+        let looked_at = left.len() - waiting(&desk).len();
+        assert!((1..=LOOKS + 1).contains(&looked_at), "{looked_at} looks");
+        turns += 1;
+    }
+    assert!(turns > LEASES / (LOOKS + 2), "{turns} turns");
+    desk.advance_to(Tick(now.0 + 1_000));
+    assert_eq!(desk.kernel.live_count(), 0);
+}

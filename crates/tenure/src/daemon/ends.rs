@@ -91,6 +91,13 @@ impl Second {
             Report::TaskRecovered { task } => {
                 tracing::info!(task = task.as_str(), "the daemon maintains its log again");
             }
+            Report::Stalled { stall, ms } => {
+                tracing::warn!(
+                    ms,
+                    cause = stall.as_str(),
+                    "the daemon stalled: holders waited for their answers"
+                );
+            }
             Report::NoticeGivenUp { .. } if self.lines >= LINES_PER_SECOND_MAX => {}
             Report::NoticeGivenUp { lease } => {
                 self.lines += 1;
