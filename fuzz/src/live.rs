@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::kernel::{SessionKind, Text};
-use tenure_engine::{Engine, EngineConfig};
+use tenure_engine::{Account, Engine, EngineConfig};
 use tenure_faces::{
     Call, Caller, Faces, Freshness, NodeConnections, Opening, Origin, Quiet, RegistrationOptions, Scope,
     Stage, StreamOptions, Switchboard,
@@ -94,6 +94,7 @@ fn over_http() -> Caller {
         scope: Scope::Admin,
         origin: Origin::Http,
         freshness: Freshness::Present,
+        account: Account::default(),
     }
 }
 

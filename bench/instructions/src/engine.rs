@@ -87,7 +87,7 @@ fn acquire(number: usize) -> Input {
     let policy = Policy { principal: Text::from("local"), ..Policy::heartbeat(90_000, 30_000) };
     let grant = Grant::new(Bundle::one(&resource(number)), &format!("holder{:04}", number % 1_000), policy);
     let submit = Submit { asker: Some("local".into()), ..Submit::now(Action::Grant(grant)) };
-    Input { ticket: Ticket(number as u64 + 1), request: Request::Submit(submit) }
+    Input::new(Ticket(number as u64 + 1), Request::Submit(submit))
 }
 
 fn acquires() -> anyhow::Result<Round> {
@@ -99,14 +99,10 @@ fn acquires() -> anyhow::Result<Round> {
 fn heartbeats() -> anyhow::Result<Round> {
     let mut driven = Driven::new()?;
     let leases = driven.fill()?;
-    let beats = scattered(LIVE).zip(1..).map(move |(number, ticket)| Input {
-        ticket: Ticket(ticket),
-        request: Request::Heartbeat {
-            lease: leases[number],
-            epoch: Epoch::FIRST,
-            via: None,
-            asker: Some("local".into()),
-        },
+    let beats = scattered(LIVE).zip(1..).map(move |(number, ticket)| {
+        let asker = Some("local".into());
+        let beat = Request::Heartbeat { lease: leases[number], epoch: Epoch::FIRST, via: None, asker };
+        Input::new(Ticket(ticket), beat)
     });
     Ok(driven.round(beats, |answer| matches!(answer, Answer::Renewed { .. })))
 }

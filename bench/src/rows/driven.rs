@@ -64,7 +64,7 @@ impl Driven {
         let inputs: Vec<Input> = (self.next_ticket..)
             .map(Ticket)
             .zip(requests)
-            .map(|(ticket, request)| Input { ticket, request })
+            .map(|(ticket, request)| Input::new(ticket, request))
             .collect();
         self.next_ticket += inputs.len() as u64;
         let completion = self.completion.take();

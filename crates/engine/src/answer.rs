@@ -328,8 +328,13 @@ pub enum Refused {
         /// What it is.
         max: usize,
     },
-    /// The lane is full.
-    Overloaded,
+    /// Too much is asked.
+    Overloaded {
+        /// Which bound is reached.
+        limit: CallLimit,
+        /// What it is.
+        max: usize,
+    },
     /// The disk is nearly full: only what frees something is taken.
     DiskLow,
     /// Not before that long: a restored log waits for the holders of its past.
@@ -361,6 +366,20 @@ pub enum WaitLimit {
     WaitersOfPrincipal,
     /// Tries of one operation.
     TriesOfOperation,
+}
+
+/// A bound on requests that are not answered yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CallLimit {
+    /// Not handled yet, over all lanes. Each lane has a quarter, and keeps a part of that for operators and for callers
+    /// that ask for little.
+    Inbox,
+    /// Of everybody, in the request's lane.
+    Calls,
+    /// Of one principal, in the request's lane.
+    CallsOfPrincipal,
+    /// Bytes that may be written to the log together.
+    FrameBytes,
 }
 
 /// Something said without being asked.
@@ -490,7 +509,7 @@ impl Refused {
             Self::Queued { .. } => "resource_held",
             Self::WaitTimeout => "wait_timeout",
             Self::TooManyWaiters { .. } => "too_many_waiters",
-            Self::Overloaded => "overloaded",
+            Self::Overloaded { .. } => "overloaded",
             Self::DiskLow => "disk_low",
             Self::NotYet { .. } => "not_yet",
             Self::Cancelled => "cancelled",

@@ -1,7 +1,7 @@
 //! Requests that may change something: commands, waits, proofs of life. Each is decided in one step inside
 //! the turn; nobody checks first and acts later.
 
-use crate::answer::{Answer, Blocker, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
+use crate::answer::{Answer, Blocker, CallLimit, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::engine::{Engine, Role, ending_reason, ending_text};
 use crate::hands::Hands;
 use crate::request::{Submit, TakeOver, Ticket};
@@ -15,7 +15,7 @@ use tenure_kernel::{
     SessionId, StateName, Steer, Text,
 };
 use tenure_liveness::{LivenessView, Refusal, Renewal, Standing};
-use tenure_log::Space;
+use tenure_log::{PAYLOAD_BYTES_MAX, Space};
 
 /// How a command came out, and the position its answer rests on.
 pub(crate) struct Outcome {
@@ -548,7 +548,8 @@ impl Engine {
         let due = |view: &LeaseView<'_>| looks && self.liveness.is_due(*view, self.tick);
         if let Some(view) = self.kernel.live(lease).filter(due) {
             if self.journal.room_for_ends() == 0 {
-                return self.refuse(ticket, Lsn(0), Refused::Overloaded);
+                let limit = CallLimit::FrameBytes;
+                return self.refuse(ticket, Lsn(0), Refused::Overloaded { limit, max: PAYLOAD_BYTES_MAX });
             }
             let mut effects = Vec::new();
             self.liveness.look_at_lease(view, self.tick, &mut effects);
@@ -724,7 +725,7 @@ fn can_be_waited_for(refused: &Refused) -> bool {
         | Refused::Liveness(_)
         | Refused::WaitTimeout
         | Refused::TooManyWaiters { .. }
-        | Refused::Overloaded
+        | Refused::Overloaded { .. }
         | Refused::DiskLow
         | Refused::NotYet { .. }
         | Refused::Cancelled

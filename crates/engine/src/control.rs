@@ -70,7 +70,7 @@ impl Engine {
 
     /// The simulator plants the bug that a full lane loses what a fact tells.
     pub(crate) fn lose_facts_if_planted(&mut self) {
-        if planted(Planted::ControlRefused) && !self.lanes.has_room_in(Lane::Liveness) {
+        if planted(Planted::ControlRefused) && self.lanes.is_full(Lane::Liveness) {
             self.facts.queue.clear();
         }
     }

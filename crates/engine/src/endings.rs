@@ -374,7 +374,7 @@ mod tests {
         }
 
         fn turn(&mut self, requests: Vec<Request>) -> Outputs {
-            let inputs = requests.into_iter().map(|request| Input { ticket: Ticket(1), request });
+            let inputs = requests.into_iter().map(|request| Input::new(Ticket(1), request));
             let mut outputs = self.engine.turn(self.now, inputs, self.completion.take());
             self.completion = outputs.append.take().map(|batch| {
                 let outcome = Appended::Committed;

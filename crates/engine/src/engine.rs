@@ -3,7 +3,7 @@
 //!
 //! Order within a turn: completions, then proofs of life, then facts, then deadlines, then everything else by lane.
 
-use crate::answer::{Answer, Push, Refused};
+use crate::answer::{Answer, CallLimit, Push, Refused};
 use crate::control::Facts;
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
@@ -376,10 +376,9 @@ impl Engine {
             }
         }
         for input in inputs {
-            if self.lanes.has_room_for(&input.request) {
-                self.lanes.push(input);
-            } else {
-                self.refuse(input.ticket, Lsn(0), Refused::Overloaded);
+            if let Err(ticket) = self.lanes.push(input) {
+                let refused = Refused::Overloaded { limit: CallLimit::Inbox, max: self.config.inbox_max };
+                self.refuse(ticket, Lsn(0), refused);
             }
         }
         self.lose_facts_if_planted();
@@ -538,7 +537,7 @@ impl Engine {
 
     /// Handles one request; returns about how many units of work it was.
     pub(crate) fn handle(&mut self, input: Input) -> usize {
-        let Input { ticket, request } = input;
+        let Input { ticket, request, .. } = input;
         match request {
             Request::Submit(submit) => {
                 let (looks, waiting) = (self.waiters.looks(), self.waiting());

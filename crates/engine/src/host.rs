@@ -6,11 +6,13 @@
 
 mod handle;
 mod helm;
+mod pools;
 mod stalls;
 mod upkeep;
 mod writer;
 
-pub use handle::{Handle, Pending};
+pub use handle::{Handle, HandleOf, Pending};
+pub use pools::{Account, Accounts, Asker};
 
 use crate::engine::{Appended, Completion, Engine, EngineConfig, Stop};
 use crate::hub::{LogRead, LogReadDone, publish};
@@ -19,8 +21,9 @@ use crate::recovery::setup;
 use crate::report::Task;
 use crate::request::{Request, Ticket};
 use crate::ticker::Now;
-use handle::{Full, Owed, Places, Shared};
+use handle::{Owed, Shared};
 use helm::{Helm, Mailbox};
+use pools::{Admitted, Places, Pools};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -58,6 +61,8 @@ pub struct HostOptions {
     pub history_age_max: Duration,
     /// Requests not yet answered, over all callers, in each lane.
     pub outstanding_max: usize,
+    /// The same of one principal.
+    pub outstanding_per_principal_max: usize,
 }
 
 impl Default for HostOptions {
@@ -67,6 +72,7 @@ impl Default for HostOptions {
             history_bytes_max: 1 << 30,
             history_age_max: Duration::from_secs(7 * 24 * 60 * 60),
             outstanding_max: 256 << 10,
+            outstanding_per_principal_max: 128 << 10,
         }
     }
 }
@@ -81,8 +87,8 @@ pub(crate) enum Message {
         requests: Vec<Request>,
         /// What they take until all are answered.
         places: Places,
-        /// Lanes whose requests are refused: nothing more may be outstanding there.
-        full: Full,
+        /// How much of each lane they may fill, or why they are refused there.
+        admitted: Admitted,
         /// Where the answers go.
         owed: Owed,
     },
@@ -156,7 +162,8 @@ impl Host {
         let reader = log.reader();
         let log: SharedLog = Arc::new(Mutex::new(log));
         let mailbox = Mailbox::new(sender, Helm::new());
-        let handle = Handle::new(mailbox.clone(), options.outstanding_max);
+        let (max, of_principal_max) = (options.outstanding_max, options.outstanding_per_principal_max);
+        let handle = Handle::new(mailbox.clone(), Pools::new(max, of_principal_max, config.inbox_max));
         let (reader, reader_thread) = spawn_reader(reader, mailbox.clone());
         let shared = handle.shared();
         let (appender, log_thread) = spawn_appender(mailbox.clone(), Arc::clone(&log), Arc::clone(&shared));

@@ -36,19 +36,20 @@ mod waiters;
 mod waiting;
 
 pub use answer::{
-    Answer, Blocker, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News, PoolSnapshot,
-    Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
+    Answer, Blocker, CallLimit, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News,
+    PoolSnapshot, Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
 };
 pub use engine::{
     Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
 };
-pub use host::{Handle, Pending};
+pub use host::{Account, Accounts, Asker, Handle, HandleOf, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
+pub use quota::Counts;
 pub use recovery::{GoingOn, RecoverError, Replay, setup};
 pub use report::{Report, Stall, Task};
 pub use request::{
-    Check, Control, Input, Keeper, Lane, List, OperationId, Request, Submit, TakeOver, Ticket,
+    Check, Control, Input, Keeper, Lane, List, OperationId, Request, Share, Submit, TakeOver, Ticket,
 };
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};

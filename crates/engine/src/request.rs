@@ -15,6 +15,41 @@ pub struct Input {
     pub ticket: Ticket,
     /// What is asked.
     pub request: Request,
+    /// How much of its lane it may find filled.
+    pub share: Share,
+}
+
+/// How much of a lane, or of a pool, a request may fill. The rest is kept for others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Share {
+    /// All but a quarter: its principal has much outstanding in this lane.
+    Busy,
+    /// All but an eighth.
+    Ordinary,
+    /// All: an operator's, or the daemon's own.
+    Operator,
+}
+
+impl Share {
+    /// Every share, smallest first.
+    pub(crate) const ALL: [Self; 3] = [Self::Busy, Self::Ordinary, Self::Operator];
+
+    /// The share of a whole.
+    pub(crate) fn of(self, whole: usize) -> usize {
+        match self {
+            Self::Busy => whole - whole / 4,
+            Self::Ordinary => whole - whole / 8,
+            Self::Operator => whole,
+        }
+    }
+}
+
+impl Input {
+    /// A request of the daemon itself, which may fill its lane.
+    #[must_use]
+    pub fn new(ticket: Ticket, request: Request) -> Self {
+        Self { ticket, request, share: Share::Operator }
+    }
 }
 
 /// What can be asked.

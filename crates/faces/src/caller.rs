@@ -2,6 +2,7 @@
 
 use crate::leases::connection_grace_ms;
 use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
+use tenure_engine::{Account, Asker};
 
 /// What a caller may do. Each scope includes the ones before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -43,7 +44,7 @@ pub enum Freshness {
 }
 
 /// Who asks.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
     pub principal: Text,
@@ -53,6 +54,8 @@ pub struct Caller {
     pub origin: Origin,
     /// How old answers may be.
     pub freshness: Freshness,
+    /// What its principal has outstanding.
+    pub account: Account,
 }
 
 impl Scope {
@@ -77,6 +80,27 @@ impl Scope {
 }
 
 impl Caller {
+    /// A node of the cluster, about itself.
+    pub(crate) fn node() -> Self {
+        Self {
+            principal: "node".into(),
+            scope: Scope::Admin,
+            origin: Origin::Http,
+            freshness: Freshness::Present,
+            account: Account::default(),
+        }
+    }
+
+    /// Whether it may have the last places of what is bounded.
+    #[must_use]
+    pub fn is_operator(&self) -> bool {
+        self.scope == Scope::Admin
+    }
+
+    pub(crate) fn asker(&self) -> Asker<'_> {
+        Asker::Caller { account: &self.account, is_operator: self.is_operator() }
+    }
+
     /// The connection it speaks on, where that is a session.
     #[must_use]
     pub fn connection(&self) -> Option<SessionId> {

@@ -44,24 +44,22 @@ impl Stage {
         scope: Scope,
     ) -> Result<(Opening, Caller), Error> {
         let faces = self.faces();
-        let Some(connections) = self.connections().cloned() else {
-            return faces.open_here(kind, principal, scope).await;
+        let (opening, origin) = match self.connections().cloned() {
+            None => faces.open_here(kind, principal).await?,
+            Some(connections) => {
+                let session = sessions::draw(kind);
+                let losses = Losses::OfNode(connections.clone(), connections.open(session));
+                let origin = Origin::Connection { session, kind, word_ms: WORD_MS };
+                (Opening { faces, session, losses }, origin)
+            }
         };
-        let session = sessions::draw(kind);
-        let losses = Losses::OfNode(connections.clone(), connections.open(session));
-        let origin = Origin::Connection { session, kind, word_ms: WORD_MS };
-        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
-        Ok((Opening { faces, session, losses }, caller))
+        let (account, freshness) = (self.account(principal), Freshness::Present);
+        Ok((opening, Caller { principal: principal.clone(), scope, origin, freshness, account }))
     }
 }
 
 impl Faces {
-    async fn open_here(
-        &self,
-        kind: SessionKind,
-        principal: &Text,
-        scope: Scope,
-    ) -> Result<(Opening, Caller), Error> {
+    async fn open_here(&self, kind: SessionKind, principal: &Text) -> Result<(Opening, Origin), Error> {
         let session = self
             .open_session(
                 |session| {
@@ -81,8 +79,7 @@ impl Faces {
         let (line, losses) = unbounded_channel();
         self.switchboard().connect(session, line);
         let origin = Origin::Connection { session, kind, word_ms: 0 };
-        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
-        Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses) }, caller))
+        Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses) }, origin))
     }
 
     /// Opens a session under an id that is not taken.

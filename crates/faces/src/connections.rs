@@ -3,7 +3,7 @@
 //! as long as its word lasts, it takes every lease for lost and hangs up.
 
 use crate::call::{Call, Reply};
-use crate::caller::{Caller, Freshness, Origin, Scope};
+use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::refusal::Asked;
 use crate::stage::Stage;
@@ -274,16 +274,10 @@ impl Open {
 }
 
 async fn tell(faces: &Faces, told: &Told) -> Option<ConnectionsHeard> {
-    let caller = Caller {
-        principal: "node".into(),
-        scope: Scope::Admin,
-        origin: Origin::Http,
-        freshness: Freshness::Present,
-    };
     let open = told.open.iter().map(|(session, _)| session.0).collect();
     let gone = told.gone.iter().map(|session| session.0).collect();
     let call = Call::ConnectionsTold(Box::new(ConnectionsTold { open, gone }));
-    match faces.dispatch(&caller, call).await {
+    match faces.dispatch(&Caller::node(), call).await {
         Ok(Reply::ConnectionsHeard(heard)) => Some(heard),
         Ok(_) | Err(_) => None,
     }

@@ -26,8 +26,8 @@ use tenure_engine::kernel::{
     Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text, Tick,
 };
 use tenure_engine::{
-    Answer, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Space, Status, Submit,
-    Ticket,
+    Account, Answer, Asker, Control, Handle, LeaseFound, Pending, PoolSnapshot, Refused, Request, Space,
+    Status, Submit, Ticket,
 };
 use tenure_history::{History, Identity, LoggedRecord};
 use tokio::runtime::RuntimeFlavor;
@@ -42,6 +42,8 @@ const HEARD_AGAIN: Duration = Duration::from_millis(20);
 #[derive(Clone)]
 pub struct Faces {
     shared: Arc<Shared>,
+    /// For whom they ask; `None`: for the daemon itself.
+    caller: Option<(Account, bool)>,
 }
 
 struct Shared {
@@ -120,7 +122,20 @@ impl Faces {
             registrations_alone,
             elsewhere: OnceLock::new(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), caller: None }
+    }
+
+    /// The same, within what a caller may have outstanding.
+    fn on_behalf_of(&self, caller: &Caller) -> Self {
+        let caller = Some((caller.account.clone(), caller.is_operator()));
+        Self { shared: Arc::clone(&self.shared), caller }
+    }
+
+    fn asker(&self) -> Asker<'_> {
+        match &self.caller {
+            None => Asker::Daemon,
+            Some((account, is_operator)) => Asker::Caller { account, is_operator: *is_operator },
+        }
     }
 
     /// From now on only registrations and discovery are served: what lives no longer than one command must not be
@@ -264,10 +279,14 @@ impl Faces {
         let waits = call.wait_ms() > 0;
         match self.plan(caller, call)? {
             Plan::Ask(request, shape) => {
-                let answer = if waits { self.wait(request).await } else { self.ask(request).await };
+                let answer = if waits {
+                    self.wait(caller, request).await
+                } else {
+                    self.ask_for(caller.asker(), request).await
+                };
                 self.reply(shape, answer).await
             }
-            Plan::Steps(call) => self.steps(caller, call).await,
+            Plan::Steps(call) => self.on_behalf_of(caller).steps(caller, call).await,
         }
     }
 
@@ -301,7 +320,7 @@ impl Faces {
                 Err(error) => shapes.push(Err(error)),
             }
         }
-        let pending = (!requests.is_empty()).then(|| self.ask_together(requests));
+        let pending = (!requests.is_empty()).then(|| self.ask_together(caller.asker(), requests));
         Begun::UnderWay(UnderWay { pending, answers: Vec::new(), shapes })
     }
 
@@ -317,23 +336,24 @@ impl Faces {
                 }
                 Ok(Plan::Steps(call)) => {
                     let (requests, shapes) = (mem::take(&mut requests), mem::take(&mut shapes));
-                    replies.extend(self.reply_all(requests, shapes).await);
-                    replies.push(self.steps(caller, call).await);
+                    replies.extend(self.reply_all(caller, requests, shapes).await);
+                    replies.push(self.on_behalf_of(caller).steps(caller, call).await);
                 }
                 Err(error) => shapes.push(Err(error)),
             }
         }
-        replies.extend(self.reply_all(requests, shapes).await);
+        replies.extend(self.reply_all(caller, requests, shapes).await);
         replies
     }
 
     /// Sends requests together; whatever was refused before stays in its place.
     async fn reply_all(
         &self,
+        caller: &Caller,
         requests: Vec<Request>,
         shapes: Vec<Result<Shape, Error>>,
     ) -> Vec<Result<Reply, Error>> {
-        let pending = (!requests.is_empty()).then(|| self.ask_together(requests));
+        let pending = (!requests.is_empty()).then(|| self.ask_together(caller.asker(), requests));
         UnderWay { pending, answers: Vec::new(), shapes }.replies(self).await
     }
 
@@ -359,7 +379,11 @@ impl Faces {
     }
 
     pub(crate) async fn ask(&self, request: Request) -> Answer {
-        let answer = self.ask_together(vec![request]).await.pop();
+        self.ask_for(self.asker(), request).await
+    }
+
+    async fn ask_for(&self, asker: Asker<'_>, request: Request) -> Answer {
+        let answer = self.ask_together(asker, vec![request]).await.pop();
         answer.unwrap_or(Answer::Refused(Refused::OutcomeUnknown))
     }
 
@@ -379,7 +403,7 @@ impl Faces {
     }
 
     /// Who asks alone syncs alone, on this thread; the runtime lends it another one meanwhile.
-    fn ask_together(&self, requests: Vec<Request>) -> Pending {
+    fn ask_together(&self, asker: Asker<'_>, requests: Vec<Request>) -> Pending {
         let blocking = |sync: &mut dyn FnMut()| {
             if tokio::runtime::Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
                 sync();
@@ -387,12 +411,17 @@ impl Faces {
                 tokio::task::block_in_place(sync);
             }
         };
-        self.handle().call_all_and_stay(requests, blocking)
+        self.handle().of(asker).call_all_and_stay(requests, blocking)
     }
 
-    async fn wait(&self, request: Request) -> Answer {
+    /// Asks one thing, without staying for the answer.
+    pub(crate) fn start(&self, request: Request) -> Pending {
+        self.handle().of(self.asker()).start(request)
+    }
+
+    async fn wait(&self, caller: &Caller, request: Request) -> Answer {
         let findable = matches!(&request, Request::Submit(submit) if submit.operation.is_some());
-        let pending = self.handle().start(request);
+        let pending = self.handle().of(caller.asker()).start(request);
         let ticket = pending.first_ticket();
         let mut waiting = Waiting { handle: self.handle().clone(), ticket, pending: Some(pending), findable };
         let answer = match &mut waiting.pending {
@@ -580,7 +609,7 @@ pub(crate) fn revoke(lease: LeaseId, reason: Reason) -> Request {
 }
 
 fn is_overload(answer: &Answer) -> bool {
-    matches!(answer, Answer::Refused(Refused::Overloaded))
+    matches!(answer, Answer::Refused(Refused::Overloaded { .. }))
 }
 
 fn unknown() -> Error {

@@ -6,7 +6,7 @@ use crate::show::Lens;
 use tenure_api::{Blocking, Error, ErrorCode};
 use tenure_engine::kernel::{Capacity, Field, Rejection, StateName};
 use tenure_engine::liveness::Refusal;
-use tenure_engine::{Blocker, Refused, WaitLimit};
+use tenure_engine::{Blocker, CallLimit, Refused, WaitLimit};
 use tenure_history::rfc3339;
 
 /// Whether the caller asked as the holder of something, and so has lost it if that is gone.
@@ -35,7 +35,7 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
             Error::new(ErrorCode::WaitTimeout, "the wait was over before everything asked for was free")
         }
         Refused::TooManyWaiters { limit, max } => too_many_waiters(*limit, *max),
-        Refused::Overloaded => Error::new(ErrorCode::Overloaded, "more is asked than can be queued"),
+        Refused::Overloaded { limit, max } => overloaded(*limit, *max),
         Refused::DiskLow => {
             Error::new(ErrorCode::DiskLow, "the disk is nearly full; only what frees something is taken")
         }
@@ -77,6 +77,24 @@ fn too_many_waiters(limit: WaitLimit, max: usize) -> Error {
             let message = format!("{max} tries of this operation wait already");
             new(ErrorCode::TooManyWaiters, message).with("limit", "tries_per_operation").with("value", max)
         }
+    }
+}
+
+fn overloaded(limit: CallLimit, max: usize) -> Error {
+    let of = |message: String, limit: &str| {
+        over_limit(ErrorCode::Overloaded, message, limit, &format!("limits.{limit}"), max)
+    };
+    match limit {
+        CallLimit::Inbox => of("more is asked than can be queued".to_owned(), "inbox"),
+        CallLimit::Calls => of(format!("{max} requests of this kind may be unanswered"), "calls"),
+        CallLimit::CallsOfPrincipal => {
+            let message = format!("{max} requests of this kind and of this principal may be unanswered");
+            of(message, "calls_per_principal")
+        }
+        // No setting moves it.
+        CallLimit::FrameBytes => new(ErrorCode::Overloaded, "more ends than fit into one write")
+            .with("limit", "frame_bytes")
+            .with("value", max),
     }
 }
 

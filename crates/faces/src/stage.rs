@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
+use tenure_engine::kernel::Text;
+use tenure_engine::{Account, Accounts};
 use tokio::sync::watch;
 
 /// The faces of this moment. Cheap to clone.
@@ -22,6 +24,7 @@ struct Shared {
     present: RwLock<Faces>,
     /// Counts changes.
     changes: watch::Sender<u64>,
+    accounts: Accounts,
     /// On a node.
     node: Option<OfNode>,
     /// Operation ids of this node: drawn once, and counted.
@@ -57,7 +60,8 @@ impl Stage {
         let mut random = [0; 16];
         getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
         let (present, drawn) = (RwLock::new(faces), u128::from_le_bytes(random));
-        Self { shared: Arc::new(Shared { present, changes, node, drawn, given: AtomicU64::new(0) }) }
+        let (accounts, given) = (Accounts::default(), AtomicU64::new(0));
+        Self { shared: Arc::new(Shared { present, changes, accounts, node, drawn, given }) }
     }
 
     /// The faces of this moment.
@@ -67,6 +71,12 @@ impl Stage {
     #[must_use]
     pub fn faces(&self) -> Faces {
         self.shared.present.read().expect("invariant: nobody panics while changing faces").clone()
+    }
+
+    /// What a principal has outstanding, over all of its connections.
+    #[must_use]
+    pub fn account(&self, principal: &Text) -> Account {
+        self.shared.accounts.of(principal)
     }
 
     /// This node's part has changed.

@@ -179,7 +179,7 @@ impl Faces {
             let revokes: Vec<Request> =
                 leases.iter().map(|lease| revoke(lease.id, Reason::Shutdown)).collect();
             if !revokes.is_empty() {
-                for answer in self.handle().call_all(revokes).await {
+                for answer in self.ask_until_heard(revokes).await {
                     if let Answer::Lease(given) = answer {
                         ended = u64::saturating_add(ended, 1);
                         newest = newest.max(given.lsn);

@@ -297,7 +297,7 @@ impl Faces {
             ..Submit::now(Action::Grant(grant))
         };
         let id = wish.facts.id.clone();
-        let mut pending = self.handle().start(Request::Submit(submit));
+        let mut pending = self.start(Request::Submit(submit));
         let answer = match wish.wait_ms {
             0 => (&mut pending).await.into_iter().next(),
             _ => match self.unless_queued(&mut pending).await {

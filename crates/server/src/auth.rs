@@ -308,7 +308,7 @@ impl Auth {
 }
 
 impl Admitted {
-    fn new(principal: impl AsRef<str>, scope: Scope) -> Self {
+    pub(crate) fn new(principal: impl AsRef<str>, scope: Scope) -> Self {
         Self { principal: Text::from(principal.as_ref()), scope, by_cookie: false }
     }
 }

@@ -28,7 +28,7 @@ pub use node::{
 };
 pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
-pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions};
+pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions, Timeouts};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use transports::http::{understand, understand_call};
 pub use transports::lines::understand_line;

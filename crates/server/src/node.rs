@@ -8,7 +8,7 @@ use core::pin::Pin;
 use serde::{Deserialize, Serialize};
 use tenure_api::{ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown};
 use tenure_engine::kernel::{SessionId, SessionKind};
-use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope};
+use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage};
 use tokio::sync::mpsc::Receiver;
 
 /// Where nodes pass calls on to each other.
@@ -149,9 +149,11 @@ impl PassedOn {
     }
 
     /// Who asks; `None`: the scope is none.
-    pub(crate) fn caller(&self) -> Option<Caller> {
+    pub(crate) fn caller(&self, stage: &Stage) -> Option<Caller> {
+        let principal = self.principal.as_str().into();
         Some(Caller {
-            principal: self.principal.as_str().into(),
+            account: stage.account(&principal),
+            principal,
             scope: Scope::from_word(&self.scope)?,
             origin: self.connection.map_or(Origin::Http, PassedConnection::origin),
             freshness: Freshness::Present,

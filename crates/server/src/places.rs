@@ -2,20 +2,19 @@
 //!
 //! Invariant: TCP clients cannot take the socket's last places, and one user cannot take root's.
 
-use std::collections::HashMap;
-use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_api::{Error, ErrorCode};
+use tenure_engine::Counts;
 use tenure_faces::over_limit;
 
 /// The socket keeps at least this many, but at most half of all.
 const SOCKET_PLACES_MIN: usize = 64;
-/// TCP, or one user, never gets one in this many of all places.
+/// TCP, one user, or callers other than operators never get one in this many of all places.
 const RESERVED_PART: usize = 8;
 
 /// Where a connection comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
     Tcp(IpAddr),
     /// The socket, by the peer's user.
@@ -40,19 +39,13 @@ pub(crate) struct Place {
 
 /// Counts in all and by key.
 #[derive(Debug)]
-pub(crate) struct Tally<K: Eq + Hash>(Mutex<Counts<K>>);
-
-#[derive(Debug)]
-struct Counts<K> {
-    all: usize,
-    by: HashMap<K, usize>,
-}
+pub(crate) struct Tally<K>(Mutex<Counts<K>>);
 
 /// One of what is counted, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Counted<K: Eq + Hash> {
+pub(crate) struct Counted<K: Ord + Clone> {
     tally: Arc<Tally<K>>,
-    key: Option<K>,
+    key: K,
 }
 
 /// Which bound a tally would have passed.
@@ -62,13 +55,13 @@ pub(crate) enum Passed {
     ByKey,
 }
 
-impl<K: Eq + Hash> Default for Tally<K> {
+impl<K> Default for Tally<K> {
     fn default() -> Self {
-        Self(Mutex::new(Counts { all: 0, by: HashMap::new() }))
+        Self(Mutex::default())
     }
 }
 
-impl<K: Eq + Hash + Clone> Tally<K> {
+impl<K: Ord + Clone> Tally<K> {
     fn counts(&self) -> MutexGuard<'_, Counts<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -81,36 +74,30 @@ impl<K: Eq + Hash + Clone> Tally<K> {
         of_key_max: usize,
     ) -> Result<Counted<K>, Passed> {
         let mut counts = self.counts();
-        if counts.all >= max {
+        if counts.all() >= max {
             return Err(Passed::All);
         }
-        let count = counts.by.get(&key).copied().unwrap_or(0);
-        if count >= of_key_max {
+        if counts.of(&key) >= of_key_max {
             return Err(Passed::ByKey);
         }
-        counts.by.insert(key.clone(), count + 1);
-        counts.all += 1;
-        Ok(Counted { tally: Arc::clone(self), key: Some(key) })
+        counts.add(&key);
+        Ok(Counted { tally: Arc::clone(self), key })
     }
 
     fn all(&self) -> usize {
-        self.counts().all
+        self.counts().all()
     }
 }
 
-impl<K: Eq + Hash> Drop for Counted<K> {
+impl<K: Ord + Clone> Drop for Counted<K> {
     fn drop(&mut self) {
-        let mut counts = self.tally.0.lock().unwrap_or_else(PoisonError::into_inner);
-        counts.all -= 1;
-        if let Some(key) = self.key.take()
-            && let Some(count) = counts.by.get_mut(&key)
-        {
-            *count -= 1;
-            if *count == 0 {
-                counts.by.remove(&key);
-            }
-        }
+        self.tally.counts().remove(&self.key);
     }
+}
+
+/// What callers other than operators may have of a whole.
+pub(crate) fn for_most(max: usize) -> usize {
+    max - max / RESERVED_PART
 }
 
 impl Places {
@@ -133,7 +120,7 @@ impl Places {
             Source::Tcp(address) if address.is_loopback() => self.max,
             Source::Tcp(_) => self.tcp_max().div_ceil(2),
             Source::Socket { uid: 0 } => self.max,
-            Source::Socket { .. } => self.max - self.max / RESERVED_PART,
+            Source::Socket { .. } => for_most(self.max),
         }
     }
 
@@ -164,7 +151,7 @@ impl Places {
 
     /// Whether an eighth of the places, or less, is left.
     pub(crate) fn are_scarce(&self) -> bool {
-        self.taken.all() >= self.max - self.max / RESERVED_PART
+        self.taken.all() >= for_most(self.max)
     }
 
     fn refused(&self, limit: &str, value: usize, of_what: &str) -> Error {
@@ -252,7 +239,7 @@ mod tests {
         assert!(places.admit(from("2001:db8::2")).is_err(), "one network of IPv6 is one source");
         assert!(places.admit(from("2001:db8:0:1::2")).is_ok());
         drop(crowd);
-        assert!(places.taken.counts().by.is_empty(), "sources without a connection have no entry");
+        assert_eq!(places.taken.counts().keys(), 0, "sources without a connection have no entry");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Reads that cost much. Of each kind a few run at once, some wait, and more get an error. Kinds do not wait for each
-//! other, and nothing that renews or ends a lease is among them.
+//! other, and nothing that renews or ends a lease is among them. One principal has half of the places, and an operator's
+//! read has places and a turn that others cannot take.
 
+use crate::places::{Counted, Passed, Tally, for_most};
 use std::sync::Arc;
 use tenure_api::{Error, ErrorCode};
+use tenure_engine::kernel::Text;
 use tenure_faces::Call;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -28,14 +31,16 @@ pub(crate) enum Kind {
 pub(crate) struct Reads([Gate; 4]);
 
 struct Gate {
-    admitted: Arc<Semaphore>,
+    admitted: Arc<Tally<Text>>,
     running: Arc<Semaphore>,
+    /// One more turn, for operators.
+    operators: Arc<Semaphore>,
 }
 
 /// One read's turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _admitted: OwnedSemaphorePermit,
+    _admitted: Counted<Text>,
     _running: OwnedSemaphorePermit,
 }
 
@@ -77,27 +82,44 @@ impl Kind {
 
 impl Default for Reads {
     fn default() -> Self {
-        Self(Kind::ALL.map(|kind| Gate {
-            admitted: Arc::new(Semaphore::new(kind.admitted_max())),
+        Self(Kind::ALL.map(|_| Gate {
+            admitted: Arc::default(),
             running: Arc::new(Semaphore::new(RUNNING_MAX)),
+            operators: Arc::new(Semaphore::new(1)),
         }))
     }
 }
 
 impl Reads {
     /// Waits for the turn of a read of this kind, among few who do.
-    pub(crate) async fn turn(&self, kind: Kind) -> Result<Turn, Error> {
+    pub(crate) async fn turn(&self, kind: Kind, principal: &Text, is_operator: bool) -> Result<Turn, Error> {
         let gate = &self.0[kind as usize];
-        let refused = |_| {
-            let max = kind.admitted_max();
-            let message = format!("{max} reads of this kind run or wait already");
-            Error::new(ErrorCode::Overloaded, message)
-                .retry_after(RETRY_AFTER_MS)
-                .with("limit", kind.limit())
-                .with("value", max)
+        let whole = kind.admitted_max();
+        let max = if is_operator { whole } else { for_most(whole) };
+        let admitted = gate.admitted.admit(principal.clone(), max, whole / 2).map_err(|passed| {
+            let (limit, max, of_what) = match passed {
+                Passed::All => (kind.limit().to_owned(), max, ""),
+                Passed::ByKey => (format!("{}_per_principal", kind.limit()), whole / 2, " of one principal"),
+            };
+            Error::new(
+                ErrorCode::Overloaded,
+                format!("{max} reads of this kind{of_what} run or wait already"),
+            )
+            .retry_after(RETRY_AFTER_MS)
+            .with("limit", limit)
+            .with("value", max)
+        })?;
+        let operators_turn = async {
+            match is_operator {
+                true => Arc::clone(&gate.operators).acquire_owned().await,
+                false => std::future::pending().await,
+            }
         };
-        let admitted = Arc::clone(&gate.admitted).try_acquire_owned().map_err(refused)?;
-        let running = Arc::clone(&gate.running).acquire_owned().await;
+        let running = tokio::select! {
+            biased;
+            running = Arc::clone(&gate.running).acquire_owned() => running,
+            running = operators_turn => running,
+        };
         let running = running.expect("invariant: the gates of reads are never closed");
         Ok(Turn { _admitted: admitted, _running: running })
     }
@@ -106,32 +128,63 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    type Asked<'a> = Pin<Box<dyn Future<Output = Result<Turn, Error>> + 'a>>;
+
+    fn poll(asked: &mut Asked<'_>) -> Poll<Result<Turn, Error>> {
+        asked.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn ask<'a>(reads: &'a Reads, principal: &'a Text, is_operator: bool) -> Asked<'a> {
+        Box::pin(reads.turn(Kind::Why, principal, is_operator))
+    }
+
+    /// Asks until one is refused: those that run, those that wait, and the refusal.
+    fn flood<'a>(reads: &'a Reads, principal: &'a Text) -> (Vec<Turn>, Vec<Asked<'a>>, Error) {
+        let (mut running, mut waiting) = (Vec::new(), Vec::new());
+        loop {
+            let mut asked = ask(reads, principal, false);
+            match poll(&mut asked) {
+                Poll::Ready(Ok(turn)) => running.push(turn),
+                Poll::Ready(Err(refused)) => return (running, waiting, refused),
+                Poll::Pending => waiting.push(asked),
+            }
+        }
+    }
+
+    fn told(error: &Error) -> (&str, u64) {
+        (error.details["limit"].as_str().unwrap(), error.details["value"].as_u64().unwrap())
+    }
 
     #[test]
     fn a_few_run_some_wait_the_rest_are_refused_and_kinds_do_not_share() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let reads = Arc::new(Reads::default());
-            let mut running = Vec::new();
-            for _ in 0..RUNNING_MAX {
-                running.push(reads.turn(Kind::Why).await.unwrap());
-            }
-            let mut waiting: Vec<_> = (RUNNING_MAX..Kind::Why.admitted_max())
-                .map(|_| {
-                    let reads = Arc::clone(&reads);
-                    tokio::spawn(async move { reads.turn(Kind::Why).await })
-                })
-                .collect();
-            tokio::task::yield_now().await;
-            let refused = reads.turn(Kind::Why).await.unwrap_err();
-            assert_eq!((refused.code, refused.retry_after_ms), (ErrorCode::Overloaded, Some(RETRY_AFTER_MS)));
-            assert_eq!(
-                (refused.details["limit"].as_str(), refused.details["value"].as_u64()),
-                (Some("reads_why"), Some(36))
-            );
-            assert!(reads.turn(Kind::Polling).await.is_ok(), "another kind is not concerned");
-            running.pop();
-            waiting.remove(0).await.unwrap().unwrap();
-        });
+        let (reads, one, two) = (Reads::default(), Text::from("one"), Text::from("two"));
+        let (mut running, mut waiting, refused) = flood(&reads, &one);
+        assert_eq!((running.len(), waiting.len()), (RUNNING_MAX, 18 - RUNNING_MAX));
+        assert_eq!((refused.code, refused.retry_after_ms), (ErrorCode::Overloaded, Some(RETRY_AFTER_MS)));
+        assert_eq!(told(&refused), ("reads_why_per_principal", 18));
+        let (others_running, others, refused) = flood(&reads, &two);
+        assert_eq!((others_running.len(), others.len()), (0, 14));
+        assert_eq!(told(&refused), ("reads_why", 32));
+        let mut another: Asked<'_> = Box::pin(reads.turn(Kind::Polling, &one, false));
+        assert!(matches!(poll(&mut another), Poll::Ready(Ok(_))), "another kind is not concerned");
+        running.pop();
+        assert!(matches!(poll(&mut waiting[0]), Poll::Ready(Ok(_))));
+    }
+
+    /// Readers filled the places, and an operator's read was refused with theirs.
+    #[test]
+    fn an_operator_has_places_and_a_turn_while_others_have_all_of_theirs() {
+        let (reads, one, two) = (Reads::default(), Text::from("one"), Text::from("two"));
+        let flooded = (flood(&reads, &one), flood(&reads, &two));
+        let root = Text::from("uid:0");
+        let Poll::Ready(turn) = poll(&mut ask(&reads, &root, true)) else { panic!("it waits behind others") };
+        let mut next = ask(&reads, &root, true);
+        assert!(poll(&mut next).is_pending(), "one at a time");
+        drop(turn.unwrap());
+        assert!(matches!(poll(&mut next), Poll::Ready(Ok(_))));
+        drop(flooded);
     }
 }

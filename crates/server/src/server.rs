@@ -3,10 +3,10 @@
 //! Stopping: nothing more is accepted, streams get a last event, calls under way finish. What comes after,
 //! the log's clean end, is the composer's.
 
-use crate::auth::Auth;
+use crate::auth::{Admitted, Auth};
 use crate::metrics::HttpCounters;
 use crate::node::Node;
-use crate::places::{Counted, Passed, Place, Places, Source, Tally};
+use crate::places::{Counted, Passed, Place, Places, Source, Tally, for_most};
 use crate::reads::{Kind, Reads, Turn};
 use crate::transports::http::Bodies;
 use crate::transports::outbox::AllUnread;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
-use tenure_faces::{Call, Faces, Stage, over_limit};
+use tenure_faces::{Call, Caller, Faces, Scope, Stage, over_limit};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -54,6 +54,8 @@ pub struct ServerOptions {
     pub line_bytes_max: usize,
     /// Requests of one connection that may wait for a bundle.
     pub waiters_per_connection_max: usize,
+    /// How long HTTP connections may do nothing.
+    pub timeouts: Timeouts,
     /// How long calls under way may take once the daemon stops.
     pub finish_within: Duration,
     /// Copies the data directory.
@@ -62,6 +64,16 @@ pub struct ServerOptions {
     pub recovery_secs: f64,
     /// The node this is, if it is one of a cluster.
     pub node: Option<Arc<dyn Node>>,
+}
+
+/// How long an HTTP connection may do nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timeouts {
+    /// How long its peer may read nothing of an answer.
+    pub write: Duration,
+    /// How long there may be no request and no progress on an answer. Holders that heartbeat as often as the usual ttl
+    /// asks for keep their connection.
+    pub idle: Duration,
 }
 
 /// Why the daemon cannot listen.
@@ -335,11 +347,12 @@ impl Shared {
         }
     }
 
-    /// Room for one more stream of a principal: one has at most half of all.
-    pub(crate) fn admit_watch(&self, principal: &Text) -> Result<Counted<Text>, Error> {
-        let max = self.options.watches_max;
-        let of_one_max = max.div_ceil(2);
-        self.watches.admit(principal.clone(), max, of_one_max).map_err(|passed| {
+    /// Room for one more stream of a caller: one principal has at most half of all, and operators have the last ones.
+    pub(crate) fn admit_watch(&self, caller: &Caller) -> Result<Counted<Text>, Error> {
+        let whole = self.options.watches_max;
+        let max = if caller.is_operator() { whole } else { for_most(whole) };
+        let of_one_max = whole.div_ceil(2);
+        self.watches.admit(caller.principal.clone(), max, of_one_max).map_err(|passed| {
             let (limit, value, of_what) = match passed {
                 Passed::All => ("watches", max, "in all"),
                 Passed::ByKey => ("watches_per_principal", of_one_max, "of one principal"),
@@ -355,16 +368,20 @@ impl Shared {
     }
 
     /// The turn of a call, where it is a read that costs much.
-    pub(crate) async fn read_turn(&self, call: &Call) -> Result<Option<Turn>, Error> {
+    pub(crate) async fn read_turn(&self, caller: &Caller, call: &Call) -> Result<Option<Turn>, Error> {
         match Kind::of(call) {
-            Some(kind) => self.reads.turn(kind).await.map(Some),
+            Some(kind) => self.reads.turn(kind, &caller.principal, caller.is_operator()).await.map(Some),
             None => Ok(None),
         }
     }
 
     /// The turn of a page of metrics.
-    pub(crate) async fn metrics_turn(&self) -> Result<Turn, Error> {
-        self.reads.turn(Kind::Metrics).await
+    pub(crate) async fn metrics_turn(&self, admitted: Option<&Admitted>) -> Result<Turn, Error> {
+        let (principal, is_operator) = match admitted {
+            Some(admitted) => (admitted.principal.clone(), admitted.scope == Scope::Admin),
+            None => (Text::default(), false),
+        };
+        self.reads.turn(Kind::Metrics, &principal, is_operator).await
     }
 
     /// Room for one more backup.

@@ -276,7 +276,7 @@ impl World {
                 Request::Read(lease),
             ];
             for request in requests {
-                inputs.push(Input { ticket: Ticket(self.next_ticket), request });
+                inputs.push(Input::new(Ticket(self.next_ticket), request));
                 self.next_ticket += 1;
             }
         }

@@ -168,7 +168,7 @@ impl World {
         let ask =
             Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None, turn: None };
         daemon.asks.insert(ticket, ask);
-        daemon.inbox.push(Input { ticket, request });
+        daemon.inbox.push(Input::new(ticket, request));
         self.turn_in(0);
     }
 

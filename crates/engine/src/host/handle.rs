@@ -4,12 +4,13 @@
 
 use super::Message;
 use super::helm::Mailbox;
+use super::pools::{Asker, Pools};
 use crate::answer::{Answer, Refused};
 use crate::engine::Completion;
-use crate::request::{Control, Lane, Request, Ticket};
+use crate::request::{Control, Request, Ticket};
 use core::future::Future;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::mpsc::SendError;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -25,10 +26,7 @@ pub struct Handle {
 
 pub(crate) struct Shared {
     next_ticket: AtomicU64,
-    /// Requests not yet answered, waiting ones included. Each lane has a pool of its own: a million waiting grants
-    /// refuse no heartbeat and no release.
-    outstanding: [AtomicUsize; Lane::ALL.len()],
-    outstanding_max: usize,
+    pub(crate) pools: Pools,
     /// Position of the newest snapshot, zero before the first, and when it was taken.
     snapshot_lsn: AtomicU64,
     snapshot_wall_ms: AtomicU64,
@@ -38,18 +36,19 @@ pub(crate) struct Shared {
     synced_lsn: AtomicU64,
 }
 
+/// A way to ask for somebody.
+#[derive(Clone, Copy)]
+pub struct HandleOf<'a> {
+    handle: &'a Handle,
+    asker: Asker<'a>,
+}
+
 /// Answers on their way.
 #[must_use = "the answers arrive here"]
 pub struct Pending {
     slot: Arc<Slot>,
     first: Ticket,
 }
-
-/// Which pools were full, by lane.
-pub(crate) type Full = [bool; Lane::ALL.len()];
-
-/// Places of the pools that one call takes until all of it is answered, by lane.
-pub(crate) type Places = [u32; Lane::ALL.len()];
 
 /// Answers that are owed. Requests that nobody takes are refused: their caller must not wait for ever.
 pub(crate) struct Owed(Option<Arc<Slot>>);
@@ -71,11 +70,10 @@ struct SlotState {
 }
 
 impl Handle {
-    pub(crate) fn new(mailbox: Mailbox, outstanding_max: usize) -> Self {
+    pub(crate) fn new(mailbox: Mailbox, pools: Pools) -> Self {
         let shared = Shared {
             next_ticket: AtomicU64::new(1),
-            outstanding: Default::default(),
-            outstanding_max,
+            pools,
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
             tick: AtomicU64::new(0),
@@ -84,21 +82,15 @@ impl Handle {
         Self { mailbox, shared: Arc::new(shared) }
     }
 
-    /// Asks several things at once. The answers come together, in the order asked.
-    pub fn call_all(&self, requests: Vec<Request>) -> Pending {
-        let first = self.draw_tickets(requests.len());
-        self.call_as(first, requests, |message| self.mailbox.put(message))
+    /// Asks for somebody: within what that one may have outstanding.
+    #[must_use]
+    pub fn of<'a>(&'a self, asker: Asker<'a>) -> HandleOf<'a> {
+        HandleOf { handle: self, asker }
     }
 
-    /// The same for one who waits for the answers and does nothing else: alone, it syncs what it asked for on its own
-    /// thread, inside `blocking`.
-    pub fn call_all_and_stay(
-        &self,
-        requests: Vec<Request>,
-        blocking: impl FnOnce(&mut dyn FnMut()),
-    ) -> Pending {
-        let first = self.draw_tickets(requests.len());
-        self.call_as(first, requests, |message| self.mailbox.put_and_stay(message, blocking))
+    /// Asks several things at once. The answers come together, in the order asked.
+    pub fn call_all(&self, requests: Vec<Request>) -> Pending {
+        self.of(Asker::Daemon).call_all(requests)
     }
 
     /// A ticket for something that is asked later, for who has to be known by it before anything is answered.
@@ -107,31 +99,8 @@ impl Handle {
         self.draw_tickets(1)
     }
 
-    /// Asks one thing under a ticket that was drawn for it.
-    pub fn start_as(&self, ticket: Ticket, request: Request) -> Pending {
-        self.call_as(ticket, vec![request], |message| self.mailbox.put(message))
-    }
-
     fn draw_tickets(&self, count: usize) -> Ticket {
         Ticket(self.shared.next_ticket.fetch_add(count as u64, Ordering::Relaxed))
-    }
-
-    fn call_as(
-        &self,
-        first: Ticket,
-        requests: Vec<Request>,
-        put: impl FnOnce(Message) -> Result<(), SendError<Message>>,
-    ) -> Pending {
-        let slot = Arc::new(Slot::new(requests.len()));
-        let mut places = Places::default();
-        for request in &requests {
-            places[request.lane() as usize] += 1;
-        }
-        let full = self.shared.take(&mut places);
-        let owed = Owed(Some(Arc::clone(&slot)));
-        // An engine that is gone drops the message, and with it what it owes.
-        let _ = put(Message::Requests { first, requests, places, full, owed });
-        Pending { slot, first }
     }
 
     /// Reports a fact. It needs no place in a pool, cannot be refused, and is handled before anything that is asked
@@ -152,12 +121,17 @@ impl Handle {
     /// Asks one thing and waits for the answer.
     #[must_use]
     pub fn call(&self, request: Request) -> Answer {
-        self.call_all_and_stay(vec![request], |sync| sync()).wait_one()
+        self.of(Asker::Daemon).call_all_and_stay(vec![request], |sync| sync()).wait_one()
     }
 
     /// Asks one thing.
     pub fn start(&self, request: Request) -> Pending {
         self.call_all(vec![request])
+    }
+
+    /// Asks one thing under a ticket that was drawn for it.
+    pub fn start_as(&self, ticket: Ticket, request: Request) -> Pending {
+        self.of(Asker::Daemon).call_as(ticket, vec![request], |message| self.mailbox.put(message))
     }
 
     /// Asks the engine to finish what it has, end the log cleanly and stop.
@@ -205,6 +179,44 @@ impl Handle {
     }
 }
 
+impl HandleOf<'_> {
+    /// Asks several things at once. The answers come together, in the order asked.
+    pub fn call_all(&self, requests: Vec<Request>) -> Pending {
+        let first = self.handle.draw_tickets(requests.len());
+        self.call_as(first, requests, |message| self.handle.mailbox.put(message))
+    }
+
+    /// The same for one who waits for the answers and does nothing else: alone, it syncs what it asked for on its own
+    /// thread, inside `blocking`.
+    pub fn call_all_and_stay(
+        &self,
+        requests: Vec<Request>,
+        blocking: impl FnOnce(&mut dyn FnMut()),
+    ) -> Pending {
+        let first = self.handle.draw_tickets(requests.len());
+        self.call_as(first, requests, |message| self.handle.mailbox.put_and_stay(message, blocking))
+    }
+
+    /// Asks one thing.
+    pub fn start(&self, request: Request) -> Pending {
+        self.call_all(vec![request])
+    }
+
+    fn call_as(
+        &self,
+        first: Ticket,
+        requests: Vec<Request>,
+        put: impl FnOnce(Message) -> Result<(), SendError<Message>>,
+    ) -> Pending {
+        let slot = Arc::new(Slot::new(requests.len()));
+        let (places, admitted) = self.handle.shared.pools.take(self.asker, &requests);
+        let owed = Owed(Some(Arc::clone(&slot)));
+        // An engine that is gone drops the message, and with it what it owes.
+        let _ = put(Message::Requests { first, requests, places, admitted, owed });
+        Pending { slot, first }
+    }
+}
+
 impl Shared {
     pub(crate) fn snapshot_taken(&self, lsn: Lsn, wall_ms: u64) {
         self.snapshot_wall_ms.store(wall_ms, Ordering::Relaxed);
@@ -218,33 +230,6 @@ impl Shared {
 
     pub(crate) fn tick(&self) -> u64 {
         self.tick.load(Ordering::Relaxed)
-    }
-
-    /// Takes places in the pools. A pool without enough of them gives none, and is named: what belongs there is
-    /// refused.
-    fn take(&self, places: &mut Places) -> Full {
-        let mut full = Full::default();
-        for (lane, wanted) in Lane::ALL.into_iter().zip(places) {
-            if *wanted == 0 {
-                continue;
-            }
-            let (pool, count) = (&self.outstanding[lane as usize], *wanted as usize);
-            if pool.fetch_add(count, Ordering::Relaxed) + count > self.outstanding_max {
-                pool.fetch_sub(count, Ordering::Relaxed);
-                *wanted = 0;
-                full[lane as usize] = true;
-            }
-        }
-        full
-    }
-
-    /// Gives the places of one call back.
-    pub(crate) fn give_back(&self, places: &Places) {
-        for (pool, count) in self.outstanding.iter().zip(places) {
-            if *count > 0 {
-                pool.fetch_sub(*count as usize, Ordering::Relaxed);
-            }
-        }
     }
 }
 

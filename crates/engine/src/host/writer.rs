@@ -1,8 +1,9 @@
 //! What a turn needs beside the engine, and what follows from one: messages in, answers and frames out. Knows
 //! nothing of who runs it.
 
-use super::handle::{Full, Places, Shared, Slot};
+use super::handle::{Shared, Slot};
 use super::helm::Mailbox;
+use super::pools::{Admitted, Places};
 use super::stalls::{Stalls, turn_over};
 use super::upkeep::{Found, Step, Upkeep};
 use super::{
@@ -215,7 +216,7 @@ impl Writer {
         }
         self.look_after_log(now);
         if let Some(below) = self.trim_below {
-            self.inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
+            self.inputs.push(Input::new(TRIM_TICKET, Request::Trim(Lsn(below.0))));
         }
         let outputs = self.engine.turn(now, self.inputs.drain(..), self.completions.drain(..));
         self.shared.tell_turn(self.engine.tick(), self.engine.synced_lsn());
@@ -272,23 +273,18 @@ impl Writer {
 
     fn accept(&mut self, message: Message) {
         match message {
-            Message::Requests { first, requests, places, full, owed } => {
+            Message::Requests { first, requests, places, admitted, owed } => {
                 let slot = owed.accept();
                 self.callers += 1;
                 let count = requests.len();
                 if self.shutting_down || count == 0 {
                     slot.refuse_all(&Refused::ShuttingDown);
-                    self.shared.give_back(&places);
+                    self.shared.pools.give_back(&places);
                     return;
                 }
-                let inputs = self.inputs.len();
-                let tickets = (first.0..).map(Ticket);
-                self.inputs.extend(tickets.zip(requests).map(|(ticket, request)| Input { ticket, request }));
                 let call = Gathered { slot, answers: vec![None; count], missing: count, places };
                 self.calls.insert(first, call);
-                if full.contains(&true) {
-                    self.refuse_full(inputs, full);
-                }
+                self.take_in(first, requests, &admitted);
             }
             Message::Probe(owed) => self.probes.push(owed.accept()),
             Message::Mark(put_ms) => self.stalls.came(put_ms),
@@ -312,14 +308,16 @@ impl Writer {
         }
     }
 
-    /// Refuses what has just arrived for a lane in which too much is outstanding; the rest of the call goes on.
-    fn refuse_full(&mut self, from: usize, full: Full) {
-        let arrived = self.inputs.split_off(from);
-        for input in arrived {
-            if full[input.request.lane() as usize] {
-                self.gather(input.ticket, Answer::Refused(Refused::Overloaded));
-            } else {
-                self.inputs.push(input);
+    /// Refuses what belongs to a lane in which too much is outstanding; the rest of the call goes on.
+    fn take_in(&mut self, first: Ticket, requests: Vec<Request>, admitted: &Admitted) {
+        self.inputs.reserve(requests.len());
+        for (ticket, request) in (first.0..).map(Ticket).zip(requests) {
+            match admitted[request.lane() as usize] {
+                Ok(share) => self.inputs.push(Input { ticket, request, share }),
+                Err(limit) => {
+                    let max = self.shared.pools.value(limit);
+                    self.gather(ticket, Answer::Refused(Refused::Overloaded { limit, max }));
+                }
             }
         }
     }
@@ -410,7 +408,7 @@ impl Writer {
         if call.missing == 0
             && let Some(Gathered { slot, answers, places, .. }) = self.calls.remove(&first)
         {
-            self.shared.give_back(&places);
+            self.shared.pools.give_back(&places);
             slot.fill(answers.into_iter().flatten().collect());
         }
     }

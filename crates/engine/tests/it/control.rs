@@ -30,7 +30,7 @@ fn flood(desk: &mut Desk) {
 }
 
 fn refused(desk: &Desk, name: &str) -> bool {
-    matches!(&desk.answers[name], Answer::Refused(Refused::Overloaded))
+    matches!(&desk.answers[name], Answer::Refused(Refused::Overloaded { .. }))
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn heartbeat(lease: LeaseId) -> Request {
 }
 
 fn is_overloaded(answer: &Answer) -> bool {
-    matches!(answer, Answer::Refused(Refused::Overloaded))
+    matches!(answer, Answer::Refused(Refused::Overloaded { .. }))
 }
 
 /// All outstanding requests were one pool: waits that filled it refused everybody's heartbeats.

@@ -214,7 +214,7 @@ impl Desk {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
         self.names.insert(ticket, name.to_owned());
-        self.inbox.push(Input { ticket, request });
+        self.inbox.push(Input::new(ticket, request));
         ticket
     }
 

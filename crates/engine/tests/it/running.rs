@@ -224,7 +224,7 @@ fn more_requests_than_may_be_outstanding_are_refused() {
     let host = start(log, &recovery, options, Box::new(|_| {}));
     let handle = host.handle();
     let answers = handle.call_all((0..4).map(|_| Request::Pools).collect()).wait();
-    assert!(answers.iter().all(|answer| matches!(answer, Answer::Refused(Refused::Overloaded))));
+    assert!(answers.iter().all(|answer| matches!(answer, Answer::Refused(Refused::Overloaded { .. }))));
     assert_eq!(handle.call_all((0..3).map(|_| Request::Pools).collect()).wait().len(), 3);
     host.shut_down().unwrap();
 }

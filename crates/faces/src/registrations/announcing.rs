@@ -7,7 +7,7 @@ use super::home::{Home, NodeHeard, NodeTold, PROMISE_MS, Said, written};
 use super::network::{Goodbye, Network, Renamed, Service};
 use super::{key, service_of};
 use crate::call::{Call, Reply};
-use crate::caller::{Caller, Freshness, Origin, Scope};
+use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::stage::Stage;
 use crate::switchboard::WatchNews;
@@ -326,13 +326,8 @@ impl Announcing {
         let what = NodeTold { node: self.home.node.clone(), said, renamed: renamed.collect() };
         let faces = self.stage.faces();
         self.telling.spawn(async move {
-            let caller = Caller {
-                principal: "node".into(),
-                scope: Scope::Admin,
-                origin: Origin::Http,
-                freshness: Freshness::Present,
-            };
-            let heard = match faces.dispatch(&caller, Call::NodeTold(Box::new(what.clone()))).await {
+            let call = Call::NodeTold(Box::new(what.clone()));
+            let heard = match faces.dispatch(&Caller::node(), call).await {
                 Ok(Reply::NodeHeard(heard)) => Some(heard),
                 Ok(_) | Err(_) => None,
             };

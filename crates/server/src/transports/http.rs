@@ -15,7 +15,7 @@ use crate::auth::{Admitted, Fetch, TcpAsk};
 use crate::dashboard::{self, Asset};
 use crate::node::PASS_PATH;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
-use crate::server::{Asks, Shared};
+use crate::server::{Asks, Shared, Timeouts};
 use crate::transports::write_limit::WriteLimit;
 use crate::{docs, metrics};
 use activity::Activity;
@@ -60,11 +60,6 @@ type Answered = Response<AnswerBody>;
 
 /// How long the head of the first request may take.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// How long a later one may, which includes the pause before it: holders that heartbeat as often as the usual ttl
-/// asks for keep their connection.
-const NEXT_HEAD_WITHIN: Duration = Duration::from_secs(150);
-/// How long a peer may read nothing of an answer.
-const WRITE_WITHIN: Duration = Duration::from_secs(30);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Requests of one HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 64;
@@ -98,17 +93,18 @@ pub(crate) async fn serve(
             }
         })
     };
-    let builder = builder();
-    let connection = builder.serve_connection(TokioIo::new(WriteLimit::new(io, WRITE_WITHIN)), service);
+    let Timeouts { write, idle } = shared.options().timeouts;
+    let builder = builder(idle);
+    let connection = builder.serve_connection(TokioIo::new(WriteLimit::new(io, write)), service);
     let mut connection = std::pin::pin!(connection);
     let stopping = shared.stopping();
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = never_begins(&activity) => return tracing::debug!("a connection asked for nothing"),
-        () = activity.idle(NEXT_HEAD_WITHIN) => {
+        () = activity.idle(idle) => {
             connection.as_mut().graceful_shutdown();
             // An unread answer keeps its stream open.
-            let Ok(served) = tokio::time::timeout(WRITE_WITHIN, connection).await else {
+            let Ok(served) = tokio::time::timeout(write, connection).await else {
                 return tracing::debug!("an idle connection did not end");
             };
             served
@@ -124,12 +120,12 @@ pub(crate) async fn serve(
 }
 
 /// What both versions of HTTP may take.
-fn builder() -> auto::Builder<TokioExecutor> {
+fn builder(idle: Duration) -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(NEXT_HEAD_WITHIN)
+        .header_read_timeout(idle)
         .max_buf_size(HEAD_BYTES_MAX)
         .http2()
         .timer(TokioTimer::new())
@@ -222,7 +218,7 @@ async fn carry_out(
         }
     };
     let body = match route.body {
-        Some(_) => Some(shared.bodies().read(body).await?),
+        Some(_) => Some(shared.bodies().read(admitted.as_ref(), body).await?),
         None => bodies::none(body).await.map(|()| None)?,
     };
     let bytes = body.as_ref().map_or(&[][..], |body| &body.bytes);
@@ -230,7 +226,7 @@ async fn carry_out(
     let wanted = (route.read)(&Parts { params, query: &query, body: bytes })?;
     drop(body);
     match wanted {
-        Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
+        Wanted::Page(page) => page_answer(shared, admitted.as_ref(), page, &head.headers).await,
         Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
         wanted => {
             let Some(admitted) = admitted else {
@@ -254,6 +250,7 @@ async fn wanted_answer(
         scope: admitted.scope,
         origin: Origin::Http,
         freshness,
+        account: shared.stage().account(&admitted.principal),
     };
     let asks = if let Wanted::Call(call) = &wanted { Asks::Call(call) } else { Asks::Other };
     shared.check_rate(&caller.principal, asks)?;
@@ -281,11 +278,11 @@ async fn wanted_answer(
             Ok(json(status, &reply.body()))
         }
         Wanted::Events(query) => {
-            let place = shared.admit_watch(&caller.principal)?;
+            let place = shared.admit_watch(caller)?;
             events::begin(shared, query, headers, place).await
         }
         Wanted::Browse { query, whole } => {
-            sightings::begin(shared, &query, whole, shared.admit_watch(&caller.principal)?)
+            sightings::begin(shared, &query, whole, shared.admit_watch(caller)?)
         }
         Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {
@@ -330,7 +327,7 @@ fn check_scope(route: &Route, admitted: Option<&Admitted>) -> Result<(), Error> 
 
 /// Carries a call out. One that waits is not waited for once the daemon stops.
 async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
-    let _turn = shared.read_turn(&call).await?;
+    let _turn = shared.read_turn(caller, &call).await?;
     if call.wait_ms() == 0 {
         return shared.stage().dispatch(caller, call).await;
     }
@@ -417,7 +414,12 @@ fn admit(
 /// The daemon is ready for everything but grants.
 const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is room on the disk\n";
 
-async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Result<Answered, Error> {
+async fn page_answer(
+    shared: &Arc<Shared>,
+    admitted: Option<&Admitted>,
+    page: Page,
+    asked: &HeaderMap,
+) -> Result<Answered, Error> {
     let plain = HeaderValue::from_static("text/plain; charset=utf-8");
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
@@ -432,7 +434,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
             }
         }
         Page::Metrics => {
-            let _turn = shared.metrics_turn().await?;
+            let _turn = shared.metrics_turn(admitted).await?;
             let status = shared.faces().engine_status().await?;
             let snapshot_age_ms =
                 shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));

@@ -297,7 +297,8 @@ fn take_lines(
 }
 
 fn line_too_long(max: usize) -> Error {
-    Error::new(ErrorCode::TooLarge, format!("a line has at most {max} bytes"))
+    let message = format!("a line has at most {max} bytes");
+    over_limit(ErrorCode::TooLarge, message, "line_bytes", "limits.line_bytes", max)
 }
 
 fn line_error(error: &LineError) -> Error {
@@ -358,7 +359,7 @@ impl Connection {
         let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(bytes) else {
             for line in lines {
                 let tag = line.map_or_else(|(_, tag)| tag, |line| line.tag);
-                self.out.say(&too_many(tag));
+                self.out.say(&too_many(tag, "unanswered_bytes_per_connection", UNDER_WAY_BYTES_MAX));
             }
             return;
         };
@@ -407,7 +408,7 @@ impl Connection {
         {
             // The ones before are not answered yet, and may never be.
             for _ in refused.into_inner().lines {
-                self.out.say(&too_many(None));
+                self.out.say(&too_many(None, "unanswered_reads_per_connection", ORDERED_MAX));
             }
         }
     }
@@ -429,7 +430,7 @@ impl Connection {
             }
             Wish::Watch(query) => {
                 self.shared.check_rate(&self.caller.principal, Asks::Other)?;
-                let admit = || self.shared.admit_watch(&self.caller.principal);
+                let admit = || self.shared.admit_watch(&self.caller);
                 Ok(Admitted::Watch(self.streams.open(tag, admit)?, query))
             }
             Wish::Stop(stream) => Ok(Admitted::Said(self.streams.stop(stream)?)),
@@ -512,7 +513,7 @@ impl Connection {
             return Some(asked).filter(|asked| !asked.is_empty());
         }
         for asked in asked {
-            self.out.say(&too_many(asked.tag));
+            self.out.say(&too_many(asked.tag, "tasks_per_connection", UNDER_WAY_MAX));
         }
         None
     }
@@ -781,7 +782,7 @@ fn under(operation_id: Option<String>, mut call: Call) -> Call {
 
 /// Carries a read out that may cost much.
 async fn read(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
-    let _turn = shared.read_turn(&call).await?;
+    let _turn = shared.read_turn(caller, &call).await?;
     shared.stage().dispatch(caller, call).await
 }
 
@@ -795,8 +796,9 @@ fn takes_its_time(call: &Call) -> bool {
     matches!(call, Call::Resolve(_) | Call::Register(_))
 }
 
-fn too_many(tag: Option<Tag>) -> AnswerLine {
-    let error = Error::new(ErrorCode::Overloaded, "too many lines wait for an answer");
+fn too_many(tag: Option<Tag>, limit: &str, value: usize) -> AnswerLine {
+    let error = Error::new(ErrorCode::Overloaded, "too many lines of this connection wait for an answer");
+    let error = error.with("limit", limit).with("value", value);
     AnswerLine { answer: Answer::Error(error), tag }
 }
 

@@ -131,7 +131,7 @@ impl World {
             turn: None,
         };
         life.asked.insert(ticket, Asked { ask, origin });
-        life.inputs.push(Input { ticket, request });
+        life.inputs.push(Input::new(ticket, request));
     }
 
     /// Tries to have a request answered, here or elsewhere.

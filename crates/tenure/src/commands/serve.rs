@@ -75,6 +75,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             watches_max: settings.limits.watches as usize,
             line_bytes_max: settings.limits.line_bytes.0 as usize,
             waiters_per_connection_max: settings.limits.waiters_per_connection as usize,
+            timeouts: settings.timeouts(),
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
             recovery_secs: 0.0,

@@ -173,7 +173,17 @@ settings! {
         /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes
         requests_per_second: u64 = Text("0"), "limits-requests-per-second", within "0" to "4000000000", like "250";
         /// Requests taken in and not handled yet
+        ///
+        /// Heartbeats, ends, grants and reads have a quarter each. Of each quarter an eighth is kept for operators, and
+        /// another eighth is not for principals that have much unanswered there.
         inbox: u64 = Text("65536"), "limits-inbox", within "64" to "16777216", like "1024";
+        /// Requests taken in and not answered yet, waiting ones included; never less than `inbox`
+        ///
+        /// Heartbeats, ends, grants and reads are counted apart, and an eighth of each is kept for operators.
+        calls: u64 = Text("262144"), "limits-calls", within "64" to "16777216", like "300000";
+        /// The same of one principal
+        calls_per_principal: u64 = Text("131072"), "limits-calls-per-principal",
+            within "8" to "16777216", like "90000";
         /// Body of one HTTP request
         body_bytes: Bytes = Text("1MiB"), "limits-body-bytes", within "8KiB" to "64MiB", like "32KiB";
         /// Bodies of HTTP requests that are being read, together; never less than two of the largest
@@ -182,6 +192,10 @@ settings! {
         watches: u64 = Text("1024"), "limits-watches", within "1" to "1000000", like "40";
         /// One line on the socket
         line_bytes: Bytes = Text("64KiB"), "limits-line-bytes", within "8KiB" to "64MiB", like "16KiB";
+        /// How long an HTTP client may read nothing of an answer before its connection is closed
+        write_timeout: Span = Text("30s"), "limits-write-timeout", within "10ms" to "1h", like "7s";
+        /// How long an HTTP connection may have no request and no progress on an answer before it is closed
+        idle_timeout: Span = Text("150s"), "limits-idle-timeout", within "10ms" to "1h", like "40s";
         /// How long reclaim waits for a holder that has no promise to run out to stop
         ///
         /// Holders on an open connection, and those of permanent leases, may acknowledge sooner.

@@ -9,7 +9,7 @@ use tenure_engine::host::HostOptions;
 use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
 use tenure_kernel::{Limits, Retention};
 use tenure_liveness::{BreakerConfig, LivenessConfig};
-use tenure_server::{AuthSettings, Tls, TlsFiles};
+use tenure_server::{AuthSettings, Timeouts, Tls, TlsFiles};
 
 use super::Settings;
 use super::value::{Compaction, EtcdAddress, LogFormat, SlotReuse};
@@ -58,14 +58,20 @@ impl Settings {
 
     /// For the host.
     pub(crate) fn host_options(&self) -> HostOptions {
-        let defaults = HostOptions::default();
         HostOptions {
             snapshot_bytes_min: self.log.snapshot_bytes.0,
             history_bytes_max: self.history.bytes.0,
             history_age_max: Duration::from_millis(self.history.age.ms()),
             // Whatever fits into the inbox may be under way.
-            outstanding_max: defaults.outstanding_max.max(self.limits.inbox as usize),
+            outstanding_max: self.limits.calls.max(self.limits.inbox) as usize,
+            outstanding_per_principal_max: self.limits.calls_per_principal as usize,
         }
+    }
+
+    /// How long HTTP connections may do nothing.
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        let of = |span: Span| Duration::from_millis(span.ms());
+        Timeouts { write: of(self.limits.write_timeout), idle: of(self.limits.idle_timeout) }
     }
 
     /// What services are advertised on.

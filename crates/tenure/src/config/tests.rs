@@ -148,7 +148,7 @@ fn told(settings: &Settings) -> String {
         settings.json_log(),
         (server.port, &server.data_dir, &server.run_dir, &server.socket, &server.tls_cert, &server.tls_key),
         (&limits.connections, &limits.body_bytes, &limits.bodies_bytes, &limits.line_bytes, &limits.watches),
-        limits.waiters_per_connection,
+        (limits.waiters_per_connection, settings.timeouts()),
         (&log.segment_bytes, &log.free_bytes, &log.archive, &log.level),
         // A plan reads files and needs several of them together; it takes every one as it stands.
         settings.cluster,

@@ -47,12 +47,14 @@ impl Activity {
         Moving { body, activity: Arc::clone(self) }
     }
 
-    /// Resolves once nothing has moved for a time and nothing is under way.
+    /// Resolves once there was a request, nothing has moved for a time since, and nothing is under way. The first request
+    /// has a limit of its own.
     pub(super) async fn idle(&self, time: Duration) {
         loop {
             let before = self.moves.load(Ordering::Relaxed);
             tokio::time::sleep(time).await;
-            if self.moves.load(Ordering::Relaxed) == before && self.under_way.load(Ordering::Relaxed) == 0 {
+            let has_moved = before == 0 || self.moves.load(Ordering::Relaxed) != before;
+            if !has_moved && self.under_way.load(Ordering::Relaxed) == 0 {
                 return;
             }
         }
@@ -111,7 +113,7 @@ mod tests {
     #[test]
     fn a_connection_is_idle_once_nothing_is_under_way_and_nothing_moves() {
         let activity = Arc::new(Activity::default());
-        assert!(!activity.has_begun());
+        assert!(!activity.has_begun() && !is_idle(&activity));
         let request = activity.begin();
         assert!(activity.has_begun());
         assert!(!is_idle(&activity), "one waits for its answer");

@@ -1,6 +1,9 @@
 //! Bodies of requests. All bodies being read share one bound; the first part of each has a share of its own, so that
-//! large bodies leave room for heartbeats.
+//! large bodies leave room for heartbeats. One principal reads a bounded number of bodies at once, and the last of the
+//! share of first parts is for operators.
 
+use crate::auth::Admitted;
+use crate::places::{Counted, Tally, for_most};
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -8,7 +11,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
-use tenure_faces::over_limit;
+use tenure_engine::kernel::Text;
+use tenure_faces::{Scope, over_limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a body may take.
@@ -28,6 +32,11 @@ pub(crate) struct Bodies {
     all_max: usize,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
+    /// Bodies that are being read, by principal.
+    reading: Arc<Tally<Text>>,
+    of_principal_max: usize,
+    /// First parts that only operators get.
+    reserve: Arc<Semaphore>,
 }
 
 /// A whole body, and the room it takes until it is dropped.
@@ -37,10 +46,12 @@ pub(super) struct Read {
     _room: Room,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Room {
     bytes: usize,
     permits: Vec<OwnedSemaphorePermit>,
+    is_operator: bool,
+    _place: Counted<Text>,
 }
 
 impl Bodies {
@@ -49,11 +60,20 @@ impl Bodies {
         let all_max = all_max.max(one_max.saturating_mul(2));
         let small = all_max / SMALL_PART;
         let of = |bytes: usize| Arc::new(Semaphore::new(bytes.min(Semaphore::MAX_PERMITS)));
-        Self { one_max, all_max, small: of(small), large: of(all_max - small) }
+        let of_principal_max = (small / SMALL_BYTES / 2).max(1);
+        Self {
+            one_max,
+            all_max,
+            small: of(for_most(small)),
+            large: of(all_max - small),
+            reading: Arc::default(),
+            of_principal_max,
+            reserve: of(small - for_most(small)),
+        }
     }
 
     /// The whole body.
-    pub(super) async fn read<B>(&self, mut body: B) -> Result<Read, Error>
+    pub(super) async fn read<B>(&self, sender: Option<&Admitted>, mut body: B) -> Result<Read, Error>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
@@ -63,7 +83,10 @@ impl Bodies {
             discard(body).await;
             return Err(self.too_large());
         }
-        let read = tokio::time::timeout(BODY_WITHIN, self.gather(&mut body)).await;
+        let read = match self.room_of(sender) {
+            Ok(room) => tokio::time::timeout(BODY_WITHIN, self.gather(room, &mut body)).await,
+            Err(error) => Ok(Err(error)),
+        };
         let refused = match read {
             Ok(Ok(read)) => return Ok(read),
             Ok(Err(error)) => error,
@@ -75,12 +98,23 @@ impl Bodies {
         Err(refused)
     }
 
-    async fn gather<B>(&self, body: &mut B) -> Result<Read, Error>
+    /// A place for a body of this sender.
+    fn room_of(&self, sender: Option<&Admitted>) -> Result<Room, Error> {
+        let principal = sender.map_or_else(Text::default, |sender| sender.principal.clone());
+        let max = self.of_principal_max;
+        let place = self.reading.admit(principal, usize::MAX, max).map_err(|_| {
+            let message = format!("{max} bodies of this principal are being read");
+            over_limit(ErrorCode::Overloaded, message, "bodies_per_principal", "limits.bodies_bytes", max)
+        })?;
+        let is_operator = sender.is_some_and(|sender| sender.scope == Scope::Admin);
+        Ok(Room { bytes: 0, permits: Vec::new(), is_operator, _place: place })
+    }
+
+    async fn gather<B>(&self, mut room: Room, body: &mut B) -> Result<Read, Error>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Display,
     {
-        let mut room = Room::default();
         let mut first = Bytes::new();
         let mut joined = Vec::new();
         while let Some(frame) = body.frame().await {
@@ -103,12 +137,15 @@ impl Bodies {
 
     fn grow(&self, room: &mut Room, by: usize) -> Result<(), Error> {
         let small = SMALL_BYTES.saturating_sub(room.bytes).min(by);
-        for (share, bytes) in [(&self.small, small), (&self.large, by - small)] {
+        let reserve = room.is_operator.then_some(&self.reserve);
+        for (shares, bytes) in
+            [([Some(&self.small), reserve], small), ([Some(&self.large), None], by - small)]
+        {
             let Ok(bytes) = u32::try_from(bytes) else { return Err(self.too_large()) };
             if bytes > 0 {
-                let permit =
-                    Arc::clone(share).try_acquire_many_owned(bytes).map_err(|_| self.overloaded())?;
-                room.permits.push(permit);
+                let take = |share: &Arc<Semaphore>| Arc::clone(share).try_acquire_many_owned(bytes).ok();
+                let permit = shares.into_iter().flatten().find_map(take);
+                room.permits.push(permit.ok_or_else(|| self.overloaded())?);
             }
         }
         room.bytes += by;
@@ -183,10 +220,10 @@ mod tests {
         block_on(async {
             let bodies = Bodies::new(64 << 10, 64 << 10);
             for _ in 0..100 {
-                let read = bodies.read(pieces(&[1, 5_000, 0, 30_000]).await).await.unwrap();
+                let read = bodies.read(None, pieces(&[1, 5_000, 0, 30_000]).await).await.unwrap();
                 assert_eq!(read.bytes.len(), 35_001);
             }
-            assert_eq!(bodies.read(full("{}")).await.unwrap().bytes, "{}");
+            assert_eq!(bodies.read(None, full("{}")).await.unwrap().bytes, "{}");
         });
     }
 
@@ -195,7 +232,7 @@ mod tests {
         block_on(async {
             let bodies = Bodies::new(8 << 10, 1 << 20);
             for body in [full(vec![0; 9 << 10]), pieces(&[5 << 10, 5 << 10]).await] {
-                let refused = bodies.read(body).await.unwrap_err();
+                let refused = bodies.read(None, body).await.unwrap_err();
                 assert_eq!(refused.code, ErrorCode::TooLarge);
                 assert_eq!(refused.details["setting"], "limits.body_bytes");
             }
@@ -206,16 +243,45 @@ mod tests {
     fn bodies_together_have_a_bound_and_small_ones_a_share_of_it() {
         block_on(async {
             let bodies = Bodies::new(128 << 10, 256 << 10);
-            let held = bodies.read(pieces(&[120 << 10]).await).await.unwrap();
-            let refused = bodies.read(pieces(&[100 << 10]).await).await.unwrap_err();
+            let held = bodies.read(None, pieces(&[120 << 10]).await).await.unwrap();
+            let refused = bodies.read(None, pieces(&[100 << 10]).await).await.unwrap_err();
             assert_eq!(refused.code, ErrorCode::Overloaded);
             assert!(refused.retry_after_ms.is_some());
             assert_eq!(refused.details["limit"], "bodies_bytes");
             assert_eq!(refused.details["setting"], "limits.bodies_bytes");
             assert_eq!(refused.details["value"], 256 << 10);
-            assert!(bodies.read(pieces(&[4 << 10]).await).await.is_ok(), "a heartbeat still fits");
+            assert!(bodies.read(None, pieces(&[4 << 10]).await).await.is_ok(), "a heartbeat still fits");
             drop(held);
-            assert!(bodies.read(pieces(&[100 << 10]).await).await.is_ok());
+            assert!(bodies.read(None, pieces(&[100 << 10]).await).await.is_ok());
+        });
+    }
+
+    /// Bodies that never end took every place, and an operator's was refused with them.
+    #[test]
+    fn one_principal_has_a_bounded_number_of_bodies_and_operators_have_the_last_places() {
+        block_on(async {
+            // 32 first parts, of which four are for operators.
+            let bodies = Bodies::new(64 << 10, 512 << 10);
+            let sender = |principal: &str, scope| Admitted::new(principal, scope);
+            let mut held = Vec::new();
+            for principal in ["one", "two"] {
+                let sender = sender(principal, Scope::Hold);
+                let refused = loop {
+                    match bodies.read(Some(&sender), full(vec![b' '; SMALL_BYTES])).await {
+                        Ok(read) => held.push(read),
+                        Err(refused) => break refused,
+                    }
+                };
+                assert_eq!(refused.code, ErrorCode::Overloaded);
+                assert_eq!(refused.details["setting"], "limits.bodies_bytes");
+                let limit = if principal == "one" { "bodies_per_principal" } else { "bodies_bytes" };
+                assert_eq!(refused.details["limit"], limit);
+            }
+            assert_eq!(held.len(), 28);
+            let operator = sender("uid:0", Scope::Admin);
+            assert!(bodies.read(Some(&operator), full(vec![b' '; SMALL_BYTES])).await.is_ok());
+            held.remove(0);
+            assert!(bodies.read(Some(&sender("one", Scope::Hold)), full("{}")).await.is_ok());
         });
     }
 

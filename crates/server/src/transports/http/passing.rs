@@ -22,7 +22,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
         let unknown = || Error::new(ErrorCode::NotLeader, "this node has no copy of the log at present");
         return Ok(json(StatusCode::OK, &node.memory().ok_or_else(unknown)?));
     }
-    let caller = passed.caller().ok_or_else(|| unreadable(&"the scope is none"))?;
+    let caller = passed.caller(shared.stage()).ok_or_else(|| unreadable(&"the scope is none"))?;
     let faces = shared.faces();
     let count = passed.calls.len();
     let replies: Vec<Result<Reply, Error>> = if faces.follows() {

@@ -1,9 +1,11 @@
 //! One client doing its worst, an attack a test: others are served, and what it costs is bounded. What is asserted is
 //! refusals, counts and bytes, never times.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
@@ -11,7 +13,12 @@ use crate::daemon::{Daemon, LIMIT};
 use crate::raw_events::Events;
 use crate::raw_http::Http;
 use crate::run_support::wait_until;
-use crate::security::with_tokens;
+use crate::security::{as_token, with_tokens};
+
+/// How often an attack is repeated; `cargo xtask soak` repeats it for longer.
+fn rounds(usual: usize) -> usize {
+    if std::env::var_os("TENURE_SOAK").is_some() { 20 * usual } else { usual }
+}
 
 /// Which limit an error names: the limit, its setting and its value.
 fn told(error: &Value) -> (String, String, u64) {
@@ -202,6 +209,143 @@ fn streams_from_the_beginning_share_what_they_remember() {
     assert!(each_kib < 1 << 10, "a stream over {LEASES} leases costs {each_kib} KiB");
 }
 
+/// One principal that asks for the same on several connections, until it is stopped.
+struct Flood {
+    is_over: Arc<AtomicBool>,
+    flooders: Vec<std::thread::JoinHandle<BTreeSet<(String, String, u64)>>>,
+}
+
+impl Flood {
+    fn begin(daemon: &Daemon, ask: &Value) -> Self {
+        const BURST: usize = 200;
+        let burst = format!("{ask}\n").repeat(BURST);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let flooders = (0..6).map(|_| {
+            let (mut lines, burst, is_over) = (daemon.lines(), burst.clone(), Arc::clone(&is_over));
+            std::thread::spawn(move || {
+                let mut refused = BTreeSet::new();
+                while !is_over.load(Ordering::Relaxed) {
+                    lines.raw(burst.as_bytes()).unwrap();
+                    let answers = (0..BURST).map(|_| lines.next());
+                    refused.extend(answers.filter(|it| it["error"] == "overloaded").map(|it| told(&it)));
+                }
+                refused
+            })
+        });
+        Self { flooders: flooders.collect(), is_over }
+    }
+
+    /// Which limits refused some of it.
+    fn end(self) -> BTreeSet<(String, String, u64)> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.flooders.into_iter().flat_map(|flooder| flooder.join().unwrap()).collect()
+    }
+}
+
+/// A flood filled its lane: an operator's call, or another holder's renewal, was refused with what it displaced.
+#[test]
+fn operators_and_other_holders_are_served_whatever_one_principal_floods_with() {
+    let tokens = [("boss", "admin"), ("worker", "hold")];
+    let daemon = with_tokens(&tokens, &["--limits-inbox", "64"]);
+    let (mut boss, mut worker) = (as_token(&daemon, "boss"), as_token(&daemon, "worker"));
+    let lease = json!({"resources": ["kept"], "holder": "renews", "ttl_ms": 60_000});
+    let kept = worker.post("/v1/leases", &lease).json();
+    let path = format!("/v1/leases/{}", kept["lease_id"].as_str().unwrap());
+    let looks = json!({"inspect": {"lease_id": kept["lease_id"]}, "tag": 1});
+    let wants = json!({"acquire": {"resources": ["kept"], "holder": "h"}, "tag": 1});
+    let beats = json!({"heartbeat": {"lease_id": kept["lease_id"], "epoch": 9}, "tag": 1});
+    let ends = json!({"release": {"lease_id": kept["lease_id"], "epoch": 9}, "tag": 1});
+    for flood_of in [looks, wants, beats, ends] {
+        let flood = Flood::begin(&daemon, &flood_of);
+        for round in 0..rounds(20) {
+            let served = [
+                ("status", boss.get("/v1/status")),
+                ("pool", boss.put("/v1/pools/p", &json!({"size": 3}))),
+                ("breaker", boss.post("/v1/breaker/reset", &json!({}))),
+                ("drain", boss.post(&format!("{path}/drain"), &json!({}))),
+                ("revive", boss.post(&format!("{path}/revive"), &json!({}))),
+                ("heartbeat", worker.post(&format!("{path}/heartbeat"), &json!({"epoch": 1}))),
+                ("list", worker.get("/v1/leases")),
+            ];
+            for (what, answered) in served {
+                assert_eq!(
+                    answered.status,
+                    200,
+                    "{what} in round {round} of {flood_of}: {}",
+                    answered.text()
+                );
+            }
+            let taken = worker.post("/v1/leases", &json!({"resources": ["own"], "holder": "h"}));
+            assert_eq!(taken.status, 201, "round {round} of {flood_of}: {}", taken.text());
+            let own = format!("/v1/leases/{}/release", taken.json()["lease_id"].as_str().unwrap());
+            assert_eq!(worker.post(&own, &json!({"epoch": 1})).status, 200, "round {round} of {flood_of}");
+        }
+        let limit = ("inbox".to_owned(), "limits.inbox".to_owned(), 64);
+        assert_eq!(flood.end(), BTreeSet::from([limit]), "the lane was full: {flood_of}");
+    }
+}
+
+/// Waits are calls without an answer: one principal could have every place for them.
+#[test]
+fn what_one_principal_has_unanswered_is_bounded_and_refuses_none_of_its_renewals_and_ends() {
+    let tokens = [("boss", "admin"), ("worker", "hold")];
+    let daemon = with_tokens(&tokens, &["--limits-calls-per-principal", "64"]);
+    let mut lines = daemon.lines();
+    let held = json!({"resources": ["held"], "holder": "h", "mode": "heartbeat", "ttl_ms": 60_000});
+    let held = lines.ask(&json!({"acquire": held}))["acquired"].clone();
+    let wait = |tag: usize| {
+        let body = json!({"resources": ["held"], "holder": "h", "wait_ms": 3_600_000});
+        json!({"acquire": body, "tag": tag})
+    };
+    (0..100).for_each(|tag| lines.say(&wait(tag)));
+    let limit = ("calls_per_principal".to_owned(), "limits.calls_per_principal".to_owned(), 64);
+    for _ in 64..100 {
+        let refused = lines.next();
+        assert_eq!((refused["error"].as_str(), told(&refused)), (Some("overloaded"), limit.clone()));
+    }
+    let mut again = daemon.lines();
+    assert_eq!(told(&again.ask(&wait(0))), limit, "connections of one principal count together");
+    let token = json!({"lease_id": held["lease_id"], "epoch": 1});
+    assert!(lines.ask(&json!({"heartbeat": token, "tag": "b"}))["renewed"].is_object());
+    assert!(again.ask(&json!({"status": {}}))["status"].is_object());
+    let mut worker = as_token(&daemon, "worker");
+    let taken = worker.post("/v1/leases", &json!({"resources": ["other"], "holder": "w"}));
+    assert_eq!(taken.status, 201, "{}", taken.text());
+    // The release is not refused either, and one of those who wait has the lease then.
+    lines.say(&json!({"release": token, "tag": "r"}));
+    let answers = [lines.next(), lines.next()];
+    assert!(answers.iter().any(|answer| answer["released"].is_object()), "{answers:?}");
+    assert!(answers.iter().any(|answer| answer["acquired"].is_object()), "{answers:?}");
+    drop((lines, again));
+    wait_until("the places of those who waited", LIMIT, || {
+        daemon.lines().ask(&json!({"acquire": {"resources": ["free"], "holder": "h"}}))["acquired"]
+            .is_object()
+    });
+}
+
+/// The only place that TCP has is taken until the daemon gives up on a client that does not read.
+#[test]
+fn a_client_that_never_reads_its_answers_loses_its_place() {
+    let daemon = Daemon::start_with(&["--limits-connections", "2", "--limits-write-timeout", "100ms"]);
+    let host = daemon.address().to_string();
+    let mut stuck = Http::new(daemon.tcp(), &host);
+    wait_until("the place over TCP", LIMIT, || {
+        let is_served = stuck.try_ask("GET", "/healthz", b"").is_ok_and(|it| it.status == 200);
+        if !is_served {
+            stuck = Http::new(daemon.tcp(), &host);
+        }
+        is_served
+    });
+    let asks = format!("GET /openapi.json HTTP/1.1\r\nhost: {host}\r\n\r\n").repeat(1_000);
+    // It may be cut off in the middle of this.
+    let _ = stuck.raw(asks.as_bytes());
+    wait_until("its place for others", LIMIT, || {
+        Http::new(daemon.tcp(), &host).try_ask("GET", "/healthz", b"").is_ok_and(|it| it.status == 200)
+    });
+    let served = (0..1_000).map_while(|_| stuck.answer().ok()).count();
+    assert!(served < 1_000, "all answers came");
+}
+
 /// One frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
@@ -222,6 +366,45 @@ fn get(path: &str, host: &str) -> Vec<u8> {
     block
 }
 
+/// The next frame of HTTP/2: kind, flags, stream and payload.
+fn next_frame(stream: &mut impl Read) -> std::io::Result<(u8, u8, u32, Vec<u8>)> {
+    let mut head = [0; 9];
+    stream.read_exact(&mut head)?;
+    let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+    stream.read_exact(&mut payload)?;
+    Ok((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
+}
+
+#[test]
+fn an_http2_connection_that_only_pings_is_closed() {
+    const ACK: u8 = 1;
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    let daemon = Daemon::start_with(&["--limits-idle-timeout", "100ms"]);
+    let mut stream = daemon.tcp();
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    bytes.extend(frame(1, 5, 1, &get("/healthz", &daemon.address().to_string())));
+    stream.write_all(&bytes).unwrap();
+    let (mut is_answered, mut is_told) = (false, false);
+    wait_until("the end of a connection that does nothing", LIMIT, || {
+        // An error is the end of the connection too.
+        let _ = stream.write_all(&frame(PING, 0, 0, b"12345678"));
+        loop {
+            match next_frame(&mut stream) {
+                Ok((PING, ACK, _, _)) => return false,
+                Ok((PING, _, _, payload)) => drop(stream.write_all(&frame(PING, ACK, 0, &payload))),
+                Ok((kind, _, number, _)) => {
+                    is_answered |= (kind, number) == (1, 1);
+                    is_told |= kind == GOAWAY;
+                }
+                Err(_) => return true,
+            }
+        }
+    });
+    assert!(is_answered && is_told, "it was served before, and told");
+}
+
 #[test]
 fn one_http2_connection_has_64_requests_at_once() {
     const ASKED: u32 = 200;
@@ -236,13 +419,8 @@ fn one_http2_connection_has_64_requests_at_once() {
     stream.write_all(&bytes).unwrap();
     let mut outcomes: BTreeMap<u32, bool> = BTreeMap::new();
     while outcomes.len() < ASKED as usize {
-        let mut head = [0; 9];
-        stream.read_exact(&mut head).unwrap();
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
-        let number = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
-        let mut payload = vec![0; length];
-        stream.read_exact(&mut payload).unwrap();
-        match head[3] {
+        let (kind, _, number, payload) = next_frame(&mut stream).unwrap();
+        match kind {
             1 => drop(outcomes.insert(number, true)),
             3 => {
                 assert_eq!(payload, REFUSED_STREAM);
@@ -264,7 +442,7 @@ fn flood(daemon: &Daemon, flooders: usize) -> Vec<std::thread::JoinHandle<usize>
             let (mut lines, burst) = (daemon.lines(), burst.clone());
             std::thread::spawn(move || {
                 let mut answered = 0;
-                for _ in 0..100 {
+                for _ in 0..rounds(100) {
                     if lines.raw(burst.as_bytes()).is_err() {
                         break;
                     }
