@@ -10,6 +10,7 @@ mod upkeep;
 mod writer;
 
 pub use handle::{Handle, Pending};
+pub use upkeep::{Found, Step, Upkeep};
 
 use crate::engine::{Appended, Completion, Engine, EngineConfig, Stop};
 use crate::hub::{LogRead, LogReadDone, publish};
