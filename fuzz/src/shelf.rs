@@ -282,7 +282,8 @@ impl Store for Shelf {
     fn range(&self, from: &str, to: &str, limit: usize, _: Duration) -> Result<Ranged, StoreError> {
         let kept = self.kept.lock().expect("one thread");
         let among = kept.iter().filter(|(key, _)| key.as_str() >= from && key.as_str() < to);
-        let found = among.map(|(key, value)| KeyValue { key: key.clone(), value: value.clone() });
+        let found =
+            among.map(|(key, value)| KeyValue { key: key.clone(), value: value.clone(), revision: 1 });
         Ok(Ranged { found: found.take(limit).collect(), more: false, revision: 1 })
     }
 

@@ -132,8 +132,10 @@ impl Store for EtcdStore {
         let answer: RangeResponse =
             self.ask("/etcdserverpb.KV/Range", Sent::AsOftenAsItTakes, within, request)?;
         // Keys of ours are text; others are not ours.
-        let ours =
-            |kv: messages::KeyValue| Some(KeyValue { key: String::from_utf8(kv.key).ok()?, value: kv.value });
+        let ours = |kv: messages::KeyValue| {
+            let revision = u64::try_from(kv.mod_revision).unwrap_or(0);
+            Some(KeyValue { key: String::from_utf8(kv.key).ok()?, value: kv.value, revision })
+        };
         Ok(Ranged {
             revision: revision(answer.header.as_ref()),
             more: answer.more,

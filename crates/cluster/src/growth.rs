@@ -25,6 +25,11 @@ pub const SNAPSHOT_BYTES_MAX: usize = 128 << 20;
 pub const DUE_BYTES_MAX: u64 = 64 << 20;
 /// The share of the store's quota that frames may take before a snapshot is due.
 const QUOTA_PARTS: u64 = 32;
+/// Revisions of the store that are kept without a trim: one for so many bytes of its quota. A log that nobody writes to is
+/// never trimmed, and its writer's proofs of life are revisions too.
+const QUOTA_BYTES_PER_REVISION: u64 = 8 << 10;
+/// The same where the store does not say its quota.
+const REVISIONS_KEPT: u64 = 250_000;
 /// What a byte can be unpacked to at most: the format adds up lengths in bytes of 255.
 const LZ4_RATIO_MAX: usize = 256;
 /// How long a step of this may take.
@@ -42,8 +47,12 @@ pub struct Growth {
     earlier_bytes: Option<u64>,
     /// Whether nothing is left below the floor.
     is_swept: bool,
-    /// The revision of the trim before the last one.
+    /// The revision of the last trim, whoever did it.
+    floor_revision: u64,
+    /// After a trim, the revision of the one before it.
     compact_at: Option<u64>,
+    /// Up to here the store was compacted, as far as is known. Compacting again what is compacted does nothing.
+    compacted: u64,
     /// Whether what keys had before is let go by us.
     compacts: bool,
 }
@@ -122,12 +131,14 @@ impl Growth {
             earlier_bytes: None,
             // Whoever raised it may not have come further.
             is_swept: false,
+            floor_revision: found.revision,
             compact_at: None,
+            compacted: 0,
             compacts,
         })
     }
 
-    /// Looks whether anything is due, and does the next part of it.
+    /// Looks whether anything is due, and does the next part of it. `revision` is how far the store has come.
     ///
     /// # Errors
     /// When something failed; the next look tries again.
@@ -136,11 +147,13 @@ impl Growth {
         store: &dyn Store,
         mirror: &SharedMirror,
         quota_bytes: u64,
+        revision: u64,
     ) -> Result<Tended, GrowthError> {
         // Needs no room: where there is none, this is what can be done.
         if !self.is_swept && self.sweep(store)? == Tended::Fenced {
             return Ok(Tended::Fenced);
         }
+        self.compact(store, quota_bytes, revision)?;
         let earlier = *self.earlier_bytes.get_or_insert_with(|| earlier_bytes(mirror, &self.floor));
         let (remembered, newest, snapshots) = {
             let mirror = crate::remote::lock(mirror);
@@ -220,8 +233,7 @@ impl Growth {
         };
         let stepped = store.step(&txn, WITHIN)?;
         if stepped.held {
-            (self.floor, self.floor_bytes) = (floor, value);
-            (self.earlier_bytes, self.is_swept) = (None, false);
+            self.raised(floor, value, stepped.revision);
             return Ok(None);
         }
         let mut found = stepped.found.into_iter().map(Option::unwrap_or_default);
@@ -230,10 +242,16 @@ impl Growth {
             return Ok(Some(Tended::Fenced));
         }
         // An earlier try was done after all: from there the next look goes on.
-        self.floor_bytes = found.next().unwrap_or_default();
-        self.floor = decode("floor", &self.floor_bytes)?;
-        (self.earlier_bytes, self.is_swept) = (None, false);
+        let value = found.next().unwrap_or_default();
+        self.raised(decode("floor", &value)?, value, stepped.revision);
         Ok(Some(Tended::Quiet))
+    }
+
+    /// A new floor stands in the store, at this revision or before it.
+    fn raised(&mut self, floor: Floor, value: Vec<u8>, revision: u64) {
+        (self.floor, self.floor_bytes) = (floor, value);
+        (self.earlier_bytes, self.is_swept) = (None, false);
+        self.compact_at = Some(core::mem::replace(&mut self.floor_revision, revision));
     }
 
     /// Deletes what lies below the floor. Needs no room in the store.
@@ -244,24 +262,38 @@ impl Growth {
         let frames = Op::Delete { from: self.keys.frame(0), to: self.keys.frame(self.floor.frame) };
         let (first, _) = self.keys.snapshots();
         let (kept, _) = self.keys.pieces(self.floor.snapshot_lsn);
-        let (held, revision) = self.step(store, vec![frames, Op::Delete { from: first, to: kept }])?;
-        if !held {
+        let then = vec![frames, Op::Delete { from: first, to: kept }];
+        let txn = Txn { compares: vec![self.mine.clone()], then, otherwise: Vec::new() };
+        let stepped = store.step(&txn, WITHIN)?;
+        if !stepped.held {
             return Ok(Tended::Fenced);
         }
         self.is_swept = true;
-        // Whoever was reading before the trim has had until the next one.
-        if let Some(before) = self.compact_at.replace(revision)
-            && self.compacts
-        {
-            store.compact(before, WITHIN)?;
+        // The end of a trim that this writer began. One that another began may have ended long ago.
+        if self.compact_at.is_some() {
+            self.floor_revision = stepped.revision;
         }
         Ok(Tended::Trimmed { floor: self.floor.frame })
     }
 
-    fn step(&self, store: &dyn Store, then: Vec<Op>) -> Result<(bool, u64), StoreError> {
-        let txn = Txn { compares: vec![self.mine.clone()], then, otherwise: Vec::new() };
-        let stepped = store.step(&txn, WITHIN)?;
-        Ok((stepped.held, stepped.revision))
+    /// Lets go of what keys had before: up to the trim before the last one, so that whoever was reading before a trim has
+    /// had until the next one; and without a trim, all but so many revisions. Counts what the store has, whoever wrote it.
+    fn compact(&mut self, store: &dyn Store, quota_bytes: u64, revision: u64) -> Result<(), StoreError> {
+        if !self.compacts {
+            return Ok(());
+        }
+        let kept = match quota_bytes {
+            0 => REVISIONS_KEPT,
+            quota => quota / QUOTA_BYTES_PER_REVISION,
+        };
+        let grown = revision.saturating_sub(self.compacted.max(self.compact_at.unwrap_or(0)));
+        let without_trim = (grown >= kept.saturating_mul(2)).then(|| revision.saturating_sub(kept));
+        if let Some(upto) = self.compact_at.max(without_trim).filter(|upto| *upto > 0) {
+            store.compact(upto, WITHIN)?;
+            self.compacted = self.compacted.max(upto);
+        }
+        self.compact_at = None;
+        Ok(())
     }
 }
 
@@ -371,6 +403,142 @@ pub(crate) fn load_snapshot(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{KeyValue, Ranged, Stepped, Watching};
+    use std::sync::Mutex;
+
+    /// The floor alone, every step of which is done, and what was compacted.
+    #[derive(Default)]
+    struct FloorStore(Mutex<Inner>);
+
+    #[derive(Default)]
+    struct Inner {
+        revision: u64,
+        floor: Option<KeyValue>,
+        compacted: Vec<u64>,
+    }
+
+    impl FloorStore {
+        fn inner(&self) -> std::sync::MutexGuard<'_, Inner> {
+            self.0.lock().unwrap()
+        }
+
+        /// What has been compacted since the last look.
+        fn compacted(&self) -> Vec<u64> {
+            core::mem::take(&mut self.inner().compacted)
+        }
+
+        /// So many changes of other keys, as a writer's proofs of life are.
+        fn comes_to(&self, revision: u64) {
+            self.inner().revision = revision;
+        }
+    }
+
+    impl Store for FloorStore {
+        fn step(&self, txn: &Txn, _: Duration) -> Result<Stepped, StoreError> {
+            let mut inner = self.inner();
+            inner.revision += 1;
+            let revision = inner.revision;
+            for op in &txn.then {
+                if let Op::Put { key, value } = op {
+                    inner.floor = Some(KeyValue { key: key.clone(), value: value.clone(), revision });
+                }
+            }
+            Ok(Stepped { held: true, found: Vec::new(), revision })
+        }
+
+        fn range(&self, _: &str, _: &str, _: usize, _: Duration) -> Result<Ranged, StoreError> {
+            let inner = self.inner();
+            let found = inner.floor.iter().cloned().collect();
+            Ok(Ranged { found, more: false, revision: inner.revision })
+        }
+
+        fn watch(&self, _: &str, _: &str, _: u64, _: Duration) -> Result<Box<dyn Watching>, StoreError> {
+            unreachable!("nothing here watches")
+        }
+
+        fn compact(&self, revision: u64, _: Duration) -> Result<(), StoreError> {
+            self.inner().compacted.push(revision);
+            Ok(())
+        }
+    }
+
+    fn floor_at(frame: u64) -> Floor {
+        Floor { frame, end: Head::default(), snapshot_lsn: frame, snapshot_hash: 0 }
+    }
+
+    /// A store with a floor at revision 100.
+    fn store() -> FloorStore {
+        let store = FloorStore::default();
+        let (key, value) = (Keys::under("t").floor(), encode(&floor_at(1)));
+        store.inner().floor = Some(KeyValue { key, value, revision: 100 });
+        store.comes_to(100);
+        store
+    }
+
+    /// Another writer begins.
+    fn begins(store: &FloorStore) -> Growth {
+        let mut growth = Growth::begin(store, Keys::under("t"), Vec::new(), true).unwrap();
+        growth.sweep(store).unwrap();
+        growth
+    }
+
+    /// The next trim and the look after it; the revision at which the floor was raised.
+    fn trims(growth: &mut Growth, store: &FloorStore, quota_bytes: u64) -> u64 {
+        assert_eq!(growth.raise(store, floor_at(growth.floor.frame + 1)).unwrap(), None);
+        growth.sweep(store).unwrap();
+        let revision = store.inner().revision;
+        growth.compact(store, quota_bytes, revision).unwrap();
+        store.inner().floor.as_ref().unwrap().revision
+    }
+
+    #[test]
+    fn a_trim_compacts_up_to_the_trim_before_whichever_writer_did_it() {
+        let store = store();
+        let mut writer = begins(&store);
+        store.comes_to(5_000);
+        trims(&mut writer, &store, 0);
+        assert_eq!(store.compacted(), [100]);
+        let swept = store.inner().revision;
+        store.comes_to(7_000);
+        let first = trims(&mut writer, &store, 0);
+        assert_eq!(store.compacted(), [swept], "with all that the trim let go");
+        store.comes_to(9_000);
+        let mut next = begins(&store);
+        let second = trims(&mut next, &store, 0);
+        assert_eq!(store.compacted(), [first], "who was reading before the trim has had until the next one");
+        trims(&mut begins(&store), &store, 0);
+        assert_eq!(store.compacted(), [second]);
+    }
+
+    #[test]
+    fn a_log_that_is_never_trimmed_is_compacted_too_however_often_its_writer_changes() {
+        let (store, quota) = (store(), 2 << 30);
+        let kept = quota / QUOTA_BYTES_PER_REVISION;
+        let mut oldest = 0;
+        for lives in 1..=40 {
+            let revision = lives * kept / 4;
+            store.comes_to(revision);
+            // Each writer sees less than is kept.
+            let mut writer = begins(&store);
+            writer.compact(&store, quota, revision).unwrap();
+            writer.compact(&store, quota, revision).unwrap();
+            let compacted = store.compacted();
+            assert!(compacted.len() <= 1, "once is enough: {compacted:?}");
+            oldest = compacted.into_iter().chain([oldest]).max().unwrap();
+            assert!(revision - oldest <= 2 * kept, "life {lives}: {oldest} of {revision}");
+            assert!(oldest == 0 || revision - oldest >= kept, "readers have time");
+        }
+        assert!(oldest > 0);
+    }
+
+    #[test]
+    fn who_is_not_to_compact_does_not() {
+        let store = store();
+        let mut growth = Growth::begin(&store, Keys::under("t"), Vec::new(), false).unwrap();
+        trims(&mut growth, &store, 0);
+        growth.compact(&store, 0, 100 * REVISIONS_KEPT).unwrap();
+        assert!(store.compacted().is_empty());
+    }
 
     #[test]
     fn a_packed_snapshot_is_read_back_or_not_at_all() {

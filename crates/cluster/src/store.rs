@@ -73,6 +73,8 @@ pub struct KeyValue {
     pub key: String,
     /// Its bytes.
     pub value: Vec<u8>,
+    /// The revision of its last change.
+    pub revision: u64,
 }
 
 /// A stretch of keys as they were at one moment.

@@ -475,10 +475,13 @@ impl Engine {
         }
     }
 
-    /// Whether a lease drains and every promise on it has run out.
+    /// Whether a lease drains and every promise on it has run out. An operator may drain one whose connection is open:
+    /// that holder goes on believing.
     fn can_be_taken_over(&self, view: LeaseView<'_>) -> bool {
         let standing = self.liveness.view(view, self.tick).standing;
-        matches!(standing, Some(Standing::Draining(_))) && self.liveness.promises_nothing(view, self.tick)
+        matches!(standing, Some(Standing::Draining(_)))
+            && self.liveness.promises_nothing(view, self.tick)
+            && !self.is_kept_by_open_connection(view)
     }
 
     /// A take-over counts only while the lease named covers the bundle, drains, and promises nothing to its

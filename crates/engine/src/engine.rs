@@ -304,6 +304,12 @@ impl Engine {
         self.tick
     }
 
+    /// Newest decided position.
+    #[must_use]
+    pub fn applied_lsn(&self) -> Lsn {
+        self.journal.newest()
+    }
+
     /// Newest durable position.
     #[must_use]
     pub fn synced_lsn(&self) -> Lsn {

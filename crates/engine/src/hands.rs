@@ -68,8 +68,8 @@ impl Engine {
         match hands.keeper {
             Some(Keeper::Connection) => match view.session().and_then(|id| self.kernel.session(id)) {
                 Some(session) if session.kind().is_connection() && hands.via.is_some() => match open {
-                    Some(_) => Err(Refused::ConnectionOpen),
-                    None => Ok(()),
+                    Some(_) if !planted(Planted::ResumeTakesOpen) => Err(Refused::ConnectionOpen),
+                    Some(_) | None => Ok(()),
                 },
                 Some(_) | None => Err(Refusal::NoLiveness.into()),
             },
@@ -86,6 +86,12 @@ impl Engine {
     /// The connection that keeps a lease by being open.
     fn open_connection_of(&self, view: LeaseView<'_>) -> Option<SessionId> {
         view.session().filter(|session| self.liveness.connection_is_open(*session))
+    }
+
+    /// Whether a holder that was promised something believes in the lease because its connection is open, whatever an
+    /// operator has done to the lease.
+    pub(crate) fn is_kept_by_open_connection(&self, view: LeaseView<'_>) -> bool {
+        believes(view) && self.open_connection_of(view).is_some()
     }
 
     fn session_by_hand(&self, id: SessionId) -> Result<SessionView<'_>, Refused> {

@@ -13,6 +13,7 @@ mod writer;
 
 pub use handle::{Handle, HandleOf, Pending};
 pub use pools::{Account, Accounts, Asker};
+pub use upkeep::{Found, Step, Upkeep};
 
 use crate::engine::{Appended, Completion, Engine, EngineConfig, Stop};
 use crate::hub::{LogRead, LogReadDone, publish};

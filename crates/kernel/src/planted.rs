@@ -64,11 +64,23 @@ pub enum Planted {
     RecoveryClosesConnections,
     /// A full lane loses the end of a connection, a cancel or a finished gate.
     ControlRefused,
+    /// A snapshot is due by what this process wrote, not by what there is.
+    SnapshotCountsOwnBytes,
+    /// History that is too old waits for a snapshot that new log brings.
+    HistoryAgeWaits,
+    /// An acknowledge under any epoch counts, a former holder's too.
+    AcknowledgeIgnoresEpoch,
+    /// A lease whose holder acknowledged is reclaimed as if the promise had run out.
+    AcknowledgeAsPromise,
+    /// A holder that goes on under other terms counts as a former holder of its own lease.
+    SameHolderIsFormer,
+    /// A resume takes a lease from a connection that is open.
+    ResumeTakesOpen,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 36] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -99,6 +111,12 @@ impl Planted {
         Self::ConnectionPromiseIgnored,
         Self::RecoveryClosesConnections,
         Self::ControlRefused,
+        Self::SnapshotCountsOwnBytes,
+        Self::HistoryAgeWaits,
+        Self::AcknowledgeIgnoresEpoch,
+        Self::AcknowledgeAsPromise,
+        Self::SameHolderIsFormer,
+        Self::ResumeTakesOpen,
     ];
 
     /// The name on a command line.
@@ -135,6 +153,12 @@ impl Planted {
             Self::ConnectionPromiseIgnored => "connection-promise-ignored",
             Self::RecoveryClosesConnections => "recovery-closes-connections",
             Self::ControlRefused => "control-refused",
+            Self::SnapshotCountsOwnBytes => "snapshot-counts-own-bytes",
+            Self::HistoryAgeWaits => "history-age-waits",
+            Self::AcknowledgeIgnoresEpoch => "acknowledge-ignores-epoch",
+            Self::AcknowledgeAsPromise => "acknowledge-as-promise",
+            Self::SameHolderIsFormer => "same-holder-is-former",
+            Self::ResumeTakesOpen => "resume-takes-open",
         }
     }
 

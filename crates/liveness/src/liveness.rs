@@ -277,7 +277,7 @@ impl Liveness {
         }
         let entry = self.entries.get_mut(slot);
         // The kernel takes the number of the new holder before it gives up that of the old one.
-        if before.holder == entry.holder {
+        if before.holder == entry.holder && !planted(Planted::SameHolderIsFormer) {
             entry.promised_until = entry.promised_until.max(promised_before);
             self.formers.add(slot, Tick(0));
         } else {

@@ -277,14 +277,17 @@ impl Liveness {
         let view = live(kernel, now, lease)?;
         let current = view.epoch();
         // Any number may be presented: counting on from the last one must not overflow.
-        if epoch != current && epoch.0.checked_add(1) != Some(current.0) {
+        let is_stale = epoch != current && epoch.0.checked_add(1) != Some(current.0);
+        if is_stale && !planted(Planted::AcknowledgeIgnoresEpoch) {
             return Err(Rejection::StaleEpoch { current }.into());
         }
         let former = self.former_promised_until(view, now);
         let entry = self.entries.get_mut(view.slot());
         match entry.phase {
             Phase::Revoking { .. } => {
-                let (after, wait) = former.map_or((now, Wait::Acknowledged), |until| (until, Wait::Promise));
+                let stopped =
+                    if planted(Planted::AcknowledgeAsPromise) { Wait::Promise } else { Wait::Acknowledged };
+                let (after, wait) = former.map_or((now, stopped), |until| (until, Wait::Promise));
                 entry.phase = Phase::Revoking { earliest: delay_end(view).max(after), wait };
                 entry.promised_until = entry.promised_until.min(after);
                 self.arm(view);

@@ -195,3 +195,20 @@ impl Client {
         leases.into_iter().for_each(|(tag, lease)| self.stop(tag, lease));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_run_a_quarter_of_a_percent_fast_or_slow_at_most_and_nearly_that_much_often() {
+        let mut random = Random::new(7);
+        let drawn: Vec<u64> = (0..1_000).map(|_| Rate::draw(&mut random).0).collect();
+        let among =
+            |rates: core::ops::RangeInclusive<u64>| drawn.iter().filter(|r| rates.contains(r)).count();
+        assert_eq!(among(997_500..=1_002_500), 1_000);
+        assert!(among(997_500..=998_000) > 50 && among(1_002_000..=1_002_500) > 50);
+        let (slow, fast) = (Rate(997_500), Rate(1_002_500));
+        assert_eq!(slow.counts(997_500, fast), 1_002_500, "a slow clock's day takes the daemon longer");
+    }
+}

@@ -5,7 +5,7 @@ use crate::happening::Happening;
 use crate::network::Purpose;
 use crate::world::World;
 use tenure_engine::{Control, Keeper, Request, Submit};
-use tenure_kernel::{Action, Lsn, Mode, OpenSession, Reason, Rebind, SessionId, SessionKind};
+use tenure_kernel::{Action, Lsn, Mode, OpenSession, Reason, Rebind, SessionId, SessionKind, Token};
 
 impl World {
     fn new_session(&mut self) -> SessionId {
@@ -15,7 +15,9 @@ impl World {
 
     pub(crate) fn connect_or_close(&mut self, client: usize) {
         if let Some(connection) = self.clients[client].connection.clone() {
-            if self.random.chance(250) {
+            if self.random.chance(350) {
+                self.resume_anothers(client, connection.session);
+            } else if self.random.chance(250) {
                 self.close_noticed(client, &connection);
                 self.connection_lost(client, connection.session);
             }
@@ -59,6 +61,21 @@ impl World {
         let (keeper, via) = (Some(Keeper::Connection), Some(session));
         let submit = Submit { keeper, via, ..Submit::now(Action::Rebind(rebind)) };
         self.submit(client, Some(hand.tag), submit, purpose, true);
+    }
+
+    /// A second program with the token of the first: it asks for a lease that another one's connection keeps.
+    fn resume_anothers(&mut self, client: usize, session: SessionId) {
+        let others = self.clients.iter().enumerate().filter(|(number, _)| *number != client);
+        let hands = others.flat_map(|(_, other)| {
+            let connection = other.connection.as_ref().map(|connection| connection.session);
+            other.hands.iter().filter(move |hand| hand.session.is_some() && hand.session == connection)
+        });
+        let hands: Vec<Hand> = hands.filter(|hand| !hand.reserved).cloned().collect();
+        let Some(hand) = self.random.index(hands.len()).map(|index| &hands[index]) else { return };
+        let rebind = Rebind::keeping(Token::new(hand.lease, hand.epoch));
+        let (keeper, via) = (Some(Keeper::Connection), Some(session));
+        let submit = Submit { keeper, via, ..Submit::now(Action::Rebind(rebind)) };
+        self.submit(client, Some(hand.tag), submit, Purpose::Other, true);
     }
 
     pub(crate) fn session_by_hand(&mut self, client: usize) {

@@ -9,11 +9,19 @@ use crate::network::{Ask, Caller, Turn};
 use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
+use tenure_engine::host::Upkeep;
 use tenure_engine::{
-    Answer, Appended, Completion, Control, Engine, Input, Now, Out, Outputs, Push, Request, Ticket,
+    Answer, Appended, Completion, Control, Engine, Input, Keeper, Now, Out, Outputs, Push, Refused, Request,
+    Submit, Ticket,
 };
-use tenure_kernel::{GateReport, LeaseId, Tick};
+use tenure_kernel::names::split_pool_member;
+use tenure_kernel::{Action, Change, GateReport, Grant, LeaseId, Lsn, Member, Tick, Token};
 use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog, Space};
+
+/// A lease for so long is one of a slow seed.
+const LONG_MS: u32 = 60 * 60 * 1000;
+/// The host's own request.
+const TRIM_TICKET: Ticket = Ticket(u64::MAX);
 
 /// Where the data is.
 pub(crate) const ROOT: &str = "data";
@@ -30,8 +38,9 @@ pub(crate) struct Daemon {
     pub(crate) chore: Option<Chore>,
     pub(crate) chores_after: u64,
     pub(crate) space: Space,
-    pub(crate) frames_since_snapshot: u64,
-    pub(crate) snapshot_planned: bool,
+    pub(crate) upkeep: Upkeep,
+    /// History below here is to go.
+    pub(crate) trim_below: Option<tenure_log::Lsn>,
     /// The turn that is planned; earlier plans no longer count.
     pub(crate) turn_token: u64,
     pub(crate) turn_at: Option<u64>,
@@ -52,6 +61,7 @@ impl Daemon {
         let tickets: Vec<Ticket> = inputs.iter().map(|input| input.ticket).collect();
         let holds_until = self.engine.liveness().breaker_holds_until(self.engine.tick());
         let opened = self.engine.counters().breaker_opened;
+        let seen = self.engine.applied_lsn();
         let outputs = self.engine.turn(now, inputs, completions);
         let tick = self.engine.tick();
         // It may have opened within the turn, or been reset.
@@ -60,7 +70,7 @@ impl Daemon {
             || self.engine.counters().breaker_opened > opened;
         for ticket in tickets {
             if let Some(ask) = self.asks.get_mut(&ticket) {
-                ask.turn = Some(Turn { tick, held });
+                ask.turn = Some(Turn { tick, seen, held });
             }
         }
         outputs
@@ -109,6 +119,8 @@ impl World {
             self.turn_in(0);
             return Ok(());
         }
+        self.look_after_log(now);
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let inputs = core::mem::take(&mut daemon.inbox);
         let completions = core::mem::take(&mut daemon.completions);
         for input in &inputs {
@@ -136,6 +148,9 @@ impl World {
         let mut inputs = inputs;
         self.flood(&mut inputs);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
+        if let Some(below) = daemon.trim_below {
+            inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
+        }
         let outputs = daemon.work(now, inputs, completions);
         daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
         self.after_turn(outputs)
@@ -148,17 +163,41 @@ impl World {
             Request::ConnectionOpened(open) => {
                 self.memory.opened.insert(open.session);
             }
-            Request::Acknowledge { lease, .. } => {
-                self.memory.acknowledged.insert(*lease, aged);
+            Request::Acknowledge { lease, epoch, .. } => {
+                self.memory.acknowledged.insert((*lease, *epoch), aged);
             }
-            Request::Submit(submit) => {
-                if let tenure_kernel::Action::Reclaim(reclaim) = &*submit.action
-                    && submit.force
-                {
+            Request::Submit(submit) => match &*submit.action {
+                Action::Reclaim(reclaim) if submit.force => {
                     self.memory.forced.insert(reclaim.lease);
                 }
-            }
+                Action::Rebind(rebind) => self.note_rebind(submit, &rebind.token),
+                Action::Grant(grant) => self.count_wait(submit, grant),
+                _ => {}
+            },
             _ => {}
+        }
+    }
+
+    fn count_wait(&mut self, submit: &Submit, grant: &Grant) {
+        for member in grant.bundle.members.iter().filter(|_| submit.wait_ms > 0) {
+            match member {
+                Member::AnyOf { .. } => self.tally.waits_for_pools += 1,
+                Member::Resource(name) => {
+                    let pool = split_pool_member(name).and_then(|(pool, _)| self.story.pools.get(pool));
+                    self.tally.waits_for_members += u64::from(pool.is_some());
+                }
+            }
+        }
+    }
+
+    fn note_rebind(&mut self, submit: &Submit, token: &Token) {
+        if let Some(connection) = submit.via {
+            self.memory.rebinds_over.insert((token.lease, token.epoch, connection));
+        }
+        let kept_by = self.story.leases.get(&token.lease).and_then(|told| told.policy.session);
+        let is_open = kept_by.is_some_and(|session| self.memory.is_open(session));
+        if submit.keeper == Some(Keeper::Connection) && is_open && kept_by != submit.via {
+            self.tally.resumes_of_living += 1;
         }
     }
 
@@ -182,6 +221,7 @@ impl World {
             self.serve_read(&read);
         }
         self.invariants_after_turn(caught_up)?;
+        self.judge_upkeep()?;
         if let Some(stop) = outputs.stop {
             self.kill(&format!("stopped: {stop}"));
             return Ok(());
@@ -193,6 +233,7 @@ impl World {
             let late = self.random.below(late_max + 1);
             self.turn_in(wake + late);
         }
+        self.plan_look();
         self.plan_chore();
         Ok(())
     }
@@ -211,6 +252,9 @@ impl World {
         let now = self.aged();
         for recorded in recorded(batch) {
             self.tally.events += 1;
+            if let Change::Granted(granted) = &recorded.event.change {
+                self.tally.long_grants += u64::from(granted.policy.ttl_ms >= LONG_MS);
+            }
             self.line(format_args!("  {} {:?}", recorded.lsn, Brief(&recorded.event.change)));
             let turns = self.daemon.as_ref().map(|daemon| &daemon.turns);
             let aged = turns.and_then(|turns| turns.get(&recorded.tick)).copied().unwrap_or(now);
@@ -232,6 +276,8 @@ impl World {
     /// Something leaves the engine.
     fn out(&mut self, out: &Out) -> Result<(), Violation> {
         self.tally.answers += 1;
+        let overloaded = matches!(out, Out::Answer(_, Answer::Refused(Refused::Overloaded)));
+        self.tally.overloads += u64::from(overloaded);
         self.trace.detail(self.now, format_args!("{out:?}"));
         let ask = match (out, &self.daemon) {
             (Out::Answer(ticket, _), Some(daemon)) => daemon.asks.get(ticket).cloned(),
@@ -242,6 +288,9 @@ impl World {
         self.invariants = invariants;
         judged?;
         match out {
+            // Refused, it is asked again with the next turn.
+            Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
+            Out::Answer(TRIM_TICKET, _) => self.trim()?,
             Out::Answer(ticket, answer) => {
                 let Some(ask) = ask else { return Ok(()) };
                 if let Some(daemon) = &mut self.daemon {
@@ -316,7 +365,7 @@ impl World {
         let appended = match outcome {
             AppendOutcome::Committed { .. } => {
                 self.ledger.commit();
-                daemon.frames_since_snapshot += 1;
+                daemon.upkeep.grew(batch.payload().len() as u64);
                 Appended::Committed
             }
             AppendOutcome::Fenced => Appended::Fenced,
@@ -324,13 +373,6 @@ impl World {
             AppendOutcome::Failed(error) => Appended::Failed(error.to_string()),
         };
         daemon.completions.push(Completion::Appended { batch, outcome: appended, took_us: 1 });
-        let due = daemon.frames_since_snapshot >= self.profile.snapshot_frames && !daemon.snapshot_planned;
-        if due {
-            daemon.snapshot_planned = true;
-            let incarnation = self.incarnation;
-            let wait = self.random.within(0..=40);
-            self.at(wait, Happening::Snapshot { incarnation });
-        }
         let wait = self.random.below(2);
         self.turn_in(wait);
         Ok(())

@@ -14,6 +14,7 @@ const HOUR_MS: u64 = 60 * 60 * 1000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
     Kill,
+    Burst,
     Power,
     StopAtOperation,
     DiskError,
@@ -31,8 +32,9 @@ pub(crate) enum Fault {
     Backup,
 }
 
-const ALL: [Fault; 15] = [
+const ALL: [Fault; 16] = [
     Fault::Kill,
+    Fault::Burst,
     Fault::Power,
     Fault::StopAtOperation,
     Fault::DiskError,
@@ -96,6 +98,7 @@ impl Fault {
     fn mean_ms(self, faults: &Faults) -> u64 {
         match self {
             Self::Kill => faults.kill,
+            Self::Burst => faults.burst,
             Self::Power => faults.power,
             Self::StopAtOperation => faults.stop_at_operation,
             Self::DiskError => faults.disk_error,
@@ -122,6 +125,7 @@ impl Faults {
             doubled: 0,
             delay_ms_max: 8,
             kill: 0,
+            burst: 0,
             power: 0,
             stop_at_operation: 0,
             disk_error: 0,
@@ -163,6 +167,11 @@ impl World {
         self.schedule(fault);
         match fault {
             Fault::Kill => self.kill("killed"),
+            Fault::Burst => {
+                self.tally.bursts += 1;
+                self.short_lives = self.random.within(3..=12);
+                self.kill("killed, the first of several times");
+            }
             Fault::Power => self.power_cut(),
             Fault::StopAtOperation => {
                 let operations = self.random.within(0..=12);
@@ -252,6 +261,7 @@ impl World {
         if let Some(daemon) = &mut self.daemon {
             daemon.stalled_until = self.now + lasts;
         }
+        self.invariants.stood_still();
         if long {
             // The whole machine was suspended, clients included.
             for client in &mut self.clients {
@@ -280,6 +290,26 @@ impl World {
                 self.next_ticket += 1;
             }
         }
+    }
+
+    /// In a burst of restarts no life lasts.
+    pub(crate) fn die_young(&mut self) {
+        if self.short_lives > 0 && !self.healing {
+            self.short_lives -= 1;
+            let (wait, incarnation) = (self.random.within(20..=2_500), self.incarnation);
+            self.at(wait, Happening::Dies { incarnation });
+        }
+    }
+
+    pub(crate) fn dies(&mut self) -> Result<(), Break> {
+        if self.healing {
+            return Ok(());
+        }
+        if self.random.chance(500) {
+            return self.stop_cleanly();
+        }
+        self.kill("dies young");
+        Ok(())
     }
 
     /// The process ends; what it wrote stays.

@@ -3,7 +3,7 @@
 use crate::faults::Fault;
 use crate::network::CallId;
 use tenure_engine::{Answer, Control};
-use tenure_kernel::{LeaseId, SessionId};
+use tenure_kernel::{LeaseId, Lsn, SessionId};
 
 /// Where an answer comes from.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,9 @@ pub(crate) enum Happening {
     /// Work of the log away from the hot path.
     Chore { incarnation: u64 },
     /// A snapshot is built.
-    Snapshot { incarnation: u64 },
+    Snapshot { incarnation: u64, upto: Lsn },
+    /// The daemon dies young, one of several times in a row.
+    Dies { incarnation: u64 },
     /// The daemon reports a fact to its engine.
     Told { incarnation: u64, control: Control },
     /// The daemon is started.

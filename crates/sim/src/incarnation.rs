@@ -12,6 +12,7 @@ use crate::violation::Violation;
 use crate::world::{Break, World};
 use std::collections::BTreeMap;
 use std::path::Path;
+use tenure_engine::host::Upkeep;
 use tenure_engine::{Appended, Completion, Engine, setup};
 use tenure_kernel::{Kernel, Lsn, StateName};
 use tenure_log::file::Ended;
@@ -114,7 +115,7 @@ impl World {
         self.ledger.opened_at(Lsn(log.synced_lsn().0));
         self.story = Story::of(self.ledger.events());
         let aged = self.aged();
-        self.memory.restarted(aged, &self.story);
+        self.memory.restarted(aged, engine.tick(), &self.story);
         self.invariants.restarted(engine.tick(), &self.story);
         self.clocks.catch_up_floor(identity.fence_base >> 20);
         self.daemon = Some(Daemon {
@@ -128,14 +129,15 @@ impl World {
             chore: None,
             chores_after: 0,
             space: Space::Ok,
-            frames_since_snapshot: 0,
-            snapshot_planned: false,
+            upkeep: Upkeep::new(&self.profile.host),
+            trim_below: None,
             turn_token: 0,
             turn_at: None,
             stalled_until: 0,
             turns: BTreeMap::new(),
         });
         self.turn_in(0);
+        self.die_young();
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 pub(crate) mod acked_survives_crash;
 mod active_never_expires_by_time;
 mod bundle_whole;
+mod closes_are_noticed;
 pub(crate) mod deaths_end_in_bound;
 mod dedupe;
 mod drain_is_sticky;
@@ -17,6 +18,7 @@ mod no_busy_turns;
 mod no_early_reuse;
 mod nothing_unsynced_leaves;
 mod one_live_authority;
+mod open_connection_keeps;
 mod positions_never_reused;
 mod promise_or_acknowledge;
 pub(crate) mod replay_equals_live;
@@ -25,6 +27,7 @@ mod reuse_only_after_reclaim;
 mod structural;
 mod terminal_never_live;
 mod tick_never_back;
+pub(crate) mod upkeep_is_done;
 mod waiters_fair;
 
 use crate::clients::Client;
@@ -69,6 +72,8 @@ pub(crate) struct Invariants {
     queue: waiters_fair::Queue,
     proofs: late_proof_is_none::Proofs,
     idle: no_busy_turns::IdleTurns,
+    upkept: upkeep_is_done::Upkept,
+    closes: closes_are_noticed::Closes,
     turns: u64,
     comparisons: u64,
 }
@@ -109,8 +114,10 @@ impl Invariants {
 
     /// A request enters the engine with this turn.
     pub(crate) fn told(&mut self, aged: u64, control: &Control) {
-        if let Control::Cancel(ticket) = control {
-            self.queue.cancelled(aged, *ticket);
+        match control {
+            Control::Cancel(ticket) => self.queue.cancelled(aged, *ticket),
+            Control::ConnectionClosed(session) => self.closes.told(aged, *session),
+            _ => {}
         }
     }
 
@@ -128,6 +135,7 @@ impl Invariants {
         every_holder_command_checked::event(scene, recorded)?;
         no_early_reuse::event(scene, recorded)?;
         promise_or_acknowledge::event(scene, recorded)?;
+        open_connection_keeps::event(scene, recorded)?;
         grace_honoured::event(scene, recorded)?;
         dedupe::event(scene, recorded)?;
         every_end_has_a_reason::event(scene, recorded)?;
@@ -153,6 +161,7 @@ impl Invariants {
         self.turns += 1;
         self.ticks.turn(scene)?;
         retention_bounded::turn(scene)?;
+        self.closes.turn(scene)?;
         if self.turns.is_multiple_of(4) {
             structural::turn(scene)?;
             if caught_up {
@@ -160,6 +169,16 @@ impl Invariants {
             }
         }
         Ok(())
+    }
+
+    /// What there is of the log after a turn.
+    pub(crate) fn upkeep(&mut self, kept: &upkeep_is_done::Kept<'_>) -> Verdict {
+        self.upkept.turn(kept)
+    }
+
+    /// Nothing could be done about the log: the daemon stands still, or its disk is bad.
+    pub(crate) fn stood_still(&mut self) {
+        self.upkept.stood_still();
     }
 
     /// A turn asked for the next one. `idle`: it did nothing itself.
@@ -182,6 +201,8 @@ impl Invariants {
     pub(crate) fn restarted(&mut self, tick: Tick, story: &Story) {
         self.ticks.restarted(tick, story.last_tick);
         self.proofs.restarted(tick, story);
+        self.upkept = upkeep_is_done::Upkept::default();
+        self.closes.clear();
         self.queue.clear();
     }
 
@@ -189,6 +210,7 @@ impl Invariants {
     pub(crate) fn new_history(&mut self) {
         self.ticks.new_history();
         self.proofs = late_proof_is_none::Proofs::default();
+        self.closes.clear();
         self.queue.clear();
     }
 }

@@ -148,6 +148,13 @@ impl Ledger {
         self.committed.last().map_or(Lsn(0), last_of)
     }
 
+    /// After everything committed up to here.
+    pub(crate) fn state_at(&self, lsn: Lsn) -> Kernel {
+        let mut kernel = Kernel::new(self.setup.clone());
+        self.committed.iter().take_while(|batch| last_of(batch) <= lsn).for_each(|b| apply(&mut kernel, b));
+        kernel
+    }
+
     /// The same frames under a new identity.
     pub(crate) fn replay(&mut self, setup: Setup) {
         self.flight = None;

@@ -4,13 +4,15 @@
 use crate::ledger::Recorded;
 use crate::story::Story;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_kernel::{Change, LeaseId, SessionId};
+use tenure_kernel::{Change, Epoch, LeaseId, SessionId, Tick};
 
 /// What the world saw.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     /// When the daemon started last.
     pub(crate) started: u64,
+    /// The tick from which whoever decides now counts.
+    pub(crate) began: Tick,
     /// Last proof of life of a lease: grant, activation, rebind, revive, heartbeat.
     pub(crate) proofs: BTreeMap<LeaseId, u64>,
     /// When a lease was last bound to its session.
@@ -24,18 +26,25 @@ pub(crate) struct Memory {
     /// When an operator drained a lease, and the grace it had then.
     pub(crate) drained: BTreeMap<LeaseId, (u64, u64)>,
     pub(crate) revoked: BTreeMap<LeaseId, u64>,
-    /// When the daemon was last told that a holder stopped.
-    pub(crate) acknowledged: BTreeMap<LeaseId, u64>,
+    /// When the daemon was last told that a holder stopped, by the epoch it named.
+    pub(crate) acknowledged: BTreeMap<(LeaseId, Epoch), u64>,
+    /// Rebinds that were asked over a connection, by the epoch they named.
+    pub(crate) rebinds_over: BTreeSet<(LeaseId, Epoch, SessionId)>,
     pub(crate) forced: BTreeSet<LeaseId>,
 }
 
 impl Memory {
     /// The daemon started: downtime ages nobody, and no connection survived.
-    pub(crate) fn restarted(&mut self, aged: u64, story: &Story) {
-        self.started = aged;
+    pub(crate) fn restarted(&mut self, aged: u64, tick: Tick, story: &Story) {
+        (self.started, self.began) = (aged, tick);
         self.opened.clear();
         let drained = story.live().filter(|told| told.drained);
         self.drained = drained.map(|told| (told.id, (aged, told.policy.grace_ms.into()))).collect();
+    }
+
+    /// Whether the daemon knows this connection to be open.
+    pub(crate) fn is_open(&self, session: SessionId) -> bool {
+        self.opened.contains(&session) && !self.closed.contains_key(&session)
     }
 
     pub(crate) fn proof(&self, lease: LeaseId) -> u64 {

@@ -5,7 +5,7 @@ use crate::happening::{Happening, Sender};
 use crate::violation::Violation;
 use crate::world::World;
 use tenure_engine::{Answer, Input, Refused, Request, Ticket};
-use tenure_kernel::{Action, Epoch, LeaseId, Rejection, SessionId, Tick};
+use tenure_kernel::{Action, Epoch, LeaseId, Lsn, Rejection, SessionId, Tick};
 
 /// Number of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,7 +18,7 @@ pub(crate) enum Caller {
     Client(usize),
     /// The operator.
     Operator,
-    /// The daemon's own host: gates, notices, trimming.
+    /// The daemon's own host.
     Host,
 }
 
@@ -36,8 +36,6 @@ pub(crate) enum Purpose {
     },
     /// The answer changes nothing the caller believes.
     Other,
-    /// History below may be deleted.
-    Trim(u64),
     /// The last look: everything must be free.
     Probe,
 }
@@ -75,6 +73,8 @@ pub(crate) struct Ask {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
     pub(crate) tick: Tick,
+    /// The newest event decided before it.
+    pub(crate) seen: Lsn,
     /// The breaker may have postponed ends.
     pub(crate) held: bool,
 }

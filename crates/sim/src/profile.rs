@@ -2,7 +2,9 @@
 //! random rates, so that rare combinations meet and common ones do not drown them.
 
 use crate::random::Random;
+use std::time::Duration;
 use tenure_engine::EngineConfig;
+use tenure_engine::host::HostOptions;
 use tenure_kernel::Retention;
 
 const MINUTE_MS: u64 = 60_000;
@@ -39,8 +41,8 @@ pub struct Profile {
     pub sync_ms_max: u64,
     /// Bytes of a segment.
     pub segment_bytes: u64,
-    /// Frames between snapshots.
-    pub snapshot_frames: u64,
+    /// When snapshots are due and how much history is kept.
+    pub host: HostOptions,
     /// Settings of the engine.
     pub engine: EngineConfig,
 }
@@ -95,6 +97,8 @@ pub struct Faults {
     pub delay_ms_max: u64,
     /// The process is killed at an instant.
     pub kill: u64,
+    /// Several lives in a row, none long enough to write much.
+    pub burst: u64,
     /// The machine loses its power at an instant.
     pub power: u64,
     /// Stop at a numbered disk operation.
@@ -129,7 +133,7 @@ impl Profile {
     /// The character of a seed.
     #[must_use]
     pub fn draw(random: &mut Random) -> Self {
-        let work = Work {
+        let mut work = Work {
             permanent: random.chance(500),
             sessions: random.chance(500),
             connections: random.chance(500),
@@ -159,6 +163,7 @@ impl Profile {
             doubled: rate(400, 5, 120),
             delay_ms_max: rate(400, 20, 3_000).max(8),
             kill: rate(350, 3_000, 40_000),
+            burst: rate(300, 6_000, 40_000),
             power: rate(500, 3_000, 40_000),
             stop_at_operation: rate(500, 3_000, 30_000),
             disk_error: rate(200, 10_000, 60_000),
@@ -186,6 +191,8 @@ impl Profile {
             ..EngineConfig::default()
         };
         if faults.flood > 0 {
+            // What a flood must not swallow is the end of a connection.
+            work.connections |= random.chance(700);
             engine.inbox_max = random.within(64..=256) as usize;
         }
         engine.hook_timeout_ms = engine.gate_timeout_ms;
@@ -193,6 +200,7 @@ impl Profile {
         engine.liveness.breaker.holders_min = random.within(2..=20) as u32;
         engine.liveness.breaker.principals_min = random.within(1..=3) as u32;
         engine.liveness.breaker.hold_ms = random.within(1_000..=10_000);
+        let segment_bytes = 1024 * random.within(4..=24);
         let mut profile = Self {
             clients: random.within(2..=6) as usize,
             fleet: false,
@@ -206,8 +214,8 @@ impl Profile {
             grace_ms_max: random.within(0..=4_000),
             wake_late_ms_max: if random.chance(500) { random.within(1..=40) } else { 0 },
             sync_ms_max: if random.chance(150) { random.within(200..=3_000) } else { random.within(1..=15) },
-            segment_bytes: 1024 * random.within(4..=24),
-            snapshot_frames: random.within(6..=60),
+            segment_bytes,
+            host: draw_host(random, segment_bytes),
             engine,
         };
         if random.chance(60) {
@@ -227,6 +235,7 @@ impl Profile {
         let faults = &mut self.faults;
         for mean_ms in [
             &mut faults.kill,
+            &mut faults.burst,
             &mut faults.power,
             &mut faults.stop_at_operation,
             &mut faults.disk_error,
@@ -257,5 +266,17 @@ impl Profile {
         // At the end every thing is asked for at once.
         self.faults.flood = 0;
         self.engine.inbox_max = EngineConfig::default().inbox_max;
+    }
+}
+
+/// A snapshot after a few frames or after many; history that goes soon by its bytes, by its age or not at all.
+fn draw_host(random: &mut Random, segment_bytes: u64) -> HostOptions {
+    let age_ms = random.within(2_000..=60_000);
+    let history_age_max = Duration::from_millis(if random.chance(500) { age_ms } else { 24 * HOUR_MS });
+    HostOptions {
+        snapshot_bytes_min: 1024 * random.within(1..=16),
+        history_bytes_max: segment_bytes * random.below(6),
+        history_age_max,
+        ..HostOptions::default()
     }
 }

@@ -96,6 +96,12 @@ impl Tally {
         self.starts += other.starts;
         self.snapshots += other.snapshots;
         self.trimmed += other.trimmed;
+        self.bursts += other.bursts;
+        self.overloads += other.overloads;
+        self.resumes_of_living += other.resumes_of_living;
+        self.waits_for_pools += other.waits_for_pools;
+        self.waits_for_members += other.waits_for_members;
+        self.long_grants += other.long_grants;
         self.cuts += other.cuts;
         self.refusals += other.refusals;
         self.changes += other.changes;

@@ -4,8 +4,8 @@
 use crate::ledger::Recorded;
 use std::collections::BTreeMap;
 use tenure_kernel::{
-    Actor, Change, Epitaph, Epoch, LeaseId, Lsn, OpenSession, Policy, Reason, ReclaimBy, SessionId,
-    StateName, Text, Tick,
+    Actor, Change, Epitaph, Epoch, LeaseId, Lsn, Mode, OpenSession, Policy, Reason, ReclaimBy, ReclaimRule,
+    SessionId, StateName, Text, Tick,
 };
 
 /// A lease as the events tell it.
@@ -24,6 +24,13 @@ pub(crate) struct Told {
     pub(crate) left_to_operator: bool,
     /// Its holder gave it back, by a revoke.
     pub(crate) given_back: bool,
+    pub(crate) revoked_tick: Tick,
+    /// It was bound anew, to whichever holder.
+    pub(crate) was_rebound: bool,
+    /// The longest promise that any of its terms so far could make.
+    pub(crate) promise_ms_max: u64,
+    /// By then every promise to a holder that it does not have any more has run out.
+    pub(crate) formers_until: Tick,
     /// Every step: where, and how things stood after it.
     pub(crate) steps: Vec<Step>,
 }
@@ -61,6 +68,13 @@ pub(crate) struct Story {
 impl Told {
     pub(crate) fn is_live(&self) -> bool {
         self.state.is_live()
+    }
+
+    /// Until when a former holder may act at most. A writer that began at this tick knows no better than that whoever
+    /// held the lease before was promised as much as can be from there. (decision 0052)
+    pub(crate) fn formers_until(&self, began: Tick) -> Tick {
+        let assumed = if self.was_rebound { began.after_ms(self.promise_ms_max) } else { Tick(0) };
+        self.formers_until.max(assumed)
     }
 
     /// Epoch before the step at `lsn`.
@@ -128,18 +142,31 @@ impl Story {
                     reason: None,
                     left_to_operator: false,
                     given_back: false,
+                    revoked_tick: Tick(0),
+                    was_rebound: false,
+                    promise_ms_max: self.promise_ms(&granted.policy),
+                    formers_until: Tick(0),
                     steps: vec![Step { lsn: *lsn, epoch: Epoch::FIRST, state }],
                 };
                 self.leases.insert(id, told);
             }
             Change::Activated { lease } => self.change(*lease, *lsn, |told| told.state = StateName::Active),
-            Change::Rebound(rebound) => self.change(rebound.lease, *lsn, |told| {
-                told.epoch = rebound.epoch;
-                told.holder = rebound.holder.clone();
-                if let Some(policy) = &rebound.policy {
-                    told.policy = policy.clone();
-                }
-            }),
+            Change::Rebound(rebound) => {
+                let promise_ms = rebound.policy.as_ref().map_or(0, |policy| self.promise_ms(policy));
+                self.change(rebound.lease, *lsn, |told| {
+                    if told.holder != rebound.holder {
+                        let until = tick.after_ms(told.promise_ms_max);
+                        told.formers_until = told.formers_until.max(until);
+                    }
+                    told.was_rebound = true;
+                    told.promise_ms_max = told.promise_ms_max.max(promise_ms);
+                    told.epoch = rebound.epoch;
+                    told.holder = rebound.holder.clone();
+                    if let Some(policy) = &rebound.policy {
+                        told.policy = policy.clone();
+                    }
+                });
+            }
             Change::Amended(amended) => self.change(amended.lease, *lsn, |_| {}),
             Change::Drained(steered) => self.change(steered.lease, *lsn, |told| told.drained = true),
             Change::Revived(steered) => self.change(steered.lease, *lsn, |told| told.drained = false),
@@ -147,6 +174,7 @@ impl Story {
                 told.state = StateName::Revoking;
                 told.epoch = revoked.epoch;
                 told.reason = Some(revoked.reason);
+                told.revoked_tick = *tick;
                 told.left_to_operator = revoked.reclaim_by == ReclaimBy::Operator;
                 told.given_back = revoked.actor == Actor::Holder;
             }),
@@ -166,6 +194,17 @@ impl Story {
                 self.sessions.remove(session);
             }
             Change::Notified { .. } | Change::Trimmed { .. } | Change::Configured(_) => {}
+        }
+    }
+
+    /// How long a promise under these terms lasts at most.
+    fn promise_ms(&self, policy: &Policy) -> u64 {
+        let of_session = policy.session.and_then(|session| self.sessions.get(&session));
+        match (policy.reclaim_rule, policy.mode) {
+            (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => 0,
+            (ReclaimRule::AfterPromise, Mode::Heartbeat | Mode::Session) => {
+                u64::from(policy.ttl_ms.max(of_session.map_or(0, |open| open.ttl_ms)))
+            }
         }
     }
 

@@ -234,7 +234,13 @@ impl World {
             self.clients[client].stop(hand.tag, hand.lease);
         }
         let purpose = Purpose::Rebind { lease: hand.lease, to };
-        self.submit(client, Some(hand.tag), Submit::now(Action::Rebind(rebind)), purpose, false);
+        // Over its connection or beside it.
+        let over = self.random.chance(500);
+        let connection = self.clients[client].connection.as_ref().filter(|_| over);
+        let via = connection.map(|connection| connection.session);
+        let asker = Some(self.clients[client].principal.clone());
+        let submit = Submit { via, asker, ..Submit::now(Action::Rebind(rebind)) };
+        self.submit(client, Some(hand.tag), submit, purpose, via.is_some());
     }
 
     fn amend(&mut self, client: usize) {
@@ -253,7 +259,7 @@ impl World {
         let Some(index) = self.random.index(old.len()) else { return };
         let OldToken { tag, lease, epoch } = old[index];
         let token = Token::new(lease, epoch);
-        let action = match self.random.below(6) {
+        let action = match self.random.below(9) {
             0 => Action::Release(Release { token, text: Text::default() }),
             1 => Action::Activate(token),
             2 => Action::Amend(Amend { token, attachment: Some(vec![1]), face_data: None }),
@@ -269,8 +275,12 @@ impl World {
                 let request = Request::TimelyHeartbeat { lease, epoch, asker: None };
                 return self.say(client, tag, request, Purpose::Other);
             }
-            _ => {
+            5 => {
                 let request = Request::Heartbeat { lease, epoch, via: None, asker: None };
+                return self.say(client, tag, request, Purpose::Other);
+            }
+            _ => {
+                let request = Request::Acknowledge { lease, epoch, asker: None };
                 return self.say(client, tag, request, Purpose::Other);
             }
         };

@@ -67,6 +67,18 @@ pub struct Tally {
     pub snapshots: u64,
     /// Segments let go.
     pub trimmed: u64,
+    /// Several short lives in a row.
+    pub bursts: u64,
+    /// Requests that a full lane refused.
+    pub overloads: u64,
+    /// Resumes of leases whose connection is open.
+    pub resumes_of_living: u64,
+    /// Waits for any of a pool.
+    pub waits_for_pools: u64,
+    /// Waits for a named member of a pool.
+    pub waits_for_members: u64,
+    /// Grants for an hour or more.
+    pub long_grants: u64,
     /// Starts that cut a torn tail.
     pub cuts: u64,
     /// Starts that refused damaged bytes.
@@ -137,6 +149,8 @@ pub(crate) struct World {
     pub(crate) tally: Tally,
     /// Until when every turn is asked more than it has room for.
     pub(crate) flooded_until: u64,
+    /// So many more lives are short.
+    pub(crate) short_lives: u64,
     pub(crate) healing: bool,
     pub(crate) probes_left: u64,
     /// A start met damage that cannot be told from a torn write.
@@ -202,6 +216,7 @@ impl World {
             invariants: Invariants::new(),
             tally: Tally::default(),
             flooded_until: 0,
+            short_lives: 0,
             healing: false,
             probes_left: 0,
             last_frame_may_be_lost: false,
@@ -249,7 +264,10 @@ impl World {
             Happening::Turn { incarnation, token } if incarnation == self.incarnation => self.turn(token)?,
             Happening::Append { incarnation } if incarnation == self.incarnation => self.append()?,
             Happening::Chore { incarnation } if incarnation == self.incarnation => self.run_chore(),
-            Happening::Snapshot { incarnation } if incarnation == self.incarnation => self.snapshot()?,
+            Happening::Snapshot { incarnation, upto } if incarnation == self.incarnation => {
+                self.snapshot(upto)?;
+            }
+            Happening::Dies { incarnation } if incarnation == self.incarnation => self.dies()?,
             Happening::Told { incarnation, control } if incarnation == self.incarnation => {
                 self.told(control);
             }
@@ -258,6 +276,7 @@ impl World {
             | Happening::Append { .. }
             | Happening::Chore { .. }
             | Happening::Snapshot { .. }
+            | Happening::Dies { .. }
             | Happening::Told { .. } => {}
             Happening::Start => self.start()?,
             Happening::Fault(fault) => self.strike(fault)?,

@@ -66,7 +66,8 @@ fn a_step_takes_the_branch_its_comparisons_say() {
     let of_none = Txn { compares: vec![has("t/b", "")], ..Txn::default() };
     assert!(!store.step(&of_none, LONG).unwrap().held);
     let left = store.range("t/", "t0", 10, LONG).unwrap();
-    assert_eq!(left.found, [KeyValue { key: "t/a".into(), value: b"3".to_vec() }]);
+    let swapped = taken.revision + 1;
+    assert_eq!(left.found, [KeyValue { key: "t/a".into(), value: b"3".to_vec(), revision: swapped }]);
     assert!(!left.more);
     assert_eq!(left.revision, taken.revision + 1);
 }

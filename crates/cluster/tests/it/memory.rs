@@ -82,7 +82,12 @@ impl Store for MemoryStore {
         let inner = self.inner.lock().unwrap();
         let mut all = inner.keys.range(from.to_owned()..to.to_owned());
         let found = all.by_ref().take(limit);
-        let found = found.map(|(key, value)| KeyValue { key: key.clone(), value: value.clone() }).collect();
+        let found = found.map(|(key, value)| {
+            let last = inner.changes.iter().rfind(|changed| changed.key == *key);
+            let revision = last.map_or(inner.revision, |changed| changed.revision);
+            KeyValue { key: key.clone(), value: value.clone(), revision }
+        });
+        let found = found.collect();
         Ok(Ranged { found, more: all.next().is_some(), revision: inner.revision })
     }
 

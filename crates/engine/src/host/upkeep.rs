@@ -5,6 +5,7 @@
 //! snapshots, and where nothing was written since the newest of them, a record.
 
 use super::HostOptions;
+use tenure_kernel::planted::{Planted, planted};
 use tenure_log::snapshot::SnapshotHeader;
 use tenure_log::{Extent, HistoryWindow, Lsn, Space, bytes_above};
 
@@ -18,20 +19,23 @@ const LOOK_AGAIN_MS: u64 = 10;
 pub(crate) const RETRY_AFTER_MS: u64 = 5_000;
 
 /// What there is.
-pub(crate) struct Found<'a> {
+pub struct Found<'a> {
     /// Oldest first; the last one is being written.
-    pub(crate) extents: &'a [Extent],
+    pub extents: &'a [Extent],
     /// Oldest first.
-    pub(crate) snapshots: &'a [SnapshotHeader],
-    pub(crate) space: Space,
+    pub snapshots: &'a [SnapshotHeader],
+    /// How much room the disk has.
+    pub space: Space,
     /// Now.
-    pub(crate) tick: u64,
+    pub tick: u64,
 }
 
 /// What is to be done next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Step {
+pub enum Step {
+    /// Nothing is due.
     Nothing,
+    /// A snapshot is taken.
     Snapshot,
     /// Something has to be written before another snapshot can be taken.
     Record,
@@ -39,14 +43,15 @@ pub(crate) enum Step {
     Trim(Lsn),
 }
 
-pub(crate) struct Upkeep {
+/// Decides it. The simulator drives the same.
+pub struct Upkeep {
     snapshot_bytes_min: u64,
     history_bytes_max: u64,
     history_age_ms_max: u64,
     /// The next look with any turn, and the one for whose sake a turn is run, in boot time.
     look_at_ms: u64,
     wake_at_ms: u64,
-    /// Appended since the last look; much of it brings the next one forward.
+    /// Appended since the last look; much of it brings the next one forward. Says nothing of what other processes wrote.
     unlooked_bytes: u64,
     snapshot_under_way: bool,
     /// No snapshot is begun before, in boot time.
@@ -56,7 +61,9 @@ pub(crate) struct Upkeep {
 }
 
 impl Upkeep {
-    pub(crate) fn new(options: &HostOptions) -> Self {
+    /// Looks first at what other processes left.
+    #[must_use]
+    pub fn new(options: &HostOptions) -> Self {
         Self {
             snapshot_bytes_min: options.snapshot_bytes_min,
             history_bytes_max: options.history_bytes_max,
@@ -71,30 +78,33 @@ impl Upkeep {
     }
 
     /// The log became longer.
-    pub(crate) fn grew(&mut self, bytes: u64) {
+    pub fn grew(&mut self, bytes: u64) {
         self.unlooked_bytes = self.unlooked_bytes.saturating_add(bytes);
         if self.unlooked_bytes >= self.snapshot_bytes_min {
             self.look_at_ms = 0;
         }
     }
 
-    pub(crate) fn is_look_due(&self, now_ms: u64) -> bool {
+    /// Whether the log is looked at with this turn.
+    #[must_use]
+    pub fn is_look_due(&self, now_ms: u64) -> bool {
         now_ms >= self.look_at_ms
     }
 
     /// When a turn is run for the next look's sake.
-    pub(crate) fn wake_at_ms(&self) -> u64 {
+    #[must_use]
+    pub fn wake_at_ms(&self) -> u64 {
         self.wake_at_ms
     }
 
     /// The log could not be looked at.
-    pub(crate) fn look_again(&mut self, now_ms: u64) {
+    pub fn look_again(&mut self, now_ms: u64) {
         self.look_at_ms = now_ms.saturating_add(LOOK_AGAIN_MS);
         self.wake_at_ms = self.look_at_ms;
     }
 
     /// Takes in what there is and says what is to be done.
-    pub(crate) fn look(&mut self, now_ms: u64, found: &Found<'_>) -> Step {
+    pub fn look(&mut self, now_ms: u64, found: &Found<'_>) -> Step {
         // What must go waits for two of them: the second follows the first at once.
         if self.snapshot_stored && !self.surplus(found, u64::MAX).is_empty() {
             self.snapshot_at_ms = 0;
@@ -104,7 +114,9 @@ impl Upkeep {
             (Step::Nothing, Space::Ok) => LOOK_IDLE_MS,
             (Step::Nothing | Step::Snapshot | Step::Record | Step::Trim(_), _) => LOOK_EVERY_MS,
         };
-        self.unlooked_bytes = 0;
+        if !planted(Planted::SnapshotCountsOwnBytes) || step == Step::Snapshot {
+            self.unlooked_bytes = 0;
+        }
         self.look_at_ms = now_ms.saturating_add(LOOK_EVERY_MS);
         self.wake_at_ms = now_ms.saturating_add(wake_in_ms);
         match step {
@@ -115,7 +127,7 @@ impl Upkeep {
     }
 
     /// Whether a snapshot may be begun now; if so, it is.
-    pub(crate) fn begin_snapshot(&mut self, now_ms: u64) -> bool {
+    pub fn begin_snapshot(&mut self, now_ms: u64) -> bool {
         if self.snapshot_under_way || now_ms < self.snapshot_at_ms {
             return false;
         }
@@ -125,7 +137,7 @@ impl Upkeep {
     }
 
     /// A snapshot attempt came to its end.
-    pub(crate) fn snapshot_done(&mut self, stored: bool) {
+    pub fn snapshot_done(&mut self, stored: bool) {
         self.snapshot_under_way = false;
         self.snapshot_stored = stored;
         self.look_at_ms = 0;
@@ -142,7 +154,11 @@ impl Upkeep {
         if let (1.., Some(kept)) = (covered, found.extents.get(covered)) {
             return Step::Trim(kept.first_lsn);
         }
-        let above = bytes_above(found.extents, newest.map_or(Lsn::ZERO, |newest| newest.lsn));
+        let above = if planted(Planted::SnapshotCountsOwnBytes) {
+            self.unlooked_bytes
+        } else {
+            bytes_above(found.extents, newest.map_or(Lsn::ZERO, |newest| newest.lsn))
+        };
         let last_bytes = newest.map_or(0, |newest| newest.payload_bytes);
         if above >= self.snapshot_bytes_min.max(last_bytes.saturating_mul(2)) {
             return Step::Snapshot;
@@ -151,6 +167,7 @@ impl Upkeep {
         let end = found.extents.last().map_or(Lsn::ZERO, |last| last.last_lsn);
         match self.surplus(found, u64::MAX) {
             [] => Step::Nothing,
+            [..] if planted(Planted::HistoryAgeWaits) => Step::Nothing,
             [..] if newest.is_some_and(|newest| newest.lsn >= end) => Step::Record,
             [..] => Step::Snapshot,
         }

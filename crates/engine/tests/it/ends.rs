@@ -376,6 +376,28 @@ fn a_notice_is_given_up_after_24_h_even_if_nothing_else_happens() {
 }
 
 #[test]
+fn a_clock_set_forward_by_more_than_a_day_silences_no_notice() {
+    let mut desk = Desk::new();
+    desk.play(
+        "alice: grant a notice
+         settle
+         alice: release alice
+         settle
+         wall 90000000
+         turn
+         settle
+         until 1000
+         wall 90000000
+         down 1000
+         turn
+         settle
+         until 2000",
+    );
+    assert_eq!(desk.engine.counters().notices_given_up, 0);
+    expect![[r#""#]].assert_eq(&desk.take_story());
+}
+
+#[test]
 fn pending_notices_beyond_their_bound_refuse_grants_that_ask_for_one() {
     let mut config = tenure_engine::EngineConfig::default();
     config.limits.notices_max = 1;
@@ -736,6 +758,32 @@ fn a_take_over_needs_a_lease_that_drains() {
          settle
          until 5000
          heir: grant a over=alice
+         settle",
+    ));
+}
+
+#[test]
+fn a_lease_is_not_taken_over_from_an_open_connection_that_an_operator_drained_it_under() {
+    expect![[r#"
+        0      conn <- done
+        0      frame 1.1 at 1: session_opened, granted
+        0      carol <- lease 2 active [c] carol epoch 1 fence 2
+        0      frame 1.2 at 3: draining
+        0      admin <- lease 2 active drained [c] carol epoch 1 fence 2
+        0      thief <- resource_held: c by lease 2 of carol
+        0      frame 1.3 at 4: note draining, rebound
+        0      heir <- lease 2 active drained [c] heir epoch 2 fence 5 valid 994
+    "#]]
+    .assert_eq(&tell(
+        "conn: connect 7 grace=1000
+         carol: grant c session=7 via=7 grace=1000
+         settle
+         admin: drain carol
+         settle
+         thief: grant c over=carol
+         settle
+         conn: disconnect 7
+         heir: grant c over=carol
          settle",
     ));
 }

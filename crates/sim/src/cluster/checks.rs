@@ -160,6 +160,8 @@ impl Checks {
         self.committed.insert(last, now);
         let events = recorded(&batch);
         for event in &events {
+            let bases = self.bases.get(&batch.id().writer_epoch()).into_iter().flatten();
+            self.memory.began = bases.filter(|tick| **tick <= event.tick).max().copied().unwrap_or(Tick(0));
             let scene = Self::scene(&self.story, &self.memory, &self.profile, now, last);
             self.across.committed(&scene, event)?;
             self.in_time(given, batch.id().writer_epoch(), event)?;

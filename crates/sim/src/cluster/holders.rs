@@ -154,7 +154,7 @@ impl World {
                 let lasts = self.random.within(500..=8_000);
                 self.holders[number].paused_until = self.now + lasts;
             }
-            94 if self.holders[number].by_connection => self.leave(number),
+            94..97 if self.holders[number].by_connection => self.leave(number),
             94..97 if self.profile.work.sessions && !self.holders[number].by_connection => {
                 self.open_or_close(number);
             }

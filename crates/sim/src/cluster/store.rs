@@ -70,8 +70,8 @@ impl SimStore {
             .keys
             .range(from.to_owned()..to.to_owned())
             .filter_map(|(key, versions)| {
-                let value = versions.last()?.value.clone()?;
-                Some(KeyValue { key: key.clone(), value })
+                let last = versions.last()?;
+                Some(KeyValue { key: key.clone(), value: last.value.clone()?, revision: last.since })
             })
             .take(limit + 1)
             .collect::<Vec<_>>();

@@ -3,7 +3,7 @@
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
 use crate::violation::Violation;
-use tenure_kernel::{Actor, Change, Epoch, Mode, Reason};
+use tenure_kernel::{Actor, Change, Mode, Reason};
 
 pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
     let wrong = |text: String| Err(Violation::new("every_end_has_a_reason", text));
@@ -14,9 +14,10 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
                 Reason::HeartbeatExpired => told.policy.mode == Mode::Heartbeat,
                 Reason::SessionExpired => told.policy.mode == Mode::Session,
                 Reason::MaxLifetime => told.policy.max_lifetime_ms > 0,
-                // Given back by its holder, through its gate or behind a former holder's promise.
+                // Given back by its holder, through its gate or behind a former holder's promise that may still run.
                 Reason::Explicit => {
-                    (told.policy.gate || told.epoch > Epoch::FIRST) && revoked.actor == Actor::Holder
+                    let former = told.formers_until(scene.memory.began) > recorded.tick;
+                    (told.policy.gate || former) && revoked.actor == Actor::Holder
                 }
                 Reason::ReservationExpired => false,
                 Reason::AdminForce

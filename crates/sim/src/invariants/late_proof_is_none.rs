@@ -8,7 +8,7 @@ use crate::story::Story;
 use crate::violation::Violation;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_engine::{Answer, Input, Out, Refused, Request};
-use tenure_kernel::{Action, Change, LeaseId, Mode, Policy, Rejection, StateName, Tick};
+use tenure_kernel::{Action, Change, LeaseId, Lsn, Mode, Policy, Rejection, StateName, Tick};
 
 const NAME: &str = "late_proof_is_none";
 
@@ -32,6 +32,8 @@ struct Proven {
 #[derive(Clone, Copy)]
 struct Proof {
     at: Tick,
+    /// The event it is, or the last one before the turn of a heartbeat.
+    lsn: Lsn,
     /// Ttl and grace; `None` where the lease's own heartbeats keep nothing.
     lasts_ms: Option<u64>,
     /// The breaker may postpone its end.
@@ -57,15 +59,15 @@ impl Proofs {
             Change::Granted(granted) if granted.deadline.is_none() => {
                 let lease = LeaseId::new(0, recorded.lsn);
                 self.leases.insert(lease, Proven { since: Some(at), proofs: Vec::new() });
-                self.begins(lease, at, &granted.policy);
+                self.begins(lease, at, recorded.lsn, &granted.policy);
             }
             Change::Activated { lease } => {
                 self.leases.insert(*lease, Proven { since: Some(at), proofs: Vec::new() });
-                terms(lease).into_iter().for_each(|policy| self.begins(*lease, at, policy));
+                terms(lease).into_iter().for_each(|policy| self.begins(*lease, at, recorded.lsn, policy));
             }
             Change::Rebound(rebound) => {
                 let policy = rebound.policy.as_ref().or_else(|| terms(&rebound.lease));
-                policy.into_iter().for_each(|policy| self.begins(rebound.lease, at, policy));
+                policy.into_iter().for_each(|policy| self.begins(rebound.lease, at, recorded.lsn, policy));
             }
             _ => {}
         }
@@ -86,7 +88,7 @@ impl Proofs {
                 Err(Violation::new(NAME, text))
             }
             (Answer::Renewed { .. }, None) => {
-                self.proves(lease, turn.tick);
+                self.proves(lease, turn);
                 Ok(())
             }
             (Answer::Refused(Refused::Rejected(rejection)), Some(over)) if says_it_ended(rejection) => {
@@ -106,17 +108,18 @@ impl Proofs {
         for told in story.live().filter(|told| told.state == StateName::Active) {
             let since = before.get(&told.id).and_then(|proven| proven.since);
             self.leases.insert(told.id, Proven { since, proofs: Vec::new() });
-            self.begins(told.id, tick, &told.policy);
+            self.begins(told.id, tick, Lsn(0), &told.policy);
         }
     }
 
     /// The lease goes into use, or on under these terms.
-    fn begins(&mut self, lease: LeaseId, at: Tick, policy: &Policy) {
+    fn begins(&mut self, lease: LeaseId, at: Tick, lsn: Lsn, policy: &Policy) {
         let Some(proven) = self.leases.get_mut(&lease) else { return };
         let silence_ms = u64::from(policy.ttl_ms) + u64::from(policy.grace_ms);
         let lifetime_ms = Some(policy.max_lifetime_ms).filter(|limit| *limit > 0);
         proven.proofs.push(Proof {
             at,
+            lsn,
             lasts_ms: (policy.mode == Mode::Heartbeat).then_some(silence_ms),
             has_grace: policy.grace_ms > 0,
             ends: proven.since.zip(lifetime_ms).map(|(since, limit)| since.after_ms(limit)),
@@ -124,34 +127,28 @@ impl Proofs {
     }
 
     /// A heartbeat that counted.
-    fn proves(&mut self, lease: LeaseId, at: Tick) {
+    fn proves(&mut self, lease: LeaseId, turn: Turn) {
         let Some(proven) = self.leases.get_mut(&lease) else { return };
-        if let Some(before) = proven.last_by(at) {
-            proven.proofs.push(Proof { at, ..before });
+        if let Some(before) = proven.last_by(turn) {
+            proven.proofs.push(Proof { at: turn.tick, lsn: turn.seen, ..before });
         }
     }
 
-    /// When the lease was over, if it was by this turn. Terms that changed in this very turn may count or not: proofs of
-    /// life are handled first.
+    /// When the lease was over, if it was by this turn.
     fn over(&self, lease: LeaseId, turn: Turn) -> Option<Tick> {
-        let proven = self.leases.get(&lease)?;
-        let ends = |proof: Proof| {
-            let postponed = turn.held && proof.has_grace;
-            let silence = proof.lasts_ms.filter(|_| !postponed && !self.steered.contains(&lease));
-            let silent_end = silence.map(|lasts_ms| proof.at.after_ms(lasts_ms));
-            silent_end.into_iter().chain(proof.ends).filter(|end| *end <= turn.tick).min()
-        };
-        let before = proven.proofs.iter().filter(|proof| proof.at < turn.tick).max_by_key(|proof| proof.at);
-        let now = proven.proofs.iter().filter(|proof| proof.at == turn.tick);
-        let over: Option<Vec<Tick>> = before.into_iter().chain(now).map(|proof| ends(*proof)).collect();
-        over?.into_iter().min()
+        let proof = self.leases.get(&lease)?.last_by(turn)?;
+        let postponed = turn.held && proof.has_grace;
+        let silence = proof.lasts_ms.filter(|_| !postponed && !self.steered.contains(&lease));
+        let silent_end = silence.map(|lasts_ms| proof.at.after_ms(lasts_ms));
+        silent_end.into_iter().chain(proof.ends).filter(|end| *end <= turn.tick).min()
     }
 }
 
 impl Proven {
-    /// The last proof not after this tick.
-    fn last_by(&self, tick: Tick) -> Option<Proof> {
-        self.proofs.iter().filter(|proof| proof.at <= tick).max_by_key(|proof| proof.at).copied()
+    /// The last proof that a turn knew when it began: what it decides itself comes behind the proofs of life.
+    fn last_by(&self, turn: Turn) -> Option<Proof> {
+        let known = self.proofs.iter().filter(|proof| proof.at <= turn.tick && proof.lsn <= turn.seen);
+        known.max_by_key(|proof| (proof.at, proof.lsn)).copied()
     }
 }
 

@@ -4,7 +4,7 @@
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
 use crate::violation::Violation;
-use tenure_kernel::{Change, LeaseId, Mode, ReclaimGround, ReclaimRule, Reclaimed};
+use tenure_kernel::{Change, Epoch, LeaseId, Mode, ReclaimGround, ReclaimRule, Reclaimed, StateName, Tick};
 
 const NAME: &str = "promise_or_acknowledge";
 
@@ -12,6 +12,13 @@ pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
     let Change::Reclaimed(reclaimed) = &recorded.event.change else { return Ok(()) };
     let lease = reclaimed.was.lease;
     let wrong = |text: &str| Err(Violation::new(NAME, format!("lease {lease} was reclaimed {text}")));
+    if reclaimed.ground != ReclaimGround::Forced {
+        nobody_counts_on(scene, lease)?;
+        let revoked = scene.story.leases.get(&lease).map_or(Tick(0), |told| told.revoked_tick);
+        if recorded.tick.ms_since(revoked) < u64::from(reclaimed.was.policy.reclaim_delay_ms) {
+            return wrong("before its delay");
+        }
+    }
     match reclaimed.ground {
         ReclaimGround::PromiseOver => promise_over(scene, reclaimed),
         ReclaimGround::Acknowledged if acknowledged(scene, lease) => Ok(()),
@@ -27,12 +34,15 @@ fn acknowledged(scene: &Scene<'_>, lease: LeaseId) -> bool {
     if scene.story.leases.get(&lease).is_some_and(|told| told.given_back) {
         return true;
     }
+    // Under the epoch of the revoke, or the one held before it.
     let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0);
-    scene.memory.acknowledged.get(&lease).is_some_and(|at| *at >= revoked)
+    let under = scene.story.leases.get(&lease).map_or(Epoch(0), |told| told.epoch);
+    let said = scene.memory.acknowledged.range((lease, Epoch(0))..=(lease, under));
+    said.filter(|((_, epoch), _)| epoch.0 + 1 >= under.0).any(|(_, at)| *at >= revoked)
 }
 
-fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
-    let lease = reclaimed.was.lease;
+/// Whether everybody who held the lease has stopped or cannot count on it any more, a former holder included.
+fn nobody_counts_on(scene: &Scene<'_>, lease: LeaseId) -> Verdict {
     let believer = scene.clients.iter().find(|client| {
         let believes = |hand: &crate::clients::Hand| {
             hand.lease == lease && hand.tag == scene.tag && hand.acts(scene.aged)
@@ -43,6 +53,11 @@ fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
         let text = format!("lease {lease} was reclaimed while {} still counts on it", client.name);
         return Err(Violation::new(NAME, text));
     }
+    Ok(())
+}
+
+fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
+    let lease = reclaimed.was.lease;
     let policy = &reclaimed.was.policy;
     let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0).max(scene.memory.started);
     let since_revoke = scene.aged.saturating_sub(revoked);
@@ -52,21 +67,17 @@ fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
         return Err(Violation::new(NAME, text));
     }
     // The holder of an open connection has until the timeout; so has that of a permanent lease.
-    let open = policy.session.is_some_and(|session| {
-        scene.memory.opened.contains(&session) && !scene.memory.closed.contains_key(&session)
-    });
+    let open = policy.session.is_some_and(|session| scene.memory.is_open(session));
     let waits = match policy.mode {
         Mode::Session => open,
         Mode::Permanent => true,
         Mode::Heartbeat => false,
     };
-    let was_active = scene
-        .story
-        .leases
-        .get(&lease)
-        .is_some_and(|told| told.state_since(tenure_kernel::StateName::Active).is_some());
-    // Where the holder has stopped, or its rule says at once, only the promise to a former holder was waited for.
-    let has_stopped = acknowledged(scene, lease) || policy.reclaim_rule == ReclaimRule::AtOnce;
+    let told = scene.story.leases.get(&lease);
+    let was_active = told.is_some_and(|told| told.state_since(StateName::Active).is_some());
+    // Where the holder has stopped, or its rule says at once, only the promise to a former holder can be waited for.
+    let former = told.is_some_and(|told| told.formers_until(scene.memory.began) > told.revoked_tick);
+    let has_stopped = former && (acknowledged(scene, lease) || policy.reclaim_rule == ReclaimRule::AtOnce);
     let timeout = scene.profile.engine.liveness.revoke_timeout_ms;
     if waits && was_active && !has_stopped && since_revoke < timeout {
         let text =

@@ -2,13 +2,13 @@
 
 use crate::ledger::{Ledger, state_bytes};
 use crate::violation::Violation;
-use tenure_kernel::Kernel;
+use tenure_kernel::{Kernel, Lsn};
 
 const NAME: &str = "replay_equals_live";
 
-/// A snapshot's bytes against the state of all frames that are durable.
-pub(crate) fn snapshot(ledger: &Ledger, bytes: &[u8]) -> Result<(), Violation> {
-    compare(bytes, &state_bytes(&ledger.durable), "a snapshot differs from the state it is of")
+/// A snapshot's bytes against the state of all frames up to its position.
+pub(crate) fn snapshot(ledger: &Ledger, lsn: Lsn, bytes: &[u8]) -> Result<(), Violation> {
+    compare(bytes, &state_bytes(&ledger.state_at(lsn)), "a snapshot differs from the state it is of")
 }
 
 /// The live state against that of all frames given out.

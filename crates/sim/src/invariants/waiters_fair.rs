@@ -176,6 +176,12 @@ impl Queue {
         let Out::Answer(ticket, answer) = said.out else { return Ok(()) };
         let Some(number) = self.tickets.remove(ticket) else { return Ok(()) };
         self.look_who_blocks(scene.story);
+        // The wait had ended before its asker was gone; the answer only leaves later.
+        if !matches!(answer, Answer::Refused(Refused::Cancelled))
+            && let Some((asking, _)) = self.interrupted.get_mut(&number)
+        {
+            asking.unsure = true;
+        }
         let Some(asking) = self.asking.get_mut(&number) else { return Ok(()) };
         let own = asking.tickets.remove(ticket);
         let for_all = match answer {

@@ -128,6 +128,11 @@ pub(super) fn size(survey: &[Surveyed]) -> (u64, u64) {
     (bytes, told.min().unwrap_or(0))
 }
 
+/// How far the store has come; 0: nobody says.
+pub(super) fn revision(survey: &[Surveyed]) -> u64 {
+    survey.iter().filter_map(|found| found.status.as_ref()).map(|status| status.revision).max().unwrap_or(0)
+}
+
 /// Over a few steps every member must sync.
 fn check_syncs(
     store: &Arc<EtcdStore>,

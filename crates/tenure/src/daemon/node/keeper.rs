@@ -260,7 +260,7 @@ impl Keeper {
             }
         }
         let Some((_, growth)) = &mut self.growth else { return };
-        match growth.tend(&*self.shared.store, &mirror, quota) {
+        match growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision()) {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {
                 self.growth_told = None;

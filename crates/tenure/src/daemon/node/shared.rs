@@ -200,6 +200,11 @@ impl NodeShared {
         interlock::size(&self.now().survey)
     }
 
+    /// How far the store had come when it was last asked.
+    pub(super) fn store_revision(&self) -> u64 {
+        interlock::revision(&self.now().survey)
+    }
+
     pub(super) fn listed(&self, nodes: Vec<(String, NodeValue)>) {
         self.now().nodes = nodes;
     }
