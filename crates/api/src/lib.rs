@@ -43,7 +43,7 @@ pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{
     AdminRegistration, BrowseQuery, Browsed, DaemonStatus, Register, Registered, Registration,
     RegistrationCounts, RegistrationDrained, RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived,
-    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, Unregistered,
+    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, UnregisterQuery, Unregistered,
 };
 pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{

@@ -129,6 +129,16 @@ pub struct RegistrationRevived {
 }
 
 /// A registration as an operator sees it.
+/// Which epoch of a registration is ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UnregisterQuery {
+    /// The epoch that the registrant knows; with another one `stale_epoch`, and the registration stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+}
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdminRegistration {

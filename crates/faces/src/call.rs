@@ -88,6 +88,8 @@ pub enum Call {
     ConnectionsTold(Box<ConnectionsTold>),
     /// End a registration of one's own.
     Unregister(String),
+    /// The same while it has this epoch: after a take-over it is another registrant's.
+    UnregisterEpoch(String, u64),
     /// Prove a registrant's life.
     HeartbeatRegistration(String, api::RegistrationHeartbeat),
     /// Look one service up.
@@ -265,6 +267,7 @@ impl Call {
             | Self::Register(_)
             | Self::RegisterAt(..)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::HeartbeatRegistration(..)
             | Self::StartStream { .. }
             | Self::Stream(_)
@@ -317,6 +320,7 @@ impl Call {
             | Self::NodeTold(_)
             | Self::ConnectionsTold(_)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
             | Self::RegistrationStatus
@@ -466,6 +470,7 @@ impl Call {
             | Self::NodeTold(_)
             | Self::ConnectionsTold(_)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
             | Self::RegistrationStatus

@@ -45,8 +45,8 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
-    Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy, Reason,
-    Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
+    Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy,
+    Reason, Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
 };
 use tenure_engine::liveness::Standing as LivenessStanding;
 use tenure_engine::{
@@ -430,11 +430,16 @@ impl Faces {
         }
     }
 
-    pub(crate) async fn unregister(&self, caller: &Caller, id: &str) -> Result<Reply, Error> {
+    pub(crate) async fn unregister(
+        &self,
+        caller: &Caller,
+        id: &str,
+        epoch: Option<u64>,
+    ) -> Result<Reply, Error> {
         let lease = self.registered(id)?;
         let revoke = Revoke {
             lease,
-            epoch: None,
+            epoch: epoch.map(Epoch),
             reason: Reason::Explicit,
             text: Text::default(),
             actor: Actor::Holder,
@@ -457,7 +462,7 @@ impl Faces {
         let lease = self.registered(id)?;
         for _ in 0..TRIES_MAX {
             let live = self.live_registration(id, lease).await?;
-            let epoch = body.epoch.map_or(live.lease.epoch, tenure_engine::kernel::Epoch);
+            let epoch = body.epoch.map_or(live.lease.epoch, Epoch);
             let (via, asker) = (caller.connection(), Some(caller.principal.clone()));
             match self.ask(Request::Heartbeat { lease, epoch, via, asker }).await {
                 Answer::Renewed { draining, .. } => {

@@ -689,6 +689,7 @@ fn class(call: &Call) -> Class {
         | Call::CloseSession(_)
         | Call::RemovePool(..)
         | Call::Unregister(_)
+        | Call::UnregisterEpoch(..)
         | Call::EndRegistration(_)
         | Call::DrainRegistration(_)
         | Call::ReviveRegistration(_)
