@@ -3,6 +3,7 @@
 //!
 //! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
 
+mod address;
 mod caller;
 mod cluster;
 mod error;
@@ -20,6 +21,7 @@ mod status;
 mod story;
 mod stream;
 
+pub use address::Address;
 pub use caller::{Caller, Scope, SignIn, SignInQuery, SignedOut};
 pub use cluster::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten, Role,
