@@ -84,7 +84,7 @@ pub(crate) enum Command {
 impl Command {
     /// Bare `tenure` where its standard input is not a terminal.
     pub(crate) fn stdio() -> Self {
-        Self::Stdio(stdio::Stdio {})
+        Self::Stdio(stdio::Stdio::default())
     }
 
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
