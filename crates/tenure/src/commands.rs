@@ -1,6 +1,7 @@
 //! What the program can do: one file per command, its documentation comment is its help.
 
 mod admin;
+mod again;
 mod arguments;
 mod backup;
 mod bench;
