@@ -109,7 +109,6 @@ impl Command {
             }
             Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
             Self::Session(session) => {
-                session.check()?;
                 asking(reach, printer, async |daemon, p| session.run(reach, daemon, p).await)
             }
             Self::Mdns(mdns) => mdns.run(reach, printer),
