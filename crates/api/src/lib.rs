@@ -3,6 +3,7 @@
 //!
 //! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
 
+mod address;
 mod caller;
 mod cluster;
 mod error;
@@ -20,6 +21,7 @@ mod status;
 mod story;
 mod stream;
 
+pub use address::Address;
 pub use caller::{Caller, Scope, SignIn, SignInQuery, SignedOut};
 pub use cluster::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten, Role,
@@ -44,7 +46,7 @@ pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{
     AdminRegistration, BrowseQuery, Browsed, DaemonStatus, Register, Registered, Registration,
     RegistrationCounts, RegistrationDrained, RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived,
-    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, Unregistered,
+    ResolveQuery, Resolved, ServiceRecord, Sighting, SightingKind, Txt, UnregisterQuery, Unregistered,
 };
 pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{

@@ -15,7 +15,9 @@ use crate::story::{Story, WhyQuery};
 use core::fmt;
 use core::marker::PhantomData;
 use serde::de::value::{CowStrDeserializer, MapAccessDeserializer};
-use serde::de::{DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Error as _, IgnoredAny, IntoDeserializer, MapAccess, Visitor,
+};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -112,7 +114,7 @@ macro_rules! verbs {
             }
 
             fn read<'de, A: MapAccess<'de>>(wire: &str, from: &mut A) -> Result<Option<Self>, A::Error> {
-                Ok(match wire { $($wire => Some(Self::$variant(from.next_value()?)),)+ _ => None })
+                Ok(match wire { $($wire => Some(Self::$variant(from.next_value_seed(Body(PhantomData))?)),)+ _ => None })
             }
         }
 
@@ -377,6 +379,45 @@ impl Tag {
 /// A key, borrowed from the line unless something in it is escaped.
 #[derive(Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// A body as it is asked: never a list, whose fields would be guessed from their order.
+struct Body<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> DeserializeSeed<'de> for Body<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Body<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object, a text or a number")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        T::deserialize(text.into_deserializer())
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<T, E> {
+        T::deserialize(number.into_deserializer())
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
+        T::deserialize(number.into_deserializer())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<T, E> {
+        T::deserialize(number.into_deserializer())
+    }
+}
 
 struct TagVisitor;
 
@@ -646,6 +687,19 @@ mod tests {
         {
             let error = parse(line).unwrap_err();
             assert!(!error.in_body, "{line}");
+        }
+    }
+
+    /// Over HTTP such a body is refused; here `acquire` and `pool` took it by the order of their fields.
+    #[test]
+    fn a_list_is_no_body_of_any_verb() {
+        for verb in Verb::WIRE {
+            for list in ["[]", r#"[["r"]]"#, r#"["r"]"#, r#"["r",1]"#, r#"["r",1,false,false]"#] {
+                let error = parse(&format!("{{\"{verb}\":{list},\"tag\":7}}")).unwrap_err();
+                assert!(error.in_body, "{verb} {list}");
+                assert_eq!(error.tag, Some(Tag::number(7)));
+                assert!(error.to_string().contains("sequence"), "{verb} {list}: {error}");
+            }
         }
     }
 

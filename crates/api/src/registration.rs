@@ -1,6 +1,7 @@
 //! mDNS services: how they are registered, looked after and discovered.
 
 use crate::Time;
+use crate::address::Address;
 use crate::lease::{Liveness, Mode};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -128,6 +129,16 @@ pub struct RegistrationRevived {
     pub revived: String,
 }
 
+/// Which epoch of a registration is ended.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct UnregisterQuery {
+    /// The epoch that the registrant knows; with another one `stale_epoch`, and the registration stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+}
+
 /// A registration as an operator sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -223,14 +234,14 @@ pub struct ServiceRecord {
     /// Its host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its first IPv4 address, else its first IPv6 address.
+    /// Its first IPv4 address, else its first IPv6 address; a link-local one only where there is no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
-    pub ip: Option<IpAddr>,
-    /// All its addresses.
+    pub ip: Option<Address>,
+    /// All its addresses: link-local ones last, those of IPv6 with the zone they are reached over (`fe80::1%eth0`).
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Vec<Address>,
     /// Where it listens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,

@@ -138,14 +138,9 @@ impl Parting {
             RegistrationStanding::Kept | RegistrationStanding::Unheard => {}
             RegistrationStanding::Lapsed | RegistrationStanding::Ended(_) => return Ok(()),
         }
-        // An end names no epoch, and after a silence the id may be another registrant's.
-        let check = self.client.heartbeat_registration(&registration.id, Some(registration.epoch)).await;
-        if let Err(error) = &check
-            && is_anothers_or_gone(error)
-        {
-            return Ok(());
-        }
-        match insist(|| self.client.unregister(&registration.id), || Way::Open).await {
+        // After a silence the id may be another registrant's.
+        let epoch = Some(registration.epoch);
+        match insist(|| self.client.unregister_epoch(&registration.id, epoch), || Way::Open).await {
             Ok(_) => Ok(()),
             Err(error) if is_anothers_or_gone(&error) => Ok(()),
             Err(error) => Err(error),

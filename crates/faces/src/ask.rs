@@ -208,6 +208,7 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::NodeTold(_)
         | Call::ConnectionsTold(_)
         | Call::Unregister(_)
+        | Call::UnregisterEpoch(..)
         | Call::HeartbeatRegistration(..)
         | Call::Resolve(_)
         | Call::RegistrationStatus

@@ -89,6 +89,8 @@ pub enum Call {
     ConnectionsTold(Box<ConnectionsTold>),
     /// End a registration of one's own.
     Unregister(String),
+    /// The same while it has this epoch: after a take-over it is another registrant's.
+    UnregisterEpoch(String, u64),
     /// Prove a registrant's life.
     HeartbeatRegistration(String, api::RegistrationHeartbeat),
     /// Look one service up.
@@ -274,6 +276,7 @@ impl Call {
             | Self::Register(_)
             | Self::RegisterAt(..)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::HeartbeatRegistration(..)
             | Self::StartStream { .. }
             | Self::Stream(_)
@@ -327,6 +330,7 @@ impl Call {
             | Self::NodeTold(_)
             | Self::ConnectionsTold(_)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::HeartbeatRegistration(..)
             | Self::Resolve(_)
             | Self::RegistrationStatus
@@ -468,6 +472,7 @@ impl Call {
             | Self::DefinePool(..)
             | Self::RemovePool(..)
             | Self::Unregister(_)
+            | Self::UnregisterEpoch(..)
             | Self::EndRegistration(_)
             | Self::DrainRegistration(_)
             | Self::ReviveRegistration(_)

@@ -7,6 +7,7 @@ use crate::limits::{
 };
 use crate::polling::check_not_operators;
 use crate::sessions;
+use crate::streams::FAILED;
 use sha2::{Digest, Sha256};
 use tenure_api::{Acquire, Error, ErrorCode, HolderCall, Mode, OperatorCall};
 use tenure_engine::kernel::limits::{HOLDER_BYTES_MAX, OPERATION_KEEP_MS_DEFAULT};
@@ -244,6 +245,16 @@ impl Order {
     }
 }
 
+/// An operator's words. The mark of what the client of a stream says of its failure is the client's alone.
+fn unmarked(mut text: String) -> String {
+    if let Some(mark) = text.get_mut(..FAILED.len())
+        && mark == FAILED
+    {
+        mark.make_ascii_lowercase();
+    }
+    text
+}
+
 pub(crate) fn order(
     caller: &Caller,
     order: Order,
@@ -259,7 +270,7 @@ pub(crate) fn order(
     let operation = operation(caller, body.operation_id)?;
     let epoch = body.epoch.map(Epoch);
     let actor = Actor::Operator(caller.principal.clone());
-    let text: Text = body.reason.unwrap_or_default().into();
+    let text: Text = unmarked(body.reason.unwrap_or_default()).into();
     let action = match order {
         Order::Revoke => Action::Revoke(Revoke {
             lease,
@@ -283,4 +294,23 @@ pub(crate) fn order(
     };
     let force = body.force.unwrap_or(false);
     Ok(Submit { operation, force, ..Submit::now(action) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operators_words_are_not_a_clients_failure() {
+        for (given, kept) in [
+            ("FAILED: disk", "failed: disk"),
+            ("FAILED:", "failed:"),
+            ("failed: disk", "failed: disk"),
+            ("it FAILED: disk", "it FAILED: disk"),
+            ("FAILEDü", "FAILEDü"),
+            ("", ""),
+        ] {
+            assert_eq!(unmarked(given.to_owned()), kept);
+        }
+    }
 }

@@ -55,7 +55,7 @@ pub use polling::{LeftFor, PollingNumbers, TargetCounts, UnownedTimes};
 pub use registrations::{
     Announcing, Facts, Goodbye, Health, Home, Later, Neighbours, Network, NodeHeard, NodeTold, Quiet, Record,
     RegistrationOptions, Renamed, Said, Seen, Service, ServiceType, Settled, Sightings, Sightseeing,
-    Standing, Wanted, log_end, understand_instance, understand_registration,
+    Standing, Unfit, Wanted, log_end, understand_instance, understand_registration,
 };
 pub use stage::Stage;
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};

@@ -22,7 +22,9 @@ pub use facts::Facts;
 pub use gates::log_end;
 pub use home::{Home, NodeHeard, NodeTold, Said, Settled};
 pub use homes::Neighbours;
-pub use network::{Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing};
+pub use network::{
+    Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing, Unfit,
+};
 pub use quiet::Quiet;
 pub use service::{ServiceType, Wanted};
 
@@ -45,8 +47,8 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
-    Action, Actor, Amend, Bundle, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy, Reason,
-    Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
+    Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy,
+    Reason, Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
 };
 use tenure_engine::liveness::Standing as LivenessStanding;
 use tenure_engine::{
@@ -175,6 +177,18 @@ impl Registrations {
         self.book.enter(live.lease.id, &live.facts, lsn, || self.network.advertise(key, service));
     }
 
+    /// Refuses what the network could never be told of.
+    fn check(&self, service: &Service) -> Result<(), Error> {
+        self.network.check(service).map_err(|Unfit { field, message }| {
+            let code = match field {
+                "type" => ErrorCode::InvalidType,
+                "name" => ErrorCode::InvalidName,
+                _ => ErrorCode::InvalidRequest,
+            };
+            Error::new(code, message).with("field", field)
+        })
+    }
+
     fn policy(&self, caller: &Caller, lease_secs: Option<u64>) -> Result<Policy, Error> {
         let options = &self.options;
         let terms = match (lease_secs, caller.origin) {
@@ -213,6 +227,9 @@ impl Registrations {
             (lease, secs) => lease.or(secs),
         };
         let described = Described::check(&asked)?;
+        self.check(
+            &described.service(&described.name, host_label(&self.options.host, &"0".repeat(ID_BYTES))),
+        )?;
         let policy = self.policy(caller, lease_secs)?;
         let is_foreign = match &at {
             Some(at) => at.is_foreign,
@@ -270,21 +287,8 @@ pub(crate) fn is_foreign(ip: Option<IpAddr>) -> bool {
 
 /// What the network is to be told of a registration; `host` is how this host is called.
 pub(crate) fn service_of(facts: &Facts, members: &[Text], host: &str) -> Service {
-    let described = &facts.described;
     let host = facts.advertised_by().map_or(host, |home| &home.host);
-    Service {
-        service_type: described.service_type.clone(),
-        subtypes: described.subtypes.clone(),
-        name: facts.network_name(members),
-        host: host_label(host, &facts.id),
-        port: described.port,
-        ip: described.ip,
-        txt: described
-            .txt
-            .iter()
-            .map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)))
-            .collect(),
-    }
+    facts.described.service(&facts.network_name(members), host_label(host, &facts.id))
 }
 
 impl Faces {
@@ -424,7 +428,7 @@ impl Faces {
             Answer::Lease(given) => Ok(live(*given)),
             Answer::Refused(Refused::WaitTimeout) => {
                 let message = "the name is being withdrawn from the network; ask again in a moment";
-                Err(Error::new(ErrorCode::Overloaded, message).retry_after(NAME_WAIT_MS))
+                Err(Error::new(ErrorCode::WaitTimeout, message).retry_after(NAME_WAIT_MS))
             }
             other => Err(self.not_that(other, Asked::AsAnyone)),
         }
@@ -434,9 +438,10 @@ impl Faces {
         &self,
         caller: &Caller,
         id: &str,
+        epoch: Option<u64>,
         operation_id: Option<String>,
     ) -> Result<Reply, Error> {
-        let operation = leases::operation_on(caller, operation_id, &("unregister", id))?;
+        let operation = leases::operation_on(caller, operation_id, &("unregister", id, epoch))?;
         let lease = match self.registered(id) {
             Ok(lease) => lease,
             Err(_) if operation.is_some() => self.no_lease(),
@@ -444,7 +449,7 @@ impl Faces {
         };
         let revoke = Revoke {
             lease,
-            epoch: None,
+            epoch: epoch.map(Epoch),
             reason: Reason::Explicit,
             text: Text::default(),
             actor: Actor::Holder,
@@ -468,7 +473,7 @@ impl Faces {
         let lease = self.registered(id)?;
         for _ in 0..TRIES_MAX {
             let live = self.live_registration(id, lease).await?;
-            let epoch = body.epoch.map_or(live.lease.epoch, tenure_engine::kernel::Epoch);
+            let epoch = body.epoch.map_or(live.lease.epoch, Epoch);
             let (via, asker) = (caller.connection(), Some(caller.principal.clone()));
             match self.ask(Request::Heartbeat { lease, epoch, via, asker }).await {
                 Answer::Renewed { draining, .. } => {

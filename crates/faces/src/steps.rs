@@ -46,7 +46,10 @@ impl Faces {
             Call::RegisterAt(at, body) => self.register(caller, *body, Some(at)).await,
             Call::NodeTold(told) => self.hear_node(*told).await,
             Call::ConnectionsTold(told) => self.hear_connections(*told).await,
-            Call::Unregister(id) => self.unregister(caller, &id, operation_id).await,
+            Call::Unregister(id) => self.unregister(caller, &id, None, operation_id).await,
+            Call::UnregisterEpoch(id, epoch) => {
+                self.unregister(caller, &id, Some(epoch), operation_id).await
+            }
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,
             Call::RegistrationStatus => self.registration_status().await,

@@ -24,7 +24,7 @@ pub use options::{Reuse, StreamOptions};
 
 pub(crate) use book::Book as StreamBook;
 pub(crate) use facts::read_id;
-pub(crate) use shown::{LEASE_EXPIRED, end_words};
+pub(crate) use shown::{FAILED, LEASE_EXPIRED, end_words};
 
 use crate::call::Reply;
 use crate::caller::Caller;
@@ -363,7 +363,7 @@ impl Faces {
                 if let Some(facts) = facts.filter(|_| !matches!(lease.state, LeaseState::Revoking(_))) {
                     self.streams().book.enter(lease.id, &facts, &lease.policy);
                 }
-                self.shown_live(&lease, None, lsn)
+                self.shown_live(&lease, lsn)
             }
             LeaseFound::Ended { id, ended, fence } => self.shown_ended(id, ended.ended_lsn, fence, lsn).await,
             LeaseFound::JustEnded { .. } | LeaseFound::Retired => None,

@@ -5,13 +5,14 @@ use core::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};
 
 use mdns_sd::{
-    DaemonEvent, DaemonStatus, Error, IfKind, IfPredicate, RRType, Receiver, ResolvedService, ServiceDaemon,
-    ServiceEvent, ServiceInfo, TxtProperty, UnregisterStatus,
+    DaemonEvent, DaemonStatus, Error, IfKind, IfPredicate, RRType, Receiver, ResolvedService, ScopedIp,
+    ServiceDaemon, ServiceEvent, ServiceInfo, TxtProperty, UnregisterStatus,
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::interface::{Options, is_chosen};
 use crate::service::Service;
+use crate::sighting::Address;
 
 /// Seconds between two looks at the machine's interfaces: one that returns is announced on within this.
 const LOOK_AT_INTERFACES_SECS: u32 = 2;
@@ -82,7 +83,7 @@ pub(crate) struct Resolved {
     pub(crate) full_name: String,
     pub(crate) host: String,
     pub(crate) port: u16,
-    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) addresses: Vec<Address>,
     pub(crate) txt: Vec<(String, Option<Vec<u8>>)>,
 }
 
@@ -304,7 +305,7 @@ fn note(event: DaemonEvent) -> Option<Note> {
 }
 
 fn resolved(service: ResolvedService) -> Resolved {
-    let mut addresses: Vec<IpAddr> = service.addresses.iter().map(mdns_sd::ScopedIp::to_ip_addr).collect();
+    let mut addresses: Vec<Address> = service.addresses.iter().map(heard).collect();
     addresses.sort_unstable();
     addresses.dedup();
     let txt = service
@@ -313,6 +314,14 @@ fn resolved(service: ResolvedService) -> Resolved {
         .map(|property| (property.key().to_owned(), property.val().map(<[u8]>::to_vec)))
         .collect();
     Resolved { full_name: service.fullname, host: service.host, port: service.port, addresses, txt }
+}
+
+fn heard(address: &ScopedIp) -> Address {
+    let zone = match address {
+        ScopedIp::V6(v6) if v6.addr().is_unicast_link_local() => Some(v6.scope_id().name.clone()),
+        _ => None,
+    };
+    Address { ip: address.to_ip_addr(), zone: zone.filter(|zone| !zone.is_empty()) }
 }
 
 /// Binds the port as the engine will, and lets it go.

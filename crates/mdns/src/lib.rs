@@ -24,7 +24,7 @@ pub use interface::{Interface, Options};
 pub use mdns::{Mdns, Renamed, StartError};
 pub use service::{Service, Unfit};
 pub use shelf::Browse;
-pub use sighting::{Record, Sighting, Wanted};
+pub use sighting::{Address, Record, Sighting, Wanted};
 
 /// The port of mDNS on every network (RFC 6762 §3).
 pub const PORT: u16 = 5353;

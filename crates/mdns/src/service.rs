@@ -83,7 +83,7 @@ impl Service {
         if self.port == 0 {
             return Err(Unfit::Port);
         }
-        if let Some(ip) = self.ip.filter(|ip| ip.is_unspecified() || ip.is_multicast()) {
+        if let Some(ip) = self.ip.filter(|ip| !is_of_a_host(*ip)) {
             return Err(Unfit::Address(ip));
         }
         self.check_txt()
@@ -115,8 +115,9 @@ impl Service {
         format!("{}.{}", escaped(&self.name), self.type_domain())
     }
 
-    /// What the engine tells services apart by; names on the network do not differ by case alone.
-    pub(crate) fn full_name_key(&self) -> String {
+    /// What the engine tells services apart by; names on the network do not differ by case alone, in any script.
+    #[must_use]
+    pub fn full_name_key(&self) -> String {
         self.full_name().to_lowercase()
     }
 
@@ -165,6 +166,11 @@ fn is_label(text: &str) -> bool {
 
 fn is_subtype(text: &str) -> bool {
     is_label(text) && !text.contains(['.', '\\'])
+}
+
+fn is_of_a_host(ip: IpAddr) -> bool {
+    let is_broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !ip.is_unspecified() && !ip.is_multicast() && !is_broadcast
 }
 
 /// `_name._tcp` or `_name._udp`, the name by RFC 6335 §5.1.
@@ -219,8 +225,12 @@ pub(crate) mod tests {
         assert!(matches!(broken(&|s| s.host = "a.b".to_owned()), Err(Unfit::Host(_))));
         assert!(matches!(broken(&|s| s.host = "h".repeat(64)), Err(Unfit::Host(_))));
         assert!(matches!(broken(&|s| s.subtypes = vec!["_a._b".to_owned()]), Err(Unfit::Subtype(_))));
+        assert!(matches!(broken(&|s| s.subtypes = vec!["_a\\b".to_owned()]), Err(Unfit::Subtype(_))));
         assert!(matches!(broken(&|s| s.port = 0), Err(Unfit::Port)));
-        assert!(matches!(broken(&|s| s.ip = Some([0, 0, 0, 0].into())), Err(Unfit::Address(_))));
+        for ip in ["0.0.0.0", "::", "224.0.0.251", "ff02::fb", "255.255.255.255"] {
+            let ip = ip.parse().expect("an address");
+            assert_eq!(broken(&|s| s.ip = Some(ip)), Err(Unfit::Address(ip)));
+        }
         assert!(matches!(broken(&|s| s.txt = vec![("a=".to_owned(), None)]), Err(Unfit::TxtKey(_))));
         let long = |key: &str| (key.to_owned(), Some(vec![0; 250]));
         assert!(matches!(broken(&|s| s.txt = vec![long("seven-b")]), Err(Unfit::TxtLength(_))));

@@ -57,9 +57,24 @@ pub struct Record {
     /// Where it listens.
     pub port: Option<u16>,
     /// IPv4 first, sorted.
-    pub addresses: Vec<IpAddr>,
+    pub addresses: Vec<Address>,
     /// In the order of the record; `None` is a key without a value.
     pub txt: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// An address as it was heard.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Address {
+    /// The address.
+    pub ip: IpAddr,
+    /// The interface it was heard on, where the address means nothing without: link-local ones of IPv6.
+    pub zone: Option<String>,
+}
+
+impl PartialEq<IpAddr> for Address {
+    fn eq(&self, ip: &IpAddr) -> bool {
+        self.ip == *ip
+    }
 }
 
 const TYPES_DOMAIN: &str = "_services._dns-sd._udp.local.";

@@ -34,11 +34,20 @@ pub struct Membership {
     pub weight: u32,
     /// How long membership and every lease last without renewal.
     pub ttl: Duration,
-    /// How long one call may take: less than half of the time between renewals.
+    /// How long one call of a member may take: less than half of the time between renewals.
     pub call_limit: Duration,
 }
 
+/// How long a store may take to answer one who joins.
+const JOIN_LIMIT: Duration = Duration::from_secs(5);
+
 impl Membership {
+    /// How long one call of a join may take: a poller that is no member holds nothing and has no promise to keep.
+    #[must_use]
+    pub fn join_limit(&self) -> Duration {
+        self.call_limit.max(JOIN_LIMIT)
+    }
+
     /// What is taken off the ttl: a tenth of it.
     #[must_use]
     pub fn margin(&self) -> Duration {

@@ -1,6 +1,7 @@
 //! What the program can do: one file per command, its documentation comment is its help.
 
 mod admin;
+mod again;
 mod arguments;
 mod backup;
 mod bench;
@@ -84,7 +85,7 @@ pub(crate) enum Command {
 impl Command {
     /// Bare `tenure` where its standard input is not a terminal.
     pub(crate) fn stdio() -> Self {
-        Self::Stdio(stdio::Stdio {})
+        Self::Stdio(stdio::Stdio::default())
     }
 
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
@@ -108,7 +109,6 @@ impl Command {
             }
             Self::Check(check) => asking(reach, printer, async |daemon, p| check.run(daemon, p).await),
             Self::Session(session) => {
-                session.check()?;
                 asking(reach, printer, async |daemon, p| session.run(reach, daemon, p).await)
             }
             Self::Mdns(mdns) => mdns.run(reach, printer),

@@ -19,7 +19,9 @@ pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;
 pub(crate) use polling::{cordoned_page, group_line, moved_page, node_table, target_table};
-pub(crate) use registration::{daemon_lines, registered_page, registration_lines, registration_table};
+pub(crate) use registration::{
+    daemon_lines, registered_page, registration_lines, registration_table, registration_words,
+};
 pub(crate) use resource::{check_page, pool_table, resource_page, resource_table};
 pub(crate) use session::{session_page, session_renewed_page, session_table};
 pub(crate) use sighting::{browsed_line, service_page, sighting_line};

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tenure_api::{
     AdminRegistration, DaemonStatus, Register, Registered, Registration, RegistrationDrained,
     RegistrationHeartbeat, RegistrationRenewed, RegistrationRevived, ResolveQuery, Resolved, ServiceRecord,
-    Unregistered,
+    UnregisterQuery, Unregistered,
 };
 
 /// How long the daemon asks the network for one service.
@@ -39,7 +39,15 @@ impl Client {
     /// # Errors
     /// `not_found`, with `reason` where it ended before, ….
     pub async fn unregister(&self, id: &str) -> Result<Unregistered, CallError> {
-        let path = format!("{SERVICES}/{}", segment(id));
+        self.unregister_epoch(id, None).await
+    }
+
+    /// The same. With the epoch it is refused once the registration is another's.
+    ///
+    /// # Errors
+    /// `not_found`, with `reason` where it ended before; `stale_epoch`; ….
+    pub async fn unregister_epoch(&self, id: &str, epoch: Option<u64>) -> Result<Unregistered, CallError> {
+        let path = with_query(&format!("{SERVICES}/{}", segment(id)), &UnregisterQuery { epoch })?;
         self.ask(Method::DELETE, &path, None::<&()>, Manner::REPEATABLE).await
     }
 

@@ -4,6 +4,7 @@
 //! What a registration looks like now is not kept here: its lease says so.
 
 use super::facts::Facts;
+use super::service::folded;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use tenure_engine::kernel::{LeaseId, Lsn, Reason, SessionId};
@@ -76,7 +77,7 @@ struct Entry {
 
 impl AskedFor {
     pub(crate) fn new(service_type: &str, name: &str) -> Self {
-        Self { service_type: service_type.to_owned(), name: name.to_ascii_lowercase() }
+        Self { service_type: service_type.to_owned(), name: folded(name) }
     }
 }
 

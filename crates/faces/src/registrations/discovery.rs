@@ -1,19 +1,21 @@
 //! What is on the network: browsing, and looking one service up.
 
-use super::network::{Record, Seen, Sightings};
-use super::service::{Wanted, parse_instance};
+use super::network::{Record, Seen, Service, Sightings};
+use super::service::{Wanted, folded, parse_instance};
 use crate::call::Reply;
 use crate::dispatch::Faces;
 use core::time::Duration;
-use std::net::IpAddr;
 use std::sync::Arc;
-use tenure_api::{Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, SightingKind};
+use tenure_api::{Address, Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, SightingKind};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
 
 /// Who may look at once.
 pub(super) const SIGHTSEERS_MAX: usize = 256;
 /// How long one service is looked for.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
+/// Addresses of one service come one by one. The answer waits until none has come for so long.
+const SET_AFTER: Duration = Duration::from_millis(250);
 /// The type whose instances are types.
 const TYPES_TYPE: &str = "_services._dns-sd._udp";
 
@@ -63,6 +65,10 @@ impl Faces {
 
     fn look_for(&self, wanted: &Wanted) -> Result<Sightseeing, Error> {
         let registrations = self.registrations();
+        if let Wanted::Services { service_type, subtype } = wanted {
+            let subtypes = subtype.iter().cloned().collect();
+            registrations.check(&Service::sample(service_type.clone(), subtypes))?;
+        }
         let permit = Arc::clone(&registrations.sightseers).try_acquire_owned().map_err(|_| {
             let message = format!("at most {SIGHTSEERS_MAX} may look at the network at once");
             Error::new(ErrorCode::Overloaded, message).with("limit", "browses").with("value", SIGHTSEERS_MAX)
@@ -75,24 +81,63 @@ impl Faces {
         let wanted = Wanted::Services { service_type, subtype: None };
         let mut sights = self.look_for(&wanted)?;
         self.registrations().network.ask(&wanted);
-        let looking = async {
-            while let Some(seen) = sights.sightings.next().await {
-                match seen {
-                    Seen::Resolved(record) if record.name.eq_ignore_ascii_case(&instance) => {
-                        return Some(record);
-                    }
-                    _ => {}
-                }
-            }
-            None
-        };
-        match tokio::time::timeout(RESOLVE_WITHIN, looking).await {
-            Ok(Some(record)) => Ok(Reply::Resolved(Resolved { resolved: shown(record) })),
-            Ok(None) => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
-            Err(_) => Err(Error::new(
+        match look_up(&mut *sights.sightings, &instance).await {
+            LookedUp::Found(record) => Ok(Reply::Resolved(Resolved { resolved: shown(record) })),
+            LookedUp::Closed => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
+            LookedUp::Unanswered => Err(Error::new(
                 ErrorCode::ResolveTimeout,
                 format!("nobody answered for {name:?} within {} s", RESOLVE_WITHIN.as_secs()),
             )),
+        }
+    }
+}
+
+enum LookedUp {
+    Found(Record),
+    Unanswered,
+    Closed,
+}
+
+/// Waits for a service and for the whole of it.
+async fn look_up(sightings: &mut dyn Sightings, instance: &str) -> LookedUp {
+    let mut found = None;
+    let looking = async {
+        loop {
+            let change = next_of(sightings, instance);
+            let change = match &found {
+                Some(_) => timeout(SET_AFTER, change).await.unwrap_or(Change::None),
+                None => change.await,
+            };
+            match change {
+                Change::To(record) => found = record,
+                Change::None => return false,
+                Change::Closed => return true,
+            }
+        }
+    };
+    let is_closed = timeout(RESOLVE_WITHIN, looking).await.unwrap_or(false);
+    match found {
+        Some(record) => LookedUp::Found(record),
+        None if is_closed => LookedUp::Closed,
+        None => LookedUp::Unanswered,
+    }
+}
+
+/// What became of a service that is looked for.
+enum Change {
+    To(Option<Record>),
+    None,
+    Closed,
+}
+
+async fn next_of(sightings: &mut dyn Sightings, instance: &str) -> Change {
+    let is_it = |name: &str| folded(name) == folded(instance);
+    loop {
+        match sightings.next().await {
+            Some(Seen::Resolved(record)) if is_it(&record.name) => return Change::To(Some(record)),
+            Some(Seen::Removed { name, .. }) if is_it(&name) => return Change::To(None),
+            Some(_) => {}
+            None => return Change::Closed,
         }
     }
 }
@@ -105,8 +150,11 @@ fn shown(record: Record) -> ServiceRecord {
     let mut service = ServiceRecord::named(&record.name, &record.service_type);
     service.host = record.host;
     service.port = record.port;
-    service.ip = record.addresses.iter().copied().find(IpAddr::is_ipv4).or(record.addresses.first().copied());
     service.addresses = record.addresses;
+    // What can be used from anywhere comes first.
+    service.addresses.sort_by_key(Address::is_link_local);
+    let is_first = |address: &&Address| address.ip.is_ipv4() && !address.is_link_local();
+    service.ip = service.addresses.iter().find(is_first).or(service.addresses.first()).cloned();
     for (key, value) in record.txt {
         match value.map(String::from_utf8) {
             None => _ = service.txt.insert(key, None),
@@ -158,7 +206,7 @@ mod tests {
             service_type: "_http._tcp".to_owned(),
             host: None,
             port: Some(1),
-            addresses: vec!["::1".parse().expect("an address"), "127.0.0.1".parse().expect("an address")],
+            addresses: addresses(&["::1", "127.0.0.1"]),
             txt: vec![
                 ("flag".to_owned(), None),
                 ("text".to_owned(), Some(b"x".to_vec())),
@@ -170,5 +218,64 @@ mod tests {
         assert_eq!(service.txt.get("flag"), Some(&None));
         assert_eq!(service.txt.get("text"), Some(&Some("x".to_owned())));
         assert_eq!(service.txt_base64.get("raw").map(String::as_str), Some("/w=="));
+    }
+
+    fn addresses(texts: &[&str]) -> Vec<Address> {
+        texts.iter().map(|text| text.parse().expect("an address")).collect()
+    }
+
+    fn record(name: &str, texts: &[&str]) -> Record {
+        let service_type = "_http._tcp".to_owned();
+        let addresses = addresses(texts);
+        Record { name: name.to_owned(), service_type, host: None, port: Some(80), addresses, txt: Vec::new() }
+    }
+
+    /// What was seen, then nothing more.
+    struct Script(std::vec::IntoIter<Seen>);
+
+    impl Sightings for Script {
+        fn next(&mut self) -> super::super::network::Later<'_, Option<Seen>> {
+            match self.0.next() {
+                Some(seen) => Box::pin(core::future::ready(Some(seen))),
+                None => Box::pin(core::future::pending()),
+            }
+        }
+    }
+
+    fn looked_up(seen: Vec<Seen>) -> LookedUp {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(look_up(&mut Script(seen.into_iter()), "büro"))
+    }
+
+    #[test]
+    fn a_service_is_told_with_all_its_addresses() {
+        let whole = ["192.0.2.7", "2001:db8::7", "fe80::7%eth0", "fe80::7%wlan0"];
+        let gone = Seen::Removed { name: "Büro".to_owned(), service_type: "_http._tcp".to_owned() };
+        let found = looked_up(vec![
+            Seen::Resolved(record("other", &["192.0.2.1"])),
+            Seen::Resolved(record("Büro", &["192.0.2.9"])),
+            gone,
+            Seen::Resolved(record("BÜRO", &["fe80::7%eth0"])),
+            Seen::Resolved(record("other", &["192.0.2.2"])),
+            Seen::Resolved(record("BÜRO", &whole)),
+        ]);
+        let LookedUp::Found(found) = found else { panic!("it was seen") };
+        assert_eq!(found.addresses, addresses(&whole));
+    }
+
+    #[test]
+    fn addresses_that_can_be_used_anywhere_come_first() {
+        let shown_as = |texts: &[&str]| {
+            let service = shown(record("a", texts));
+            let all: Vec<String> = service.addresses.iter().map(ToString::to_string).collect();
+            (service.ip.map(|ip| ip.to_string()).unwrap_or_default(), all.join(" "))
+        };
+        let is = |ip: &str, all: &str| (ip.to_owned(), all.to_owned());
+        assert_eq!(
+            shown_as(&["169.254.1.1", "192.0.2.7", "fe80::7%eth0", "2001:db8::7"]),
+            is("192.0.2.7", "192.0.2.7 2001:db8::7 169.254.1.1 fe80::7%eth0")
+        );
+        assert_eq!(shown_as(&["169.254.1.1", "2001:db8::7"]), is("2001:db8::7", "2001:db8::7 169.254.1.1"));
+        assert_eq!(shown_as(&["fe80::7%eth0"]), is("fe80::7%eth0", "fe80::7%eth0"));
     }
 }

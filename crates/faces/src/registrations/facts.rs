@@ -4,7 +4,7 @@
 //! knowing the rest.
 
 use super::home::Home;
-use super::service::{Described, ServiceType, resource};
+use super::service::{Described, ServiceType, stands_for};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use tenure_engine::kernel::Text;
@@ -157,13 +157,14 @@ impl Facts {
         let spelled = self.spelled.iter().cloned();
         spelled
             .chain(described.variants())
-            .find(|name| members.iter().any(|member| *member == resource(&described.service_type, name)))
+            .find(|name| members.iter().any(|member| stands_for(member, &described.service_type, name)))
             .unwrap_or_else(|| described.name.clone())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::service::resource;
     use super::*;
     use tenure_api::Register;
 

@@ -5,6 +5,7 @@ use super::service::{ServiceType, Wanted};
 use core::future::Future;
 use core::pin::Pin;
 use std::net::IpAddr;
+use tenure_api::Address;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// A future of a trait object.
@@ -27,6 +28,23 @@ pub struct Service {
     pub ip: Option<IpAddr>,
     /// What is said about it.
     pub txt: Vec<(String, Option<Vec<u8>>)>,
+}
+
+impl Service {
+    /// Some service of these types, to ask whether there can be one.
+    pub(super) fn sample(service_type: ServiceType, subtypes: Vec<String>) -> Self {
+        let (name, host) = ("any".to_owned(), "any".to_owned());
+        Self { service_type, subtypes, name, host, port: 1, ip: None, txt: Vec::new() }
+    }
+}
+
+/// Why a service can never be advertised.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unfit {
+    /// Which field of a registration is wrong.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub message: String,
 }
 
 /// How a goodbye went.
@@ -105,14 +123,19 @@ pub struct Record {
     pub host: Option<String>,
     /// Where it listens.
     pub port: Option<u16>,
-    /// Its addresses, IPv4 first.
-    pub addresses: Vec<IpAddr>,
+    /// Its addresses.
+    pub addresses: Vec<Address>,
     /// What is said about it.
     pub txt: Vec<(String, Option<Vec<u8>>)>,
 }
 
 /// Something that services are advertised on and looked for.
 pub trait Network: Send + Sync {
+    /// Whether a service could be advertised at all: the rule of the code that announces.
+    ///
+    /// # Errors
+    /// The first thing that is wrong with it.
+    fn check(&self, service: &Service) -> Result<(), Unfit>;
     /// Advertises a service, or updates in place what this key stands for. Never waits.
     fn advertise(&self, key: u128, service: Service);
     /// Says goodbye, also for what another process advertised under the same name. Begins at once; the answer may be

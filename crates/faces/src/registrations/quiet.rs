@@ -1,17 +1,37 @@
 //! A network of this daemon alone: what `--no-mdns` asks for. Nothing leaves the process; who browses here sees what is
 //! registered here.
 
-use super::network::{Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing};
-use super::service::Wanted;
+use super::network::{
+    Goodbye, Health, Later, Network, Record, Renamed, Seen, Service, Sightings, Standing, Unfit,
+};
+use super::service::{Wanted, folded};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::UnboundedReceiver;
 
+/// Which services could be advertised if there were a network.
+type Rule = fn(&Service) -> Result<(), Unfit>;
+
 /// A network of this daemon alone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Quiet {
     inner: Arc<Inner>,
+    rule: Rule,
+}
+
+impl Quiet {
+    /// With the rule of the network that is not there, so that what is registered can be advertised later.
+    #[must_use]
+    pub fn with_rule(rule: Rule) -> Self {
+        Self { inner: Arc::default(), rule }
+    }
+}
+
+impl Default for Quiet {
+    fn default() -> Self {
+        Self::with_rule(|_| Ok(()))
+    }
 }
 
 #[derive(Default)]
@@ -53,6 +73,10 @@ impl Inner {
 }
 
 impl Network for Quiet {
+    fn check(&self, service: &Service) -> Result<(), Unfit> {
+        (self.rule)(service)
+    }
+
     fn advertise(&self, key: u128, service: Service) {
         self.inner.services().insert(key, service);
         self.inner.tell(false);
@@ -128,7 +152,7 @@ impl Listening {
                 Wanted::Services { service_type, subtype } => {
                     let of_type = *service_type == service.service_type;
                     if of_type && subtype.as_ref().is_none_or(|wanted| service.subtypes.contains(wanted)) {
-                        now.insert(service.name.to_lowercase(), record(&service.name, service));
+                        now.insert(folded(&service.name), record(&service.name, service));
                     }
                 }
             }
@@ -166,7 +190,7 @@ fn record(name: &str, service: &Service) -> Record {
         service_type: service.service_type.as_str().to_owned(),
         host: Some(format!("{}.local", service.host)),
         port: Some(service.port),
-        addresses: service.ip.into_iter().collect(),
+        addresses: service.ip.into_iter().map(Into::into).collect(),
         txt: service.txt.clone(),
     }
 }

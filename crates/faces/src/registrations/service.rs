@@ -1,5 +1,6 @@
 //! Names of services: what is allowed, how it is written, which resource stands for it. Pure.
 
+use super::network::Service;
 use core::fmt::Write as _;
 use std::net::IpAddr;
 use tenure_api::{Error, ErrorCode, Register, Txt};
@@ -115,6 +116,23 @@ impl Described {
         })
     }
 
+    /// What the network is to be told under this name.
+    pub(crate) fn service(&self, name: &str, host: String) -> Service {
+        Service {
+            service_type: self.service_type.clone(),
+            subtypes: self.subtypes.clone(),
+            name: name.to_owned(),
+            host,
+            port: self.port,
+            ip: self.ip,
+            txt: self
+                .txt
+                .iter()
+                .map(|(key, value)| (key.clone(), value.clone().map(String::into_bytes)))
+                .collect(),
+        }
+    }
+
     /// Every name it may get, in the order they are tried.
     pub(crate) fn variants(&self) -> impl Iterator<Item = String> {
         (1..=VARIANTS_MAX).map(|number| variant(&self.name, number))
@@ -148,16 +166,47 @@ pub(crate) fn variant(name: &str, number: usize) -> String {
     format!("{}{suffix}", &name[..end])
 }
 
+/// A name as names are compared: two that differ by capitals alone, in any script, are one, as to the mDNS engine.
+pub(crate) fn folded(name: &str) -> String {
+    name.to_lowercase()
+}
+
 /// The resource that stands for an advertised name: at most one registration has it.
 pub(crate) fn resource(service_type: &ServiceType, name: &str) -> String {
     let mut resource = format!("{REGISTRATIONS_PREFIX}{}/", service_type.as_str());
-    for byte in name.bytes().map(|byte| byte.to_ascii_lowercase()) {
+    for byte in folded(name).bytes() {
         match byte {
             b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' => resource.push(char::from(byte)),
             _ => write!(resource, "%{byte:02x}").expect("invariant: a string can be written to"),
         }
     }
     resource
+}
+
+/// Whether a resource stands for this name. Older logs folded the letters of ASCII alone.
+pub(crate) fn stands_for(member: &str, service_type: &ServiceType, name: &str) -> bool {
+    let of_type =
+        member.strip_prefix(REGISTRATIONS_PREFIX).and_then(|rest| rest.strip_prefix(service_type.as_str()));
+    of_type
+        .and_then(|rest| rest.strip_prefix('/'))
+        .and_then(decoded)
+        .is_some_and(|member| folded(&member) == folded(name))
+}
+
+fn decoded(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((first, behind)) = rest.split_first() {
+        if *first == b'%' {
+            let digits = core::str::from_utf8(behind.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &behind[2..];
+        } else {
+            bytes.push(*first);
+            rest = behind;
+        }
+    }
+    String::from_utf8(bytes).ok()
 }
 
 /// A label for the host of one registration. One of its own, so that its goodbye withdraws nobody else's addresses.
@@ -210,6 +259,11 @@ fn parse_subtype(subtype: &str) -> Result<String, &'static str> {
 fn check_instance(name: &str) -> Result<(), Error> {
     if name.is_empty() || name.len() > LABEL_BYTES_MAX {
         let message = format!("name has {} bytes, but must have 1 to {LABEL_BYTES_MAX}", name.len());
+        return Err(Error::new(ErrorCode::InvalidName, message));
+    }
+    let folded = folded(name).len();
+    if folded > LABEL_BYTES_MAX {
+        let message = format!("name has {folded} bytes in lower case, but must have 1 to {LABEL_BYTES_MAX}");
         return Err(Error::new(ErrorCode::InvalidName, message));
     }
     if name.chars().any(char::is_control) {
@@ -317,14 +371,37 @@ mod tests {
     #[test]
     fn a_name_is_one_resource_whatever_its_capitals() {
         let (of, _) = ServiceType::parse("http").expect("a type");
-        assert_eq!(resource(&of, "My Äpp/1.2"), "mdns/_http._tcp/my%20%c3%84pp%2f1%2e2");
+        assert_eq!(resource(&of, "My Äpp/1.2"), "mdns/_http._tcp/my%20%c3%a4pp%2f1%2e2");
         assert_eq!(resource(&of, "APP"), resource(&of, "app"));
+        assert_eq!(resource(&of, "BÜRO"), resource(&of, "büro"));
+    }
+
+    #[test]
+    fn a_resource_of_an_older_log_still_stands_for_its_name() {
+        let (of, _) = ServiceType::parse("http").expect("a type");
+        for member in ["mdns/_http._tcp/b%c3%9cro%20%282%29", "mdns/_http._tcp/b%c3%bcro%20%282%29"] {
+            assert!(stands_for(member, &of, "BÜRO (2)") && stands_for(member, &of, "büro (2)"));
+            assert!(!stands_for(member, &of, "büro"));
+        }
+        assert!(
+            !stands_for("mdns/_ipp._tcp/app", &of, "app") && !stands_for("mdns/_http._tcp/%f", &of, "app")
+        );
     }
 
     #[test]
     fn every_name_fits_a_resource_name() {
         let (of, _) = ServiceType::parse("_fifteen-letters._udp").expect("a type");
-        assert!(resource(&of, &"\u{7ff}".repeat(31)).len() <= 255);
+        for name in ["\u{7ff}", "x", "Ⱥ", "İ", "ẞ"] {
+            for length in 1..=LABEL_BYTES_MAX {
+                let name = name.repeat(length);
+                if check_instance(&name).is_ok() {
+                    let longest = (1..=VARIANTS_MAX).map(|n| resource(&of, &variant(&name, n)).len()).max();
+                    assert!(longest.is_some_and(|bytes| bytes <= 255), "{name}");
+                }
+            }
+        }
+        // In lower case it is longer than a label.
+        assert!(check_instance(&"Ⱥ".repeat(31)).is_err());
     }
 
     #[test]

@@ -42,7 +42,6 @@ pub(crate) struct Known {
     /// Of its lease; longest life included.
     pub(crate) grace_ms: u32,
     pub(crate) max_lifetime_ms: u64,
-    pub(crate) last_beat_wall_ms: Option<u64>,
     /// When it ended, where its slots were kept from others for a while after that.
     pub(crate) ended_wall_ms: Option<u64>,
     /// Its place in the order of waiting; 0 where it never waited.
@@ -51,6 +50,7 @@ pub(crate) struct Known {
 
 struct Entry {
     known: Known,
+    last_beat_wall_ms: Option<u64>,
     /// When its last heartbeats came.
     beats: [Option<u64>; BEATS_PER_INTERVAL],
     /// Moves when something about it has changed.
@@ -213,9 +213,14 @@ impl Book {
     /// A heartbeat counted.
     pub(crate) fn renewed(&self, id: &str, wall_ms: u64) {
         if let Some(entry) = self.pages().by_id.get_mut(id) {
-            entry.known.last_beat_wall_ms = Some(wall_ms);
+            entry.last_beat_wall_ms = Some(wall_ms);
             entry.changed.send_replace(());
         }
+    }
+
+    /// When its last heartbeat came.
+    pub(crate) fn last_beat(&self, id: &str) -> Option<u64> {
+        self.pages().by_id.get(id)?.last_beat_wall_ms
     }
 
     /// Something happened to a lease.
@@ -263,11 +268,15 @@ impl Pages {
             principal: policy.principal.clone(),
             grace_ms: policy.grace_ms,
             max_lifetime_ms: policy.max_lifetime_ms,
-            last_beat_wall_ms: None,
             ended_wall_ms: None,
             waited: 0,
         };
-        let entry = Entry { known, beats: [None; BEATS_PER_INTERVAL], changed: watch::Sender::new(()) };
+        let entry = Entry {
+            known,
+            last_beat_wall_ms: None,
+            beats: [None; BEATS_PER_INTERVAL],
+            changed: watch::Sender::new(()),
+        };
         self.by_id.insert(id.to_owned(), entry);
     }
 

@@ -334,9 +334,11 @@ impl Faces {
             None => return Err(gone(&self.stream(&held.id).await?.stream)),
         };
         let submit = if held.is_anothers {
-            let reason = (!parting.text.is_empty()).then(|| parting.text.clone());
-            let body = api::OperatorCall { reason, ..api::OperatorCall::default() };
-            leases::order(caller, Order::Revoke, lease, body)?
+            let mut submit = leases::order(caller, Order::Revoke, lease, api::OperatorCall::default())?;
+            if let Action::Revoke(revoke) = &mut *submit.action {
+                revoke.text = Text::from(parting.text.as_str());
+            }
+            submit
         } else {
             let release =
                 Release { token: Token::new(lease, epoch), text: Text::from(parting.text.as_str()) };
@@ -347,9 +349,8 @@ impl Faces {
             Answer::Lease(given) => {
                 let status =
                     if given.replayed { IntentStatus::IdempotentReplay } else { IntentStatus::Accepted };
-                let beat = held.known.last_beat_wall_ms;
                 let shown = self.after(*given, &attachment).await;
-                Ok(shown.map(|shown| (shown.beaten_at(beat), status)))
+                Ok(shown.map(|shown| (shown, status)))
             }
             Answer::Refused(refused) if is_moved(refused.code()) && is_revoking => {
                 self.end_revoked(held, lease, parting).await
@@ -425,7 +426,7 @@ impl Faces {
     /// A stream as a command left it.
     async fn after(&self, given: LeaseAnswer, attachment: &[u8]) -> Option<Shown> {
         match given.lease {
-            LeaseFound::Live(lease) => self.shown_live(&lease, None, given.lsn),
+            LeaseFound::Live(lease) => self.shown_live(&lease, given.lsn),
             LeaseFound::JustEnded { was, reason, text, fence, wall_ms, .. } => {
                 let remains =
                     Remains { was: &was, reason, text: &text, fence, ended_wall_ms: wall_ms, attachment };

@@ -106,7 +106,7 @@ impl Faces {
             if let Answer::Read(read) = answer
                 && let LeaseFound::Live(lease) = read.lease
             {
-                found.extend(self.shown_live(&lease, None, read.lsn));
+                found.extend(self.shown_live(&lease, read.lsn));
             }
         }
         Ok((found, Some(next)))

@@ -37,14 +37,6 @@ pub(crate) struct Shown {
     pub(crate) withdrawn: bool,
 }
 
-impl Shown {
-    /// The same with its last heartbeat, which the log does not have.
-    pub(crate) fn beaten_at(mut self, beat: Option<u64>) -> Self {
-        self.stream.last_heartbeat = beat.map(rfc3339);
-        self
-    }
-}
-
 /// Time that is left of a stream in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Left {
@@ -125,7 +117,7 @@ impl Faces {
 
     pub(crate) async fn shown_stream(&self, id: &str, known: &Known) -> Result<Shown, Error> {
         match &known.place {
-            Place::Queued(queued) => match self.shown_queued(queued, known).await? {
+            Place::Queued(queued) => match self.shown_queued(queued).await? {
                 Some(shown) => Ok(shown),
                 // Its wait is over, which the book learns in a moment.
                 None => {
@@ -135,7 +127,7 @@ impl Faces {
                 }
             },
             Place::Live(lease) | Place::Ended(lease) => {
-                let shown = self.shown_lease(*lease, known.last_beat_wall_ms).await?;
+                let shown = self.shown_lease(*lease).await?;
                 let mut shown = shown.ok_or_else(|| unknown(id))?;
                 if let Some(ended) = known.ended_wall_ms.filter(|_| shown.stream.state.is_terminal()) {
                     shown.stream.lease_expires_at = rfc3339(ended);
@@ -152,17 +144,12 @@ impl Faces {
     }
 
     /// The stream of a lease; `None` where it is none, or not kept any more.
-    pub(crate) async fn shown_lease(
-        &self,
-        lease: LeaseId,
-        beat: Option<u64>,
-    ) -> Result<Option<Shown>, Error> {
+    pub(crate) async fn shown_lease(&self, lease: LeaseId) -> Result<Option<Shown>, Error> {
         match self.ask(Request::Read(lease)).await {
             Answer::Read(read) => match read.lease {
-                LeaseFound::Live(live) => Ok(self.shown_live(&live, beat, read.lsn)),
+                LeaseFound::Live(live) => Ok(self.shown_live(&live, read.lsn)),
                 LeaseFound::Ended { ended, fence, .. } => {
-                    let shown = self.shown_ended(lease, ended.ended_lsn, fence, read.lsn).await;
-                    Ok(shown.map(|shown| shown.beaten_at(beat)))
+                    Ok(self.shown_ended(lease, ended.ended_lsn, fence, read.lsn).await)
                 }
                 LeaseFound::JustEnded { .. } | LeaseFound::Retired => Ok(None),
             },
@@ -174,8 +161,13 @@ impl Faces {
         }
     }
 
+    /// When its last heartbeat came, which the log does not have.
+    fn last_heartbeat(&self, id: &str) -> Option<api::Time> {
+        self.streams().book.last_beat(id).map(rfc3339)
+    }
+
     /// A stream whose lease lives, or is being ended.
-    pub(crate) fn shown_live(&self, lease: &LeaseSnapshot, beat: Option<u64>, lsn: Lsn) -> Option<Shown> {
+    pub(crate) fn shown_live(&self, lease: &LeaseSnapshot, lsn: Lsn) -> Option<Shown> {
         let facts = StreamFacts::decode(&lease.face_data)?;
         let policy = &lease.policy;
         let (ttl_ms, grace_ms) = (u64::from(policy.ttl_ms), u64::from(policy.grace_ms));
@@ -211,12 +203,12 @@ impl Faces {
         };
         let end_wall_ms = lease.wall_of(end);
         let stream = api::Stream {
+            last_heartbeat: self.last_heartbeat(&facts.id),
             session_id: facts.id,
             status: None,
             state,
             lease_expires_at: rfc3339(end_wall_ms),
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
-            last_heartbeat: beat.map(rfc3339),
             lease_ttl: ttl_ms / 1_000,
             valid_ms: valid,
             server_time: self.lens().now(),
@@ -270,12 +262,12 @@ impl Faces {
         let facts = StreamFacts::decode(&was.face_data)?;
         let (state, reason) = end_words(remains.reason, remains.text);
         let stream = api::Stream {
+            last_heartbeat: self.last_heartbeat(&facts.id),
             session_id: facts.id,
             status: None,
             state,
             lease_expires_at: rfc3339(remains.ended_wall_ms),
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
-            last_heartbeat: None,
             lease_ttl: u64::from(was.policy.ttl_ms) / 1_000,
             valid_ms: None,
             server_time: self.lens().now(),
@@ -297,7 +289,7 @@ impl Faces {
     }
 
     /// A stream that waits; `None` where it waits no more.
-    async fn shown_queued(&self, queued: &Queued, known: &Known) -> Result<Option<Shown>, Error> {
+    async fn shown_queued(&self, queued: &Queued) -> Result<Option<Shown>, Error> {
         let (place, lsn) = match self.ask(Request::Waiting(queued.ticket)).await {
             Answer::Waiting { place: Some(place), lsn } => (place, lsn),
             Answer::Waiting { place: None, .. } => return Ok(None),
@@ -307,7 +299,6 @@ impl Faces {
         let until_end_ms = queued.lapses_in(now.boot_ms);
         let stream = api::Stream {
             queue_position: Some(place),
-            last_heartbeat: known.last_beat_wall_ms.map(rfc3339),
             lsn: lsn.0,
             ..self.waiting_stream(queued, now.wall_ms, now.wall_ms.saturating_add(until_end_ms))
         };
@@ -328,7 +319,7 @@ impl Faces {
             state: StreamState::New,
             lease_expires_at: rfc3339(end_wall_ms),
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
-            last_heartbeat: None,
+            last_heartbeat: self.last_heartbeat(&facts.id),
             lease_ttl: u64::from(queued.policy.ttl_ms) / 1_000,
             valid_ms: None,
             server_time: rfc3339(wall_ms),
@@ -366,6 +357,7 @@ mod tests {
         assert_eq!(words(Reason::Explicit, "FAILED:no signal"), of("failed", "FAILED:no signal"));
         assert_eq!(words(Reason::ReservationExpired, ""), of("failed", "START_TIMEOUT"));
         assert_eq!(words(Reason::AdminForce, "drained"), of("stopped", "ADMIN_REVOKED"));
+        assert_eq!(words(Reason::AdminForce, "FAILED:enough"), of("failed", "FAILED:enough"));
         assert_eq!(words(Reason::PoolRemoved, ""), of("stopped", "ADMIN_REVOKED"));
         assert_eq!(words(Reason::MaxLifetime, ""), of("stopped", "MAX_LIFETIME"));
         for reason in Reason::ALL {

@@ -102,7 +102,7 @@ impl Faces {
 
     /// A stream that has ended, also where its lease is not kept any more.
     async fn shown_end(&self, lease: LeaseId, ended_lsn: Lsn) -> Option<Shown> {
-        match self.shown_lease(lease, None).await {
+        match self.shown_lease(lease).await {
             Ok(Some(shown)) => Some(shown),
             Ok(None) | Err(_) => {
                 let fence = Fence(self.identity().fence_base + lease.lsn().0);
@@ -137,7 +137,7 @@ impl Faces {
             let answer = self.ask_until_heard(vec![Request::Read(lease)]).await.pop();
             let Some(Answer::Read(read)) = answer else { return };
             let LeaseFound::Live(live) = read.lease else { return };
-            let Some(shown) = self.shown_live(&live, None, read.lsn) else { return };
+            let Some(shown) = self.shown_live(&live, read.lsn) else { return };
             // One that was withdrawn has not ended while its promise stands.
             if let Some(left) = shown.left {
                 tokio::time::sleep(Duration::from_millis(left.until_end_ms.max(1))).await;

@@ -165,6 +165,7 @@ impl Daemon {
             "Unregister" | "EndRegistration" | "DrainRegistration" => {
                 json!({ variant: self.registration(variant).await })
             }
+            "UnregisterEpoch" => json!({ variant: [self.registration(variant).await, 1] }),
             "ReviveRegistration" => {
                 let id = self.registration(variant).await;
                 self.done(json!({ "DrainRegistration": id })).await;

@@ -122,6 +122,7 @@ impl<S: Store> Control<S> {
 
     async fn join(&mut self) -> Result<(), PollerError> {
         let mut backoff = Backoff::new(Duration::from_millis(100), self.shared.membership.ttl / 3);
+        let begun = BootInstant::now();
         loop {
             self.shared.counters.asked_store();
             match self.shared.store.join(&self.shared.membership).await {
@@ -131,7 +132,7 @@ impl<S: Store> Control<S> {
                 }
                 Err(StoreError::NameTaken(why)) => return Err(PollerError::NameTaken(why)),
                 Err(StoreError::Refused(why)) => return Err(PollerError::Refused(why)),
-                Err(error) if !self.shared.has_been_member() && !self.shared.options.patient => {
+                Err(error) if self.gives_up(&error, begun) => {
                     return Err(PollerError::Unreachable(error.to_string()));
                 }
                 Err(error) => {
@@ -143,6 +144,13 @@ impl<S: Store> Control<S> {
                 }
             }
         }
+    }
+
+    /// Whether a poller that never joined ends. A session that lapsed while it joined is no reason: the machine is busy.
+    fn gives_up(&self, error: &StoreError, begun: BootInstant) -> bool {
+        let is_busy = matches!(error, StoreError::NotMember(_))
+            && BootInstant::now().since(begun) < self.shared.membership.join_limit();
+        !self.shared.has_been_member() && !self.shared.options.patient && !is_busy
     }
 
     /// Round after round while it is a member.

@@ -4,7 +4,7 @@ use super::*;
 use crate::source::Fixed;
 use crate::store::{Claim, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use tenure_client::clock::BootInstant;
 use tokio::task::JoinHandle;
 
@@ -258,11 +258,18 @@ struct Failing {
     hangs: Arc<AtomicBool>,
     /// It does what it is asked to let go of, and says that it does not know.
     loses_answers: Arc<AtomicBool>,
+    /// So many joins take longer than the ttl.
+    slow_joins: Arc<AtomicU32>,
 }
 
 impl Failing {
     fn new(store: &MemoryStore) -> Self {
-        Self { store: store.clone(), hangs: Arc::default(), loses_answers: Arc::default() }
+        Self {
+            store: store.clone(),
+            hangs: Arc::default(),
+            loses_answers: Arc::default(),
+            slow_joins: Arc::default(),
+        }
     }
 
     async fn hang(&self) {
@@ -282,7 +289,12 @@ impl Failing {
 impl Store for Failing {
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.hang().await;
-        self.store.join(membership).await
+        let slow =
+            self.slow_joins.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        match slow {
+            Ok(_) => Err(StoreError::NotMember("the session has ended".to_owned())),
+            Err(_) => self.store.join(membership).await,
+        }
     }
 
     async fn renew(&self, claims: &[Claim]) -> Result<Renewal, StoreError> {
@@ -329,6 +341,23 @@ impl Store for Failing {
         self.hang().await;
         self.store.leave(claims, window).await
     }
+}
+
+/// It used to end: a first join had 150 ms, and a session that lapsed meanwhile was the end of it.
+#[tokio::test]
+async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
+    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let failing = Failing::new(&store);
+    failing.slow_joins.store(2, Ordering::Relaxed);
+    let running = start(failing, "a", 3, &witness);
+    wait_until_true("all with it", || owned(&running) == 3).await;
+    let membership = Membership {
+        instance: Instance::draw(),
+        weight: 1,
+        ttl: TTL,
+        call_limit: Duration::from_millis(150),
+    };
+    assert!(membership.join_limit() >= Duration::from_secs(5), "who holds nothing has no promise to keep");
 }
 
 #[tokio::test]

@@ -201,7 +201,7 @@ impl RedisStore {
             Instance::absent(name).to_string(),
         ];
         let call = Call { instance, ttl: membership.ttl, targets: &[], arguments };
-        let answer = self.link.within(membership.call_limit, self.run(&scripts::JOIN, call)).await?;
+        let answer = self.link.within(membership.join_limit(), self.run(&scripts::JOIN, call)).await?;
         let rival = |rival: &[String]| Rival {
             instance: rival[0].clone(),
             till: rival[1].clone(),
@@ -377,7 +377,7 @@ impl Store for RedisStore {
                     membership.instance.name(),
                     alive.instance
                 );
-                self.link.within(membership.call_limit, self.go(membership, &[], None)).await?;
+                self.link.within(membership.join_limit(), self.go(membership, &[], None)).await?;
                 self.inner().joining = None;
                 return Err(StoreError::NameTaken(told));
             }

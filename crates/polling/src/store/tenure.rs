@@ -238,7 +238,7 @@ impl TenureStore {
             ttl: window.max(Duration::from_secs(1)),
             ..member.membership.clone()
         };
-        let session = self.open_session(&absent).await?.session;
+        let session = self.open_session(&absent, limit).await?.session;
         let amended = amend(member.epoch, &absent, PollerStatus::Absent);
         let amended = within(limit, self.client.amend(&member.lease_id, &amended)).await;
         let amended = amended.map_err(|error| understood(&error))?;
@@ -263,7 +263,7 @@ impl TenureStore {
 impl Store for TenureStore {
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();
-        let opened = self.open_session(membership).await?;
+        let opened = self.open_session(membership, membership.join_limit()).await?;
         self.inner().joining = Some(opened.session.clone());
         let joined = self.become_member(membership, &opened).await;
         if joined.is_err() {

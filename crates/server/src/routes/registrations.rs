@@ -52,19 +52,29 @@ fn registrants() -> Vec<Route> {
                 read: |parts| call(Call::Register(parts.body()?)),
             },
         ),
-        row(
-            GROUP,
-            HOLD,
-            None,
-            Row {
-                method: Method::DELETE,
-                path: "/v1/mdns/services/{id}",
-                name: "unregister",
-                summary: "End a registration; the network is told goodbye",
-                gives: Gives::Json(200, schema::<api::Unregistered>),
-                read: |parts| call(Call::Unregister(parts.param("id"))),
-            },
-        ),
+        Route {
+            query: Some(fields::<api::UnregisterQuery>),
+            ..row(
+                GROUP,
+                HOLD,
+                None,
+                Row {
+                    method: Method::DELETE,
+                    path: "/v1/mdns/services/{id}",
+                    name: "unregister",
+                    summary: "End a registration; the network is told goodbye",
+                    gives: Gives::Json(200, schema::<api::Unregistered>),
+                    read: |parts| {
+                        let api::UnregisterQuery { epoch } = parts.query()?;
+                        let id = parts.param("id");
+                        call(match epoch {
+                            Some(epoch) => Call::UnregisterEpoch(id, epoch),
+                            None => Call::Unregister(id),
+                        })
+                    },
+                },
+            )
+        },
         row(
             GROUP,
             HOLD,

@@ -12,7 +12,7 @@ use super::outbox::{Outbox, UNREAD_BYTES_MAX, Unread, outbox};
 use crate::server::{Asks, Shared};
 use std::mem;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use streams::{Source, Stream, Streams};
 use tenure_api::{
@@ -68,8 +68,10 @@ enum Admitted {
     Said(Answer),
     /// The engine is to be asked.
     Call(Call, Option<Wrap>),
-    /// A stream is to begin.
+    /// A stream with a tag is to begin.
     Watch(Stream, Source),
+    /// A stream without one is to begin in its turn.
+    WatchInOrder(Source),
     /// It is answered by a task of its own.
     UnderWay,
 }
@@ -78,7 +80,7 @@ enum Admitted {
 enum Ordered {
     Said(AnswerLine),
     Call(Call, Option<Wrap>),
-    Watch(Stream, Source),
+    Watch(Source),
 }
 
 struct Asked {
@@ -115,7 +117,7 @@ struct Connection {
     /// Places for requests that wait: for a bundle, or for others than the engine.
     waits: Arc<Semaphore>,
     tasks: TaskTracker,
-    streams: Streams,
+    streams: Arc<Mutex<Streams>>,
     session: String,
     greeted: bool,
 }
@@ -328,11 +330,13 @@ impl Connection {
         let (opening, caller) = shared.stage().open_connection(kind, principal, scope).await?;
         let (ordered, lines) = channel(ORDERED_MAX);
         let tasks = TaskTracker::new();
+        let streams = Arc::new(Mutex::new(Streams::new(out.clone(), ends.gone.clone())));
         let in_order = InOrder {
             shared: Arc::clone(shared),
             caller: caller.clone(),
             out: out.clone(),
             tasks: tasks.clone(),
+            streams: Arc::clone(&streams),
             gone: ends.gone.clone(),
         };
         tasks.spawn(in_order.answer(lines));
@@ -346,7 +350,7 @@ impl Connection {
             large: Arc::new(Semaphore::new(LARGE_MAX)),
             waits: Arc::new(Semaphore::new(shared.options().waiters_per_connection_max)),
             tasks,
-            streams: Streams::new(out.clone(), ends.gone.clone()),
+            streams,
             session: opening.session(),
             greeted: false,
         };
@@ -389,7 +393,7 @@ impl Connection {
                     }
                     group.push(Asked { call, wrap, tag });
                 }
-                (Admitted::Watch(stream, query), None) => in_order.push(Ordered::Watch(stream, query)),
+                (Admitted::WatchInOrder(query), _) => in_order.push(Ordered::Watch(query)),
                 (Admitted::Watch(stream, query), _) => self.watch(stream, query),
                 // Nothing was asked before it, and nothing may be said before it.
                 (Admitted::Said(answer @ Answer::Hello(_)), tag) => self.out.say(&AnswerLine { answer, tag }),
@@ -430,10 +434,15 @@ impl Connection {
             }
             Wish::Watch(query) => {
                 self.shared.check_rate(&self.caller.principal, Asks::Other)?;
+                let mut streams = open_streams(&self.streams);
+                if tag.is_none() {
+                    streams.check_untagged()?;
+                    return Ok(Admitted::WatchInOrder(query));
+                }
                 let admit = || self.shared.admit_watch(&self.caller);
-                Ok(Admitted::Watch(self.streams.open(tag, admit)?, query))
+                Ok(Admitted::Watch(streams.open(tag, admit)?, query))
             }
-            Wish::Stop(stream) => Ok(Admitted::Said(self.streams.stop(stream)?)),
+            Wish::Stop(stream) => Ok(Admitted::Said(open_streams(&self.streams).stop(stream)?)),
             Wish::Hello(kind) => {
                 if self.greeted {
                     return Err(Error::new(ErrorCode::InvalidRequest, "hello comes once, first"));
@@ -562,7 +571,7 @@ impl Connection {
     /// Lets the calls under way finish; streams and waits end.
     async fn end(self, shared: &Shared) {
         let Self { ordered, ends, tasks, streams, out, .. } = self;
-        streams.end(shared);
+        open_streams(&streams).end(shared);
         drop(ordered);
         ends.over.cancel();
         tasks.close();
@@ -576,10 +585,29 @@ struct InOrder {
     caller: Caller,
     out: Outbox,
     tasks: TaskTracker,
+    streams: Arc<Mutex<Streams>>,
     gone: CancellationToken,
 }
 
+fn open_streams(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
+    streams.lock().expect("invariant: nobody panics among streams")
+}
+
 impl InOrder {
+    /// What the lines behind it cause is told.
+    async fn watch(&self, source: Source) {
+        let admit = || self.shared.admit_watch(&self.caller);
+        let opened = open_streams(&self.streams).open(None, admit);
+        match opened {
+            Ok(stream) => {
+                if let Some(running) = stream.begin(&self.shared, source).await {
+                    self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
+                }
+            }
+            Err(error) => self.out.say(&AnswerLine { answer: Answer::Error(error), tag: None }),
+        }
+    }
+
     /// Neighbours that ask for the same kind of thing go together.
     async fn answer(self, mut batches: Receiver<Batch>) {
         while let Some(Batch { lines, room: _room }) = batches.recv().await {
@@ -593,11 +621,8 @@ impl InOrder {
                         self.out.say(&line);
                         continue;
                     }
-                    // What the lines behind it cause is told.
-                    Ordered::Watch(stream, source) => {
-                        if let Some(running) = stream.begin(&self.shared, source).await {
-                            self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
-                        }
+                    Ordered::Watch(source) => {
+                        self.watch(source).await;
                         continue;
                     }
                     Ordered::Call(call, wrap) => (call, wrap),
@@ -666,6 +691,7 @@ fn class(call: &Call) -> Class {
         | Call::CloseSession(_)
         | Call::RemovePool(..)
         | Call::Unregister(_)
+        | Call::UnregisterEpoch(..)
         | Call::EndRegistration(_)
         | Call::DrainRegistration(_)
         | Call::ReviveRegistration(_)

@@ -43,7 +43,10 @@ enum BreakerCommand {
 
 /// Let ends go on: the silence is real
 #[derive(Args)]
-struct Reset {}
+struct Reset {
+    #[command(flatten)]
+    consent: Consent,
+}
 
 /// Stop the daemon; leases live on until it is back, unless told otherwise
 #[derive(Args)]
@@ -60,8 +63,10 @@ impl Admin {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.command {
             AdminCommand::Shutdown(shutdown) if shutdown.end_all => shutdown.consent.can_be_had(),
-            AdminCommand::Session(session) => session.check(),
-            AdminCommand::Registration(_) | AdminCommand::Shutdown(_) | AdminCommand::Breaker(_) => Ok(()),
+            AdminCommand::Session(_)
+            | AdminCommand::Registration(_)
+            | AdminCommand::Shutdown(_)
+            | AdminCommand::Breaker(_) => Ok(()),
         }
     }
 
@@ -69,7 +74,12 @@ impl Admin {
         match self.command {
             AdminCommand::Registration(command) => command.run(daemon, printer).await,
             AdminCommand::Session(session) => session.run(daemon, printer).await,
-            AdminCommand::Breaker(Breaker { command: BreakerCommand::Reset(Reset {}) }) => {
+            AdminCommand::Breaker(Breaker { command: BreakerCommand::Reset(Reset { consent }) }) => {
+                if consent.asks() {
+                    let status: Status = read(daemon.get(route(&["status"])).await?)?;
+                    let what = counted(status.leases.total, "lease");
+                    consent.obtain(printer, &[what], "let those end whose holders are silent?")?;
+                }
                 let answer = daemon.post(route(&["breaker", "reset"]), &serde_json::json!({})).await?;
                 if printer.json() {
                     return printer.object(&answer);
@@ -83,14 +93,15 @@ impl Admin {
 
 impl Shutdown {
     async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        if self.end_all {
+        if self.end_all || self.consent.asks() {
             let status: Status = read(daemon.get(route(&["status"])).await?)?;
             let (leases, sessions) =
                 (counted(status.leases.total, "lease"), counted(status.sessions, "session"));
             let waiters = counted(status.waiters, "waiter");
             let what =
                 format!("daemon {}, pid {}: {leases}, {sessions}, {waiters}", status.version, status.pid);
-            self.consent.obtain(printer, &[what], "end every lease and stop it?")?;
+            let question = if self.end_all { "end every lease and stop it?" } else { "stop it?" };
+            self.consent.obtain(printer, &[what], question)?;
         }
         let answer = daemon.post(route(&["shutdown"]), &ShutDown { end_all: self.end_all }).await?;
         if printer.json() {

@@ -50,7 +50,6 @@ impl Lease {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.command {
             LeaseCommand::Acquire(acquire) => acquire.check(),
-            LeaseCommand::Release(release) => release.check(),
             LeaseCommand::Rebind(rebind) => rebind.check(),
             LeaseCommand::Revoke(revoke) => revoke.check(),
             LeaseCommand::Reclaim(reclaim) => reclaim.check(),
@@ -59,6 +58,7 @@ impl Lease {
             | LeaseCommand::Show(_)
             | LeaseCommand::Heartbeat(_)
             | LeaseCommand::Activate(_)
+            | LeaseCommand::Release(_)
             | LeaseCommand::Amend(_)
             | LeaseCommand::Acknowledge(_)
             | LeaseCommand::Handover(_)

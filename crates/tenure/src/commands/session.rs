@@ -38,20 +38,6 @@ enum SessionCommand {
 }
 
 impl Session {
-    /// What can be known to be wrong before any daemon is asked.
-    pub(crate) fn check(&self) -> Result<(), Failure> {
-        match &self.command {
-            SessionCommand::Fail(fail) => fail.check(),
-            SessionCommand::Stop(stop) => stop.check(),
-            SessionCommand::Start(_)
-            | SessionCommand::Ls(_)
-            | SessionCommand::Show(_)
-            | SessionCommand::Heartbeat(_)
-            | SessionCommand::Activate(_)
-            | SessionCommand::Watch(_) => Ok(()),
-        }
-    }
-
     pub(crate) async fn run(
         self,
         reach: &Reach,

@@ -1,28 +1,53 @@
 //! `tenure stdio`: lines of JSON between standard input, standard output and the daemon's socket.
 //!
 //! Bytes are passed on as they are. Lines are looked at only to know which answers are still owed when the input ends:
-//! the end of the connection is the end of the session, so it is closed after the last of them.
+//! the end of the connection is the end of the session, so it is closed after the last of them, or when the grace is over.
 
 mod owed;
 
+use std::future::pending;
 use std::path::Path;
+use std::pin::Pin;
 
 use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::sleep;
 
 use crate::connect::Daemon;
+use crate::duration::Span;
 use crate::failure::{Failure, Words};
-use crate::printer::Printer;
+use crate::printer::{Printer, counted};
 use owed::{Lines, Owed};
 
 /// Speak lines of JSON with the daemon, over standard input and output
 ///
 /// One object per line with one verb each, as over the daemon's socket. The standard input is the session: what is held
 /// through it drains when it ends. Bare `tenure` does the same where its standard input is not a terminal.
+///
+/// After the end of the input the command waits for the answers that are still owed, for at most --grace, then ends the
+/// session. Streams (watch, browse, subscribe) are owed nothing and end with the input; where the input asks only for
+/// browse or subscribe and holds nothing, they go on for --grace.
+///
+/// Exit code: 0 when every answer was printed; 1 when the grace ended before that; 3 when the daemon went away.
+///
+/// Example: echo '{"browse":"_http._tcp"}' | tenure stdio --grace 3s
 #[derive(Args)]
-pub(crate) struct Stdio {}
+pub(crate) struct Stdio {
+    /// Time for answers after the end of the input
+    #[arg(long, value_name = "DURATION", default_value = GRACE)]
+    grace: Span,
+}
+
+impl Default for Stdio {
+    fn default() -> Self {
+        Self { grace: GRACE.parse().expect("invariant: the default is a duration") }
+    }
+}
+
+/// What the daemon forgives a standard input that is gone.
+const GRACE: &str = "5s";
 
 const HELLO: &[u8] = b"{\"hello\":{\"kind\":\"cli\"}}\n";
 /// A question whose answer comes after that of every line before it.
@@ -64,21 +89,23 @@ impl Stdio {
             owed: Owed::default(),
             welcomed: false,
         };
-        proxy.run(&socket).await
+        proxy.run(&socket, self.grace).await
     }
 }
 
 impl Proxy<'_> {
-    async fn run(mut self, socket: &Path) -> Result<(), Failure> {
+    async fn run(mut self, socket: &Path, grace: Span) -> Result<(), Failure> {
         let mut input = tokio::io::stdin();
         let (mut asked, mut answered) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
         let mut input_open = true;
+        let mut grace_over: Pin<Box<dyn Future<Output = ()>>> = Box::pin(pending());
         while input_open || !self.is_done() {
             // Answers are taken while questions leave: a daemon that could not get rid of its answers would hang up.
             tokio::select! {
                 read = input.read(&mut asked), if input_open && self.outgoing.is_empty() => match read {
                     Ok(0) => {
                         input_open = false;
+                        grace_over = Box::pin(sleep(grace.duration()));
                         self.end_input();
                     }
                     Ok(length) => self.pass_on(&asked[..length]),
@@ -96,13 +123,28 @@ impl Proxy<'_> {
                     Ok(length) => self.pass_back(&answered[..length])?,
                     Err(error) => return Err(broken(socket, &error)),
                 },
+                () = &mut grace_over => return self.hang_up(grace),
             }
         }
         Ok(())
     }
 
     fn is_done(&self) -> bool {
+        self.is_answered() && !self.owed.only_looks()
+    }
+
+    fn is_answered(&self) -> bool {
         self.outgoing.is_empty() && self.welcomed && self.owed.is_settled()
+    }
+
+    /// The end of the connection ends the session, whatever it still waits for.
+    fn hang_up(&self, grace: Span) -> Result<(), Failure> {
+        if self.is_answered() {
+            return Ok(());
+        }
+        let owed = counted(self.owed.count().max(1), "answer");
+        let line = format_args!("{owed} did not come within {grace} after the end of the input");
+        Err(Failure::Refused(Words::new(line).hint("--grace waits longer")))
     }
 
     fn pass_on(&mut self, bytes: &[u8]) {

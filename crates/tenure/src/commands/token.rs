@@ -14,6 +14,7 @@ use tenure_server::{TokenEntry, check_token_name, parse_tokens, token_hash};
 
 use crate::atomic_file::{Access, directory_of, replace};
 use crate::config::{Environment, Flags, Settings};
+use crate::confirm::Consent;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::table::Table;
@@ -63,6 +64,8 @@ struct Remove {
     name: String,
     #[command(flatten)]
     file: Place,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Which file.
@@ -165,6 +168,10 @@ impl Remove {
         if !file.entries.iter().any(|entry| entry.name == self.name) {
             let line = format!("there is no token {} in {}", self.name, file.path.display());
             return Err(Failure::Refused(Words::new(line).hint("tenure token ls")));
+        }
+        if self.consent.asks() {
+            let what = format!("token {} of {}", self.name, file.path.display());
+            self.consent.obtain(printer, &[what], "refuse it from now on?")?;
         }
         let text = file.text.clone().unwrap_or_default();
         let stays = |line: &&str| line.split_whitespace().next() != Some(self.name.as_str());

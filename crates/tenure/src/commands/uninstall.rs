@@ -10,6 +10,7 @@ use serde_json::json;
 use super::install::system;
 use super::install::unit::{SYSUSERS_PATH, UNIT_NAME, UNIT_PATH};
 use crate::config::{MACHINE_CONFIG, MACHINE_DATA};
+use crate::confirm::Consent;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
@@ -24,6 +25,8 @@ pub(crate) struct Uninstall {
     /// Print what would be removed and run, and do nothing
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 impl Uninstall {
@@ -50,6 +53,10 @@ impl Uninstall {
                 .chain(removals)
                 .chain(commands(after))
                 .try_for_each(|line| printer.line(line));
+        }
+        if runs && self.consent.asks() {
+            let what = format!("service {UNIT_NAME}: it is stopped, and starts no more");
+            self.consent.obtain(printer, &[what], "remove it?")?;
         }
         before.iter().try_for_each(|line| system::run(line))?;
         for path in &paths {

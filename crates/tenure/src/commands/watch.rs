@@ -6,6 +6,7 @@ use clap::Args;
 use tenure_api::{ErrorCode, EventKind, Status};
 use tenure_client::{CallError, Events};
 
+use super::again::is_passing;
 use super::lease::Filter;
 use crate::connect::{Daemon, Reach, call_failure, read, route};
 use crate::failure::{Failure, Words};
@@ -163,14 +164,5 @@ impl Watch {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
-    }
-}
-
-/// Asking again may help: the daemon is stopping, starting, or has not come back yet.
-fn is_passing(error: &CallError) -> bool {
-    match error {
-        CallError::Refused(error) => error.retry_after_ms.is_some(),
-        CallError::Unreachable { .. } | CallError::Broken { .. } | CallError::TimedOut { .. } => true,
-        CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
     }
 }

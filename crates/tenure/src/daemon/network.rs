@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use tenure_api::Address;
 use tenure_faces::{
-    Goodbye, Health, Later, Network, Quiet, Record, Renamed, Seen, Service, Sightings, Standing, Wanted,
+    Goodbye, Health, Later, Network, Quiet, Record, Renamed, Seen, Service, Sightings, Standing, Unfit,
+    Wanted,
 };
 use tenure_history::rfc3339;
 use tenure_mdns::{Condition, Mdns, Options, StartError};
@@ -22,7 +24,7 @@ impl NetworkPlan {
     /// Starts it.
     pub(crate) fn start(&self) -> Result<Arc<dyn Network>, StartError> {
         Ok(match self {
-            Self::Quiet => Arc::new(Quiet::default()),
+            Self::Quiet => Arc::new(Quiet::with_rule(check)),
             Self::Mdns(options) => Arc::new(Multicast { mdns: Mdns::start(options.clone())? }),
         })
     }
@@ -37,6 +39,10 @@ struct Browsing {
 }
 
 impl Network for Multicast {
+    fn check(&self, service: &Service) -> Result<(), Unfit> {
+        check(service)
+    }
+
     fn advertise(&self, key: u128, service: Service) {
         self.mdns.advertise(key, sent(service));
     }
@@ -123,6 +129,22 @@ fn sent(service: Service) -> tenure_mdns::Service {
     tenure_mdns::Service { service_type, subtypes, name, host, port, ip, txt }
 }
 
+/// The mDNS crate refuses by the same rule what it is to announce.
+fn check(service: &Service) -> Result<(), Unfit> {
+    use tenure_mdns::Unfit as Mdns;
+    sent(service.clone()).check().map_err(|unfit| {
+        let field = match unfit {
+            Mdns::Type(_) | Mdns::Subtype(_) => "type",
+            Mdns::Name(_) => "name",
+            Mdns::Host(_) => "host",
+            Mdns::Port => "port",
+            Mdns::Address(_) => "ip",
+            Mdns::TxtKey(_) | Mdns::TxtLength(_) => "txt",
+        };
+        Unfit { field, message: unfit.to_string() }
+    })
+}
+
 fn said(goodbye: tenure_mdns::Goodbye) -> Goodbye {
     match goodbye {
         tenure_mdns::Goodbye::Sent => Goodbye::Sent,
@@ -136,10 +158,43 @@ fn seen(sighting: tenure_mdns::Sighting) -> Seen {
         Sighting::Found { name, service_type } => Seen::Found { name, service_type },
         Sighting::Resolved(record) => {
             let tenure_mdns::Record { name, service_type, host, port, addresses, txt } = record;
-            Seen::Resolved(Record { name, service_type, host, port, addresses, txt })
+            let addresses =
+                addresses.into_iter().map(|tenure_mdns::Address { ip, zone }| Address { ip, zone });
+            Seen::Resolved(Record { name, service_type, host, port, addresses: addresses.collect(), txt })
         }
         Sighting::Removed { name, service_type } => Seen::Removed { name, service_type },
         Sighting::TypeFound(name) => Seen::TypeFound(name),
         Sighting::TypeRemoved(name) => Seen::TypeRemoved(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    /// The lease of a name and the mDNS engine must agree on which names are one.
+    #[test]
+    fn names_are_one_here_where_they_are_one_on_the_network() {
+        let of = |name: &str| {
+            let asked = serde_json::json!({"name": name, "type": "_http._tcp", "port": 80});
+            let names =
+                tenure_faces::understand_registration(&serde_json::from_value(asked).unwrap()).unwrap();
+            let service = tenure_mdns::Service {
+                service_type: "_http._tcp".to_owned(),
+                subtypes: Vec::new(),
+                name: name.to_owned(),
+                host: "h".to_owned(),
+                port: 80,
+                ip: None,
+                txt: Vec::new(),
+            };
+            (names[0].1.clone(), service.full_name_key())
+        };
+        let names =
+            ["büro", "BÜRO", "Büro", "buro", "STRASSE", "straße", "ΟΔΟΣ", "οδος", "οδοσ", "a.b", "A.B", "İ"];
+        for one in names {
+            for two in names {
+                let ((here, there), (here_too, there_too)) = (of(one), of(two));
+                assert_eq!(here == here_too, there == there_too, "{one} {two}");
+            }
+        }
     }
 }

@@ -47,6 +47,12 @@ pub(crate) fn registration_table(registrations: &[AdminRegistration]) -> Table {
     table
 }
 
+/// One registration in a line, for whoever is about to end it.
+pub(crate) fn registration_words(registration: &AdminRegistration) -> String {
+    let AdminRegistration { id, name, service_type, port, mode, state, .. } = registration;
+    plain(&format!("registration {id}: {name}.{service_type}, port {port}, {}, {}", word(state), word(mode)))
+}
+
 /// Everything about one.
 pub(crate) fn registration_lines(registration: &AdminRegistration, now: Now) -> Vec<String> {
     let AdminRegistration { advertised, advertised_name, service_type, .. } = registration;

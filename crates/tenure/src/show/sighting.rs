@@ -1,8 +1,8 @@
 //! What is seen on the network, a line each; and one service in full.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
-use tenure_api::{Browsed, ServiceRecord, Sighting};
+use tenure_api::{Address, Browsed, ServiceRecord, Sighting};
 
 use super::registration::txt_words;
 use super::{Page, word};
@@ -50,9 +50,13 @@ fn line(what: &str, service: &ServiceRecord) -> String {
 
 /// `192.0.2.7:80 (host.local)`, or as much of it as is known.
 fn place(service: &ServiceRecord) -> String {
-    match (service.ip, &service.host, service.port) {
-        (Some(ip), Some(host), Some(port)) => format!("{} ({host})", SocketAddr::new(ip, port)),
-        (Some(ip), None, Some(port)) => SocketAddr::new(ip, port).to_string(),
+    let socket = |ip: &Address, port: u16| match ip.ip {
+        IpAddr::V4(_) => format!("{ip}:{port}"),
+        IpAddr::V6(_) => format!("[{ip}]:{port}"),
+    };
+    match (&service.ip, &service.host, service.port) {
+        (Some(ip), Some(host), Some(port)) => format!("{} ({host})", socket(ip, port)),
+        (Some(ip), None, Some(port)) => socket(ip, port),
         (None, Some(host), Some(port)) => format!("{host}:{port}"),
         (_, _, None) | (None, None, _) => String::new(),
     }

@@ -94,6 +94,28 @@ fn a_browse_goes_on_while_there_is_news_and_ends_when_asked() {
 }
 
 #[test]
+fn a_look_without_end_goes_on_over_a_restart() {
+    let mut daemon = Daemon::start();
+    let permanent = json!({"name": "App", "type": "http", "port": 8080, "lease": 0});
+    daemon.register(&permanent);
+    let browse = Running::start(&mut daemon.command(&["browse", "http", "--timeout", "0", "--json"]));
+    let subscribe = Running::start(&mut daemon.command(&["subscribe", "http", "--timeout", "0", "--json"]));
+    assert_eq!(browse.object()["found"]["name"], "App");
+    assert_eq!(
+        (subscribe.object()["event"].clone(), subscribe.object()["event"].clone()),
+        (json!("found"), json!("resolved"))
+    );
+    daemon.stop();
+    browse.said("the daemon is gone; waiting for it");
+    subscribe.said("the daemon is gone; waiting for it");
+    daemon.start_again();
+    browse.said("connected again");
+    subscribe.said("connected again");
+    assert_eq!(browse.object()["found"]["name"], "App");
+    assert_eq!(subscribe.object()["service"]["name"], "App");
+}
+
+#[test]
 fn a_subscription_tells_every_step() {
     let daemon = Daemon::start();
     let id = daemon.register(&web("App"));
@@ -105,7 +127,7 @@ fn a_subscription_tells_every_step() {
         --- err
     "#]]
     .assert_eq(&daemon.registered_text(&["mdns", "subscribe", "http", "--timeout", "1", "-q"], &id));
-    let mut events = Running::start(&mut daemon.command(&["subscribe", "http", "--timeout", "0", "--json"]));
+    let mut events = Running::start(&mut daemon.command(&["subscribe", "http", "--timeout", "1h", "--json"]));
     assert_eq!(events.object()["event"], "found");
     assert_eq!(events.object()["event"], "resolved");
     daemon.object(&["unregister", &id]);

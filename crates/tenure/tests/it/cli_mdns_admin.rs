@@ -250,3 +250,34 @@ fn a_registration_is_drained_revived_and_ended() {
     assert_eq!(object(&["mdns", "admin", "revive", &other]), json!({"revived": other}));
     assert_eq!(object(&["mdns", "admin", "unregister", &other]), json!({"unregistered": other}));
 }
+
+#[test]
+fn ending_a_registration_is_asked_about_at_a_terminal_and_goes_ahead_in_scripts() {
+    let daemon = Daemon::start();
+    let service = |name: &str| json!({"name": name, "type": "http", "port": 80});
+    let id = daemon.register(&service("App"));
+    for verb in ["unregister", "drain"] {
+        let asked = at_terminal(&mut daemon.command(&["admin", verb, &id, "--quiet"]), 200, "n\n");
+        assert!(
+            asked.text.contains(&format!("registration {id}: App._http._tcp, port 80")),
+            "{}",
+            asked.text
+        );
+        assert!(asked.text.contains("[y/N]"), "{}", asked.text);
+        assert_eq!(asked.code, 1);
+    }
+    assert_eq!(daemon.registrations()[0]["state"], "alive");
+    // What the first version of these commands did in scripts they do.
+    assert_eq!(daemon.tenure(&["admin", "drain", &id]).code, 0);
+    assert_eq!(daemon.tenure(&["admin", "revive", &id]).code, 0);
+    assert_eq!(daemon.tenure(&["admin", "drain", &id, "--yes"]).code, 0);
+    let revive = at_terminal(&mut daemon.command(&["admin", "revive", &id, "--yes"]), 200, "");
+    assert_eq!(revive.code, 0, "{}", revive.text);
+    assert_eq!(daemon.tenure(&["admin", "unregister", &id]).code, 0);
+    let own = daemon.register(&service("Own"));
+    let unregister = at_terminal(&mut daemon.command(&["unregister", &own, "--quiet"]), 200, "");
+    assert_eq!((unregister.code, unregister.text.contains("[y/N]")), (0, false), "{}", unregister.text);
+    let yes = daemon.register(&service("Yes"));
+    assert_eq!(daemon.tenure(&["mdns", "unregister", &yes, "--epoch", "7"]).code, 1);
+    assert_eq!(daemon.tenure(&["mdns", "unregister", &yes, "--epoch", "1", "--yes"]).code, 0);
+}

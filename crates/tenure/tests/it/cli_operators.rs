@@ -373,6 +373,38 @@ fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
 }
 
 #[test]
+fn what_is_ones_own_is_given_back_without_a_question() {
+    let daemon = Daemon::start();
+    for terminal in [true, false] {
+        let release = ["lease", "release", "printer", "--quiet"];
+        daemon.take(&["printer", "--holder", "alice"]);
+        let code = match terminal {
+            true => at_terminal(&mut daemon.command(&release), 200, "").code,
+            false => daemon.tenure(&release).code,
+        };
+        assert_eq!(code, 0, "at a terminal: {terminal}");
+        assert_eq!(daemon.tenure(&["lease", "release", "printer", "--yes"]).code, 1, "it is free");
+    }
+    let opened = daemon.object(&["admin", "session", "open"]);
+    let mine = opened["session"].as_str().unwrap();
+    assert_eq!(daemon.tenure(&["admin", "session", "close", mine]).code, 0);
+    let opened = daemon.object(&["admin", "session", "open", "--holder", "alice"]);
+    let hers = opened["session"].as_str().unwrap();
+    assert_eq!(daemon.tenure(&["admin", "session", "close", hers]).code, 2, "others may rely on it");
+}
+
+#[test]
+fn stopping_the_daemon_is_asked_about_at_a_terminal() {
+    let daemon = Daemon::start();
+    let no = at_terminal(&mut daemon.command(&["admin", "shutdown", "--quiet"]), 200, "n\n");
+    assert!(no.text.contains("stop it? [y/N]"), "{}", no.text);
+    assert_eq!(no.code, 1);
+    let no = at_terminal(&mut daemon.command(&["admin", "breaker", "reset", "--quiet"]), 200, "n\n");
+    assert!(no.text.contains("[y/N]"), "{}", no.text);
+    assert_eq!(daemon.tenure(&["admin", "breaker", "reset"]).code, 0);
+}
+
+#[test]
 fn tables_fit_the_terminal() {
     let daemon = Daemon::start();
     daemon.take(&["höhle/eins", "höhle/zwei", "höhle/drei", "--holder", "änne@höhle"]);

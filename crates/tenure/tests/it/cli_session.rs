@@ -450,6 +450,8 @@ fn stopping_is_asked_about() {
     let asked = format!("session {id} of alice: tuner/1, running");
     assert!(shown.text.contains(&asked) && shown.text.contains("end it? [y/N]"), "{}", shown.text);
     assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
+    let own = start(&daemon, &["--resource", "own"]);
+    assert_eq!(tenure(&daemon, &["session", "stop", &own]).code, 0, "one's own is given back");
 }
 
 #[test]

@@ -194,7 +194,7 @@ fn bare_tenure_without_a_terminal_speaks_lines() {
 fn an_answer_that_takes_time_is_waited_for_after_the_input_has_ended() {
     let daemon = Daemon::start();
     let id = daemon.take(&["printer", "--holder", "alice"]);
-    let mut stdio = Running::start(daemon.command(&["stdio"]).stdin(Stdio::piped()));
+    let mut stdio = Running::start(daemon.command(&["stdio", "--grace", "1h"]).stdin(Stdio::piped()));
     stdio.send(r#"{"acquire":{"resources":["printer"],"holder":"bob","wait_ms":30000},"tag":1}"#);
     drop(stdio.child.stdin.take());
     crate::run_support::wait_until("bob waits", LONG, || {
@@ -203,6 +203,61 @@ fn an_answer_that_takes_time_is_waited_for_after_the_input_has_ended() {
     daemon.object(&["lease", "release", &id, "--epoch", "1"]);
     assert_eq!(stdio.object()["acquired"]["holder"], "bob");
     assert_eq!(stdio.child.wait().unwrap().code(), Some(0));
+}
+
+/// A program that died while it waited kept all that it held for as long as the wait lasted.
+#[test]
+fn what_is_owed_when_the_grace_is_over_keeps_no_session() {
+    let daemon = Daemon::start();
+    daemon.take(&["printer", "--holder", "alice"]);
+    let mut stdio = Running::start(daemon.command(&["stdio", "--grace", "0s"]).stdin(Stdio::piped()));
+    stdio.send(r#"{"acquire":{"resources":["held"],"holder":"bob"}}"#);
+    assert_eq!(stdio.object()["acquired"]["holder"], "bob");
+    stdio.send(r#"{"acquire":{"resources":["printer"],"holder":"bob","wait_ms":3600000},"tag":1}"#);
+    crate::run_support::wait_until("bob waits", LONG, || {
+        daemon.object(&["resource", "show", "printer"])["waiters"] == json!(["bob"])
+    });
+    drop(stdio.child.stdin.take());
+    assert_eq!(stdio.child.wait().unwrap().code(), Some(1));
+    stdio.said("1 answer did not come within 0s after the end of the input");
+    crate::run_support::wait_until("the session is over", LONG, || {
+        daemon.object(&["lease", "show", "held"])["liveness"] == "draining"
+    });
+}
+
+/// With a stream open the session stayed for ever, and so did what it had registered.
+#[test]
+fn a_stream_does_not_keep_a_session_whose_input_has_ended() {
+    let daemon = Daemon::start();
+    for (of, stream) in
+        [("s", r#""subscribe":"_http._tcp""#), ("b", r#""browse":"_http._tcp""#), ("w", r#""watch":{}"#)]
+    {
+        for tag in ["", r#","tag":"t""#] {
+            let held = format!("{of}/{}", tag.len());
+            let mut stdio = Running::start(daemon.command(&["stdio", "--grace", "1h"]).stdin(Stdio::piped()));
+            stdio.send(&format!("{{{stream}{tag}}}"));
+            let acquire = json!({"acquire": {"resources": [held], "holder": "bob"}, "tag": "mine"});
+            stdio.send(&acquire.to_string());
+            while stdio.object()["tag"] != "mine" {}
+            drop(stdio.child.stdin.take());
+            assert_eq!(stdio.child.wait().unwrap().code(), Some(0), "{stream}{tag}");
+            crate::run_support::wait_until("the session is over", LONG, || {
+                daemon.object(&["lease", "show", &held])["liveness"] == "draining"
+            });
+        }
+    }
+}
+
+/// An input that only looks at the network is given the grace to see something, and is done then.
+#[test]
+fn a_browse_alone_goes_on_for_the_grace_and_ends_well() {
+    let daemon = Daemon::start();
+    for line in [r#"{"browse":"_http._tcp"}"#, r#"{"subscribe":"_http._tcp","tag":1}"#] {
+        let mut stdio = Running::start(daemon.command(&["stdio", "--grace", "100ms"]).stdin(Stdio::piped()));
+        stdio.send(line);
+        drop(stdio.child.stdin.take());
+        assert_eq!(stdio.child.wait().unwrap().code(), Some(0), "{line}");
+    }
 }
 
 #[test]

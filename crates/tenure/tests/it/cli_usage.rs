@@ -120,9 +120,7 @@ fn whatever_ends_something_needs_a_terminal_or_consent() {
         &["lease", "revoke", "printer"][..],
         &["lease", "reclaim", "printer", "--force"],
         &["lease", "drain", "printer"],
-        &["lease", "release", "printer"],
         &["pool", "rm", "gpu"],
-        &["admin", "session", "close", "s:00000001"],
         &["admin", "shutdown", "--end-all"],
     ] {
         expected.assert_eq(&Desk::new().tenure(arguments).all());

@@ -24,7 +24,11 @@ pub(super) struct Opened {
 }
 
 impl TenureStore {
-    pub(super) async fn open_session(&self, membership: &Membership) -> Result<Opened, StoreError> {
+    pub(super) async fn open_session(
+        &self,
+        membership: &Membership,
+        limit: Duration,
+    ) -> Result<Opened, StoreError> {
         let open = OpenSession {
             holder: membership.instance.to_string(),
             ttl_ms: Some(millis(membership.ttl)),
@@ -34,7 +38,7 @@ impl TenureStore {
             operation_id: Some(operation_id()),
         };
         let sent = BootInstant::now();
-        let opened = within(membership.call_limit, self.client().open_session(&open)).await;
+        let opened = within(limit, self.client().open_session(&open)).await;
         let opened = opened.map_err(|error| understood(&error))?;
         let valid_until = membership.promised_until(sent, opened.valid_ms.unwrap_or(0));
         Ok(Opened { session: opened.session, lsn: opened.lsn, valid_until })
@@ -79,7 +83,7 @@ impl TenureStore {
             operation_id: Some(operation_id()),
             ..Acquire::default()
         };
-        let first = within(membership.call_limit, self.client().acquire(&acquire)).await;
+        let first = within(membership.join_limit(), self.client().acquire(&acquire)).await;
         let blocking = match first {
             Ok(lease) => return Ok(lease),
             Err(error) => blocking(&error).ok_or_else(|| understood(&error))?,
@@ -117,7 +121,7 @@ impl TenureStore {
         if !holder.is_absent() && holder != membership.instance {
             return Ok(None);
         }
-        let (limit, client) = (membership.call_limit, self.client());
+        let (limit, client) = (membership.join_limit(), self.client());
         let seen = within(limit, client.lease(lease_id)).await.map_err(|error| understood(&error))?;
         let key = ClaimKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..ClaimKey::default() };
         match within(limit, hand_over(client.clone(), key, session.to_owned())).await {
@@ -153,7 +157,7 @@ impl TenureStore {
     async fn beat(&self, membership: &Membership, session: &str) -> Result<u64, StoreError> {
         let heartbeat = SessionHeartbeat::default();
         let beaten = self.client().session_heartbeat(session, &heartbeat);
-        let beaten = within(membership.call_limit, beaten).await;
+        let beaten = within(membership.join_limit(), beaten).await;
         beaten.map(|renewed| renewed.valid_ms).map_err(|error| understood(&error))
     }
 }

@@ -51,26 +51,34 @@ pub(super) struct Streams {
     out: Outbox,
     /// Ends them all when nothing can be said any more.
     gone: CancellationToken,
+    /// Nothing more is asked: what opens now ends at once.
+    is_over: bool,
 }
 
 impl Streams {
     pub(super) fn new(out: Outbox, gone: CancellationToken) -> Self {
-        Self { by_tag: HashMap::new(), out, gone }
+        Self { by_tag: HashMap::new(), out, gone, is_over: false }
     }
 
-    /// Makes room for one more. Only one that is alone may be without a tag.
+    /// A stream without a tag begins beside none with one. Whether another without a tag is open is known only when
+    /// the lines before it are answered.
+    pub(super) fn check_untagged(&mut self) -> Result<(), Error> {
+        self.by_tag.retain(|_, stream| !stream.is_ended());
+        if self.by_tag.keys().any(Option::is_some) { Err(needs_tag("a second stream")) } else { Ok(()) }
+    }
+
+    /// Makes room for one more.
     pub(super) fn open(
         &mut self,
         tag: Option<&Tag>,
         admit: impl FnOnce() -> Result<Counted<Text>, Error>,
     ) -> Result<Stream, Error> {
         self.by_tag.retain(|_, stream| !stream.is_ended());
-        if tag.is_none() && !self.by_tag.is_empty() {
-            return Err(needs_tag("a second stream"));
-        }
         if self.by_tag.contains_key(&tag.cloned()) {
-            let message = "a stream with this tag is open already";
-            return Err(Error::new(ErrorCode::InvalidRequest, message));
+            return Err(match tag {
+                None => needs_tag("a second stream"),
+                Some(_) => Error::new(ErrorCode::InvalidRequest, "a stream with this tag is open already"),
+            });
         }
         if self.by_tag.len() >= STREAMS_MAX {
             let message = format!("a connection has at most {STREAMS_MAX} streams");
@@ -85,6 +93,9 @@ impl Streams {
             tag: tag.cloned(),
             _place: Arc::new(place),
         };
+        if self.is_over {
+            stream.end();
+        }
         self.by_tag.insert(tag.cloned(), stream.clone());
         Ok(stream)
     }
@@ -102,8 +113,9 @@ impl Streams {
     }
 
     /// Ends them all. Where the daemon stops each ends by itself, after its last word.
-    pub(super) fn end(self, shared: &Shared) {
+    pub(super) fn end(&mut self, shared: &Shared) {
         if !shared.stopping().is_cancelled() {
+            self.is_over = true;
             self.by_tag.values().for_each(Stream::end);
         }
     }

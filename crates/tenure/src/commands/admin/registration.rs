@@ -7,10 +7,11 @@ use tenure_client::Method;
 use tenure_engine::host::read_clocks;
 
 use crate::commands::mdns::advised;
+use crate::confirm::Consent;
 use crate::connect::{Daemon, Route, read, route};
 use crate::failure::Failure;
 use crate::printer::{Printer, counted};
-use crate::show::{Now, daemon_lines, registration_lines, registration_table};
+use crate::show::{Now, daemon_lines, registration_lines, registration_table, registration_words};
 
 /// What operators do with registrations.
 #[derive(Subcommand)]
@@ -40,17 +41,25 @@ pub(crate) struct Inspect {
 }
 
 /// End a registration, whatever its state; the network is told goodbye at once
+///
+/// At a terminal the registration is shown first and the command asks.
 #[derive(Args)]
 pub(crate) struct Unregister {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Let a registration end after its grace, unless it is revived
+///
+/// At a terminal the registration is shown first and the command asks.
 #[derive(Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Take a drain back
@@ -58,6 +67,8 @@ pub(crate) struct Drain {
 pub(crate) struct Revive {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    _consent: Consent,
 }
 
 #[derive(Args)]
@@ -77,8 +88,33 @@ impl Which {
     }
 }
 
+/// Shows a registration and asks, where there is a terminal; scripts go ahead.
+async fn ask_about(
+    which: &Which,
+    consent: &Consent,
+    question: &str,
+    daemon: &Daemon,
+    printer: &mut Printer,
+) -> Result<(), Failure> {
+    if !consent.asks() {
+        return Ok(());
+    }
+    let of: AdminRegistration = read(daemon.get(which.route()).await.map_err(advised)?)?;
+    consent.obtain(printer, &[registration_words(&of)], question)
+}
+
 impl RegistrationCommand {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        match &self {
+            Self::Unregister(unregister) => {
+                ask_about(&unregister.which, &unregister.consent, "end it?", daemon, printer).await?;
+            }
+            Self::Drain(drain) => {
+                let question = "let it end after its grace?";
+                ask_about(&drain.which, &drain.consent, question, daemon, printer).await?;
+            }
+            Self::Status(_) | Self::Registrations(_) | Self::Inspect(_) | Self::Revive(_) => {}
+        }
         let (get, nothing) = (Method::GET, None::<&()>);
         let call = async |method: Method, route: Route| daemon.call(method, route, nothing).await;
         let answer = match &self {

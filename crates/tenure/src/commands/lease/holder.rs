@@ -12,7 +12,7 @@ use crate::confirm::Consent;
 use crate::connect::{Daemon, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
-use crate::show::{lease_words, renewed_page};
+use crate::show::renewed_page;
 
 /// What a holder presents.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub(super) struct Activate {
 
 /// Give a lease back
 ///
-/// With --epoch the holder itself speaks and is not asked again. Without it, the lease is shown first.
+/// Only the principal that took the lease can give it back, so this never asks.
 #[derive(Args)]
 pub(super) struct Release {
     #[command(flatten)]
@@ -58,7 +58,7 @@ pub(super) struct Release {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
-    consent: Consent,
+    _consent: Consent,
 }
 
 /// Replace what is kept with a lease
@@ -146,20 +146,8 @@ impl Activate {
 }
 
 impl Release {
-    /// Who knows the epoch is the holder; anybody else may be ending what somebody works with.
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        if self.presented.epoch.is_some() { Ok(()) } else { self.consent.can_be_had() }
-    }
-
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let (id, epoch) = match self.presented.epoch {
-            Some(epoch) => (self.presented.target.id(daemon).await?, epoch),
-            None => {
-                let lease = self.presented.target.lease(daemon).await?;
-                self.consent.obtain(printer, &[lease_words(&lease)], "give it back?")?;
-                (lease.lease_id, lease.epoch)
-            }
-        };
+        let (id, epoch) = self.presented.id_and_epoch(daemon).await?;
         let call = HolderCall { reason: self.reason, ..plain_call(epoch, self.holder) };
         print_lease(printer, daemon.post(route(&["leases", &id, "release"]), &call).await?)
     }

@@ -64,6 +64,8 @@ pub(super) struct Revive {
     /// Why, in words
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
+    #[command(flatten)]
+    _consent: Consent,
 }
 
 /// A call about a lease that was shown.

@@ -11,8 +11,9 @@ use tenure_client::{CallError, Sightings};
 
 use super::advised;
 use super::arguments::seconds_or_span;
+use crate::commands::again::{is_passing, open_again};
 use crate::commands::asking_or_alone;
-use crate::connect::{Found, Reach, call_failure};
+use crate::connect::{Daemon, Found, Reach, call_failure};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::{browsed_line, sighting_line};
@@ -40,7 +41,9 @@ pub(crate) struct Subscribe {
 
 #[derive(Args)]
 struct Patience {
-    /// End after so long without news: seconds, or a duration like 1m30s; 0 is for ever
+    /// End after so long without news: seconds, or a duration like 1m30s
+    ///
+    /// 0 is for ever, over restarts of the daemon: what is on the network is then printed anew.
     #[arg(long = "timeout", value_name = "SECS|DURATION", default_value = "5", value_parser = seconds_or_span)]
     idle_for: Duration,
 }
@@ -48,9 +51,10 @@ struct Patience {
 impl Browse {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         asking_or_alone(reach, printer, async |found, p| {
-            let sightings =
-                found.daemon.client().browse_stream(self.service_type.as_deref(), self.patience.idle_for);
-            follow(sightings, found, p, told_browsed).await
+            let (of, idle_for) = (self.service_type.as_deref(), self.patience.idle_for);
+            let open = async |daemon: &Daemon| daemon.client().browse_stream(of, idle_for).await;
+            let follow = Follow { reach, found, goes_on: idle_for.is_zero(), told: told_browsed };
+            follow.run(open, p).await
         })
     }
 }
@@ -58,9 +62,10 @@ impl Browse {
 impl Subscribe {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         asking_or_alone(reach, printer, async |found, p| {
-            let sightings =
-                found.daemon.client().subscribe_stream(Some(&self.service_type), self.patience.idle_for);
-            follow(sightings, found, p, told_sighting).await
+            let (of, idle_for) = (Some(self.service_type.as_str()), self.patience.idle_for);
+            let open = async |daemon: &Daemon| daemon.client().subscribe_stream(of, idle_for).await;
+            let follow = Follow { reach, found, goes_on: idle_for.is_zero(), told: told_sighting };
+            follow.run(open, p).await
         })
     }
 }
@@ -74,26 +79,58 @@ fn told_sighting(sighting: &Sighting) -> (&ServiceRecord, String) {
     (&sighting.service, sighting_line(sighting))
 }
 
-async fn follow<T: DeserializeOwned + Serialize>(
-    sightings: impl Future<Output = Result<Sightings<T>, CallError>>,
-    found: &Found,
-    printer: &mut Printer,
-    told: impl Fn(&T) -> (&ServiceRecord, String),
-) -> Result<(), Failure> {
-    let mut stopping = Stopping::catch()?;
-    let printing = async {
-        let mut sightings = sightings.await.map_err(call_failure).map_err(advised)?;
+/// A stream of sightings that is printed.
+struct Follow<'a, T> {
+    reach: &'a Reach,
+    found: &'a Found,
+    /// Over restarts of the daemon too.
+    goes_on: bool,
+    told: fn(&T) -> (&ServiceRecord, String),
+}
+
+impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
+    async fn run(
+        self,
+        open: impl AsyncFn(&Daemon) -> Result<Sightings<T>, CallError>,
+        printer: &mut Printer,
+    ) -> Result<(), Failure> {
+        let mut stopping = Stopping::catch()?;
+        tokio::select! {
+            outcome = self.print(open, printer) => outcome,
+            () = stopping.asked() => Ok(()),
+            () = output_closed() => Ok(()),
+        }
+    }
+
+    async fn print(
+        &self,
+        open: impl AsyncFn(&Daemon) -> Result<Sightings<T>, CallError>,
+        printer: &mut Printer,
+    ) -> Result<(), Failure> {
+        let daemon = &self.found.daemon;
+        let goes_on = self.goes_on && !self.found.is_standalone();
+        let mut sightings = open(daemon).await.map_err(call_failure).map_err(advised)?;
         let mut count: u64 = 0;
         // What changed may be more than a line shows: the same one is not said twice.
         let mut said: HashMap<String, String> = HashMap::new();
-        while let Some(seen) = sightings.next().await.map_err(|error| gone(error, found))? {
+        loop {
+            let seen = match sightings.next().await {
+                Ok(Some(seen)) => seen,
+                Ok(None) if !goes_on => break,
+                Err(error) if !goes_on || !is_passing(&error) => return Err(gone(error, self.found)),
+                Ok(None) | Err(_) => {
+                    sightings = open_again(self.reach, daemon, printer, &open).await?;
+                    said.clear();
+                    continue;
+                }
+            };
             count += 1;
             if printer.json() {
                 let object =
                     serde_json::to_value(&seen).map_err(|error| Failure::Unexpected(Words::new(error)))?;
                 printer.object(&object)?;
             } else {
-                let (service, line) = told(&seen);
+                let (service, line) = (self.told)(&seen);
                 if said.get(&service.name) != Some(&line) {
                     printer.line(&line)?;
                     said.insert(service.name.clone(), line);
@@ -105,11 +142,6 @@ async fn follow<T: DeserializeOwned + Serialize>(
             printer.talk("nothing was seen");
         }
         Ok(())
-    };
-    tokio::select! {
-        outcome = printing => outcome,
-        () = stopping.asked() => Ok(()),
-        () = output_closed() => Ok(()),
     }
 }
 

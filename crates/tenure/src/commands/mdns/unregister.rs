@@ -1,11 +1,12 @@
 //! `tenure mdns unregister`: ends one's own registration by its id.
 
 use clap::Args;
-use tenure_api::{ErrorCode, Unregistered};
+use tenure_api::{ErrorCode, UnregisterQuery, Unregistered};
 use tenure_client::Method;
 
 use super::advised;
 use crate::commands::asking;
+use crate::confirm::Consent;
 use crate::connect::{Daemon, Reach, read, route};
 use crate::failure::Failure;
 use crate::printer::Printer;
@@ -16,6 +17,11 @@ pub(crate) struct Unregister {
     /// Its whole id
     #[arg(value_name = "ID")]
     id: String,
+    /// Refuse unless this is its epoch: it is another registrant's otherwise
+    #[arg(long, value_name = "EPOCH")]
+    epoch: Option<u64>,
+    #[command(flatten)]
+    _consent: Consent,
 }
 
 impl Unregister {
@@ -24,7 +30,7 @@ impl Unregister {
     }
 
     async fn ask(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let route = route(&["mdns", "services", &self.id]);
+        let route = route(&["mdns", "services", &self.id]).query(&UnregisterQuery { epoch: self.epoch });
         let answer =
             daemon.call(Method::DELETE, route, None::<&()>).await.map_err(|failure| match failure {
                 Failure::Answered { error, words } if error.code == ErrorCode::Forbidden => {

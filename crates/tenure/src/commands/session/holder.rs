@@ -3,6 +3,7 @@
 use clap::Args;
 
 use super::{print_object, print_stream};
+use crate::caller::user_at_host;
 use crate::confirm::Consent;
 use crate::connect::{Daemon, call_failure};
 use crate::failure::Failure;
@@ -30,7 +31,7 @@ pub(super) struct Activate {
 
 /// End a session as failed
 ///
-/// The session is shown first.
+/// One's own (client user@host) ends at once; any other is shown first.
 #[derive(Args)]
 pub(super) struct Fail {
     /// Its id
@@ -45,7 +46,8 @@ pub(super) struct Fail {
 
 /// End a session; its slots come free
 ///
-/// The session is shown first. Whoever started it gives it back; an operator withdraws it from whoever did.
+/// One's own (client user@host) ends at once; any other is shown first. The principal that started a session gives it
+/// back; an operator withdraws it.
 #[derive(Args)]
 pub(super) struct Stop {
     /// Its id
@@ -74,10 +76,6 @@ impl Activate {
 }
 
 impl Fail {
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        self.consent.can_be_had()
-    }
-
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         ask_about(&self.session, &self.consent, "end it as failed?", daemon, printer).await?;
         let failed = daemon.client().fail_stream(&self.session, &self.reason).await;
@@ -86,10 +84,6 @@ impl Fail {
 }
 
 impl Stop {
-    pub(super) fn check(&self) -> Result<(), Failure> {
-        self.consent.can_be_had()
-    }
-
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         ask_about(&self.session, &self.consent, "end it?", daemon, printer).await?;
         let stopped = daemon.client().stop_stream(&self.session).await;
@@ -97,7 +91,7 @@ impl Stop {
     }
 }
 
-/// Shows what would be ended and asks; one that has ended is left for the daemon to refuse.
+/// Shows what would be ended and asks, unless it is one's own; one that has ended is left for the daemon to refuse.
 async fn ask_about(
     session: &str,
     consent: &Consent,
@@ -106,7 +100,7 @@ async fn ask_about(
     printer: &mut Printer,
 ) -> Result<(), Failure> {
     let stream = daemon.client().stream(session).await.map_err(call_failure)?;
-    if stream.state.is_terminal() {
+    if stream.state.is_terminal() || stream.client == user_at_host() {
         return Ok(());
     }
     consent.obtain(printer, &[stream_words(&stream)], question)

@@ -1,8 +1,9 @@
 //! Which answers are still owed. Pure: lines in, yes or no out.
 //!
-//! Lines without a tag are answered in order, those with one whenever they are ready. A watch is answered by events,
-//! which are never owed; but it may also be refused, which looks like the answer to any other line without a tag. Where
-//! such a watch was asked for, one more question at the end tells when all before it is answered.
+//! Lines without a tag are answered in order, those with one whenever they are ready. A stream (`watch`, `browse`,
+//! `subscribe`) is answered by what happens, which is never owed; but it may also be refused, which looks like the answer
+//! to any other line without a tag. Where such a stream was asked for, one more question at the end tells when all before
+//! it is answered.
 
 use std::collections::HashMap;
 
@@ -14,10 +15,14 @@ use tenure_api::{Line, Tag, Verb};
 pub(super) struct Owed {
     untagged: u64,
     tagged: HashMap<Tag, u64>,
-    /// A watch without a tag was asked for.
+    /// A stream without a tag was asked for.
     is_blurred: bool,
     /// Something else without a tag was asked for.
     is_counted: bool,
+    /// The network is looked at.
+    looks: bool,
+    /// Something was asked for that the session may hold.
+    may_hold: bool,
     /// Questions for the status without a tag: those of the caller, and ours at the end.
     statuses: u64,
     last_asked: bool,
@@ -69,10 +74,13 @@ impl Owed {
             Ok(line) => (line.tag, Some(line.verb)),
             Err(error) => (error.tag, None),
         };
+        self.looks |= matches!(verb, Some(Verb::Browse(_) | Verb::Subscribe(_)));
+        self.may_hold |= matches!(verb, Some(Verb::Acquire(_) | Verb::Register(_) | Verb::Resume(_)));
+        let is_stream = matches!(verb, Some(Verb::Watch(_) | Verb::Browse(_) | Verb::Subscribe(_)));
         match (tag, verb) {
-            (Some(_), Some(Verb::Watch(_))) => {}
+            (Some(_), _) if is_stream => {}
             (Some(tag), _) => *self.tagged.entry(tag).or_default() += 1,
-            (None, Some(Verb::Watch(_))) => self.is_blurred = true,
+            (None, _) if is_stream => self.is_blurred = true,
             (None, verb) => {
                 self.untagged += 1;
                 self.is_counted = true;
@@ -96,7 +104,7 @@ impl Owed {
     pub(super) fn answered(&mut self, line: &[u8]) -> bool {
         let fields: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
         let is = |key: &str| fields.contains_key(key);
-        if is("event") || is("lagged") || is("lost") {
+        if is("event") || is("found") || is("lagged") || is("lost") {
             return true;
         }
         let tag = fields.get("tag").and_then(|tag| serde_json::from_value::<Tag>(tag.clone()).ok());
@@ -120,10 +128,20 @@ impl Owed {
         true
     }
 
+    /// How many answers are owed.
+    pub(super) fn count(&self) -> u64 {
+        let untagged = if self.last_asked { self.statuses } else { self.untagged };
+        self.tagged.values().fold(untagged, |sum, count| sum.saturating_add(*count))
+    }
+
     /// Whether nothing is owed any more.
     pub(super) fn is_settled(&self) -> bool {
-        let untagged = if self.last_asked { self.statuses } else { self.untagged };
-        untagged == 0 && self.tagged.is_empty()
+        self.count() == 0
+    }
+
+    /// Whether the session does nothing but look at the network, so that nobody waits for its end.
+    pub(super) fn only_looks(&self) -> bool {
+        self.looks && !self.may_hold
     }
 }
 
@@ -184,12 +202,35 @@ mod tests {
 
     #[test]
     fn streams_are_never_owed() {
-        assert!(asked(&[r#"{"watch":{}}"#]).is_settled());
-        assert!(asked(&[r#"{"watch":{},"tag":1}"#]).is_settled());
+        for stream in [r#""watch":{}"#, r#""browse":"_http._tcp""#, r#""subscribe":"_http._tcp""#] {
+            assert!(asked(&[&format!("{{{stream}}}")]).is_settled(), "{stream}");
+            assert!(asked(&[&format!("{{{stream},\"tag\":1}}")]).is_settled(), "{stream}");
+        }
     }
 
     #[test]
-    fn behind_a_watch_without_a_tag_the_last_question_decides() {
+    fn what_a_browse_finds_answers_nothing_else() {
+        let register = r#"{"register":{"name":"a","type":"_http._tcp","port":80}}"#;
+        let mut owed = asked(&[r#"{"browse":"_http._tcp"}"#, register]);
+        assert!(owed.needs_last_question());
+        owed.asked_last();
+        assert!(owed.answered(br#"{"found":{}}"#) && owed.answered(br#"{"found":{}}"#));
+        assert_eq!(owed.count(), 1);
+        assert!(owed.answered(br#"{"registered":{}}"#) && !owed.answered(br#"{"status":{}}"#));
+        assert!(owed.is_settled());
+    }
+
+    #[test]
+    fn a_session_that_may_hold_something_does_more_than_look() {
+        let browse = r#"{"browse":"_http._tcp"}"#;
+        assert!(asked(&[browse, r#"{"status":{}}"#]).only_looks());
+        assert!(!asked(&[r#"{"watch":{}}"#]).only_looks());
+        assert!(!asked(&[browse, r#"{"register":{"name":"a","type":"_http._tcp","port":80}}"#]).only_looks());
+        assert!(!asked(&[r#"{"acquire":{"resources":["r"],"holder":"a"},"tag":1}"#, browse]).only_looks());
+    }
+
+    #[test]
+    fn behind_a_stream_without_a_tag_the_last_question_decides() {
         let mut owed = asked(&[r#"{"watch":{}}"#, r#"{"status":{}}"#, r#"{"list":{}}"#]);
         assert!(owed.needs_last_question());
         owed.asked_last();

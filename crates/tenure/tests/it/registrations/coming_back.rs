@@ -75,7 +75,6 @@ fn another_name_or_type_is_another_registration() {
     let mut lines = daemon.lines();
     for other in [
         service("äpp2"),
-        service("ÄPP"),
         service_with("äpp", json!({"type": "_http._udp"})),
         service_with("äpp", json!({"type": "_ipp._tcp"})),
     ] {
@@ -83,6 +82,37 @@ fn another_name_or_type_is_another_registration() {
         assert_ne!(registered["id"], before["id"], "{registered}");
     }
     assert_eq!(daemon.state(&before), "draining");
+}
+
+/// The mDNS engine takes names that differ by capitals alone for one, in any script.
+#[test]
+fn names_are_one_whatever_their_capitals() {
+    let daemon = started();
+    let mut lines = daemon.lines();
+    let first = lines.register(service("BÜRO"));
+    let second = daemon.register(service("büro"));
+    assert_eq!(second["advertised_name"], "büro (2)", "{second}");
+    drop(lines);
+    daemon.until(&first, "draining");
+    assert_eq!(daemon.lines().register(service("Büro"))["id"], first["id"]);
+}
+
+/// The old process' shutdown used to end the registrant that came after it.
+#[test]
+fn an_end_with_an_epoch_is_of_that_epoch_alone() {
+    let daemon = started();
+    let before = left_behind(&daemon, service("app"));
+    let mut lines = daemon.lines();
+    let after = lines.register(service("app"));
+    assert_eq!(after["id"], before["id"]);
+    let path = |epoch: &Value| format!("/v1/mdns/services/{}?epoch={epoch}", id(&before));
+    let mut http = daemon.http_over_socket();
+    let refused = http.json("DELETE", &path(&before["epoch"]), Value::Null);
+    assert_eq!(refused.refused("stale_epoch")["current"], after["epoch"]);
+    assert_eq!(daemon.state(&after), "alive");
+    http.json("DELETE", "/v1/mdns/services/x?epoch=-1", Value::Null).refused("invalid_request");
+    http.json("DELETE", &path(&after["epoch"]), Value::Null).good();
+    daemon.until_told(&after, "explicit");
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
     assert_eq!(prefix, "mdns");
     let decoded = |part: &str| percent_decode_str(part).decode_utf8().unwrap().into_owned();
     assert_eq!(decoded(service_type), "_http._tcp");
-    assert_eq!(decoded(instance), format!("{name} (2)").to_ascii_lowercase());
+    assert_eq!(decoded(instance), format!("{name} (2)").to_lowercase());
     let plain: String =
         instance.split('%').enumerate().map(|(at, part)| &part[if at == 0 { 0 } else { 2 }..]).collect();
     assert!(plain.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-')), "{instance}");

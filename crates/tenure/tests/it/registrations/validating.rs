@@ -168,6 +168,24 @@ fn bad_names_are_refused() {
     assert!(!daemon.said().contains("panic"), "{}", daemon.said());
 }
 
+/// They used to be registered, never seen on the network, and blocked their name for ten seconds at the end.
+#[test]
+fn what_could_never_be_advertised_is_refused_before_it_is_logged() {
+    let daemon = started();
+    for ip in ["0.0.0.0", "::", "224.0.0.251", "ff02::fb", "255.255.255.255"] {
+        is_refused(&daemon, service_with("app", json!({ "ip": ip })), &["invalid_request"]);
+    }
+    let odd = r"_a\b._sub._http._tcp";
+    is_refused(&daemon, service_with("app", json!({ "type": odd })), &["invalid_type"]);
+    // Nor can there be anything to look for.
+    let encoded = percent_encoding::utf8_percent_encode(odd, percent_encoding::NON_ALPHANUMERIC);
+    daemon.http().get(&format!("/v1/mdns/browse?type={encoded}")).refused("invalid_type");
+    daemon.lines().refused(json!({ "browse": odd }), "invalid_type");
+    assert!(daemon.all().is_empty());
+    assert_eq!(daemon.get("/v1/status")["leases"]["total"], 0);
+    daemon.register(service("app"));
+}
+
 #[test]
 fn ports_have_their_range() {
     let daemon = started();

@@ -25,8 +25,14 @@ fn a_list_tells_what_a_look_tells() {
     let mut http = daemon.http();
     let running = http.start(json!({"metadata": {"a": 1}, "service_ref": "r", "client": "den"}));
     let stopped = http.start(json!({}));
+    let queued = http.start(json!({"resources": stopped["resources"], "wait": 60}));
+    for session in [&running, &stopped, &queued] {
+        http.beat(session).good();
+    }
     http.stop(&stopped);
+    http.until(&queued, "running");
     for listed in http.list("") {
+        assert!(listed["last_heartbeat"].is_string(), "{listed}");
         let mut seen = http.seen(&listed);
         for moving in ["server_time", "lsn", "valid_ms"] {
             if listed.get(moving).is_some() {
@@ -35,7 +41,7 @@ fn a_list_tells_what_a_look_tells() {
         }
         assert_eq!(listed, seen);
     }
-    assert_eq!(ids(&http.list("")), ids(&[running, stopped]));
+    assert_eq!(ids(&http.list("")), ids(&[running, stopped, queued]));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::ways::{SHORT, Streams, Told, id, ms, started, started_for_principals};
 use crate::raw_http::Answered;
 use crate::wire::daemon::Served;
-use crate::wire::http::Http;
+use crate::wire::http::{Answer, Ask, Http};
 
 fn token(daemon: &Served, name: &str) -> Http {
     daemon.http().with("authorization", &format!("Bearer secret-{name}"))
@@ -87,6 +87,17 @@ fn what_an_admin_ends_keeps_what_it_was_promised() {
         assert!(ms(&ended["ended_at"]) >= ms(&session["lease_expires_at"]), "never early: {ended}");
     }
     boss.until_free("tuner", 4);
+}
+
+#[test]
+fn an_operators_words_do_not_make_a_failure_of_a_revoke() {
+    let daemon = started_for_principals(SHORT);
+    let (mut ada, mut boss) = (token(&daemon, "ada"), token(&daemon, "boss"));
+    let session = ada.start(json!({}));
+    let path = format!("/v1/leases/{}/revoke", session["lease_id"].as_str().unwrap());
+    boss.json("POST", &path, json!({"reason": "FAILED: the disk"})).good();
+    let ended = ada.until(&session, "stopped");
+    assert_eq!(ended["reason"], "ADMIN_REVOKED", "{ended}");
 }
 
 #[test]

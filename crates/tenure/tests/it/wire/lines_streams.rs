@@ -81,6 +81,41 @@ fn a_second_stream_needs_a_tag() {
     assert_eq!(tags, ["\"second\"", "3", "null"]);
 }
 
+/// A stream that was refused used to keep its place until the line behind it was looked at, which was then refused too.
+#[test]
+fn a_refused_stream_without_a_tag_keeps_no_place() {
+    let daemon = Served::start();
+    let refused = [
+        (json!({"browse": "no type at all"}), "invalid_type"),
+        (json!({"subscribe": "_http._sctp"}), "invalid_type"),
+        (json!({"watch": {"from": 1_000_000}}), "invalid_request"),
+    ];
+    let mut lines = daemon.lines();
+    for _ in 0..200 {
+        let script: String = refused.iter().map(|(line, _)| format!("{line}\n")).collect();
+        lines.send(script.as_bytes());
+        for (line, code) in &refused {
+            let answer = lines.next();
+            assert_eq!(answer["error"], *code, "{line}: {answer}");
+            assert!(!answer["message"].as_str().unwrap().contains("a tag"), "{line}: {answer}");
+        }
+    }
+    let (good, second) = (json!({"watch": {}}), json!({"status": {}}));
+    lines.send(format!("{}\n{good}\n{good}\n{second}\n", refused[2].0).as_bytes());
+    assert_eq!(lines.next()["error"], "invalid_request");
+    assert!(lines.next()["message"].as_str().unwrap().contains("a second stream needs a tag"));
+    assert!(lines.next()["status"].is_object());
+    wait_for_watches(&daemon, 1);
+    // One that is asked for last ends with its connection, wherever its turn was.
+    for _ in 0..50 {
+        let mut short = daemon.lines();
+        short.send(format!("{second}\n{good}\n").as_bytes());
+        drop(short);
+    }
+    drop(lines);
+    wait_for_watches(&daemon, 0);
+}
+
 fn wait_for_watches(daemon: &Served, count: u64) {
     crate::run_support::wait_until("watches", super::daemon::LONG, || {
         daemon.get("/v1/status")["watches"] == count
