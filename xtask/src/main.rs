@@ -6,6 +6,7 @@
     reason = "a tool of the house talks to its caller and measures its steps"
 )]
 
+mod advisories;
 mod bench;
 mod ci;
 mod deny;
@@ -45,6 +46,7 @@ enum Command {
     Soak(soak::Arguments),
     Mutants(mutants::Arguments),
     Deny(deny::Arguments),
+    Advisories(advisories::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Deny(arguments) => deny::run(&arguments),
+        Command::Advisories(arguments) => advisories::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: the rules of the house that a compiler does not know. Each rule is a pure
 //! function from files or package facts to findings; its table and exceptions stand beside it.
 
+pub(crate) mod advisories;
 mod docs;
 mod imports;
 mod manifests;
@@ -84,7 +85,9 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
     let packages = imports::packages(&metadata)?;
     findings.extend(imports::check(&packages));
     findings.extend(imports::check_planted(&packages));
-    findings.extend(supply::check(&tree, &supply::packages(&metadata)?)?);
+    let packages = supply::packages(&metadata)?;
+    findings.extend(supply::check(&tree, &packages)?);
+    findings.extend(advisories::check(&tree, &packages)?);
     findings.sort();
     for finding in &findings {
         println!("{}", finding.shown());

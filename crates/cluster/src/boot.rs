@@ -416,6 +416,12 @@ pub fn recall(root: &Path) -> Result<Option<Remembered>, BootError> {
     }
 }
 
+/// A file that its owner alone can read.
+fn private_file(path: &Path) -> io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
 /// Remembers, durably.
 ///
 /// # Errors
@@ -424,7 +430,7 @@ pub fn remember(root: &Path, what: &Remembered) -> Result<(), BootError> {
     let path = root.join(REMEMBERED);
     let temporary = root.join(format!("{REMEMBERED}.part"));
     let written = || -> io::Result<()> {
-        let mut file = std::fs::File::create(&temporary)?;
+        let mut file = private_file(&temporary)?;
         io::Write::write_all(&mut file, &encode(what))?;
         file.sync_all()?;
         std::fs::rename(&temporary, &path)?;

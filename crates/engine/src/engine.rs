@@ -18,7 +18,8 @@ use crate::ticker::{Now, Ticker};
 use crate::waiters::{Freed, Waiters, Wanted, queues_for};
 use hashbrown::HashMap;
 use tenure_kernel::{
-    Change, Event, Face, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession, Rejection,
+    Change, Event, Face, Hashing, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession,
+    Rejection,
     Retention, SessionId, Stamp, Text, Tick,
 };
 use tenure_liveness::{Liveness, LivenessConfig};
@@ -45,8 +46,8 @@ pub struct EngineConfig {
     pub retention: Retention,
     /// Settings of liveness.
     pub liveness: LivenessConfig,
-    /// Seed of hash tables; never reaches any output.
-    pub hash_seed: u64,
+    /// How the kernel's tables hash; never reaches any output.
+    pub hashing: Hashing,
 }
 
 impl Default for EngineConfig {
@@ -61,7 +62,7 @@ impl Default for EngineConfig {
             limits: Limits::default(),
             retention: Retention::default(),
             liveness: LivenessConfig::default(),
-            hash_seed: 0,
+            hashing: Hashing::fixed(0),
         }
     }
 }

@@ -153,7 +153,7 @@ pub fn setup(identity: &Identity, config: &EngineConfig) -> Setup {
         shard: identity.shard,
         fence_base: identity.fence_base,
         limits: config.limits.clone(),
-        hash_seed: config.hash_seed,
+        hashing: config.hashing.clone(),
     }
 }
 

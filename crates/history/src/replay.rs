@@ -1,7 +1,7 @@
 //! A state rebuilt from records: no rule is asked again, and what does not fit is an answer, not a panic.
 
 use tenure_kernel::codec::{DecodeError, decode_state, encode_state};
-use tenure_kernel::{Kernel, Limits, Lsn, Setup, Stamp, Tick};
+use tenure_kernel::{Hashing, Kernel, Limits, Lsn, Setup, Stamp, Tick};
 use tenure_log::{Identity, RecordKind};
 
 use crate::fit::{self, Misfit};
@@ -107,5 +107,10 @@ impl Replay {
 
 /// Limits are read by rules alone and the seed reaches no output, so any will do.
 fn setup(identity: &Identity) -> Setup {
-    Setup { shard: identity.shard, fence_base: identity.fence_base, limits: Limits::default(), hash_seed: 0 }
+    Setup {
+        shard: identity.shard,
+        fence_base: identity.fence_base,
+        limits: Limits::default(),
+        hashing: Hashing::fixed(0),
+    }
 }

@@ -1,6 +1,7 @@
 //! The state: every live lease, what it covers, who holds it, and what is remembered of the ended ones.
 //! `decide` reads it, `evolve` alone changes it. The structural invariants are in `invariants.rs`.
 
+use crate::hashing::Hashing;
 use crate::ids::{Fence, LeaseId, Lsn, SessionId, Stamp, Tick};
 use crate::lease::Lease;
 use crate::limits::{Limits, Retention};
@@ -12,7 +13,7 @@ use crate::pool::Pool;
 use crate::rejection::{CountKey, StateName};
 use crate::retained::Retained;
 use crate::session::Session;
-use crate::tables::interner::{Hashing, Interner};
+use crate::tables::interner::Interner;
 use crate::tables::register::{Register, Where};
 use crate::tables::shares::Shares;
 use crate::tables::slab::Slab;
@@ -29,8 +30,8 @@ pub struct Setup {
     pub fence_base: u64,
     /// Capacities.
     pub limits: Limits,
-    /// Seed of the hash tables; never reaches any output.
-    pub hash_seed: u64,
+    /// How the tables hash; never reaches any output.
+    pub hashing: Hashing,
 }
 
 /// The lease state machine.
@@ -97,7 +98,7 @@ impl Setup {
     /// Shard 0, fence base 0, default limits: what scripts and tests start from.
     #[must_use]
     pub fn plain() -> Self {
-        Self { shard: 0, fence_base: 0, limits: Limits::default(), hash_seed: 0 }
+        Self { shard: 0, fence_base: 0, limits: Limits::default(), hashing: Hashing::fixed(0) }
     }
 }
 
@@ -132,7 +133,7 @@ impl Kernel {
     /// An empty kernel.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        let hashing = Hashing::with_seed(setup.hash_seed);
+        let hashing = setup.hashing.clone();
         Self {
             setup,
             retention: Retention::default(),

@@ -9,6 +9,7 @@ mod command;
 mod decide;
 mod event;
 mod evolve;
+mod hashing;
 mod ids;
 mod invariants;
 mod kernel;
@@ -36,6 +37,7 @@ pub use event::{
     Amended, Change, ChangeKind, Epitaph, Event, Expired, Granted, Names, Rebound, Reclaimed, Released,
     Revoked, Steered,
 };
+pub use hashing::Hashing;
 pub use ids::{Epoch, Fence, LeaseId, Lsn, SessionId, Stamp, Tick};
 pub use invariants::Violation;
 pub use kernel::{Counts, Kernel, PendingNotice, Setup};

@@ -48,13 +48,13 @@ pub(crate) struct Remembered {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Operations {
-    by_key: HashMap<u128, Remembered, crate::tables::interner::Hashing>,
+    by_key: HashMap<u128, Remembered, crate::hashing::Hashing>,
     by_retirement: BTreeSet<(Tick, u128)>,
     by_principal: BTreeMap<Text, BTreeSet<(Tick, u128)>>,
 }
 
 impl Operations {
-    pub(crate) fn new(hashing: crate::tables::interner::Hashing) -> Self {
+    pub(crate) fn new(hashing: crate::hashing::Hashing) -> Self {
         Self {
             by_key: HashMap::with_hasher(hashing),
             by_retirement: BTreeSet::new(),

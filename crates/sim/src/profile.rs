@@ -5,7 +5,7 @@ use crate::random::Random;
 use std::time::Duration;
 use tenure_engine::EngineConfig;
 use tenure_engine::host::HostOptions;
-use tenure_kernel::Retention;
+use tenure_kernel::{Hashing, Retention};
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
@@ -187,7 +187,7 @@ impl Profile {
                 leases_per_face_max: random.within(5..=60),
                 operations_per_principal_max: 1_000_000,
             },
-            hash_seed: random.next_u64(),
+            hashing: Hashing::fixed(random.next_u64()),
             ..EngineConfig::default()
         };
         if faults.flood > 0 {

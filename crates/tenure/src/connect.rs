@@ -21,6 +21,7 @@ use tenure_client::{CallError, Client, Endpoint, Endpoints, Method};
 use crate::breadcrumb::{self, Trail};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
+use crate::secrets::in_file;
 use crate::standalone::Standalone;
 
 /// Where a daemon listens unless it was told otherwise.
@@ -44,6 +45,10 @@ pub(crate) struct Reach {
     #[arg(long, global = true, value_name = "TOKEN", env = "TENURE_TOKEN", hide_env_values = true)]
     #[arg(display_order = 111)]
     token: Option<String>,
+    /// A file with the token: command lines are seen by all
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_TOKEN_FILE", value_parser = in_file)]
+    #[arg(display_order = 111, hide_env_values = true)]
+    token_file: Option<String>,
     /// PEM file of the authority that signed the daemon's certificate
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
     #[arg(display_order = 112, hide_short_help = true)]
@@ -173,13 +178,13 @@ impl Reach {
 
     /// The token to present, for those who write their requests themselves.
     pub(crate) fn token(&self) -> Option<&str> {
-        self.token.as_deref()
+        self.token_file.as_deref().or(self.token.as_deref())
     }
 
     fn client(&self, endpoints: Endpoints) -> Result<Client, Failure> {
         let is_https = endpoints.as_slice().iter().any(|endpoint| matches!(endpoint, Endpoint::Https(_)));
         let mut builder = Client::builder_of(endpoints.clone());
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token() {
             builder = builder.token(token);
         }
         if is_https && let Some(ca) = &self.ca {

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use tenure_api::Breadcrumb;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
+use tenure_engine::kernel::Hashing;
 use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
 use tenure_faces::{EndHook, Faces, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals};
 use tenure_history::{History, rfc3339};
@@ -294,10 +295,32 @@ fn open(disk: &SharedDisk, plan: &Plan) -> Result<OpenedLog, DaemonError> {
     Ok(OpenedLog { engine, log, warnings: recovery.warnings() })
 }
 
-/// Holders' names and attachments are nobody else's business.
-fn make_private(directory: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+/// How the tables of this process hash: nobody outside can compute names that collide.
+pub(crate) fn secret_hashing() -> Hashing {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).expect("invariant: the system gives random bytes");
+    let (first, second) = random.split_at(8);
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    Hashing::secret([number(first), number(second)])
+}
+
+/// Makes a directory that its owner alone can enter: holders' names and attachments are nobody else's business. One that
+/// is there already is closed to everybody outside its group.
+pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    let mode = directory.metadata()?.permissions().mode() & 0o7777;
+    if mode & 0o007 == 0 {
+        return Ok(());
+    }
+    let closed = std::fs::Permissions::from_mode(mode & !0o007);
+    let (path, mode) = (directory.display(), format!("{mode:04o}"));
+    match std::fs::set_permissions(directory, closed) {
+        Ok(()) => tracing::info!(%path, mode, "the data directory was open to everybody; now it is closed"),
+        // It belongs to somebody else, who may have meant it so.
+        Err(error) => tracing::warn!(%path, mode, %error, "the data directory is open to everybody"),
+    }
+    Ok(())
 }
 
 /// Before anybody is served: pools are there, and ids of sessions are known.

@@ -14,6 +14,7 @@ mod failure;
 mod poll;
 mod printer;
 mod run;
+mod secrets;
 mod show;
 mod standalone;
 mod stopping;

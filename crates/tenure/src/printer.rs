@@ -185,7 +185,16 @@ pub(crate) fn counted(count: impl Into<u64>, what: &str) -> String {
 
 /// One line, whatever a holder or the network put into it.
 pub(crate) fn plain(text: &str) -> String {
-    text.replace(char::is_control, "\u{fffd}")
+    text.replace(is_hidden, "\u{fffd}")
+}
+
+/// A control, or a character that turns or hides the text around it. The dashboard has the same list (`text.js`).
+fn is_hidden(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}'
+            | '\u{e0000}'..='\u{e007f}')
 }
 
 /// Where standard error is closed there is nobody left to tell.

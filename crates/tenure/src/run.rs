@@ -37,6 +37,7 @@ pub(crate) use timetable::Pace;
 
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
+use crate::secrets::Credentials;
 use holding::{Asking, Holding, Validity};
 use supervisor::{Ending, Errand, Supervisor};
 
@@ -61,6 +62,7 @@ pub(crate) struct Run {
     pub(crate) drain_signal: Option<SignalNumber>,
     /// A cgroup may be made for the command.
     pub(crate) makes_cgroup: bool,
+    pub(crate) credentials: Credentials,
     pub(crate) command: Vec<OsString>,
 }
 
@@ -98,6 +100,7 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         term_signal: run.term_signal,
         drain_signal: run.drain_signal,
         makes_cgroup: run.makes_cgroup,
+        credentials: run.credentials,
     };
     let program = errand.command.first().map(|program| program.to_string_lossy().into_owned());
     let news = holding.keep(run.pace, &validity);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_api::ShutDown;
+use tenure_engine::EngineConfig;
 use tenure_faces::StreamOptions;
 use tenure_server::{Auth, AuthSettings, ServerOptions};
 use tokio::sync::oneshot;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Environment, Flags, Settings};
 use crate::connect::{Daemon, route};
-use crate::daemon::{self, DaemonError, HookPlan, LogPlan, Plan, StopOn};
+use crate::daemon::{self, DaemonError, HookPlan, LogPlan, Plan, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 
 /// Bytes of one file of a log that nobody will read again.
@@ -102,7 +103,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
     };
     let auth = Auth::new(here).map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
     Ok(Plan {
-        engine: settings.engine_config(),
+        engine: EngineConfig { hashing: secret_hashing(), ..settings.engine_config() },
         host: settings.host_options(),
         log: LogPlan { segment_bytes: SEGMENT_BYTES, free_bytes_min: 0, archive: None },
         server: ServerOptions {

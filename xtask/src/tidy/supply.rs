@@ -15,8 +15,8 @@ const POLICY: &str = "deny.toml";
 
 /// What the rules need to know of one package, ours or not.
 pub(super) struct Package {
-    name: String,
-    version: String,
+    pub(super) name: String,
+    pub(super) version: String,
     licence: Option<String>,
     /// `None` for our own.
     source: Option<String>,

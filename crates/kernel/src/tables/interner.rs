@@ -1,11 +1,9 @@
 //! One copy of each equal value, counted. Holders, principals and terms repeat; a lease names them by number.
 
 use super::slab::{NO_SLOT, Slab};
+use crate::hashing::Hashing;
 use core::hash::{BuildHasher, Hash};
 use hashbrown::HashTable;
-
-/// How the kernel hashes: quick, and seeded by the process so that names cannot be crafted to collide.
-pub(crate) type Hashing = foldhash::fast::FixedState;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
@@ -102,7 +100,7 @@ mod tests {
 
     #[test]
     fn equal_values_share_a_number_until_the_last_use_ends() {
-        let mut interner = Interner::new(Hashing::with_seed(1));
+        let mut interner = Interner::new(Hashing::fixed(1));
         let a = interner.acquire(&"a".to_owned());
         let b = interner.acquire(&"b".to_owned());
         assert_ne!(a, b);
@@ -118,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_value_is_found_whichever_was_used_last() {
-        let mut interner = Interner::new(Hashing::with_seed(1));
+        let mut interner = Interner::new(Hashing::fixed(1));
         let slots: Vec<u32> = (0..50).map(|n| interner.acquire(&n)).collect();
         for (n, slot) in slots.iter().enumerate() {
             assert_eq!(interner.find(&n), Some(*slot));

@@ -36,7 +36,7 @@ fn busy_script() -> Vec<(u64, String)> {
 #[test]
 fn another_hash_seed_changes_nothing_that_can_be_seen() {
     let runners = [0, 1, 0xdead_beef].map(|hash_seed| {
-        let mut runner = Runner::new(Setup { hash_seed, ..Setup::plain() });
+        let mut runner = Runner::new(Setup { hashing: Hashing::fixed(hash_seed), ..Setup::plain() });
         let outcomes: Vec<String> =
             busy_script().iter().map(|(tick, line)| runner.step(*tick, line).outcome).collect();
         (runner, outcomes)

@@ -62,7 +62,7 @@ fn limits() -> Limits {
 }
 
 fn setup(hash_seed: u64) -> Setup {
-    Setup { shard: 0, fence_base: 1 << 40, limits: limits(), hash_seed }
+    Setup { shard: 0, fence_base: 1 << 40, limits: limits(), hashing: Hashing::fixed(hash_seed) }
 }
 
 impl World {

@@ -73,7 +73,7 @@ impl Runner {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
             kernel: Kernel::new(setup.clone()),
-            replica: Kernel::new(Setup { hash_seed: !setup.hash_seed, ..setup.clone() }),
+            replica: Kernel::new(Setup { hashing: Hashing::fixed(u64::MAX), ..setup.clone() }),
             setup,
             next_lsn: Lsn(1),
             granted: Vec::new(),
@@ -774,7 +774,9 @@ pub(crate) fn bytes_of(kernel: &Kernel) -> Vec<u8> {
 fn apply_setup(setup: &mut Setup, words: &Words) {
     words.set("shard", &mut setup.shard);
     words.set("base", &mut setup.fence_base);
-    words.set("seed", &mut setup.hash_seed);
+    let mut seed = 0;
+    words.set("seed", &mut seed);
+    setup.hashing = Hashing::fixed(seed);
     let limits = &mut setup.limits;
     words.set("leases", &mut limits.leases_max);
     words.set("per_principal", &mut limits.leases_per_principal_max);

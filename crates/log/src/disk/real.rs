@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock, statvfs};
@@ -13,6 +13,10 @@ use super::{Disk, DiskFile, DiskLock, LockError, LockHolder, OpenMode};
 /// The file system of this machine. Paths are used as they are given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
+
+/// Names of holders and attachments are in these files: they are their owner's alone.
+const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
 
 struct RealFile(File);
 
@@ -30,7 +34,7 @@ impl Disk for RealDisk {
         }
         let parent = path.parent().unwrap_or(Path::new(""));
         self.create_dir(parent)?;
-        match fs::create_dir(path) {
+        match fs::DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
         }
@@ -63,7 +67,7 @@ impl Disk for RealDisk {
                 options.write(true);
             }
             OpenMode::Create => {
-                options.write(true).create_new(true);
+                options.write(true).create_new(true).mode(FILE_MODE);
             }
         }
         Ok(Box::new(RealFile(options.open(path)?)))
@@ -84,8 +88,14 @@ impl Disk for RealDisk {
 
     fn lock(&self, path: &Path, holder: LockHolder) -> Result<Box<dyn DiskLock>, LockError> {
         let mut options = OpenOptions::new();
-        let file =
-            options.read(true).write(true).create(true).truncate(false).open(path).map_err(LockError::Io)?;
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(FILE_MODE)
+            .open(path)
+            .map_err(LockError::Io)?;
         // flock belongs to the open file description, so a second open in this very process is refused as well.
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use tenure_engine::EngineConfig;
-use tenure_kernel::Retention;
+use tenure_kernel::{Hashing, Retention};
 
 /// The character of a run.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ impl Profile {
                 leases_per_face_max: random.within(10..=60),
                 operations_per_principal_max: 1_000_000,
             },
-            hash_seed: random.next_u64(),
+            hashing: Hashing::fixed(random.next_u64()),
             ..EngineConfig::default()
         };
         engine.hook_timeout_ms = engine.gate_timeout_ms;

@@ -2,8 +2,9 @@
 //!
 //! Invariant: a directory that was not empty is not touched, and one that could not be restored is left empty.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
 use tenure_log::{FileLogOptions, Genesis, RealDisk, restore};
 
+use crate::daemon::make_private;
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
@@ -100,7 +102,10 @@ impl Restore {
     }
 
     fn fill(&self, archive: Box<dyn Read>) -> Result<Filled, Failure> {
-        let files = unpack(archive, &self.directory).map_err(|error| {
+        let unpacked = make_private(&self.directory)
+            .map_err(UnpackError::from)
+            .and_then(|()| unpack(archive, &self.directory));
+        let files = unpacked.map_err(|error| {
             let words = Words::new(format_args!("cannot unpack {}: {}", self.file.display(), chain(&error)));
             Failure::Unexpected(words.hint("give an archive that tenure backup wrote"))
         })?;
@@ -147,8 +152,8 @@ fn unpack(archive: Box<dyn Read>, directory: &Path) -> Result<u64, UnpackError> 
             EntryType::Directory => {}
             EntryType::Regular => {
                 let target = directory.join(place_of(&path)?);
-                fs::create_dir_all(target.parent().unwrap_or(directory))?;
-                let mut file = File::create_new(&target)?;
+                make_private(target.parent().unwrap_or(directory))?;
+                let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target)?;
                 io::copy(&mut entry, &mut file)?;
                 file.sync_all()?;
                 files += 1;

@@ -14,14 +14,15 @@ use crate::duration::Span;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::run::{OnLost, Pace, Run as Errand, SignalNumber, run};
+use crate::secrets::Credentials;
 
 /// Hold a lease while a command runs
 ///
 /// The lease is renewed in the background for as long as the command or anything it started is alive, and released
 /// afterwards. If it cannot be renewed, the command is ended before anybody else can hold the resources: first by
 /// --term-signal, then by SIGKILL to everything below it. No shell is involved. The command finds TENURE_LEASE_ID,
-/// TENURE_EPOCH, TENURE_FENCE, TENURE_RESOURCES and TENURE_DEADLINE in its environment; every signal is passed on to
-/// its process group.
+/// TENURE_EPOCH, TENURE_FENCE, TENURE_RESOURCES and TENURE_DEADLINE in its environment, and no credentials; every
+/// signal is passed on to its process group.
 ///
 /// Exits with the command's own code, or with 128 + N if it died of signal N; 1 if the lease was refused, 2 after wrong
 /// usage, 3 if the daemon cannot be reached (the command was not run), 75 if the lease was lost and the command ended,
@@ -61,6 +62,8 @@ pub(crate) struct Run {
     /// Make no cgroup for the command, even where that is allowed
     #[arg(long)]
     no_cgroup: bool,
+    #[command(flatten)]
+    credentials: Credentials,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -127,6 +130,7 @@ impl Run {
             term_signal: self.term_signal,
             drain_signal: self.drain_signal.0,
             makes_cgroup: !self.no_cgroup,
+            credentials: self.credentials,
             command: self.command,
         })
     }

@@ -4,10 +4,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
+use tenure_engine::EngineConfig;
 use tenure_server::{Auth, ServerOptions};
 
 use crate::config::{Environment, Flags, Settings};
-use crate::daemon::{self, DaemonError, LogPlan, Plan, Started, StopOn};
+use crate::daemon::{self, DaemonError, LogPlan, Plan, Started, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
@@ -57,7 +58,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
     let auth = Auth::new(settings.auth_settings(tls.as_ref())).map_err(|error| unusable(&error))?;
     let data_dir = settings.server.data_dir.clone();
     Ok(Plan {
-        engine: settings.engine_config(),
+        engine: EngineConfig { hashing: secret_hashing(), ..settings.engine_config() },
         host: settings.host_options(),
         log: LogPlan {
             segment_bytes: settings.log.segment_bytes.0,

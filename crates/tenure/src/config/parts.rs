@@ -178,6 +178,10 @@ impl Settings {
             (_, None) => return Err(Words::new("--etcd-user needs --etcd-password-file")),
             (user, Some(file)) => Some((user.to_owned(), read(file)?.trim_end().to_owned())),
         };
+        if user.is_some() && tls.is_none() && !address.is_on_this_machine() {
+            let words = Words::new("the password of --etcd-user would cross the network in the clear");
+            return Err(words.hint("give the authority of etcd's certificate with --etcd-ca"));
+        }
         Ok(EtcdOptions { endpoints: address.endpoints.clone(), tls, user })
     }
 

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::orders::{Ended, Order, Report, Start};
 use super::template::Template;
 use crate::run::{Alarm, Change, Channel, Family, Over, Pace};
+use crate::secrets::Credentials;
 
 /// Between two strikes, and two tries to tell a guardian that does not listen.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -36,6 +37,7 @@ pub(crate) struct CommandsPlan {
     pub(crate) pace: Pace,
     /// What commands print goes to standard error, because standard output is ours.
     pub(crate) keeps_output: bool,
+    pub(crate) credentials: Credentials,
 }
 
 /// One poll.
@@ -278,6 +280,7 @@ impl Supervisor {
         // The program as it runs now, even if its file was replaced meanwhile.
         let mut guardian = Command::new("/proc/self/exe");
         guardian.arg0("tenure").args(["guardian", "--polls", "--"]).args(self.plan.template.words());
+        self.plan.credentials.withhold(&mut guardian);
         guardian.envs(self.plan.environment.iter().map(|(name, value)| (name, value)));
         guardian.stdin(Stdio::from(theirs)).process_group(0);
         if self.plan.keeps_output {

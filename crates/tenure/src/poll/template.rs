@@ -24,8 +24,17 @@ impl Template {
         &self.words
     }
 
-    /// The command for this target.
+    /// The command for this target. Targets may be other people's: none becomes an option, or another program than the
+    /// template's directory has.
     pub(crate) fn of(&self, target: &str) -> io::Result<Command> {
+        let refused = |problem| io::Error::new(io::ErrorKind::InvalidInput, problem);
+        let begins_word = self.words.iter().any(|word| word.as_bytes().starts_with(PLACE));
+        if target.starts_with('-') && begins_word {
+            return Err(refused("the target begins with -, which the command would take for an option"));
+        }
+        if target.contains('/') && self.words.first().is_some_and(|program| holds_place(program)) {
+            return Err(refused("the target is part of the program's name and has a / in it"));
+        }
         let mut words = self.words.iter().map(|word| fill(word, target));
         let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
         if Path::new(&program).is_dir() {
@@ -90,6 +99,18 @@ mod tests {
         assert_eq!(command.get_program(), "./s 1;{target}.sh");
         let arguments: Vec<_> = command.get_args().collect();
         assert_eq!(arguments, ["s 1;{target}", "a=s 1;{target},b=s 1;{target}", "{tar", "x"]);
+    }
+
+    #[test]
+    fn a_target_is_no_option_and_no_other_program() {
+        let refused = |words: &[&str], target| template(words).of(target).map_err(|error| error.kind()).err();
+        let invalid = Some(io::ErrorKind::InvalidInput);
+        assert_eq!(refused(&["curl", "{target}"], "-o/etc/passwd"), invalid);
+        assert_eq!(refused(&["curl", "{target}.json"], "--config"), invalid);
+        assert_eq!(refused(&["curl", "--url={target}"], "-x"), None);
+        assert_eq!(refused(&["curl", "https://{target}"], "-x"), None);
+        assert_eq!(refused(&["./{target}.sh"], "../../tmp/evil"), invalid);
+        assert_eq!(refused(&["./read.sh", "{target}"], "https://a.example/health"), None);
     }
 
     #[test]

@@ -25,6 +25,7 @@ use super::signals::SignalNumber;
 use super::terminal::Terminal;
 use super::timetable::Pace;
 use crate::printer::Printer;
+use crate::secrets::Credentials;
 
 /// Between two strikes of the supervisor's own.
 const STRIKE_AGAIN: Duration = Duration::from_millis(5);
@@ -42,6 +43,7 @@ pub(super) struct Errand {
     pub(super) drain_signal: Option<SignalNumber>,
     /// A cgroup may be made for the command.
     pub(super) makes_cgroup: bool,
+    pub(super) credentials: Credentials,
 }
 
 /// How a run ended. Whatever it is, nothing of the command runs any more.
@@ -93,6 +95,7 @@ impl<'a> Supervisor<'a> {
         // The program as it runs now, even if its file was replaced meanwhile.
         let mut guardian = Command::new("/proc/self/exe");
         guardian.arg0("tenure").args(["guardian", "--"]).args(&errand.command);
+        errand.credentials.withhold(&mut guardian);
         guardian.envs(errand.environment.iter().map(|(name, value)| (name, value)));
         let guardian = guardian.stdin(Stdio::from(theirs)).process_group(0).spawn()?;
         let guardian = i32::try_from(guardian.id()).ok().and_then(Pid::from_raw);

@@ -1,6 +1,8 @@
 //! Status, pools, resources, sessions, checks, stories, backups and stopping, against a real daemon.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
 
 use expect_test::{Expect, expect};
 
@@ -414,6 +416,45 @@ fn tables_fit_the_terminal() {
             assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}");
         }
     }
+}
+
+/// Files and directories that others than their owner may read.
+fn open_to_others(root: &Path) -> Vec<String> {
+    let mut open = Vec::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = fs::symlink_metadata(&path).unwrap();
+        if found.mode() & 0o077 != 0 {
+            open.push(format!("{} {:o}", path.display(), found.mode()));
+        }
+        if found.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    open
+}
+
+#[test]
+fn what_is_kept_of_holders_is_its_owners_alone() {
+    let mut daemon = Daemon::start();
+    let at = |name: &str| daemon.desk.path().join(name);
+    let (copy, restored, made) = (at("copy.tar"), at("restored"), at("made"));
+    fs::create_dir(&made).unwrap();
+    fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).unwrap();
+    daemon.take(&["printer", "--holder", "alice"]);
+    assert_eq!(daemon.tenure(&["backup", "DIR/copy.tar"]).code, 0);
+    daemon.stop();
+    assert_eq!(daemon.tenure(&["restore", "DIR/copy.tar", "DIR/restored"]).code, 0);
+    for path in [copy, restored] {
+        assert_eq!(open_to_others(&path), [""; 0]);
+    }
+    // One that an operator made keeps its group, and is closed to everybody else.
+    daemon.set_flags(&["--data-dir", "DIR/made"]);
+    daemon.start_again();
+    assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o750);
+    daemon.take(&["printer", "--holder", "alice"]);
+    daemon.stop();
+    assert_eq!(open_to_others(&made.join("log")), [""; 0]);
 }
 
 #[test]

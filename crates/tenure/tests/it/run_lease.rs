@@ -43,6 +43,19 @@ fn exit_code_input_output_and_environment_are_the_commands_own() {
 }
 
 #[test]
+fn a_command_finds_credentials_only_if_it_should() {
+    let desk = RunDesk::open();
+    let found = |flags: &[&str]| {
+        let words = [&["run"], HOLD, flags, &["--", "sh", "-c", "echo \"[$TENURE_TOKEN]\""]].concat();
+        let mut run = desk.begin_with(desk.command(&words).env("TENURE_TOKEN", "s3cret"));
+        assert_eq!(run.code(), 0, "{}", run.errors());
+        run.output()
+    };
+    assert_eq!(found(&[]), "[]\n");
+    assert_eq!(found(&["--keep-credentials"]), "[s3cret]\n");
+}
+
+#[test]
 fn the_lease_is_held_meanwhile_and_released_at_once() {
     let desk = RunDesk::open();
     let mut first = desk.begin(HOLD, "echo $TENURE_FENCE; read word");

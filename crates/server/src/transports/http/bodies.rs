@@ -16,7 +16,7 @@ use tenure_faces::{Scope, over_limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a body may take.
-const BODY_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const BODY_WITHIN: Duration = Duration::from_secs(30);
 /// How long a body that is refused is let in and thrown away.
 const DISCARD_WITHIN: Duration = Duration::from_millis(500);
 /// A body on a route that takes none is ignored up to here: clients send `{}` out of habit.

@@ -1,5 +1,6 @@
 //! Calls that other nodes pass on to this one. Only nodes may: they say who asks, and are believed.
 
+use super::bodies::BODY_WITHIN;
 use super::{Answered, JSON, body, json, media};
 use crate::node::{Back, NODE_HEADER, Node, PASSED_BYTES_MAX, PassedBack, PassedOn};
 use crate::server::Shared;
@@ -51,7 +52,8 @@ pub(super) fn admit<'a>(shared: &'a Shared, request: &Request<Incoming>) -> Resu
 }
 
 async fn read(body: Incoming) -> Result<Bytes, Error> {
-    let collected = Limited::new(body, PASSED_BYTES_MAX).collect().await;
+    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, PASSED_BYTES_MAX).collect()).await;
+    let collected = collected.map_err(|_| unreadable(&"its end did not come"))?;
     collected.map(|body| body.to_bytes()).map_err(|error| unreadable(&error))
 }
 

@@ -17,6 +17,7 @@ use super::steps::Steps;
 use super::store::{disk, failed, log_options, open, pause, state_of, write_durably};
 use crate::config::{EtcdAddress, store_address};
 use crate::confirm::Consent;
+use crate::daemon::make_private;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
@@ -129,7 +130,7 @@ fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Resul
         return said(printer, &stands.meta.identity(), &from.text(), &shown);
     }
     let stands = moving::require_idle(&steps, &opened.keys, &mut |time| pause(time)).map_err(served)?;
-    std::fs::create_dir_all(to)?;
+    make_private(to)?;
     steps.done();
     write_durably(to, ARRIVING_MARKER, &from.text())?;
     steps.done();

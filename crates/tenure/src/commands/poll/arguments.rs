@@ -11,6 +11,7 @@ use tenure_polling::assignment::Hash;
 use tenure_polling::store::RedisOptions;
 
 use crate::failure::{Failure, Words};
+use crate::secrets::in_file;
 
 /// Under what help lists what is about a Redis.
 pub(super) const REDIS: &str = "Redis";
@@ -25,7 +26,10 @@ pub(super) struct Group {
     /// redis-cluster:// and where
     #[arg(long, value_name = "tenure|URL", default_value = "tenure")]
     #[arg(env = "TENURE_POLL_STORE", hide_env_values = true)]
-    pub(super) store: StoreChoice,
+    store: StoreChoice,
+    /// A file with that URL, for one with a password: command lines are seen by all
+    #[arg(long, value_name = "FILE", value_parser = store_in_file, env = "TENURE_POLL_STORE_FILE")]
+    store_file: Option<StoreChoice>,
     #[command(flatten)]
     pub(super) redis: RedisFlags,
 }
@@ -102,6 +106,11 @@ impl FromStr for Percent {
     }
 }
 
+/// What a file says.
+fn store_in_file(path: &str) -> Result<StoreChoice, String> {
+    in_file(path)?.parse()
+}
+
 /// A group that can be one.
 fn group_name(text: &str) -> Result<String, String> {
     PollName::check_group(text).map(|()| text.to_owned()).map_err(|error| error.to_string())
@@ -116,15 +125,21 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl Group {
+    /// What its pollers agree through.
+    pub(super) fn store(&self) -> &StoreChoice {
+        self.store_file.as_ref().unwrap_or(&self.store)
+    }
+
     /// What belongs to Redis is said to Redis only. `has_other`: another one than the store is asked.
     pub(super) fn check(&self, has_other: bool) -> Result<(), Failure> {
         let is_about_other = self.redis.redis_ca.is_some() || self.redis.redis_cert.is_some();
         let is_about_redis = self.redis.prefix.is_some() || (is_about_other && !has_other);
-        if self.store == StoreChoice::Tenure && is_about_redis {
+        let is_daemon = *self.store() == StoreChoice::Tenure;
+        if is_daemon && is_about_redis {
             let line = "--prefix, --redis-ca and --redis-cert are about a Redis, and the store is the daemon";
             return Err(Failure::Usage(Words::new(line).hint("name the Redis: --store redis://HOST:PORT")));
         }
-        if self.store == StoreChoice::Tenure && self.redis.hash == HashChoice::Fnv1a {
+        if is_daemon && self.redis.hash == HashChoice::Fnv1a {
             let line = "--hash fnv1a is for fleets that share a Redis with older programs, and the store is the daemon";
             let hint = "leave --hash out, or name the Redis: --store redis://HOST:PORT";
             return Err(Failure::Usage(Words::new(line).hint(hint)));

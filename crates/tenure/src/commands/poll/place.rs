@@ -43,7 +43,7 @@ impl<'a> Place<'a> {
         reach: &'a Reach,
         printer: &mut Printer,
     ) -> Result<Self, Failure> {
-        let kept = match &group.store {
+        let kept = match group.store() {
             StoreChoice::Tenure => Kept::Daemon { daemon: reach.daemon(printer).await?, reach },
             StoreChoice::Redis(url) => {
                 let options = group.redis.options(url, &group.group)?;

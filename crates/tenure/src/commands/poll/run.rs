@@ -27,6 +27,7 @@ use crate::failure::{Failure, Words, chain};
 use crate::poll::{Commands, CommandsPlan, Template, metrics_page, serve_metrics};
 use crate::printer::Printer;
 use crate::run::Pace;
+use crate::secrets::Credentials;
 use crate::stopping::{Stopping, output_closed};
 
 /// Poll targets by running a command for each, sharing them with every other poller of the group
@@ -92,6 +93,8 @@ pub(super) struct Run {
     /// Form of log lines; auto is text on a terminal and JSON elsewhere
     #[arg(long, value_name = "FORM", default_value = "auto")]
     log_format: LogForm,
+    #[command(flatten)]
+    credentials: Credentials,
     /// The command and its arguments, with {target} for the target
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -184,7 +187,7 @@ impl Run {
             })?),
             None => None,
         };
-        match &self.group.store {
+        match self.group.store() {
             StoreChoice::Tenure => {
                 let daemon = reach.daemon(printer).await?;
                 // Whoever was told where the daemon is has not asked it yet.
@@ -255,6 +258,7 @@ impl Run {
             environment: environment.map(|(name, value)| (name, value.into())).to_vec(),
             pace,
             keeps_output: printer.json(),
+            credentials: self.credentials,
         })
         .map_err(unexpected)?;
         let _metrics = listener.map(|listener| expose(listener, &self.group.group, &handle, printer));

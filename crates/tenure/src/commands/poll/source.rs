@@ -15,6 +15,7 @@ use super::arguments::{Group, REDIS, StoreChoice};
 use crate::connect::Reach;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
+use crate::secrets::in_file;
 
 /// Where targets come from.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,6 +33,10 @@ pub(super) struct TargetsRedis {
     #[arg(long, value_name = "URL", help_heading = REDIS)]
     #[arg(env = "TENURE_POLL_TARGETS_STORE", hide_env_values = true)]
     targets_store: Option<String>,
+    /// A file with that URL, for one with a password
+    #[arg(long, value_name = "FILE", value_parser = in_file, env = "TENURE_POLL_TARGETS_STORE_FILE")]
+    #[arg(help_heading = REDIS, hide_short_help = true)]
+    targets_store_file: Option<String>,
 }
 
 /// Any of them.
@@ -69,7 +74,11 @@ impl FromStr for TargetsChoice {
 impl TargetsRedis {
     /// Whether another Redis than that of the store is named.
     pub(super) fn is_named(&self) -> bool {
-        self.targets_store.is_some()
+        self.url().is_some()
+    }
+
+    fn url(&self) -> Option<&String> {
+        self.targets_store_file.as_ref().or(self.targets_store.as_ref())
     }
 }
 
@@ -107,7 +116,7 @@ impl Source {
                 Ok(Self::Prefix(Box::new(PrefixSource::new(client, prefix).map_err(unusable)?)))
             }
             TargetsChoice::RedisPattern(pattern) => {
-                let url = match (&redis.targets_store, &group.store) {
+                let url = match (redis.url(), group.store()) {
                     (Some(url), _) | (None, StoreChoice::Redis(url)) => url,
                     (None, StoreChoice::Tenure) => {
                         let words = Words::new("--targets redis:PATTERN needs to know which Redis");

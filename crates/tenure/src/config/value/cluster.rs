@@ -1,6 +1,7 @@
 //! Kinds of values that only a node of a cluster has: where the log is, how others reach this node, what it is called.
 
 use super::{Value, one_of, quoted};
+use std::net::IpAddr;
 
 /// Where the log of a cluster is; `None`: in this daemon's own files.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
@@ -18,6 +19,15 @@ impl EtcdAddress {
     /// As it is written.
     pub(crate) fn text(&self) -> String {
         format!("etcd://{}/{}", self.endpoints.join(","), self.prefix)
+    }
+
+    /// Whether nothing that is said to it leaves the machine.
+    pub(crate) fn is_on_this_machine(&self) -> bool {
+        self.endpoints.iter().all(|endpoint| {
+            let host = endpoint.rsplit_once(':').map_or(endpoint.as_str(), |(host, _)| host);
+            let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+            host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback())
+        })
     }
 }
 
