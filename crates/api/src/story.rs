@@ -33,6 +33,9 @@ pub struct Story {
     pub entries: Vec<StoryEntry>,
     /// What would happen next; null when nothing is left to happen.
     pub next: Option<String>,
+    /// Who waits for it, the next one first; left out where nobody does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiters: Vec<String>,
     /// Older records that were left out.
     pub left_out: u64,
     /// The oldest position that is kept.

@@ -2,8 +2,11 @@
 
 use tenure_api::Story;
 
-use super::{Now, relative};
+use super::{Now, names, relative};
 use crate::printer::{counted, plain};
+
+/// Waiters shown.
+const NAMES_MAX: usize = 8;
 
 /// A story as lines: whom it is about, its timeline, its outlook.
 pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
@@ -33,5 +36,8 @@ pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
         Some(next) => plain(&format!("next: {next}")),
         None => "next: nothing is left to happen".to_owned(),
     });
+    if !story.waiters.is_empty() {
+        lines.push(plain(&format!("then: {}", names(&story.waiters, NAMES_MAX))));
+    }
     lines
 }
