@@ -8,6 +8,7 @@ use crate::refusal::Asked;
 use crate::sessions;
 use crate::show::Lens;
 use tenure_api::{Error, ErrorCode, PollName, Story, StoryEntry, WhyQuery};
+use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Evidence, LeaseId, Tick};
 use tenure_history::{Entry, History, Identity, Subject, WhyLimits, actor_word, rfc3339};
 
@@ -36,6 +37,24 @@ pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, 
     }
     let id = registration.unwrap_or_default();
     Ok((Subject::FaceId(id.to_ascii_lowercase().into()), id))
+}
+
+/// What a text may name in a log at rest, the likely reading first.
+#[must_use]
+pub fn readings_at_rest(identity: &Identity, text: &str) -> Vec<Subject> {
+    let lease = lease_id(identity, text, Asked::AsAnyone).ok().map(Subject::Lease);
+    let session = sessions::parse(text).ok().map(Subject::Session);
+    let face = Subject::FaceId(text.to_ascii_lowercase().as_str().into());
+    lease.into_iter().chain(session).chain([Subject::Resource(text.into()), face]).collect()
+}
+
+/// The story of something from a log at rest. Blocks on the disk.
+///
+/// # Errors
+/// When nothing is known of it, or the log cannot be read.
+pub fn story_at_rest(history: &mut History, subject: &Subject, shown: String) -> Result<Story, Error> {
+    let identity = *history.identity();
+    tell(&Lens { identity: &identity, wall_ms: read_clocks().wall_ms }, history, subject, shown, 0)
 }
 
 /// What else a name may mean that no resource has: a target of a group of pollers, or a service on the network. Each with

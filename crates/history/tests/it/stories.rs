@@ -203,6 +203,12 @@ fn a_log_at_rest_tells_the_same() {
     let (directory, _) = tale.stop();
     let mut history = History::offline(disk(), directory.path()).unwrap();
     assert_eq!(history.why(&subject, WhyLimits::default()).unwrap(), online);
+
+    // Trimming moves segments to a directory that holds nothing else.
+    let archive = directory.path().join("archive");
+    std::fs::rename(directory.path().join("log"), &archive).unwrap();
+    let mut history = History::offline(disk(), &archive).unwrap();
+    assert_eq!(history.why(&subject, WhyLimits::default()).unwrap(), online);
 }
 
 #[test]
