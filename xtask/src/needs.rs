@@ -1,7 +1,8 @@
-//! Programs that the tests and tools need: how to see that one is there, how to get it.
-//! Installed only if missing, and only through the ordinary package clients. What cannot be
-//! installed is a failure, never a skip.
+//! Programs that the tests and tools need: how to see that one is there, where to get it.
+//! Installed only if missing, and only through the ordinary package clients: what is missing is listed first, then each
+//! client is asked once for all of it. What cannot be installed is a failure, never a skip.
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -10,23 +11,39 @@ use anyhow::{Context, Result, bail};
 use crate::shell;
 
 /// One program from outside.
-///
-/// `install` is a list of command lines, so that every client is written alike:
-/// `apt-get install --yes NAME`; `cargo install --locked NAME`; or, for Python, two lines:
-/// `python3 -m venv target/venv` and `target/venv/bin/pip install NAME`.
 pub(crate) struct Need {
     pub(crate) name: &'static str,
     /// Succeeds exactly if the program is usable.
     pub(crate) check: &'static [&'static str],
-    pub(crate) install: &'static [&'static [&'static str]],
+    pub(crate) from: Client,
 }
 
-/// Installs Debian packages whose services nobody asked for: none is started, and an Avahi or a Redis that was not
-/// there before does not start with the machine either. The policy that refuses a start is laid over the machine's
-/// own for the installer alone, in a mount namespace, so that nothing has to be put back. Recommended packages are
-/// left out: libnss-mdns, one of them, would change how the whole machine resolves names.
-const WITHOUT_SERVICES: &str = r#"
+/// Who installs it, and what it is called there.
+#[derive(Clone, Copy)]
+pub(crate) enum Client {
+    /// Debian packages. Needs root.
+    Apt(&'static [&'static str]),
+    /// A Python package with its version, into `target/venv`.
+    Pip(&'static str),
+    /// Arguments of `cargo install --locked`.
+    Cargo(&'static [&'static str]),
+}
+
+/// Installs Debian packages in one transaction, with the lists updated first where a package is not in them. Services
+/// that nobody asked for are not started, and an Avahi or a Redis that was not there before does not start with the
+/// machine either. The policy that refuses a start is laid over the machine's own for the installer alone, in a mount
+/// namespace, so that nothing has to be put back; where there are no namespaces, a machine without a policy has this one
+/// meanwhile. Recommended packages are left out: libnss-mdns, one of them, would change how the whole machine resolves
+/// names.
+const APT: &str = r#"
 set -eu
+if [ "$(id -u)" != 0 ]; then
+    echo "only root can install Debian packages; run: sudo apt-get install --no-install-recommends $*" >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+get() { apt-get "$@" --yes --no-install-recommends; }
+if ! get install --simulate "$@" >/dev/null 2>&1; then apt-get update; fi
 policy=/usr/sbin/policy-rc.d
 mkdir -p target
 refusal=$(mktemp target/policy-rc.d.XXXXXX)
@@ -35,24 +52,29 @@ trap 'rm -f "$refusal" $made' EXIT
 trap 'exit 130' INT TERM
 printf '#!/bin/sh\nexit 101\n' >"$refusal"
 chmod 755 "$refusal"
-if [ ! -e "$policy" ]; then : >"$policy"; made=$policy; fi
+if [ ! -e "$policy" ]; then cp "$refusal" "$policy"; made=$policy; fi
 units=
 for unit in avahi-daemon.service avahi-daemon.socket redis-server.service etcd.service postgresql.service; do
     if [ ! -e "/lib/systemd/system/$unit" ]; then units="$units $unit"; fi
 done
-unshare --mount sh -euc 'mount --bind "$1" "$2"; shift 2
-    apt-get install --yes --no-install-recommends "$@"' sh "$refusal" "$policy" "$@"
+if unshare --mount true 2>/dev/null; then
+    unshare --mount sh -euc 'mount --bind "$1" "$2"; shift 2
+        apt-get install --yes --no-install-recommends "$@"' sh "$refusal" "$policy" "$@"
+else
+    get install "$@"
+fi
 for unit in $units; do
-    if [ -e "/lib/systemd/system/$unit" ]; then systemctl --quiet disable "$unit"; fi
+    if [ -e "/lib/systemd/system/$unit" ] && command -v systemctl >/dev/null; then
+        systemctl --quiet disable "$unit"
+    fi
 done
 "#;
 
+const PYTHON: &str = "target/venv/bin/python";
+
 /// Carries the log of a cluster; a peer as well.
-const ETCD: Need = Need {
-    name: "etcd-server",
-    check: &["etcd", "--version"],
-    install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "etcd-server"]],
-};
+const ETCD: Need =
+    Need { name: "etcd-server", check: &["etcd", "--version"], from: Client::Apt(&["etcd-server"]) };
 
 /// What `cargo xtask test` needs.
 pub(crate) const FOR_TESTS: &[Need] = &[
@@ -61,45 +83,34 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         name: "cargo-nextest",
         check: &["cargo", "nextest", "--version"],
         // Without its self-update (an HTTP client and TLS) nextest builds in much less time.
-        install: &[&[
-            "cargo",
-            "install",
-            "--locked",
+        from: Client::Cargo(&[
             "--no-default-features",
             "--features",
             "default-no-update",
             "cargo-nextest@0.9.143",
-        ]],
+        ]),
     },
     // A network, users and file systems of the tests' own.
-    Need { name: "iproute2", check: &["ip", "-V"], install: &[&["apt-get", "install", "--yes", "iproute2"]] },
-    Need {
-        name: "util-linux",
-        check: &["setpriv", "--version"],
-        install: &[&["apt-get", "install", "--yes", "util-linux"]],
-    },
+    Need { name: "iproute2", check: &["ip", "-V"], from: Client::Apt(&["iproute2"]) },
+    Need { name: "util-linux", check: &["setpriv", "--version"], from: Client::Apt(&["util-linux"]) },
     // Judges the unit that `tenure install` writes; nothing is started.
+    Need { name: "systemd", check: &["systemd-analyze", "--version"], from: Client::Apt(&["systemd"]) },
+    // Debian's Python comes without what makes an environment of one's own.
     Need {
-        name: "systemd",
-        check: &["systemd-analyze", "--version"],
-        install: &[&["apt-get", "install", "--yes", "systemd"]],
+        name: "python3-venv",
+        check: &["python3", "-c", "import ensurepip, venv"],
+        from: Client::Apt(&["python3", "python3-venv"]),
     },
     // Hold the daemon against its own OpenAPI document, and the document against OpenAPI.
     Need {
         name: "schemathesis",
         check: &["target/venv/bin/schemathesis", "--version"],
-        install: &[
-            &["python3", "-m", "venv", "target/venv"],
-            &["target/venv/bin/pip", "install", "--quiet", "schemathesis==4.32.5"],
-        ],
+        from: Client::Pip("schemathesis==4.32.5"),
     },
     Need {
         name: "openapi-spec-validator",
         check: &["target/venv/bin/openapi-spec-validator", "--version"],
-        install: &[
-            &["python3", "-m", "venv", "target/venv"],
-            &["target/venv/bin/pip", "install", "--quiet", "openapi-spec-validator==0.9.0"],
-        ],
+        from: Client::Pip("openapi-spec-validator==0.9.0"),
     },
     // The dashboard, as people see it. What fits a page depends on its letters.
     Need {
@@ -109,60 +120,38 @@ pub(crate) const FOR_TESTS: &[Need] = &[
             "-c",
             "dpkg -s fonts-liberation 2>/dev/null | grep -q '^Status: install ok installed'",
         ],
-        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "fonts-liberation"]],
+        from: Client::Apt(&["fonts-liberation"]),
     },
-    Need {
-        name: "chromium",
-        check: &["chromium", "--version"],
-        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "chromium"]],
-    },
+    Need { name: "chromium", check: &["chromium", "--version"], from: Client::Apt(&["chromium"]) },
     Need {
         name: "chromium-driver",
         check: &["chromedriver", "--version"],
-        install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "chromium-driver"]],
+        from: Client::Apt(&["chromium-driver"]),
     },
     // mDNS as others speak it, each in a network namespace of a test.
-    Need {
-        name: "dbus",
-        check: &["dbus-daemon", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "dbus"]],
-    },
+    Need { name: "dbus", check: &["dbus-daemon", "--version"], from: Client::Apt(&["dbus"]) },
     Need {
         name: "avahi-daemon",
         check: &["avahi-daemon", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "avahi-daemon"]],
+        from: Client::Apt(&["avahi-daemon"]),
     },
-    Need {
-        name: "avahi-utils",
-        check: &["avahi-browse", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "avahi-utils"]],
-    },
+    Need { name: "avahi-utils", check: &["avahi-browse", "--version"], from: Client::Apt(&["avahi-utils"]) },
     Need {
         name: "zeroconf",
-        check: &["target/venv/bin/python", "-c", "import zeroconf; assert zeroconf.__version__ == '0.153.0'"],
-        install: &[
-            &["python3", "-m", "venv", "target/venv"],
-            &["target/venv/bin/pip", "install", "--quiet", "zeroconf==0.153.0"],
-        ],
+        check: &[PYTHON, "-c", "import zeroconf; assert zeroconf.__version__ == '0.153.0'"],
+        from: Client::Pip("zeroconf==0.153.0"),
     },
     // Polling through Redis, beside a program as they were before this one. Each test starts a server of its own.
     Need {
         name: "redis-server",
         check: &["redis-server", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "redis-server"]],
+        from: Client::Apt(&["redis-server"]),
     },
-    Need {
-        name: "redis-tools",
-        check: &["redis-cli", "--version"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "redis-tools"]],
-    },
+    Need { name: "redis-tools", check: &["redis-cli", "--version"], from: Client::Apt(&["redis-tools"]) },
     Need {
         name: "redis for Python",
-        check: &["target/venv/bin/python", "-c", "import redis; assert redis.__version__ == '8.1.0'"],
-        install: &[
-            &["python3", "-m", "venv", "target/venv"],
-            &["target/venv/bin/pip", "install", "--quiet", "redis==8.1.0"],
-        ],
+        check: &[PYTHON, "-c", "import redis; assert redis.__version__ == '8.1.0'"],
+        from: Client::Pip("redis==8.1.0"),
     },
 ];
 
@@ -173,52 +162,115 @@ pub(crate) const FOR_PEERS: &[Need] = &[
     Need {
         name: "postgresql",
         check: &["sh", "-c", "command -v initdb || ls /usr/lib/postgresql/*/bin/initdb"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "postgresql"]],
+        from: Client::Apt(&["postgresql"]),
     },
     // Only what Java runs: the service is another package.
     Need {
         name: "zookeeper",
         check: &["sh", "-c", "java -version && test -e /usr/share/java/zookeeper.jar"],
-        install: &[&["sh", "-c", WITHOUT_SERVICES, "sh", "default-jre-headless", "zookeeper"]],
+        from: Client::Apt(&["default-jre-headless", "zookeeper"]),
     },
 ];
 
 /// What `cargo xtask instructions` needs.
-pub(crate) const FOR_INSTRUCTIONS: &[Need] = &[Need {
-    name: "valgrind",
-    check: &["valgrind", "--version"],
-    install: &[&["apt-get", "install", "--yes", "--no-install-recommends", "valgrind"]],
-}];
+pub(crate) const FOR_INSTRUCTIONS: &[Need] =
+    &[Need { name: "valgrind", check: &["valgrind", "--version"], from: Client::Apt(&["valgrind"]) }];
 
 /// What `cargo xtask mutants` needs.
 pub(crate) const FOR_MUTANTS: &[Need] = &[Need {
     name: "cargo-mutants",
     check: &["cargo", "mutants", "--version"],
-    install: &[&["cargo", "install", "--locked", "cargo-mutants@27.1.0"]],
+    from: Client::Cargo(&["cargo-mutants@27.1.0"]),
 }];
 
 /// What `cargo xtask deny` needs.
 pub(crate) const FOR_DENY: &[Need] = &[Need {
     name: "cargo-deny",
     check: &["cargo", "deny", "--version"],
-    install: &[&["cargo", "install", "--locked", "cargo-deny@0.20.2"]],
+    from: Client::Cargo(&["cargo-deny@0.20.2"]),
 }];
 
-/// Installs whatever is missing.
+/// Installs whatever is missing, and remembers that nothing is.
 pub(crate) fn provide(needs: &[Need]) -> Result<()> {
-    for need in needs {
-        if is_there(need) {
-            continue;
-        }
-        eprintln!("{} is missing: installing it", need.name);
-        for line in need.install {
-            shell::run(&mut command(line)).with_context(|| format!("{} is needed", need.name))?;
-        }
-        if !is_there(need) {
-            bail!("{} was installed and still does not run", need.name);
+    let stamp = Stamp::of(needs);
+    if stamp.is_there() {
+        return Ok(());
+    }
+    let missing: Vec<&Need> = needs.iter().filter(|need| !is_there(need)).collect();
+    let lines = installs(&missing);
+    if !lines.is_empty() {
+        eprintln!("missing, and about to be installed:");
+        missing.iter().for_each(|need| eprintln!("  {}", described(need)));
+    }
+    for line in &lines {
+        shell::run(&mut command(line)).context("what is listed above is needed")?;
+    }
+    if let Some(need) = missing.iter().find(|need| !is_there(need)) {
+        bail!("{} was installed and still does not run", need.name);
+    }
+    stamp.leave()
+}
+
+/// The command lines that install what is missing, each client asked once. Packages of Debian first: the others need them.
+fn installs<'a>(missing: &[&'a Need]) -> Vec<Vec<&'a str>> {
+    let mut lines: Vec<Vec<&str>> = Vec::new();
+    let apt = missing.iter().flat_map(|need| match need.from {
+        Client::Apt(packages) => packages,
+        Client::Pip(_) | Client::Cargo(_) => &[],
+    });
+    let apt: Vec<&str> = apt.copied().collect();
+    if !apt.is_empty() {
+        lines.push([&["sh", "-c", APT, "sh"], apt.as_slice()].concat());
+    }
+    let pip = missing.iter().filter_map(|need| match need.from {
+        Client::Pip(package) => Some(package),
+        Client::Apt(_) | Client::Cargo(_) => None,
+    });
+    let pip: Vec<&str> = pip.collect();
+    if !pip.is_empty() {
+        lines.push(vec!["python3", "-m", "venv", "target/venv"]);
+        lines.push([&["target/venv/bin/pip", "install", "--quiet"], pip.as_slice()].concat());
+    }
+    lines.extend(missing.iter().filter_map(|need| match need.from {
+        Client::Cargo(arguments) => Some([&["cargo", "install", "--locked"], arguments].concat()),
+        Client::Apt(_) | Client::Pip(_) => None,
+    }));
+    lines
+}
+
+fn described(need: &Need) -> String {
+    match need.from {
+        Client::Apt(packages) => format!("{}: Debian package, needs root", packages.join(", ")),
+        Client::Pip(package) => format!("{package}: Python package, into target/venv"),
+        Client::Cargo(_) => format!("{}: by cargo install", need.name),
+    }
+}
+
+/// Says that nothing was missing on this machine, so that it is not asked again.
+struct Stamp {
+    path: PathBuf,
+    text: String,
+}
+
+impl Stamp {
+    fn of(needs: &[Need]) -> Self {
+        let machine = fs::read_to_string("/etc/machine-id").unwrap_or_default();
+        let names: Vec<String> = needs.iter().map(described).collect();
+        let file = format!("needs-{}", needs.first().map_or("none", |need| need.name));
+        Self {
+            path: shell::root().join("target").join(file),
+            text: format!("{}\n{}\n", machine.trim(), names.join("\n")),
         }
     }
-    Ok(())
+
+    fn is_there(&self) -> bool {
+        fs::read_to_string(&self.path).is_ok_and(|text| text == self.text)
+    }
+
+    fn leave(&self) -> Result<()> {
+        fs::create_dir_all(shell::root().join("target"))?;
+        fs::write(&self.path, &self.text).with_context(|| format!("cannot write {}", self.path.display()))
+    }
 }
 
 fn is_there(need: &Need) -> bool {
@@ -238,27 +290,44 @@ fn command(line: &[&str]) -> Command {
 mod tests {
     use super::*;
 
-    const ABSENT: &[&str] = &["sh", "-c", "exit 1"];
-    const PRESENT: &[&str] = &["sh", "-c", "exit 0"];
-
-    fn need(check: &'static [&'static str], install: &'static [&'static [&'static str]]) -> Need {
-        Need { name: "thing", check, install }
+    const fn need(name: &'static str, from: Client) -> Need {
+        Need { name, check: &["sh", "-c", "exit 1"], from }
     }
 
     #[test]
-    fn what_is_there_is_not_installed() {
-        provide(&[need(PRESENT, &[ABSENT])]).unwrap();
+    fn each_client_is_asked_once_and_debian_first() {
+        let needs = [
+            need("tool", Client::Cargo(&["tool@1"])),
+            need("b", Client::Pip("b==2")),
+            need("a", Client::Apt(&["a", "a-data"])),
+            need("c", Client::Apt(&["c"])),
+            need("d", Client::Pip("d==4")),
+        ];
+        let lines = installs(&needs.iter().collect::<Vec<_>>());
+        let lines: Vec<String> = lines.iter().map(|line| line.join(" ").replace(APT, "APT")).collect();
+        assert_eq!(
+            lines,
+            [
+                "sh -c APT sh a a-data c",
+                "python3 -m venv target/venv",
+                "target/venv/bin/pip install --quiet b==2 d==4",
+                "cargo install --locked tool@1",
+            ]
+        );
+        assert_eq!(installs(&[]), Vec::<Vec<&str>>::new());
     }
 
     #[test]
     fn an_install_that_fails_is_a_failure() {
-        let error = provide(&[need(ABSENT, &[ABSENT])]).unwrap_err();
-        assert_eq!(error.to_string(), "thing is needed");
+        let error = provide(&[need("tool", Client::Cargo(&["--no-such-flag"]))]).unwrap_err();
+        assert_eq!(error.to_string(), "what is listed above is needed");
     }
 
     #[test]
-    fn an_install_without_effect_is_a_failure() {
-        let error = provide(&[need(ABSENT, &[PRESENT])]).unwrap_err();
-        assert_eq!(error.to_string(), "thing was installed and still does not run");
+    fn a_stamp_is_for_one_list_on_one_machine() {
+        let [one, other] =
+            [["x==1"], ["x==2"]].map(|[package]| Stamp::of(&[need("x", Client::Pip(package))]));
+        assert_eq!(one.path, other.path);
+        assert_ne!(one.text, other.text);
     }
 }

@@ -53,10 +53,10 @@ pub use session::{
     EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,
 };
 pub use status::{
-    Breadcrumb, BreakerReset, BreakerStatus, Counts, DiskStatus, FailingTask, Latency, ShutDown,
-    ShuttingDown, SnapshotStatus, Status,
+    Breadcrumb, BreakerReset, BreakerStatus, Counts, DiskStatus, FailingTask, Latency, MemoryStatus,
+    ShutDown, ShuttingDown, SnapshotStatus, Status,
 };
-pub use story::{Story, StoryEntry, WhyQuery};
+pub use story::{Story, StoryEntry, Waiter, WhyQuery};
 pub use stream::{
     Intent, IntentStatus, Problem, Stream, StreamActivate, StreamFail, StreamHeartbeat, StreamList,
     StreamNews, StreamQuery, StreamRenewed, StreamStart, StreamState, StreamStop,

@@ -57,14 +57,30 @@ pub struct Status {
     /// Notifications of ends that reached nobody for 24 hours, since the start.
     #[serde(default)]
     pub notifications_given_up: u64,
+    /// Notifications of ends that nobody is to hear of any more, because `on_end` left the settings; since the start.
+    #[serde(default)]
+    pub notifications_dropped: u64,
     /// Health of the mDNS engine; null where it does not run.
     pub mdns: Option<String>,
     /// Operations remembered for retries.
     pub operations: u64,
     /// Outcomes of operations older than this are forgotten.
     pub operation_floor: Time,
+    /// What the process takes; null where the system does not say.
+    #[serde(default)]
+    pub memory: Option<MemoryStatus>,
     /// The daemon's clock.
     pub server_time: Time,
+}
+
+/// Memory of the process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MemoryStatus {
+    /// Resident now.
+    pub resident_bytes: u64,
+    /// At most, while a snapshot is taken: it is built beside the state.
+    pub with_snapshot_bytes: u64,
 }
 
 /// The newest snapshot.

@@ -33,12 +33,27 @@ pub struct Story {
     pub entries: Vec<StoryEntry>,
     /// What would happen next; null when nothing is left to happen.
     pub next: Option<String>,
+    /// Who waits for it, the next one first; left out where nobody does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiters: Vec<Waiter>,
     /// Older records that were left out.
     pub left_out: u64,
     /// The oldest position that is kept.
     pub oldest_lsn: u64,
     /// As of this position in the log.
     pub lsn: u64,
+}
+
+/// Who waits.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Waiter {
+    /// Who is to hold it.
+    pub holder: String,
+    /// For how long it has waited.
+    pub waited_ms: u64,
+    /// How many later requests were granted something that it wants, because together they could be.
+    pub passed: u64,
 }
 
 /// One thing that happened.

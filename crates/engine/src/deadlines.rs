@@ -1,7 +1,8 @@
 //! What time alone brings: deadlines that a turn acts on, within its bounds, and when the next turn is due for them.
 
 use crate::engine::{Engine, TURN_WORK_MAX};
-use crate::journal::RECORDS_PER_END;
+use crate::journal::{Out, RECORDS_PER_END};
+use crate::report::Report;
 use tenure_kernel::{Note, Tick};
 use tenure_liveness::Effect;
 use tenure_log::Authority;
@@ -62,8 +63,12 @@ impl Engine {
             Effect::BreakerOpened { silent, alive } => {
                 self.counters.breaker_opened += 1;
                 self.note(&Note::BreakerOpened { silent, alive });
+                self.leaving.push(Out::Report(Report::BreakerOpened { silent, alive }));
             }
-            Effect::BreakerClosed => self.note(&Note::BreakerClosed),
+            Effect::BreakerClosed => {
+                self.note(&Note::BreakerClosed);
+                self.leaving.push(Out::Report(Report::BreakerClosed));
+            }
         }
     }
 

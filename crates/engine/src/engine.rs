@@ -19,8 +19,7 @@ use crate::waiters::{Freed, Waiters, Wanted, queues_for};
 use hashbrown::HashMap;
 use tenure_kernel::{
     Change, Event, Face, Hashing, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession,
-    Rejection,
-    Retention, SessionId, Stamp, Text, Tick,
+    Rejection, Retention, SessionId, Stamp, Text, Tick,
 };
 use tenure_liveness::{Liveness, LivenessConfig};
 use tenure_log::{Authority, Batch, Resolution, Space};

@@ -5,6 +5,7 @@ use crate::answer::{Answer, Checked, LeaseFound, LeaseRead, PoolSnapshot, Sessio
 use crate::engine::Engine;
 use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
+use tenure_kernel::limits::OPERATION_KEEP_MS_DEFAULT;
 use tenure_kernel::{
     Action, Face, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
 };
@@ -224,6 +225,7 @@ impl Engine {
             leases: self.kernel.counts().iter().collect(),
             retained: self.kernel.retained_count() as u64,
             operations: self.kernel.operation_count() as u64,
+            operation_floor: self.kernel.operation_floor(self.tick, OPERATION_KEEP_MS_DEFAULT),
             notices: self.kernel.notices().count() as u64,
             sessions: self.liveness.session_count() as u64,
             waiters: self.waiting() as u64,

@@ -6,8 +6,8 @@ use crate::ticker::Now;
 use std::io::Read;
 use tenure_kernel::codec::{DecodeError, decode_event, decode_state};
 use tenure_kernel::{
-    Event, Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, SessionId, Setup, Stamp, Text, Tick,
-    Violation,
+    Event, Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, SessionId, Setup, Stamp, Text,
+    Tick, Violation,
 };
 use tenure_log::snapshot::LoadError;
 use tenure_log::{Authority, Frame, Identity, OrderedLog, ReadError, RecordKind, Recovery};
@@ -219,6 +219,9 @@ impl Engine {
         let mut engine = Self::new(config, kernel, now, next_lsn, synced, writer_epoch, tick);
         engine.set_authority(authority);
         engine.configure(&Internal::Configure(retention));
+        if engine.kernel.leases_from(LeaseId(0)).next().is_some() {
+            engine.note(&Note::Restarted);
+        }
         engine.resume_ends();
         engine.revoke_restored(identity_since);
         engine

@@ -35,6 +35,15 @@ pub enum Report {
     DiskLow,
     /// The disk has room again.
     DiskOk,
+    /// Most holders fell silent together: the daemon suspects itself and postpones ends.
+    BreakerOpened {
+        /// Distinct holders that fell silent.
+        silent: u32,
+        /// Holders alive before.
+        alive: u32,
+    },
+    /// Ends go on.
+    BreakerClosed,
     /// Work failed, for the first time or for another reason than before. It is tried again.
     TaskFailed {
         /// Which.

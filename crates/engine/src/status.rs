@@ -20,6 +20,8 @@ pub struct Status {
     pub retained: u64,
     /// Operations remembered.
     pub operations: u64,
+    /// Operations since this tick are remembered.
+    pub operation_floor: Tick,
     /// Pending notices.
     pub notices: u64,
     /// Sessions, connections without a grant included.

@@ -204,7 +204,8 @@ impl EventStream {
                 Note::GateOpened { .. }
                 | Note::BreakerOpened { .. }
                 | Note::BreakerClosed
-                | Note::Stalled { .. },
+                | Note::Stalled { .. }
+                | Note::Restarted,
             ) => return None,
         };
         passes(&self.filter, &shown).then_some(shown)

@@ -26,7 +26,7 @@ pub(crate) const GRACE_MS_DEFAULT: u32 = 30_000;
 const STDIN_GRACE_MS_DEFAULT: u32 = 5_000;
 
 /// Where polling targets live.
-const POLLING_PREFIX: &str = "poll/";
+pub(crate) const POLLING_PREFIX: &str = "poll/";
 
 pub(crate) fn acquire(caller: &Caller, acquire: Acquire) -> Result<Submit, Error> {
     let wait_ms = acquire.wait_ms.unwrap_or(0);

@@ -58,5 +58,6 @@ pub use registrations::{
     Standing, Unfit, Wanted, log_end, understand_instance, understand_registration,
 };
 pub use stage::Stage;
+pub use story::{readings_at_rest, story_at_rest};
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};

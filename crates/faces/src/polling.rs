@@ -74,6 +74,11 @@ impl Polling {
     pub(crate) fn new(book: Arc<PollingBook>) -> Self {
         Self { book, steering: Mutex::new(()), plans: Plans::default() }
     }
+
+    /// Every group by its name.
+    pub(crate) fn named_groups(&self) -> Vec<(String, Arc<Group>)> {
+        self.book.named_groups()
+    }
 }
 
 /// Whether a group can be called so.

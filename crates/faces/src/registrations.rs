@@ -158,6 +158,11 @@ impl Registrations {
         self.homes.get()
     }
 
+    /// Ids of the services that people call so.
+    pub(crate) fn called(&self, name: &str) -> Vec<String> {
+        self.book.called(name)
+    }
+
     /// What the network is to be told of a registration.
     fn service(&self, facts: &Facts, members: &[Text]) -> Service {
         service_of(facts, members, &self.options.host)

@@ -156,6 +156,7 @@ impl Faces {
                 // The daemon's own watch is nobody's.
                 shown.watches = shown.watches.saturating_sub(self.streams().watches());
                 shown.mdns = self.network_health().0.words;
+                shown.notifications_dropped = self.streams().book.counters.notices_dropped();
                 Reply::Status(Box::new(shown))
             }
             (Shape::BreakerReset, Answer::Done { lsn, .. }) => {

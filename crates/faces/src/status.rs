@@ -3,7 +3,6 @@
 use crate::show::Lens;
 use std::collections::BTreeMap;
 use tenure_api as api;
-use tenure_engine::kernel::limits::OPERATION_KEEP_MS_DEFAULT;
 use tenure_engine::{Histogram, Space, Status};
 use tenure_history::{LogTag, rfc3339};
 
@@ -71,11 +70,22 @@ pub(crate) fn shown(
             .map(|(task, error)| api::FailingTask { task: task.as_str().to_owned(), error: error.clone() })
             .collect(),
         notifications_given_up: status.counters.notices_given_up,
+        notifications_dropped: 0,
         mdns: None,
         operations: status.operations,
-        operation_floor: rfc3339(lens.wall_ms.saturating_sub(OPERATION_KEEP_MS_DEFAULT)),
+        operation_floor: rfc3339(lens.wall_ms.saturating_sub(status.tick.ms_since(status.operation_floor))),
+        memory: memory(),
         server_time: lens.now(),
     }
+}
+
+/// A snapshot is built beside the state, out of the previous one and the log: it takes at most as much again.
+fn memory() -> Option<api::MemoryStatus> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
+    let resident_bytes = kib.saturating_mul(1 << 10);
+    Some(api::MemoryStatus { resident_bytes, with_snapshot_bytes: resident_bytes.saturating_mul(2) })
 }
 
 fn counts(status: &Status) -> api::Counts {

@@ -14,7 +14,8 @@ use crate::story;
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Action, LeaseId, Lsn, OpenSession, Reason, Rejection, SessionKind, Text, Tick};
-use tenure_engine::{Answer, List, Refused, Request, SessionSnapshot, Submit};
+use tenure_engine::{Answer, List, Refused, Request, SessionSnapshot, Submit, WaiterSnapshot};
+use tenure_history::Subject;
 
 /// Leases ended together when the daemon is told to end all.
 const END_PAGE: usize = 500;
@@ -47,9 +48,7 @@ impl Faces {
             Call::NodeTold(told) => self.hear_node(*told).await,
             Call::ConnectionsTold(told) => self.hear_connections(*told).await,
             Call::Unregister(id) => self.unregister(caller, &id, None, operation_id).await,
-            Call::UnregisterEpoch(id, epoch) => {
-                self.unregister(caller, &id, Some(epoch), operation_id).await
-            }
+            Call::UnregisterEpoch(id, epoch) => self.unregister(caller, &id, Some(epoch), operation_id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
             Call::Resolve(query) => self.resolve(&query.name).await,
             Call::RegistrationStatus => self.registration_status().await,
@@ -155,16 +154,59 @@ impl Faces {
 
     async fn why(&self, query: api::WhyQuery) -> Result<Reply, Error> {
         let (subject, shown) = story::subject(self.identity(), query)?;
+        let told = self.story(&subject, shown.clone()).await;
+        let (Subject::Resource(name), Err(unknown)) = (&subject, &told) else {
+            return told.map(Reply::Why);
+        };
+        if unknown.code != ErrorCode::NotFound {
+            return told.map(Reply::Why);
+        }
+        // People know services and targets by other names than those of their resources.
+        let mut meant = story::also_called(self, name);
+        match (meant.pop(), meant.is_empty()) {
+            (None, _) => told.map(Reply::Why),
+            (Some((subject, shown)), true) => self.story(&subject, shown).await.map(Reply::Why),
+            (Some(last), false) => {
+                meant.push(last);
+                let names: Vec<String> = meant.into_iter().map(|(_, shown)| shown).collect();
+                let message = format!("{shown:?} is the name of several: {}", names.join(", "));
+                Err(Error::new(ErrorCode::AmbiguousId, message).with("matches", names))
+            }
+        }
+    }
+
+    async fn story(&self, subject: &Subject, shown: String) -> Result<api::Story, Error> {
+        let waiters = self.waiters_for(subject).await;
         // What was answered before this was asked is in the story: it is synced.
         let lsn = self.synced_lsn().await?;
-        let identity = *self.identity();
+        let (identity, subject) = (*self.identity(), subject.clone());
         let story = self
             .with_history(move |history| {
                 let lens = Lens { identity: &identity, wall_ms: read_clocks().wall_ms };
                 story::tell(&lens, history, &subject, shown, lsn.0)
             })
             .await??;
-        Ok(Reply::Why(story))
+        Ok(api::Story { waiters, ..story })
+    }
+
+    /// Who waits for what a lease or a resource would set free, the next one first.
+    async fn waiters_for(&self, subject: &Subject) -> Vec<api::Waiter> {
+        let request = match subject {
+            Subject::Lease(lease) => Request::Read(*lease),
+            Subject::Resource(name) => Request::Resource(name.clone()),
+            Subject::Session(_) | Subject::FaceId(_) => return Vec::new(),
+        };
+        let waiters = match self.ask(request).await {
+            Answer::Read(read) => read.waiters,
+            Answer::Resource { waiters, .. } => waiters,
+            _ => Vec::new(),
+        };
+        let shown = |waiter: WaiterSnapshot| api::Waiter {
+            holder: waiter.holder.to_string(),
+            waited_ms: waiter.waited_ms,
+            passed: waiter.passed,
+        };
+        waiters.into_iter().map(shown).collect()
     }
 
     /// Ends every lease because the daemon stops for good.

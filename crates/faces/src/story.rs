@@ -1,11 +1,14 @@
 //! `why`, asked over the wire. Reading the log takes a while, so it happens beside the async threads.
 
 use crate::ask::lease_id;
+use crate::dispatch::Faces;
+use crate::leases::POLLING_PREFIX;
 use crate::polling::add_pins;
 use crate::refusal::Asked;
 use crate::sessions;
 use crate::show::Lens;
-use tenure_api::{Error, ErrorCode, Story, StoryEntry, WhyQuery};
+use tenure_api::{Error, ErrorCode, PollName, Story, StoryEntry, WhyQuery};
+use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Evidence, LeaseId, Tick};
 use tenure_history::{Entry, History, Identity, Subject, WhyLimits, actor_word, rfc3339};
 
@@ -36,6 +39,43 @@ pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, 
     Ok((Subject::FaceId(id.to_ascii_lowercase().into()), id))
 }
 
+/// What a text may name in a log at rest, the likely reading first.
+#[must_use]
+pub fn readings_at_rest(identity: &Identity, text: &str) -> Vec<Subject> {
+    let lease = lease_id(identity, text, Asked::AsAnyone).ok().map(Subject::Lease);
+    let session = sessions::parse(text).ok().map(Subject::Session);
+    let face = Subject::FaceId(text.to_ascii_lowercase().as_str().into());
+    lease.into_iter().chain(session).chain([Subject::Resource(text.into()), face]).collect()
+}
+
+/// The story of something from a log at rest. Blocks on the disk.
+///
+/// # Errors
+/// When nothing is known of it, or the log cannot be read.
+pub fn story_at_rest(history: &mut History, subject: &Subject, shown: String) -> Result<Story, Error> {
+    let identity = *history.identity();
+    tell(&Lens { identity: &identity, wall_ms: read_clocks().wall_ms }, history, subject, shown, 0)
+}
+
+/// What else a name may mean that no resource has: a target of a group of pollers, or a service on the network. Each with
+/// how it is written.
+pub(crate) fn also_called(faces: &Faces, name: &str) -> Vec<(Subject, String)> {
+    let target = |group: &str, target: &str| PollName::Target(target.to_owned()).resource(group).ok();
+    let spelled_out = name.strip_prefix(POLLING_PREFIX).and_then(|rest| rest.split_once('/'));
+    let targets: Vec<String> = match spelled_out {
+        Some((group, name)) => target(group, name).into_iter().collect(),
+        None => {
+            let groups = faces.polling().named_groups();
+            let known = groups.iter().filter(|(_, known)| known.knows(name));
+            known.filter_map(|(group, _)| target(group, name)).collect()
+        }
+    };
+    let targets = targets.into_iter().map(|name| (Subject::Resource(name.as_str().into()), name));
+    let services = faces.registrations().called(name);
+    let services = services.into_iter().map(|id| (Subject::FaceId(id.as_str().into()), id));
+    targets.chain(services).collect()
+}
+
 /// Tells the story. Blocks on the disk.
 pub(crate) fn tell(
     lens: &Lens<'_>,
@@ -59,6 +99,7 @@ pub(crate) fn tell(
         entries: story.entries.iter().map(|entry| told(lens, entry)).collect(),
         next: story.next,
         left_out: story.left_out,
+        waiters: Vec::new(),
         oldest_lsn: story.oldest_lsn.0,
         lsn,
     })
@@ -71,7 +112,13 @@ fn told(lens: &Lens<'_>, entry: &Entry) -> StoryEntry {
         kind: entry.kind.to_owned(),
         lease_id: entry.lease.map(|lease: LeaseId| lens.lease_id(lease)),
         actor: entry.actor.as_ref().map(|actor: &Actor| actor_word(actor).to_string()),
-        evidence: entry.evidence.map(|evidence| evidence_object(&evidence, entry.tick, entry.wall_ms)),
+        evidence: entry.evidence.map(|evidence| {
+            let mut shown = evidence_object(&evidence, entry.tick, entry.wall_ms);
+            if entry.since_restart {
+                shown["since_restart"] = true.into();
+            }
+            shown
+        }),
         text: entry.text.clone(),
     }
 }

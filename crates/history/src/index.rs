@@ -128,7 +128,9 @@ pub(crate) fn each_key<'a>(record: &'a LoggedRecord, mut each: impl FnMut(Key<'a
                 Subject::Session(session) => Key::Session(*session),
             },
             Note::GateOpened { lease } => Key::Lease(lease.lsn()),
-            Note::BreakerOpened { .. } | Note::BreakerClosed | Note::Stalled { .. } => Key::Daemon,
+            Note::BreakerOpened { .. } | Note::BreakerClosed | Note::Stalled { .. } | Note::Restarted => {
+                Key::Daemon
+            }
         }),
         Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {}
     }

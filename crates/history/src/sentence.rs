@@ -12,6 +12,7 @@ use tenure_kernel::{
 };
 
 use crate::ids::{session_kind, wire_session};
+use crate::record::LoggedRecord;
 use crate::wall::rfc3339;
 
 /// When something was written: what turns the ticks beside it into times that people read.
@@ -19,9 +20,21 @@ use crate::wall::rfc3339;
 pub(crate) struct When {
     pub(crate) tick: Tick,
     pub(crate) wall_ms: u64,
+    /// The last start of a daemon before it, as far as it is known: silence is counted from there at the earliest, and no
+    /// heartbeat came at that instant.
+    pub(crate) restarted: Option<Tick>,
 }
 
 impl When {
+    pub(crate) fn of(record: &LoggedRecord) -> Self {
+        Self { tick: record.tick, wall_ms: record.wall_ms, restarted: None }
+    }
+
+    /// Whether nothing was heard between the last start and now.
+    pub(crate) fn is_unheard(self, last_seen: Tick) -> bool {
+        self.restarted.is_some_and(|restarted| last_seen <= restarted)
+    }
+
     /// The wall-clock time of a tick, as far as it can be told from here.
     pub(crate) fn time_of(self, tick: Tick) -> String {
         let earlier = self.tick.ms_since(tick);
@@ -63,7 +76,10 @@ pub fn actor_word(actor: &Actor) -> String {
 /// What happened, in one sentence. `tick` and `wall_ms` are those of the record.
 #[must_use]
 pub fn change_sentence(change: &Change, tick: Tick, wall_ms: u64) -> String {
-    let when = When { tick, wall_ms };
+    change_at(change, When { tick, wall_ms, restarted: None })
+}
+
+pub(crate) fn change_at(change: &Change, when: When) -> String {
     match change {
         Change::Granted(granted) => granted_sentence(granted, when),
         Change::Activated { .. } => "activated: in use from here on".to_owned(),
@@ -112,7 +128,10 @@ pub fn change_sentence(change: &Change, tick: Tick, wall_ms: u64) -> String {
 /// What was observed, in one sentence. `tick` and `wall_ms` are those of the record.
 #[must_use]
 pub fn note_sentence(note: &Note, tick: Tick, wall_ms: u64) -> String {
-    let when = When { tick, wall_ms };
+    note_at(note, When { tick, wall_ms, restarted: None })
+}
+
+pub(crate) fn note_at(note: &Note, when: When) -> String {
     match note {
         Note::Draining { subject, last_seen, until } => {
             let who = match subject {
@@ -125,11 +144,11 @@ pub fn note_sentence(note: &Note, tick: Tick, wall_ms: u64) -> String {
                 }
                 Subject::Session(session) => format!("{} fell silent", session_words(*session)),
             };
-            format!(
-                "{who}: last heartbeat at {}; grace runs until {}",
-                when.time_of(*last_seen),
-                when.time_of(*until)
-            )
+            let heard = match when.is_unheard(*last_seen) {
+                true => "no heartbeat since the restart".to_owned(),
+                false => format!("last heartbeat at {}", when.time_of(*last_seen)),
+            };
+            format!("{who}: {heard}; grace runs until {}", when.time_of(*until))
         }
         Note::Returned { subject: Subject::Lease(_) } => {
             "came back: a heartbeat arrived within the grace".to_owned()
@@ -146,6 +165,11 @@ pub fn note_sentence(note: &Note, tick: Tick, wall_ms: u64) -> String {
         Note::BreakerClosed => "the daemon trusts silence again: ends go on".to_owned(),
         Note::Stalled { gap_ms } => {
             format!("the daemon stood still for {}, which aged nobody by more than 1 s", duration(*gap_ms))
+        }
+        Note::Restarted => {
+            "the daemon started again, or another node took over: every holder has a full ttl from \
+                            here, and every wait after a revoke begins again"
+                .to_owned()
         }
     }
 }
@@ -168,7 +192,7 @@ fn terms(policy: &Policy) -> String {
     let grace = grace(policy.grace_ms);
     let mut terms = match (policy.mode, policy.session) {
         (Mode::Heartbeat, _) => {
-            format!("heartbeat every {}, {grace}", duration(policy.ttl_ms.into()))
+            format!("ttl {}, {grace}", duration(policy.ttl_ms.into()))
         }
         (Mode::Session, Some(session)) => format!("kept by {}, {grace}", session_words(session)),
         (Mode::Session, None) => format!("kept by its session, {grace}"),
@@ -230,6 +254,9 @@ fn because(reason: Reason, evidence: Evidence, when: When) -> String {
         Reason::Explicit => "its holder asked",
         Reason::SessionExpired => "its session was gone for longer than the grace",
         Reason::HeartbeatExpired => match evidence {
+            Evidence::Silence { last_seen, .. } if when.is_unheard(last_seen) => {
+                return format!("no heartbeat since the restart, {} before", when.since(last_seen));
+            }
             Evidence::Silence { last_seen, .. } => {
                 return format!("no heartbeat for {}", when.since(last_seen));
             }
@@ -291,7 +318,7 @@ fn opened_sentence(open: &OpenSession) -> String {
     let kept = match open.kind {
         SessionKind::Connection => "lives as long as its connection".to_owned(),
         SessionKind::Stdin => "lives as long as its standard input".to_owned(),
-        SessionKind::ByHand => format!("heartbeat every {}", duration(open.ttl_ms.into())),
+        SessionKind::ByHand => format!("ttl {}", duration(open.ttl_ms.into())),
     };
     let (session, grace) = (wire_session(open.session), grace(open.grace_ms));
     format!("session {session} opened by {}: {kept}, {grace}", plain(&open.holder))

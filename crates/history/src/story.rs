@@ -18,7 +18,7 @@ use tenure_log::{Identity, LogReader as _, OfflineLog, ReadError, SharedDisk};
 
 use crate::index::{IndexStore, Key};
 use crate::record::{Content, LoggedRecord, each_record};
-use crate::sentence::{change_sentence, note_sentence};
+use crate::sentence::{When, change_at, note_at};
 use gather::{Gathered, spans};
 
 /// Whom a story is about.
@@ -66,6 +66,8 @@ pub struct Entry {
     pub actor: Option<Actor>,
     /// What the daemon had seen; `None` where it acted on a command alone.
     pub evidence: Option<Evidence>,
+    /// Silence was counted from a restart: no heartbeat came at the instant that the evidence has as the last one.
+    pub since_restart: bool,
     /// What happened, in a sentence.
     pub text: String,
 }
@@ -147,7 +149,9 @@ impl History {
         }
         let granted_in = self.identity.shard;
         let next = outlook::next(subject, told.records.values());
-        let entries = told.records.values().filter_map(|record| entry(record, granted_in)).collect();
+        let mut restarted = None;
+        let entries = told.records.values().filter_map(|record| entry(record, granted_in, &mut restarted));
+        let entries = entries.collect();
         Ok(Story {
             subject: subject.clone(),
             entries,
@@ -269,9 +273,35 @@ impl History {
     }
 }
 
-/// Breaker and stalls concern everybody; they belong to a story only where an end was near.
+/// What concerns everybody belongs to a story only where it matters: breaker and stalls where an end was near, the last of
+/// several restarts while there was something to keep.
 fn drop_what_does_not_matter(records: &mut BTreeMap<Lsn, LoggedRecord>) {
     let mut draining = BTreeSet::new();
+    let mut live = BTreeSet::new();
+    let mut restarts = Vec::new();
+    let mut last_restart = None;
+    for (lsn, record) in records.iter() {
+        match &record.content {
+            Content::Note(Note::Restarted) if live.is_empty() => restarts.push(*lsn),
+            Content::Note(Note::Restarted) => restarts.extend(last_restart.replace(*lsn)),
+            Content::Event(event) => {
+                last_restart = None;
+                let is_over =
+                    event.change.epitaph().is_some() || matches!(event.change, Change::SessionClosed { .. });
+                let whose = (record.lease_lsn(), record.session());
+                match (whose, is_over) {
+                    ((None, None), _) => false,
+                    (_, true) => live.remove(&whose),
+                    (_, false) => live.insert(whose),
+                };
+            }
+            Content::Note(_) => last_restart = None,
+            Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {}
+        }
+    }
+    restarts.iter().for_each(|lsn| {
+        records.remove(lsn);
+    });
     records.retain(|_, record| match &record.content {
         Content::Note(Note::BreakerOpened { .. } | Note::BreakerClosed | Note::Stalled { .. }) => {
             !draining.is_empty()
@@ -284,7 +314,7 @@ fn drop_what_does_not_matter(records: &mut BTreeMap<Lsn, LoggedRecord>) {
             draining.remove(&(record.lease_lsn(), record.session()));
             true
         }
-        Content::Note(Note::GateOpened { .. }) => true,
+        Content::Note(Note::GateOpened { .. } | Note::Restarted) => true,
         Content::Event(event) => {
             match &event.change {
                 Change::Drained(_) => {
@@ -312,16 +342,21 @@ fn covers(change: &Change, name: &str) -> bool {
     granted.iter().chain(ended).any(|member| member == name)
 }
 
-fn entry(record: &LoggedRecord, shard: u64) -> Option<Entry> {
+/// `restarted` is the last start of a daemon before it.
+fn entry(record: &LoggedRecord, shard: u64, restarted: &mut Option<Tick>) -> Option<Entry> {
+    let when = When { restarted: *restarted, ..When::of(record) };
     let (kind, actor, evidence, text) = match &record.content {
         Content::Event(event) => (
             event.change.kind().as_str(),
             actor(&event.change),
             evidence(&event.change),
-            change_sentence(&event.change, record.tick, record.wall_ms),
+            change_at(&event.change, when),
         ),
         Content::Note(note) => {
-            (note.kind(), Some(Actor::Daemon), None, note_sentence(note, record.tick, record.wall_ms))
+            if let Note::Restarted = note {
+                *restarted = Some(record.tick);
+            }
+            (note.kind(), Some(Actor::Daemon), None, note_at(note, when))
         }
         Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {
             return None;
@@ -329,7 +364,9 @@ fn entry(record: &LoggedRecord, shard: u64) -> Option<Entry> {
     };
     let lease = record.lease_lsn().map(|lsn| LeaseId::new(shard, lsn));
     let (lsn, tick, wall_ms) = (record.lsn, record.tick, record.wall_ms);
-    Some(Entry { lsn, tick, wall_ms, kind, lease, actor, evidence, text })
+    let since_restart =
+        matches!(evidence, Some(Evidence::Silence { last_seen, .. }) if when.is_unheard(last_seen));
+    Some(Entry { lsn, tick, wall_ms, kind, lease, actor, evidence, since_restart, text })
 }
 
 fn actor(change: &Change) -> Option<Actor> {

@@ -39,6 +39,9 @@ pub enum Note {
         /// How long, in milliseconds of boot time.
         gap_ms: u64,
     },
+    /// A daemon began to write: it started again, or took over from another node. Every holder has a full ttl from
+    /// here, and every wait after a revoke begins anew.
+    Restarted,
 }
 
 /// Whom a note is about.
@@ -61,6 +64,7 @@ impl Note {
             Self::BreakerOpened { .. } => "breaker_opened",
             Self::BreakerClosed => "breaker_closed",
             Self::Stalled { .. } => "stalled",
+            Self::Restarted => "restarted",
         }
     }
 }

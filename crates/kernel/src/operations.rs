@@ -139,6 +139,15 @@ impl Operations {
         self.by_retirement.iter().map(|(_, key)| (*key, &self.by_key[key]))
     }
 
+    /// Whatever ended well since this tick is remembered, if it is kept for `keep_ms`: nobody's quota made room earlier.
+    pub(crate) fn floor(&self, now: Tick, keep_ms: u64, retention: &Retention) -> Tick {
+        let before = |tick: Tick| Tick(tick.0.saturating_sub(keep_ms));
+        let is_full =
+            |keys: &&BTreeSet<(Tick, u128)>| keys.len() as u64 >= retention.operations_per_principal_max;
+        let oldest = self.by_principal.values().filter(is_full).filter_map(BTreeSet::first);
+        oldest.map(|(retire_after, _)| before(*retire_after)).fold(before(now), Tick::max)
+    }
+
     pub(crate) fn principals(&self) -> impl Iterator<Item = (&Text, usize)> {
         self.by_principal.iter().map(|(principal, keys)| (principal, keys.len()))
     }

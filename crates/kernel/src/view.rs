@@ -270,6 +270,12 @@ impl Kernel {
         self.operations.replay(operation, now)
     }
 
+    /// Since when every operation that is kept for `keep_ms` is remembered.
+    #[must_use]
+    pub fn operation_floor(&self, now: Tick, keep_ms: u64) -> Tick {
+        self.operations.floor(now, keep_ms, &self.retention)
+    }
+
     /// Operations remembered.
     #[must_use]
     pub fn operation_count(&self) -> usize {

@@ -105,6 +105,12 @@ fn streams(page: &mut Page, numbers: &Numbers<'_>) {
         "Heartbeats of sessions that came after the session had ended for silence.",
     );
     page.sample(&[], streams.heartbeats_late);
+    page.family(
+        "notifications_dropped_total",
+        Kind::Counter,
+        "Notifications of ends that nobody is to hear of any more, because on_end left the settings.",
+    );
+    page.sample(&[], streams.notices_dropped);
     page.family("session_start_rejected_total", Kind::Counter, "Sessions that were refused, by error code.");
     for (code, count) in &streams.rejected {
         // Of the many codes, those that say something about slots are always shown.

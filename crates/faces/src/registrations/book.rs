@@ -166,6 +166,20 @@ impl Book {
         self.pages().by_asked.get(asked_for).into_iter().flatten().copied().collect()
     }
 
+    /// Ids of the services of this name, with or without their type; those that have ended only if none lives.
+    pub(crate) fn called(&self, name: &str) -> Vec<String> {
+        let name = name.to_ascii_lowercase();
+        let pages = self.pages();
+        let is_called = |asked: &AskedFor| {
+            let of_type = name.strip_prefix(asked.name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            asked.name == name || of_type == Some(asked.service_type.as_str())
+        };
+        let called = pages.by_id.iter().filter(|(_, entry)| is_called(&entry.asked_for));
+        let (live, ended): (Vec<_>, Vec<_>) = called.partition(|(_, entry)| entry.end.is_none());
+        let found = if live.is_empty() { ended } else { live };
+        found.into_iter().map(|(id, _)| id.clone()).collect()
+    }
+
     /// Live registrations in order of their ids.
     pub(crate) fn live(&self) -> Vec<LeaseId> {
         self.pages().by_id.values().filter(|entry| entry.end.is_none()).map(|entry| entry.lease).collect()

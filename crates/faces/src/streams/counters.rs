@@ -8,6 +8,7 @@ pub(crate) struct StreamCounters {
     lease_expired: AtomicU64,
     heartbeats: AtomicU64,
     heartbeats_late: AtomicU64,
+    notices_dropped: AtomicU64,
     /// One for each code of the table.
     rejected: Vec<AtomicU64>,
 }
@@ -21,6 +22,8 @@ pub struct StreamNumbers {
     pub heartbeats: u64,
     /// Heartbeats that came after the end.
     pub heartbeats_late: u64,
+    /// Notices that nobody is to hear of any more.
+    pub notices_dropped: u64,
     /// Starts that were refused, by code; every code has been counted from the start.
     pub rejected: Vec<(ErrorCode, u64)>,
     /// Streams that queue.
@@ -35,6 +38,7 @@ impl Default for StreamCounters {
             lease_expired: AtomicU64::new(0),
             heartbeats: AtomicU64::new(0),
             heartbeats_late: AtomicU64::new(0),
+            notices_dropped: AtomicU64::new(0),
             rejected: ErrorCode::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -53,6 +57,14 @@ impl StreamCounters {
         self.heartbeats_late.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn notice_dropped(&self) {
+        self.notices_dropped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn notices_dropped(&self) -> u64 {
+        self.notices_dropped.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn rejected(&self, code: ErrorCode) {
         let counter = ErrorCode::ALL.iter().position(|known| *known == code).map(|at| &self.rejected[at]);
         counter.into_iter().for_each(|counter| _ = counter.fetch_add(1, Ordering::Relaxed));
@@ -64,6 +76,7 @@ impl StreamCounters {
             lease_expired: of(&self.lease_expired),
             heartbeats: of(&self.heartbeats),
             heartbeats_late: of(&self.heartbeats_late),
+            notices_dropped: of(&self.notices_dropped),
             rejected: ErrorCode::ALL.iter().copied().zip(self.rejected.iter().map(of)).collect(),
             queued: queued as u64,
             draining: draining as u64,

@@ -63,6 +63,7 @@ impl Faces {
                 continue;
             }
             self.handle().tell(Control::NoticeDone(lease));
+            self.streams().book.counters.notice_dropped();
             settled += 1;
             if notices.is_empty() {
                 tracing::warn!(

@@ -29,6 +29,8 @@ struct Track {
     policy: Option<Policy>,
     /// When it became active, as far as it did.
     active: Option<When>,
+    /// The daemon started again while it was being revoked.
+    waits_anew: bool,
 }
 
 pub(super) fn next<'a>(
@@ -56,7 +58,8 @@ pub(super) fn next<'a>(
 
 impl Track {
     fn of<'a>(lease: Lsn, records: impl Iterator<Item = &'a LoggedRecord>) -> Option<Self> {
-        let mut track = Self { lease, phase: Phase::Alive, holder: None, policy: None, active: None };
+        let mut track =
+            Self { lease, phase: Phase::Alive, holder: None, policy: None, active: None, waits_anew: false };
         let mut known = false;
         for record in records {
             known |= record.lease_lsn() == Some(lease);
@@ -66,12 +69,13 @@ impl Track {
     }
 
     fn follow(&mut self, record: &LoggedRecord) {
-        let when = When { tick: record.tick, wall_ms: record.wall_ms };
+        let when = When::of(record);
         let mine = record.lease_lsn() == Some(self.lease);
         let kept_by = self.policy.as_ref().and_then(|policy| policy.session);
         let of_my_session = kept_by.is_some() && record.session() == kept_by;
         match &record.content {
             Content::Event(event) if mine => self.change(&event.change, when),
+            Content::Note(Note::Restarted) => self.waits_anew |= matches!(self.phase, Phase::Revoking { .. }),
             Content::Note(note) if mine || of_my_session => self.note(note, when),
             Content::Event(_)
             | Content::Note(_)
@@ -128,7 +132,8 @@ impl Track {
                 Note::GateOpened { .. }
                 | Note::BreakerOpened { .. }
                 | Note::BreakerClosed
-                | Note::Stalled { .. },
+                | Note::Stalled { .. }
+                | Note::Restarted,
                 _,
             ) => {}
         }
@@ -194,7 +199,8 @@ impl Track {
                 "once the promise to its holder has run out or its holder acknowledges the loss"
             }
         };
-        format!("its resources come free {wait}")
+        let anew = if self.waits_anew { "; the restart let that wait begin again" } else { "" };
+        format!("its resources come free {wait}{anew}")
     }
 }
 
@@ -202,7 +208,7 @@ fn session_next<'a>(session: SessionId, records: impl Iterator<Item = &'a Logged
     let mut next = None;
     let mut alive = None;
     for record in records.filter(|record| record.session() == Some(session)) {
-        let when = When { tick: record.tick, wall_ms: record.wall_ms };
+        let when = When::of(record);
         match &record.content {
             Content::Event(event) => match &event.change {
                 Change::SessionOpened(open) => {

@@ -124,7 +124,7 @@ fn every_change_has_a_sentence() {
     }
     changes.iter().for_each(|change| say(&mut out, change));
     expect![[r#"
-        granted: granted to alice: r1, r2; heartbeat every 90 s, 30 s grace
+        granted: granted to alice: r1, r2; ttl 90 s, 30 s grace
         granted: granted to alice: r1, r2; kept by standard input cli:0000002a, 5 s grace
         granted: granted to alice: r1, r2; kept by its session, 5 s grace
         granted: granted to alice: r1, r2; permanent, no proof of life asked; ends after 3d 0h at the latest
@@ -132,7 +132,7 @@ fn every_change_has_a_sentence() {
         granted: granted to alice: r1, r2; permanent, no proof of life asked; through registrations
         granted: granted to alice: r1, r2; permanent, no proof of life asked; through streams
         granted: granted to alice: r1, r2; permanent, no proof of life asked; through polling
-        granted: reserved for alice: r1; expires at 2023-11-14T22:17:10.000Z unless activated; heartbeat every 500 ms, no grace
+        granted: reserved for alice: r1; expires at 2023-11-14T22:17:10.000Z unless activated; ttl 500 ms, no grace
         activated: activated: in use from here on
         rebound: moved to bob: epoch 3 from here on
         rebound: taken over by bob: epoch 3 from here on; kept by standard input cli:0000002a, 5 s grace
@@ -149,7 +149,7 @@ fn every_change_has_a_sentence() {
         expired: expired: not activated in time (reservation_expired); r1, r2 free again
         session_opened: session cli:0000002a opened by host: lives as long as its connection, 5 s grace
         session_opened: session cli:0000002a opened by host: lives as long as its standard input, 5 s grace
-        session_opened: session cli:0000002a opened by host: heartbeat every 90 s, 5 s grace
+        session_opened: session cli:0000002a opened by host: ttl 90 s, 5 s grace
         session_closed: standard input cli:0000002a ended: its holder asked (explicit); its leases end with it
         session_closed: standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: its heartbeats stopped (heartbeat_expired); its leases end with it

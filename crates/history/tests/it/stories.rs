@@ -45,7 +45,7 @@ fn a_lease_tells_its_life() {
         &mut tale.history(),
         Subject::Lease(leases.alice),
         expect![[r#"
-            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; heartbeat every 90 s, 30 s grace
+            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s, 30 s grace
             8 22:14:52 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:13:22.000Z; grace runs until 2023-11-14T22:15:22.000Z
             9 22:15:00 #4 daemon | revived | came back: a heartbeat arrived within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
@@ -103,7 +103,7 @@ fn a_reservation_tells_its_deadline() {
         &mut tale.history(),
         Subject::Lease(leases.bob),
         expect![[r#"
-            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; heartbeat every 30 s, no grace
+            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s, no grace
             6 22:13:23 #5 holder | activated | activated: in use from here on
             14 22:15:05 #5 holder | released | released by bob, saying "done": gpu/1 free again
             next: -
@@ -118,7 +118,7 @@ fn a_resource_tells_of_all_its_holders() {
         &mut tale.history(),
         Subject::Resource("r1".into()),
         expect![[r#"
-            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; heartbeat every 90 s, 30 s grace
+            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s, 30 s grace
             8 22:14:52 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:13:22.000Z; grace runs until 2023-11-14T22:15:22.000Z
             9 22:15:00 #4 daemon | revived | came back: a heartbeat arrived within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
@@ -142,7 +142,7 @@ fn a_pool_member_tells_of_its_pool() {
         Subject::Resource("gpu/1".into()),
         expect![[r#"
             3 22:13:21 - | pool_defined | pool gpu has 2 members from here on
-            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; heartbeat every 30 s, no grace
+            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s, no grace
             6 22:13:23 #5 holder | activated | activated: in use from here on
             14 22:15:05 #5 holder | released | released by bob, saying "done": gpu/1 free again
             26 22:15:19 - | pool_removed | pool gpu was removed; leases on its members end with it
@@ -188,9 +188,9 @@ fn a_live_lease_tells_what_would_end_it() {
         &mut tale.history(),
         Subject::Lease(leases.grace),
         expect![[r#"
-        33 22:17:13 #33 holder | granted | granted to grace: r2; heartbeat every 90 s, 30 s grace; ends after 1h 0m at the latest
-        next: ends when its holder releases it or stays silent for 2m 0s, at 2023-11-14T23:17:13.000Z at the latest
-    "#]],
+            33 22:17:13 #33 holder | granted | granted to grace: r2; ttl 90 s, 30 s grace; ends after 1h 0m at the latest
+            next: ends when its holder releases it or stays silent for 2m 0s, at 2023-11-14T23:17:13.000Z at the latest
+        "#]],
     );
 }
 
@@ -216,6 +216,12 @@ fn a_log_at_rest_tells_the_same() {
     let online = tale.history().why(&subject, WhyLimits::default()).unwrap();
     let (directory, _) = tale.stop();
     let mut history = History::offline(disk(), directory.path()).unwrap();
+    assert_eq!(history.why(&subject, WhyLimits::default()).unwrap(), online);
+
+    // Trimming moves segments to a directory that holds nothing else.
+    let archive = directory.path().join("archive");
+    std::fs::rename(directory.path().join("log"), &archive).unwrap();
+    let mut history = History::offline(disk(), &archive).unwrap();
     assert_eq!(history.why(&subject, WhyLimits::default()).unwrap(), online);
 }
 
@@ -398,4 +404,51 @@ fn a_story_begins_where_the_log_begins() {
     assert_eq!(kinds[4..], ["session_closed", "revoked", "gate_opened", "reclaimed", "notified"]);
     let of_resource = history.why(&Subject::Resource("mdns/x".into()), WhyLimits::default()).unwrap();
     assert_eq!(of_resource.entries, story.entries);
+}
+
+#[test]
+fn a_restart_is_told_as_a_restart() {
+    let mut tale = Tale::begin([8; 16]);
+    let policy = Policy::heartbeat(30_000, 5_000);
+    let before = tale.event(1_000, Change::Granted(granted("carol", &["q"], policy.clone())));
+    let was = tale.was(before);
+    tale.event(1_000, Change::Released(Released { was, text: "".into() }));
+    // Nothing was there to keep.
+    tale.note(1_500, Note::Restarted);
+    let lease = tale.event(2_000, Change::Granted(granted("alice", &["r"], policy)));
+    // Of several in a row the last one counts.
+    tale.note(10_000, Note::Restarted);
+    tale.note(20_000, Note::Restarted);
+    let subject = tenure_kernel::Subject::Lease(lease);
+    tale.note(50_000, Note::Draining { subject, last_seen: Tick(20_000), until: Tick(55_000) });
+    tale.note(51_000, Note::Returned { subject });
+    tale.note(82_000, Note::Draining { subject, last_seen: Tick(51_000), until: Tick(87_000) });
+    tale.note(83_000, Note::Restarted);
+    let seen = Evidence::Silence { last_seen: Tick(83_000), promised_until: Tick(113_000) };
+    tale.event(118_000, Change::Revoked(revoked(lease, Reason::HeartbeatExpired, seen)));
+    tale.note(119_000, Note::Restarted);
+    check(
+        &mut tale.history(),
+        Subject::Lease(lease),
+        expect![[r#"
+        4 22:13:22 #4 holder | granted | granted to alice: r; ttl 30 s, 5 s grace
+        6 22:13:40 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
+        7 22:14:10 #4 daemon | draining | fell silent: no heartbeat since the restart; grace runs until 2023-11-14T22:14:15.000Z
+        8 22:14:11 #4 daemon | revived | came back: a heartbeat arrived within the grace
+        9 22:14:42 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:14:11.000Z; grace runs until 2023-11-14T22:14:47.000Z
+        10 22:14:43 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
+        11 22:15:18 #4 daemon * | revoked | revoked: no heartbeat since the restart, 35 s before (heartbeat_expired)
+        12 22:15:19 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
+        next: its resources come free once the promise to its holder has run out or its holder acknowledges the loss; the restart let that wait begin again
+    "#]],
+    );
+    check(
+        &mut tale.history(),
+        Subject::Resource("q".into()),
+        expect![[r#"
+        1 22:13:21 #1 holder | granted | granted to carol: q; ttl 30 s, 5 s grace
+        2 22:13:21 #1 holder | released | released by carol: q free again
+        next: q is free: the next grant takes it
+    "#]],
+    );
 }

@@ -33,6 +33,7 @@ pub fn encode_note(note: &Note, out: &mut Vec<u8>) {
             w.byte(6);
             w.number(*gap_ms);
         }
+        Note::Restarted => w.byte(7),
     }
 }
 
@@ -49,6 +50,7 @@ pub fn decode_note(bytes: &[u8]) -> Result<Option<Note>, DecodeError> {
         4 => Note::BreakerOpened { silent: r.small()?, alive: r.small()? },
         5 => Note::BreakerClosed,
         6 => Note::Stalled { gap_ms: r.number()? },
+        7 => Note::Restarted,
         // A later version's; nobody has to understand a note.
         _later => return Ok(None),
     };

@@ -364,3 +364,19 @@ fn windows_and_caps_in_force_can_be_read() {
     assert_eq!(*runner.kernel.retention(), expected);
     assert_eq!(runner.kernel.shard(), 6);
 }
+
+#[test]
+fn operations_are_remembered_since_the_floor() {
+    let mut runner = Runner::new(Setup::plain());
+    let keep_ms = 600_000;
+    runner.step(0, "configure operations=2");
+    runner.step(1_000_000, "grant a holder=x op=1");
+    let floor = |runner: &Runner, now: u64| runner.kernel.operation_floor(Tick(now), keep_ms).0;
+    assert_eq!(floor(&runner, 1_000_000), 400_000, "what is kept that long");
+    runner.step(1_000_010, "grant b holder=x op=2");
+    runner.step(1_000_020, "grant c holder=x op=3");
+    assert_eq!(floor(&runner, 1_000_030), 1_000_010, "the first made room for the third");
+    assert_eq!(runner.step(1_000_030, "grant b holder=x op=2").lsn, None, "remembered");
+    assert!(runner.step(1_000_030, "grant d holder=y op=1 principal=uid:7").lsn.is_some(), "somebody else's");
+    assert_eq!(floor(&runner, 1_000_040), 1_000_010);
+}

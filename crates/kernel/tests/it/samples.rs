@@ -171,6 +171,7 @@ pub(crate) fn notes() -> Vec<Note> {
         Note::BreakerOpened { silent: 10, alive: 400 },
         Note::BreakerClosed,
         Note::Stalled { gap_ms: 3_600_000 },
+        Note::Restarted,
     ]
 }
 

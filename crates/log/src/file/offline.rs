@@ -7,11 +7,11 @@ use super::catalog::{Reach, Segment, read_prefix};
 use super::open::log_ids;
 use super::reader::{Durable, FileReader, Published};
 use super::scan::{LocatedFrame, ScanEnd, Scanner};
-use super::segment::SealFound;
+use super::segment::{SealFound, parse_segment_name};
 use super::tail::Cut;
 use super::{SegmentHeader, durable_part};
 use crate::damage::{Damage, ReadError};
-use crate::disk::SharedDisk;
+use crate::disk::{Disk, SharedDisk};
 use crate::identity::Identity;
 use crate::ids::{Lsn, Moment};
 use crate::snapshot::{RejectedSnapshot, SnapshotStore};
@@ -72,13 +72,23 @@ impl OfflineFrames {
 }
 
 impl OfflineLog {
-    /// Looks at the segments under `root` by their headers. Where one is damaged, the ones before it can still be read.
+    /// Looks at the segments under `root`, or in `root` if that is where trimming moved them (`log.archive`), by their
+    /// headers. Where one is damaged, the ones before it can still be read.
     pub fn open(disk: SharedDisk, root: &Path) -> Result<Self, ReadError> {
-        Self::read(disk, Directories::under(root), Reach::ToTheEnd)
+        match Self::is_archive(&*disk, root) {
+            true => Self::open_archive(disk, root),
+            false => Self::read(disk, Directories::under(root), Reach::ToTheEnd),
+        }
+    }
+
+    /// Whether a directory holds segments itself, as an archive does.
+    pub fn is_archive(disk: &dyn Disk, root: &Path) -> bool {
+        let names = disk.list(root).unwrap_or_default();
+        names.iter().any(|name| parse_segment_name(name).is_some())
     }
 
     /// Looks at segments that trimming has moved to `archive`.
-    pub fn open_archive(disk: SharedDisk, archive: &Path) -> Result<Self, ReadError> {
+    fn open_archive(disk: SharedDisk, archive: &Path) -> Result<Self, ReadError> {
         let directories = Directories { log: archive.to_owned(), snapshots: archive.to_owned() };
         Self::read(disk, directories, Reach::AsFarAsItGoes)
     }

@@ -178,7 +178,7 @@ fn trimmed_segments_go_to_the_archive_and_can_be_read_there() {
     let archived = std::fs::read_dir(&archive).unwrap().count();
     assert_eq!(archived, trimmed.extents);
     assert_eq!(log.extents().len(), before.len() - trimmed.extents);
-    let archive = OfflineLog::open_archive(Arc::new(RealDisk), &archive).unwrap();
+    let archive = OfflineLog::open(Arc::new(RealDisk), &archive).unwrap();
     let last = before[trimmed.extents - 1].last_lsn;
     let records = drain(&mut archive.reader().unwrap());
     assert_eq!(records.iter().map(|record| record.lsn).collect::<Vec<_>>(), (1..=last.0).collect::<Vec<_>>());

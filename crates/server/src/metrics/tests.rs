@@ -127,6 +127,7 @@ fn page_of(
         lease_expired: 11,
         heartbeats: 12,
         heartbeats_late: 13,
+        notices_dropped: 15,
         rejected: vec![(ErrorCode::NoCapacity, 14), (ErrorCode::InvalidName, 0)],
         queued: 15,
         draining: 0,
@@ -206,6 +207,7 @@ const NAMES: &[&str] = &[
     "breaker_open",
     "disk_low",
     "task_failures_total",
+    "notifications_dropped_total",
     "notifications_given_up_total",
     "mdns_registrations",
     "mdns_goodbyes_total",
@@ -283,6 +285,7 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_disk_low", &[]), 1.0);
     assert_eq!(scrape.value("tenure_task_failures_total", &[("task", "spare_segment")]), 8.0);
     assert_eq!(scrape.value("tenure_notifications_given_up_total", &[]), 9.0);
+    assert_eq!(scrape.value("tenure_notifications_dropped_total", &[]), 15.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
     assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
     assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);

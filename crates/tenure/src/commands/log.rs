@@ -4,6 +4,7 @@ mod at;
 mod dump;
 mod record_json;
 mod verify;
+mod why;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -31,12 +32,13 @@ enum LogCommand {
     Verify(verify::Verify),
     Dump(dump::Dump),
     At(at::At),
+    Why(why::Why),
 }
 
 /// Where the log is.
 #[derive(Args)]
 struct DataDirectory {
-    /// The data directory: the one that holds log/ and snapshots/
+    /// The data directory (the one that holds log/ and snapshots/), or the directory of log.archive
     #[arg(value_name = "DIR")]
     path: PathBuf,
 }
@@ -47,6 +49,7 @@ impl Log {
             LogCommand::Verify(verify) => verify.run(printer),
             LogCommand::Dump(dump) => dump.run(printer),
             LogCommand::At(at) => at.run(printer),
+            LogCommand::Why(why) => why.run(printer),
         }
     }
 }
@@ -82,9 +85,13 @@ impl DataDirectory {
             }
             Err(error) => Err(self.wrong_directory(&format!("{error}:"))),
             Ok(false) => Err(self.wrong_directory("this is not a directory:")),
-            Ok(true) if !self.path.join("log").is_dir() => Err(self.wrong_directory("there is no log in")),
+            Ok(true) if !self.holds_a_log() => Err(self.wrong_directory("there is no log in")),
             Ok(true) => Ok(()),
         }
+    }
+
+    fn holds_a_log(&self) -> bool {
+        self.path.join("log").is_dir() || OfflineLog::is_archive(&RealDisk, &self.path)
     }
 
     fn wrong_directory(&self, what: &str) -> Failure {

@@ -81,6 +81,10 @@ impl Second {
         match report {
             Report::DiskLow => tracing::warn!("the disk is nearly full: the daemon refuses grants"),
             Report::DiskOk => tracing::info!("the disk has room: the daemon grants again"),
+            Report::BreakerOpened { silent, alive } => {
+                tracing::warn!(silent, alive, "most holders fell silent together: the daemon postpones ends");
+            }
+            Report::BreakerClosed => tracing::info!("the daemon trusts silence again: ends go on"),
             Report::TaskFailed { task, error } => {
                 tracing::warn!(
                     task = task.as_str(),

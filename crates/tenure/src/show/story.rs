@@ -1,9 +1,21 @@
 //! Stories: what happened to something, then what would happen next.
 
-use tenure_api::Story;
+use tenure_api::{Story, Waiter};
+use tenure_history::duration;
 
-use super::{Now, relative};
+use super::{Now, names, relative};
 use crate::printer::{counted, plain};
+
+/// Waiters shown.
+const NAMES_MAX: usize = 8;
+
+fn waiter_words(waiter: &Waiter) -> String {
+    let waits = duration(waiter.waited_ms);
+    match waiter.passed {
+        0 => format!("{} (waits for {waits})", waiter.holder),
+        passed => format!("{} (waits for {waits}, passed by {passed})", waiter.holder),
+    }
+}
 
 /// A story as lines: whom it is about, its timeline, its outlook.
 pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
@@ -33,5 +45,9 @@ pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
         Some(next) => plain(&format!("next: {next}")),
         None => "next: nothing is left to happen".to_owned(),
     });
+    if !story.waiters.is_empty() {
+        let waiters: Vec<String> = story.waiters.iter().map(waiter_words).collect();
+        lines.push(plain(&format!("then: {}", names(&waiters, NAMES_MAX))));
+    }
     lines
 }

@@ -140,7 +140,7 @@ fn session_row(state: &StateAt, session: SessionView<'_>) -> Vec<String> {
     let kept = match (session.closed(), session.kind().is_connection()) {
         (Some(reason), _) => format!("closed, {}", reason.as_str()),
         (None, true) => session.kind().as_str().to_owned(),
-        (None, false) => format!("heartbeat every {}", duration(session.ttl_ms().into())),
+        (None, false) => format!("ttl {}", duration(session.ttl_ms().into())),
     };
     vec![
         wire_session(session.id()),

@@ -147,7 +147,7 @@ fn note(identity: &Identity, note: &Note, object: &mut Object) {
             put(object, "silent", *silent);
             put(object, "alive", *alive);
         }
-        Note::BreakerClosed => {}
+        Note::BreakerClosed | Note::Restarted => {}
         Note::Stalled { gap_ms } => put(object, "gap_ms", *gap_ms),
     }
 }

@@ -1,0 +1,54 @@
+//! `tenure log why`: the story of something, from a log at rest.
+
+use clap::Args;
+use tenure_api::{ErrorCode, Story};
+use tenure_engine::host::read_clocks;
+use tenure_faces::{readings_at_rest, story_at_rest};
+use tenure_history::History;
+
+use super::DataDirectory;
+use crate::failure::{Failure, Words};
+use crate::printer::Printer;
+use crate::show::{Now, story_lines};
+
+/// Tell what happened to a lease, a registration, a resource or a session, from a log or an archive
+///
+/// As `tenure why` does while the daemon has it: what log.archive keeps is read here.
+#[derive(Args)]
+pub(super) struct Why {
+    #[command(flatten)]
+    directory: DataDirectory,
+    /// An id or a name
+    #[arg(value_name = "NAME|ID")]
+    subject: String,
+}
+
+impl Why {
+    pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
+        self.directory.check()?;
+        let mut history = History::offline(DataDirectory::disk(), &self.directory.path)
+            .map_err(|error| self.directory.unreadable(&error))?;
+        let story = self.tell(&mut history)?;
+        if printer.json() {
+            return printer.object(&story);
+        }
+        let now = Now::here(read_clocks().wall_ms);
+        story_lines("story of", &story, now).into_iter().try_for_each(|line| printer.line(line))
+    }
+
+    /// The first reading that something is known of.
+    fn tell(&self, history: &mut History) -> Result<Story, Failure> {
+        let mut unknown = None;
+        for subject in readings_at_rest(history.identity(), &self.subject) {
+            match story_at_rest(history, &subject, self.subject.clone()) {
+                Ok(story) => return Ok(story),
+                Err(error) if error.code == ErrorCode::NotFound => unknown = Some(error),
+                Err(error) => return Err(Failure::Unexpected(Words::new(error.message))),
+            }
+        }
+        let message = unknown.map(|error| error.message).unwrap_or_default();
+        Err(Failure::Refused(
+            Words::new(message).hint("names of resources are written as tenure lease ls shows them"),
+        ))
+    }
+}
