@@ -581,7 +581,7 @@ impl Engine {
                         let depends_on = view.changed_lsn();
                         self.refuse(ticket, depends_on, Rejection::HolderMismatch.into());
                     }
-                    None => return self.handle(Input { ticket, request: *request }),
+                    None => return self.handle(Input::new(ticket, *request)),
                 }
             }
             Request::ResetBreaker => self.reset_breaker(ticket),

@@ -149,7 +149,7 @@ impl World {
         self.flood(&mut inputs);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         if let Some(below) = daemon.trim_below {
-            inputs.push(Input { ticket: TRIM_TICKET, request: Request::Trim(Lsn(below.0)) });
+            inputs.push(Input::new(TRIM_TICKET, Request::Trim(Lsn(below.0))));
         }
         let outputs = daemon.work(now, inputs, completions);
         daemon.turns.entry(daemon.engine.tick()).or_insert(aged);
@@ -276,7 +276,7 @@ impl World {
     /// Something leaves the engine.
     fn out(&mut self, out: &Out) -> Result<(), Violation> {
         self.tally.answers += 1;
-        let overloaded = matches!(out, Out::Answer(_, Answer::Refused(Refused::Overloaded)));
+        let overloaded = matches!(out, Out::Answer(_, Answer::Refused(Refused::Overloaded { .. })));
         self.tally.overloads += u64::from(overloaded);
         self.trace.detail(self.now, format_args!("{out:?}"));
         let ask = match (out, &self.daemon) {

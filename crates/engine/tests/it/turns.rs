@@ -434,7 +434,7 @@ fn a_long_turn_and_a_long_queue_are_stalls_though_no_deadline_was_pending() {
     // A turn that took long while a deadline is pending is a gap as well, and still one stall.
     let grant = Grant::new(Bundle::one("a"), "bob", Policy::heartbeat(90_000, 0));
     let request = Request::Submit(Submit::now(Action::Grant(grant)));
-    let outputs = desk.engine.turn(now, [Input { ticket: Ticket(9), request }], []);
+    let outputs = desk.engine.turn(now, [Input::new(Ticket(9), request)], []);
     assert!(outputs.append.is_some());
     now.boot_ms += 3_800;
     let told = Completion::Stalled { stall: Stall::Turn, ms: 3_700 };
