@@ -24,11 +24,11 @@ use std::time::Duration;
 /// How long, how often, and where it is written.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How often all attacks are gone through; medians are shown [default: 3]
-    #[arg(long, default_value_t = 3, hide_default_value = true)]
+    /// How often all attacks are gone through; medians are shown
+    #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How many seconds each attack lasts [default: 4]
-    #[arg(long, default_value_t = 4.0, hide_default_value = true)]
+    /// How many seconds each attack lasts
+    #[arg(long, default_value_t = 4.0)]
     seconds: f64,
     /// Keep data there while it runs [default: beside the builds]
     #[arg(long, value_name = "DIRECTORY")]
