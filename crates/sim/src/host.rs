@@ -182,11 +182,7 @@ impl World {
     }
 
     pub(crate) fn host_heard(&mut self, call: &Call, answer: &Answer) -> Result<(), Violation> {
-        match &call.purpose {
-            Purpose::Probe => self.probed(call, answer)?,
-            _ => {}
-        }
-        Ok(())
+        if call.purpose == Purpose::Probe { self.probed(call, answer) } else { Ok(()) }
     }
 
     /// A fact reaches the engine: whatever else is asked of it, nothing refuses this.

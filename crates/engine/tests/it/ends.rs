@@ -394,7 +394,15 @@ fn a_clock_set_forward_by_more_than_a_day_silences_no_notice() {
          until 2000",
     );
     assert_eq!(desk.engine.counters().notices_given_up, 0);
-    expect![[r#""#]].assert_eq(&desk.take_story());
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      frame 1.2 at 2: released
+        0      notice of lease 1, ended at 2
+        0      alice <- lease 1 released (explicit) epoch 2
+        0      notice of lease 1, ended at 2
+    "#]]
+    .assert_eq(&desk.take_story());
 }
 
 #[test]
