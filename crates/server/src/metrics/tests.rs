@@ -170,6 +170,7 @@ fn status() -> Status {
         leases: vec![(key, 4)],
         retained: 0,
         operations: 0,
+        operation_floor: Tick(0),
         notices: 0,
         sessions: 0,
         waiters: 6,

@@ -30,7 +30,7 @@ impl Why {
             .map_err(|error| self.directory.unreadable(&error))?;
         let story = self.tell(&mut history)?;
         if printer.json() {
-            return printer.object(&story);
+            return printer.object(&serde_json::to_value(&story).expect("invariant: a story is JSON"));
         }
         let now = Now::here(read_clocks().wall_ms);
         story_lines("story of", &story, now).into_iter().try_for_each(|line| printer.line(line))
