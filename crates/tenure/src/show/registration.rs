@@ -47,7 +47,7 @@ pub(crate) fn registration_table(registrations: &[AdminRegistration]) -> Table {
     table
 }
 
-/// One registration in a line, for whoever is about to end it.
+/// One registration in a line, shown before the command ends it.
 pub(crate) fn registration_words(registration: &AdminRegistration) -> String {
     let AdminRegistration { id, name, service_type, port, mode, state, .. } = registration;
     plain(&format!("registration {id}: {name}.{service_type}, port {port}, {}, {}", word(state), word(mode)))
