@@ -7,7 +7,7 @@ use crate::confirm::Consent;
 use crate::connect::{Daemon, call_failure};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use crate::show::{stream_renewed_page, stream_words};
+use crate::show::{stream_renewed_page, stream_withdrawn_words, stream_words};
 
 /// Prove that the client of a session lives, for another ttl
 #[derive(Args)]
@@ -45,7 +45,8 @@ pub(super) struct Fail {
 
 /// End a session; its slots come free
 ///
-/// The session is shown first. Whoever started it gives it back; an operator withdraws it from whoever did.
+/// The session is shown first. The principal that started it gives it back at once; an operator withdraws it: its
+/// slots come free once its client confirms, at the latest when its ttl is over.
 #[derive(Args)]
 pub(super) struct Stop {
     /// Its id
@@ -92,8 +93,11 @@ impl Stop {
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         ask_about(&self.session, &self.consent, "end it?", daemon, printer).await?;
-        let stopped = daemon.client().stop_stream(&self.session).await;
-        print_stream(printer, &stopped.map_err(call_failure)?)
+        let stopped = daemon.client().stop_stream(&self.session).await.map_err(call_failure)?;
+        if let Some(words) = stream_withdrawn_words(&stopped) {
+            printer.talk(format_args!("note: {words}"));
+        }
+        print_stream(printer, &stopped)
     }
 }
 
