@@ -3,7 +3,7 @@
 
 use crate::answer::{Answer, Blocker, CallLimit, LeaseAnswer, LeaseFound, LeaseSnapshot, Refused};
 use crate::engine::{Engine, Role, ending_reason, ending_text};
-use crate::hands::Hands;
+use crate::hands::{Hands, speaks_for};
 use crate::request::{Submit, TakeOver, Ticket};
 use crate::retries::Known;
 use crate::status::GrantOutcome;
@@ -114,7 +114,7 @@ impl Engine {
     /// Whether this principal may speak for a lease.
     pub(crate) fn may_speak_for(&self, asker: Option<&Text>, lease: Option<LeaseView<'_>>) -> bool {
         match (asker, lease) {
-            (Some(asker), Some(lease)) => lease.terms().principal == *asker,
+            (Some(asker), Some(lease)) => speaks_for(asker, &lease.terms().principal),
             (None, _) | (_, None) => true,
         }
     }
@@ -160,7 +160,9 @@ impl Engine {
 
     fn check_session_asker(&self, asker: Option<&Text>, session: SessionId) -> Result<(), Refused> {
         match (asker, self.kernel.session(session)) {
-            (Some(asker), Some(session)) if session.principal() != asker => Err(Refused::Forbidden),
+            (Some(asker), Some(session)) if !speaks_for(asker, session.principal()) => {
+                Err(Refused::Forbidden)
+            }
             _ => Ok(()),
         }
     }

@@ -17,6 +17,10 @@ use tenure_kernel::{
 };
 use tenure_liveness::Refusal;
 
+/// The principal of a program of this machine whose user is not known.
+pub(crate) const LOCAL: &str = "local";
+const USER_PREFIX: &str = "uid:";
+
 /// The caller that asks for a change of hands, and what keeps the lease afterwards.
 #[derive(Clone, Copy)]
 pub(crate) struct Hands<'a> {
@@ -44,7 +48,7 @@ impl Engine {
             }
             Some(Keeper::Session(id)) => {
                 let session = self.session_by_hand(id)?;
-                if hands.asker.is_some_and(|asker| session.principal() != asker) {
+                if hands.asker.is_some_and(|asker| !speaks_for(asker, session.principal())) {
                     return Err(Refused::Forbidden);
                 }
                 rebind.policy = Some(kept_by(view.policy(), session));
@@ -176,9 +180,16 @@ fn is_current(view: LeaseView<'_>, token: &Token) -> bool {
         && token.holder.as_ref().is_none_or(|holder| holder == view.holder())
 }
 
+/// Whether a caller may speak for what a principal holds. `local` is nobody in particular: every program of the machine
+/// can come as `local`, so its users may speak for what `local` holds.
+#[must_use]
+pub fn speaks_for(caller: &str, principal: &str) -> bool {
+    caller == principal || (principal == LOCAL && caller.starts_with(USER_PREFIX))
+}
+
 /// Whether a session takes a lease: one of its own principal, or one that it consented to when it was opened.
 fn accepts(session: SessionView<'_>, lease: LeaseView<'_>) -> bool {
-    lease.terms().principal == session.principal()
+    speaks_for(session.principal(), &lease.terms().principal)
         || session
             .accepts_handover()
             .is_some_and(|prefix| lease.members().all(|name| name.starts_with(prefix)))

@@ -42,6 +42,7 @@ pub use answer::{
 pub use engine::{
     Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
 };
+pub use hands::speaks_for;
 pub use host::{Account, Accounts, Asker, Handle, HandleOf, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};

@@ -9,7 +9,7 @@ use crate::refusal::{Asked, mark, no_lease};
 use crate::sessions;
 use tenure_api::{Check, Error, ErrorCode, LeaseQuery};
 use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, Rebind, SessionId, Text};
-use tenure_engine::{Check as Asking, Keeper, List, Request, Submit};
+use tenure_engine::{Check as Asking, Keeper, List, Request, Submit, speaks_for};
 use tenure_history::{Identity, WireLease};
 
 /// What to do about a call.
@@ -55,7 +55,7 @@ impl Seen {
     pub(crate) fn includes(&self, principal: &str) -> bool {
         match self {
             Self::Everybodys => true,
-            Self::Only(own) => own == principal,
+            Self::Only(own) => speaks_for(own, principal),
         }
     }
 }

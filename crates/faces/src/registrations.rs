@@ -53,6 +53,7 @@ use tenure_engine::kernel::{
 use tenure_engine::liveness::Standing as LivenessStanding;
 use tenure_engine::{
     Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver,
+    speaks_for,
 };
 use tokio::sync::Semaphore;
 
@@ -76,8 +77,6 @@ pub struct RegistrationOptions {
     pub http_lease_ms: u32,
     /// Name of this host.
     pub host: String,
-    /// Only the same principal may take over what drains.
-    pub principals_matter: bool,
 }
 
 impl Default for RegistrationOptions {
@@ -88,7 +87,6 @@ impl Default for RegistrationOptions {
             http_grace_ms: 30_000,
             http_lease_ms: 90_000,
             host: "tenure".to_owned(),
-            principals_matter: false,
         }
     }
 }
@@ -402,9 +400,7 @@ impl Faces {
             let anew = rival.facts.described_anew(wish.described.clone(), &rival.lease.members);
             Facts { operation, ..anew.moved_to(wish.home.clone()) }.encode()
         };
-        let may_take_over = |rival: &Live| {
-            !registrations.options.principals_matter || rival.lease.policy.principal == caller.principal
-        };
+        let may_take_over = |rival: &Live| speaks_for(&caller.principal, &rival.lease.policy.principal);
         let take_over = rivals
             .iter()
             .filter(|rival| may_take_over(rival))

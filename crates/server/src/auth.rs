@@ -34,7 +34,8 @@ use tokens::TokenTable;
 pub struct AuthSettings {
     /// Address that TCP connections are accepted on.
     pub bind: IpAddr,
-    /// Scope of whoever connects from this machine without a credential; `None`: nothing.
+    /// Scope over TCP of programs of this machine without a credential, other than root's and the daemon's own user's;
+    /// `None`: nothing.
     pub local: Option<Scope>,
     /// Tokens; with them TCP always needs one.
     pub token_file: Option<PathBuf>,
@@ -117,6 +118,10 @@ pub(crate) struct Admitted {
 pub(crate) struct TcpAsk<'a> {
     /// From where.
     pub(crate) address: SocketAddr,
+    /// The user at the other end, where it is of this machine and known.
+    pub(crate) uid: Option<u32>,
+    /// A proxy says that it passed the request on: the sender is not the peer.
+    pub(crate) is_forwarded: bool,
     /// Subject of a certificate that the TLS layer accepted.
     pub(crate) certificate: Option<&'a str>,
     /// Header `Authorization`.
@@ -222,23 +227,40 @@ impl Auth {
                 "the certificate names nobody: it needs a subject or an alternative name",
             ));
         }
+        self.near(ask)
+    }
+
+    /// Establishes who asks without a credential. A program of this machine is its user, as on the socket.
+    fn near(&self, ask: &TcpAsk<'_>) -> Result<Admitted, Error> {
         let is_near = ask.address.ip().to_canonical().is_loopback();
-        if !is_near && !self.settings.insecure_no_auth {
-            return Err(unauthorized(
-                "only programs on the daemon's own machine may ask without a credential",
-            ));
-        }
-        match self.settings.local {
-            Some(scope) => Ok(Admitted::new(LOCAL, scope)),
-            None => {
-                Err(unauthorized("nobody may ask over TCP without a credential; the socket knows its peers"))
+        if !self.settings.insecure_no_auth {
+            if !is_near {
+                let message = "only programs on the daemon's own machine may ask without a credential";
+                return Err(unauthorized(message));
+            }
+            if ask.is_forwarded {
+                let message =
+                    "a proxy passed the request on (Forwarded, X-Forwarded-* or Via): send a credential";
+                return Err(unauthorized(message));
             }
         }
+        let uid = ask.uid.filter(|_| is_near && !ask.is_forwarded);
+        let principal = uid.map_or_else(|| LOCAL.to_owned(), |uid| format!("uid:{uid}"));
+        let local = self.settings.local.ok_or_else(|| {
+            unauthorized("nobody may ask over TCP without a credential; the socket knows its peers")
+        });
+        let scope = if uid.is_some_and(|uid| self.is_own(uid)) { Scope::Admin } else { local? };
+        Ok(Admitted::new(principal, scope))
+    }
+
+    /// Root and the daemon's own user may do everything.
+    fn is_own(&self, uid: u32) -> bool {
+        uid == 0 || uid == self.settings.uid
     }
 
     /// Establishes who is at the other end of the socket.
     pub(crate) fn socket(&self, peer: &SocketPeer) -> Result<Admitted, Error> {
-        let scope = if peer.uid == 0 || peer.uid == self.settings.uid {
+        let scope = if self.is_own(peer.uid) {
             Scope::Admin
         } else if peer.gid == self.settings.gid || peer.groups.contains(&self.settings.gid) {
             Scope::Hold

@@ -15,6 +15,7 @@ mod reads;
 mod routes;
 mod segments;
 mod server;
+mod tcp_owner;
 mod tls;
 mod transports;
 
@@ -29,6 +30,7 @@ pub use node::{
 pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions, Timeouts};
+pub use tcp_owner::server_uid;
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use transports::http::{understand, understand_call};
 pub use transports::lines::understand_line;

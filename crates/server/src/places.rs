@@ -16,25 +16,25 @@ const RESERVED_PART: usize = 8;
 /// Where a connection comes from.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Source {
-    Tcp(IpAddr),
+    /// TCP; the user too where the peer is of this machine and known.
+    Tcp { address: IpAddr, uid: Option<u32> },
     /// The socket, by the peer's user.
-    Socket {
-        uid: u32,
-    },
+    Socket { uid: u32 },
 }
 
 /// Places for connections.
 pub(crate) struct Places {
     max: usize,
     taken: Arc<Tally<Source>>,
-    tcp: Arc<Tally<()>>,
+    /// Those of TCP, by the peer's user.
+    tcp: Arc<Tally<Option<u32>>>,
 }
 
 /// One connection's.
 #[derive(Debug)]
 pub(crate) struct Place {
     _in_all: Counted<Source>,
-    _of_tcp: Option<Counted<()>>,
+    _of_tcp: Option<Counted<Option<u32>>>,
 }
 
 /// Counts in all and by key.
@@ -117,29 +117,36 @@ impl Places {
     /// What one source may have. Over loopback all users of the machine have one address.
     fn of_source_max(&self, source: Source) -> usize {
         match source {
-            Source::Tcp(address) if address.is_loopback() => self.max,
-            Source::Tcp(_) => self.tcp_max().div_ceil(2),
+            Source::Tcp { address, .. } if address.is_loopback() => self.max,
+            Source::Tcp { .. } => self.tcp_max().div_ceil(2),
             Source::Socket { uid: 0 } => self.max,
             Source::Socket { .. } => for_most(self.max),
         }
     }
 
+    /// A place of TCP for one more connection. Of this machine, root alone may have the last ones.
+    fn admit_tcp(&self, address: IpAddr, uid: Option<u32>) -> Result<Counted<Option<u32>>, Error> {
+        let max = self.tcp_max();
+        let of_user_max =
+            if address.is_loopback() && uid != Some(0) { max - max / RESERVED_PART } else { max };
+        self.tcp.admit(uid, max, of_user_max).map_err(|passed| match passed {
+            Passed::All => self.refused("connections_tcp", max, "over TCP"),
+            Passed::ByKey => self.refused("connections_per_uid", of_user_max, "of one user over TCP"),
+        })
+    }
+
     /// A place for one more connection.
     pub(crate) fn admit(&self, source: Source) -> Result<Place, Error> {
-        let source = source.grouped();
         let of_tcp = match source {
-            Source::Tcp(_) => {
-                let max = self.tcp_max();
-                let of_tcp = self.tcp.admit((), max, max);
-                Some(of_tcp.map_err(|_| self.refused("connections_tcp", max, "over TCP"))?)
-            }
+            Source::Tcp { address, uid } => Some(self.admit_tcp(address.to_canonical(), uid)?),
             Source::Socket { .. } => None,
         };
+        let source = source.grouped();
         let of_source_max = self.of_source_max(source);
         let in_all =
             self.taken.admit(source, self.max, of_source_max).map_err(|passed| match (passed, source) {
                 (Passed::All, _) => self.refused("connections", self.max, "in all"),
-                (Passed::ByKey, Source::Tcp(_)) => {
+                (Passed::ByKey, Source::Tcp { .. }) => {
                     self.refused("connections_per_address", of_source_max, "from one address")
                 }
                 (Passed::ByKey, Source::Socket { .. }) => {
@@ -161,16 +168,20 @@ impl Places {
 }
 
 impl Source {
-    /// A client with one IPv6 address usually has the whole /64.
+    /// Who shares the places of one. A user over loopback is the same user on the socket; a client with one IPv6 address
+    /// usually has the whole /64.
     fn grouped(self) -> Self {
         match self {
-            Self::Tcp(address) => Self::Tcp(match address.to_canonical() {
-                IpAddr::V6(v6) if !v6.is_loopback() => {
-                    IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
-                }
-                other => other,
-            }),
-            Self::Socket { .. } => self,
+            Self::Tcp { uid: Some(uid), .. } | Self::Socket { uid } => Self::Socket { uid },
+            Self::Tcp { address, uid } => {
+                let address = match address.to_canonical() {
+                    IpAddr::V6(v6) if !v6.is_loopback() => {
+                        IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)))
+                    }
+                    other => other,
+                };
+                Self::Tcp { address, uid }
+            }
         }
     }
 }
@@ -179,9 +190,13 @@ impl Source {
 mod tests {
     use super::*;
 
-    const LOOPBACK: Source = Source::Tcp(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST));
+    const LOOPBACK: Source = of_user(Some(0));
     const ROOT: Source = Source::Socket { uid: 0 };
     const USER: Source = Source::Socket { uid: 1_000 };
+
+    const fn of_user(uid: Option<u32>) -> Source {
+        Source::Tcp { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), uid }
+    }
 
     fn take(places: &Places, source: Source, wanted: usize) -> Vec<Place> {
         (0..wanted).map_while(|_| places.admit(source).ok()).collect()
@@ -226,9 +241,32 @@ mod tests {
     }
 
     #[test]
+    fn one_user_of_this_machine_leaves_places_of_tcp_to_root_and_others() {
+        // Over loopback one user once took all places of TCP.
+        for uid in [Some(1_000), None] {
+            let places = Places::new(800);
+            let crowd = take(&places, of_user(uid), 800);
+            assert_eq!(crowd.len(), 613, "of 700");
+            let refused = places.admit(of_user(uid)).unwrap_err();
+            assert_eq!(told(&refused), ("connections_per_uid", "limits.connections", 613));
+            assert!(places.admit(of_user(Some(1_001))).is_ok(), "others come in");
+            assert_eq!(take(&places, of_user(Some(0)), 800).len(), 87);
+        }
+    }
+
+    #[test]
+    fn one_user_has_its_places_on_the_socket_and_over_tcp_together() {
+        let places = Places::new(800);
+        let over_tcp = take(&places, of_user(Some(1_000)), 300);
+        assert_eq!(take(&places, USER, 800).len(), 400, "of 700");
+        drop(over_tcp);
+        assert!(places.taken.counts().by.is_empty(), "users without a connection have no entry");
+    }
+
+    #[test]
     fn one_address_has_half_of_the_places_of_tcp() {
         let places = Places::new(400);
-        let from = |text: &str| Source::Tcp(text.parse().unwrap());
+        let from = |text: &str| Source::Tcp { address: text.parse().unwrap(), uid: None };
         let crowd = take(&places, from("192.0.2.1"), 400);
         assert_eq!(crowd.len(), 168);
         let refused = places.admit(from("::ffff:192.0.2.1")).unwrap_err();

@@ -15,7 +15,7 @@ mod value;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::Flags;
 pub(crate) use keys::Settings;
-pub(crate) use places::{Environment, MACHINE_CONFIG, MACHINE_DATA, MACHINE_RUN};
+pub(crate) use places::{Environment, MACHINE_CONFIG, MACHINE_DATA, MACHINE_RUN, usual_sockets};
 pub(crate) use show::reference_page;
 pub(crate) use value::{EtcdAddress, store_address};
 
@@ -58,6 +58,8 @@ pub(crate) struct Key {
 pub(crate) enum Preset {
     /// The same everywhere.
     Text(&'static str),
+    /// One for root's daemon, one for everybody else's.
+    ByUser { root: &'static str, others: &'static str },
     /// Depends on who runs the daemon; `None`: there is nowhere it could be.
     Place(fn(&Places) -> Option<PathBuf>),
 }
@@ -198,6 +200,10 @@ impl<'a> Given<'a> {
         let (text, origin) = match (self.find(key), key.preset) {
             (Some(found), _) => found,
             (None, Preset::Text(text)) => (text.to_owned(), Origin::Default),
+            (None, Preset::ByUser { root, others }) => {
+                let text = if self.environment.is_root() { root } else { others };
+                (text.to_owned(), Origin::Default)
+            }
             (None, Preset::Place(place)) => {
                 let path = place(&self.places).map(|path| path.display().to_string());
                 (path.unwrap_or_default(), Origin::Default)

@@ -27,7 +27,9 @@ pub(crate) use session::{session_page, session_renewed_page, session_table};
 pub(crate) use sighting::{browsed_line, service_page, sighting_line};
 pub(crate) use status::status_page;
 pub(crate) use story::story_lines;
-pub(crate) use stream::{stream_line, stream_page, stream_renewed_page, stream_table, stream_words};
+pub(crate) use stream::{
+    stream_line, stream_page, stream_renewed_page, stream_table, stream_withdrawn_words, stream_words,
+};
 
 use serde::Serialize;
 use serde_json::Value;

@@ -124,7 +124,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
             node: None,
         },
         network: settings.network_plan(),
-        registrations: settings.registration_options(false),
+        registrations: settings.registration_options(),
         streams: StreamOptions::default(),
         hook: HookPlan::Nobody,
         stop: StopOn::Word(stop),

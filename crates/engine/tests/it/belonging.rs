@@ -36,6 +36,54 @@ fn only_its_principal_may_speak_for_a_lease() {
 }
 
 #[test]
+fn a_user_may_speak_for_what_local_holds_and_local_for_no_user() {
+    // A user whose connection could not be told was `local` a moment ago, and is again after a restart of an older daemon.
+    expect![[r#"
+        0      frame 1.1 at 1: granted, granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      ben <- lease 2 active [b] ben epoch 1 fence 2 valid 89549
+        0      beat <- renewed valid 89549 left 90000
+        0      other <- forbidden
+        0      third <- forbidden
+        0      token <- forbidden
+        0      frame 1.2 at 3: released
+        0      rel <- lease 1 released (explicit) epoch 2
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a
+         ben: grant b principal=uid:1000
+         settle
+         beat: heartbeat alice asker=uid:1000
+         other: heartbeat ben asker=local
+         third: heartbeat ben asker=uid:1001
+         token: heartbeat alice asker=token:uid:1000
+         settle
+         rel: release alice asker=uid:1001
+         settle",
+    ));
+}
+
+#[test]
+fn a_retry_by_a_user_finds_what_local_did_if_the_same_was_asked() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      again <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, replayed
+        0      token <- resource_held: a by lease 1 of alice
+        0      frame 1.2 at 2: granted
+        0      other <- lease 2 active [b] alice epoch 1 fence 2 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a op=one
+         settle
+         again: grant a op=one holder=alice principal=uid:1000 asker=uid:1000
+         other: grant b op=one holder=alice principal=uid:1000 asker=uid:1000
+         token: grant a op=one holder=alice principal=token:x asker=token:x
+         settle",
+    ));
+}
+
+#[test]
 fn a_session_of_somebody_else_keeps_nothing_and_is_not_kept() {
     expect![[r#"
         0      frame 1.1 at 1: session_opened

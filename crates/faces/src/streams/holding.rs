@@ -15,7 +15,7 @@ use tenure_api::{self as api, Error, ErrorCode, IntentStatus, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::limits::REASON_TEXT_BYTES_MAX;
 use tenure_engine::kernel::{Action, Epoch, LeaseId, LeaseState, Lsn, Rejection, Release, Text, Token};
-use tenure_engine::{Answer, LeaseAnswer, LeaseFound, OperationId, Refused, Request, Submit};
+use tenure_engine::{Answer, LeaseAnswer, LeaseFound, OperationId, Refused, Request, Submit, speaks_for};
 use tenure_history::rfc3339;
 
 /// What is read and what is decided may differ so often before it is called overload.
@@ -43,7 +43,7 @@ impl Faces {
     fn held(&self, caller: &Caller, id: &str) -> Result<Held, Error> {
         let known = read_id(id).and_then(|id| self.streams().book.find(&id).map(|known| (id, known)));
         let Some((id, known)) = known else { return Err(unknown(id)) };
-        let is_anothers = known.principal != caller.principal;
+        let is_anothers = !speaks_for(&caller.principal, &known.principal);
         if is_anothers && caller.scope < Scope::Admin {
             let message = "the session belongs to another principal";
             return Err(Error::new(ErrorCode::Forbidden, message).with("session_id", id));

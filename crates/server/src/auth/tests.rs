@@ -31,6 +31,8 @@ fn auth(settings: AuthSettings) -> Auth {
 fn near() -> TcpAsk<'static> {
     TcpAsk {
         address: "127.0.0.1:40000".parse().unwrap(),
+        uid: None,
+        is_forwarded: false,
         certificate: None,
         authorization: None,
         cookie: None,
@@ -84,6 +86,37 @@ fn this_machine_has_the_scope_of_the_setting() {
         let public = TcpAsk { needs_credential: false, ..near() };
         assert!(auth.tcp_at(&public, 0).is_ok());
     }
+}
+
+#[test]
+fn a_program_of_this_machine_is_its_user() {
+    // The daemon runs as 990.
+    for (local, others) in [(Some(Scope::Hold), "uid:1000 hold"), (None, "unauthorized")] {
+        let auth = auth(AuthSettings { local, ..settings() });
+        let of = |uid| said(auth.tcp_at(&TcpAsk { uid: Some(uid), ..near() }, 0));
+        assert_eq!([of(0), of(990), of(1_000)], ["uid:0 admin", "uid:990 admin", others]);
+    }
+    // An address of elsewhere has no user here, whatever is said.
+    let auth = auth(AuthSettings { insecure_no_auth: true, local: Some(Scope::Hold), ..settings() });
+    let elsewhere = TcpAsk { uid: Some(0), host: near().host, ..far() };
+    assert_eq!(said(auth.tcp_at(&elsewhere, 0)), "local hold");
+    assert_eq!(said(auth.tcp_at(&TcpAsk { uid: Some(0), ..near() }, 0)), "uid:0 admin");
+}
+
+#[test]
+fn what_a_proxy_passed_on_is_nobody_of_this_machine() {
+    let closed = auth(settings());
+    let forwarded = TcpAsk { uid: Some(0), is_forwarded: true, ..near() };
+    assert_eq!(said(closed.tcp_at(&forwarded, 0)), "unauthorized");
+    assert_eq!(said(closed.tcp_at(&TcpAsk { uid: None, ..forwarded }, 0)), "unauthorized");
+    assert_eq!(said(closed.tcp_at(&TcpAsk { needs_credential: false, ..forwarded }, 0)), "nobody");
+    // Everybody who reaches the port is local there, and no more.
+    let open = auth(AuthSettings { insecure_no_auth: true, local: Some(Scope::Hold), ..settings() });
+    assert_eq!(said(open.tcp_at(&forwarded, 0)), "local hold");
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
+    let tokens = auth(AuthSettings { token_file: Some(path), ..settings() });
+    let shown = TcpAsk { authorization: Some("Bearer sesame"), ..forwarded };
+    assert_eq!(said(tokens.tcp_at(&shown, 0)), "token:ci hold");
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(crate) enum Peer {
     Tcp {
         /// From where.
         address: SocketAddr,
+        /// Its user, where it is of this machine and known.
+        uid: Option<u32>,
         /// Subject of the certificate.
         certificate: Option<String>,
     },
@@ -388,15 +390,17 @@ fn admit(
     route: &Route,
     head: &http::request::Parts,
 ) -> Result<Option<Admitted>, Error> {
-    let (address, certificate) = match peer {
+    let (address, uid, certificate) = match peer {
         Peer::Socket(admitted) => return Ok(Some(admitted.clone())),
-        Peer::Tcp { address, certificate } => (*address, certificate.as_deref()),
+        Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_deref()),
     };
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     // HTTP/2 has the host in the target.
     let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
     let ask = TcpAsk {
         address,
+        uid,
+        is_forwarded: is_forwarded(&head.headers),
         certificate,
         // One that cannot be read was shown all the same.
         authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or("")),
@@ -409,6 +413,14 @@ fn admit(
         writes: !head.method.is_safe(),
     };
     shared.auth().tcp(&ask)
+}
+
+/// Whether a proxy says that it passed a request on.
+fn is_forwarded(headers: &HeaderMap) -> bool {
+    let says_so = |name: &HeaderName| name.as_str().starts_with("x-forwarded-");
+    headers.contains_key(header::FORWARDED)
+        || headers.contains_key(header::VIA)
+        || headers.keys().any(says_so)
 }
 
 /// The daemon is ready for everything but grants.

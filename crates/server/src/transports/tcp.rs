@@ -3,6 +3,7 @@
 use super::http::{self, Peer};
 use crate::places::Source;
 use crate::server::Shared;
+use crate::tcp_owner::peer_uid;
 use crate::tls::subject_of;
 use std::io::Write;
 use std::net::SocketAddr;
@@ -37,9 +38,10 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
         let _ = stream.set_nodelay(true);
         let tasks = shared.tasks().clone();
         let (shared, tls) = (Arc::clone(&shared), tls.clone());
-        match (shared.admit_connection(Source::Tcp(address.ip())), shared.admit_refusal()) {
+        let uid = peer_uid(&stream);
+        match (shared.admit_connection(Source::Tcp { address: address.ip(), uid }), shared.admit_refusal()) {
             (Ok(place), _) => drop(tasks.spawn(async move {
-                serve(shared, stream, address, tls).await;
+                serve(shared, stream, (address, uid), tls).await;
                 drop(place);
             })),
             // Nothing can be said to a peer before its handshake.
@@ -53,15 +55,20 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
     }
 }
 
-async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, tls: Option<TlsAcceptor>) {
+async fn serve(
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    (address, uid): (SocketAddr, Option<u32>),
+    tls: Option<TlsAcceptor>,
+) {
     let Some(tls) = tls else {
-        return http::serve(shared, stream, Peer::Tcp { address, certificate: None }).await;
+        return http::serve(shared, stream, Peer::Tcp { address, uid, certificate: None }).await;
     };
     match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let certificate = shown.and_then(|certificate| subject_of(certificate));
-            http::serve(shared, stream, Peer::Tcp { address, certificate }).await;
+            http::serve(shared, stream, Peer::Tcp { address, uid, certificate }).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "a TLS handshake failed"),
         Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),

@@ -83,8 +83,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             node: None,
         },
         network: settings.network_plan(),
-        registrations: settings
-            .registration_options(settings.auth.token_file.is_some() || settings.server.client_ca.is_some()),
+        registrations: settings.registration_options(),
         streams: settings.stream_options(),
         hook: settings.hook_plan(),
         stop: StopOn::Signals,

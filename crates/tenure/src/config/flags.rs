@@ -167,10 +167,12 @@ fn long_help(key: &Key) -> String {
         paragraphs.push(more.join(" "));
     }
     let mut facts = format!("Key {}, environment {}", key.path, key.variable());
-    if let Preset::Text(text) = key.preset
-        && !text.is_empty()
-    {
-        facts.push_str(&format!("; default {text}"));
+    match key.preset {
+        Preset::Text("") | Preset::Place(_) => {}
+        Preset::Text(text) => facts.push_str(&format!("; default {text}")),
+        Preset::ByUser { root, others } => {
+            facts.push_str(&format!("; default {root} as root, else {others}"));
+        }
     }
     if let Some((least, greatest)) = key.range {
         facts.push_str(&format!("; from {least} to {greatest}"));

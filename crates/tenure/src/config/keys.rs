@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tenure_faces::Scope;
 
-use super::Preset::{Place, Text};
+use super::Preset::{ByUser, Place, Text};
 use super::value::{
     Bytes, Compaction, Filter, LocalScope, LogFormat, NodeName, NodeUrl, OnEnd, PlainText, PoolName, Pools,
     SlotReuse, StoreAddress, Value,
@@ -127,7 +127,9 @@ settings! {
     /// Who may do what.
     auth: Auth {
         /// What programs on this machine may do over TCP without a credential
-        local: LocalScope = Text("admin"), "auth-local", like "hold";
+        ///
+        /// Root and the daemon's own user are administrators, as on the socket.
+        local: LocalScope = ByUser { root: "hold", others: "admin" }, "auth-local", like "read";
         /// File with tokens; with it TCP always needs one
         ///
         /// Lines `name scope sha256-hex`, kept by `tenure token`; read again when it changes.
@@ -168,7 +170,8 @@ settings! {
         /// Open connections over all transports
         ///
         /// An eighth of them, at least 64 and at most half, is kept for the socket. One address has at most half of the
-        /// rest, loopback excepted; one user on the socket has at most seven eighths of all, root excepted.
+        /// rest, loopback excepted; one user of this machine has at most seven eighths of all, and of the rest, root
+        /// excepted.
         connections: u64 = Text("20000"), "limits-connections", within "1" to "1000000", like "300";
         /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes
         requests_per_second: u64 = Text("0"), "limits-requests-per-second", within "0" to "4000000000", like "250";

@@ -86,15 +86,14 @@ impl Settings {
         NetworkPlan::Mdns(tenure_mdns::Options { interfaces: interfaces.collect(), port: self.mdns.port })
     }
 
-    /// What keeps registrations. `principals_matter`: callers have credentials.
-    pub(crate) fn registration_options(&self, principals_matter: bool) -> RegistrationOptions {
+    /// What keeps registrations.
+    pub(crate) fn registration_options(&self) -> RegistrationOptions {
         RegistrationOptions {
             socket_grace_ms: ms(self.mdns.socket_grace),
             stdin_grace_ms: ms(self.mdns.stdin_grace),
             http_grace_ms: ms(self.mdns.http_grace),
             http_lease_ms: ms(self.mdns.http_lease),
             host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            principals_matter,
         }
     }
 

@@ -72,6 +72,10 @@ impl Environment {
         Self { variables: variables.iter().map(owned).collect(), is_root }
     }
 
+    pub(super) fn is_root(&self) -> bool {
+        self.is_root
+    }
+
     /// A variable; an empty one is as good as none.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
@@ -106,6 +110,15 @@ impl Environment {
         }
         Ok(())
     }
+}
+
+/// Where the socket of a daemon is unless its settings say otherwise: the caller's own, then the machine's.
+pub(crate) fn usual_sockets() -> Vec<PathBuf> {
+    let environment = Environment::of_process();
+    let each = [Places::of(&environment), Places::of_machine(&environment)];
+    let mut sockets: Vec<PathBuf> = each.iter().filter_map(Places::socket).collect();
+    sockets.dedup();
+    sockets
 }
 
 impl Places {

@@ -97,6 +97,7 @@ fn default_in_words(key: &Key) -> String {
     match key.preset {
         Preset::Text("") => "none".to_owned(),
         Preset::Text(text) => format!("`{text}`"),
+        Preset::ByUser { root, others } => format!("`{root}` as root, else `{others}`"),
         Preset::Place(place) => {
             let shown =
                 |places: &Places| place(places).map(|path| path.display().to_string()).unwrap_or_default();

@@ -98,7 +98,7 @@ fn every_key_can_be_set_by_file_environment_and_flag_in_that_order_of_weight() {
         let mut flags: Vec<&str> = others.iter().map(String::as_str).collect();
         let wanted = at(&with(key.path, key.example), key.path).0;
         let preset = match key.preset {
-            Preset::Text(text) => text.to_owned(),
+            Preset::Text(text) | Preset::ByUser { root: text, .. } => text.to_owned(),
             Preset::Place(place) => place(&Places::of(&root())).unwrap().display().to_string(),
         };
 
@@ -140,7 +140,7 @@ fn told(settings: &Settings) -> String {
         settings.hook_plan(),
         settings.sessions.expiry_check_interval,
         settings.network_plan(),
-        settings.registration_options(false),
+        settings.registration_options(),
         settings.engine_config(),
         settings.host_options(),
         settings.tls_files(),

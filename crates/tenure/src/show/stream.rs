@@ -73,6 +73,15 @@ pub(crate) fn stream_words(stream: &Stream) -> String {
     format!("session {} of {}: {covered}, {}{age}", stream.session_id, stream.client, state_words(stream))
 }
 
+/// What became of a session that an operator stopped; `None`: it is over.
+pub(crate) fn stream_withdrawn_words(stream: &Stream) -> Option<String> {
+    let left = duration(left_ms(stream)?);
+    Some(format!(
+        "another principal started this session, so it is withdrawn: its slots come free once its client confirms, at the \
+         latest in {left}"
+    ))
+}
+
 /// News on one line: when, what kind, and what it means.
 pub(crate) fn stream_line(news: StreamNews, stream: &Stream) -> String {
     let left = left_ms(stream).map(duration).unwrap_or_else(|| "nothing".to_owned());

@@ -12,6 +12,7 @@ use crate::cli_terminal::at_terminal;
 use crate::daemon::{Daemon, LIMIT};
 use crate::fixture::Answer;
 use crate::run_support::wait_until;
+use crate::security::with_tokens;
 
 /// Ends the program if the test fails before it does.
 struct Running(Child);
@@ -202,12 +203,14 @@ fn a_daemon_that_dies_ends_the_load() {
 
 #[test]
 fn a_daemon_that_refuses_is_not_measured() {
-    let daemon = Daemon::start_with(&["--auth-local", "read"]);
+    let daemon = with_tokens(&[("eye", "read")], &[]);
     let http = format!("http://{}", daemon.address());
     let answer = daemon.tenure(&[
         "bench",
         "--endpoint",
         &http,
+        "--token",
+        "secret-eye",
         "--transport",
         "http",
         "--in-flight",

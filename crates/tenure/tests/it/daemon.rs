@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::fs::Uid;
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -32,6 +34,8 @@ pub(crate) struct Daemon {
     binary: Option<PathBuf>,
     running: Option<Child>,
     address: Option<SocketAddr>,
+    /// Whose connections to its port the test's are.
+    asker: Option<u32>,
 }
 
 impl Daemon {
@@ -58,7 +62,14 @@ impl Daemon {
             binary: None,
             running: None,
             address: None,
+            asker: None,
         }
+    }
+
+    /// The same, asked over TCP by another user than the one whose test it is. Needs root.
+    pub(crate) fn asked_by(mut self, uid: u32) -> Self {
+        self.asker = Some(uid);
+        self
     }
 
     /// The same with one more variable in its environment.
@@ -237,7 +248,10 @@ impl Daemon {
 
     /// A connection to its port.
     pub(crate) fn tcp(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address()).unwrap();
+        let stream = match self.asker {
+            Some(uid) => tcp_of(uid, self.address()),
+            None => TcpStream::connect(self.address()).unwrap(),
+        };
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         stream.set_write_timeout(Some(LIMIT)).unwrap();
         stream
@@ -254,6 +268,11 @@ impl Daemon {
     /// HTTP over TCP, many requests on one connection.
     pub(crate) fn http(&self) -> Http<TcpStream> {
         Http::new(self.tcp(), &self.address().to_string())
+    }
+
+    /// The same by another user. Needs root.
+    pub(crate) fn http_of(&self, uid: u32) -> Http<TcpStream> {
+        Http::new(tcp_of(uid, self.address()), &self.address().to_string())
     }
 
     /// HTTP over the socket.
@@ -301,6 +320,15 @@ impl Drop for Daemon {
             let _ = child.wait();
         }
     }
+}
+
+/// A connection of another user: as the system sees it, a socket is of the user that its file is of.
+fn tcp_of(uid: u32, address: SocketAddr) -> TcpStream {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
+    rustix::fs::fchown(&socket, Some(Uid::from_raw(uid)), None).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    TcpStream::from(socket)
 }
 
 /// The same arguments and environment, after other words.

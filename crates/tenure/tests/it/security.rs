@@ -3,6 +3,7 @@
 mod binding;
 mod browsers;
 mod certificates;
+mod loopback;
 mod ownership;
 mod peers;
 mod signing_in;

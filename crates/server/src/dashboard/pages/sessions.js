@@ -308,7 +308,13 @@ export function mount(root, _params, app) {
       verb: "Stop",
       tone: "danger",
       body: [
-        h("p", {}, "It ends now, and what it holds comes free."),
+        h(
+          "p",
+          {},
+          "A session that you started ends now, and what it holds comes free. A session of another principal " +
+            "is withdrawn: what it holds comes free once its client confirms, at the latest one ttl after its " +
+            "last heartbeat.",
+        ),
         h(
           "dl",
           { class: "facts" },

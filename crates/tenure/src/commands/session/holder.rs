@@ -8,7 +8,7 @@ use crate::confirm::Consent;
 use crate::connect::{Daemon, call_failure};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use crate::show::{stream_renewed_page, stream_words};
+use crate::show::{stream_renewed_page, stream_withdrawn_words, stream_words};
 
 /// Prove that the client of a session lives, for another ttl
 #[derive(Args)]
@@ -47,7 +47,7 @@ pub(super) struct Fail {
 /// End a session; its slots come free
 ///
 /// One's own (client user@host) ends at once; any other is shown first. The principal that started a session gives it
-/// back; an operator withdraws it.
+/// back; an operator withdraws it: its slots come free once its client confirms, at the latest when its ttl is over.
 #[derive(Args)]
 pub(super) struct Stop {
     /// Its id
@@ -86,8 +86,11 @@ impl Fail {
 impl Stop {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         ask_about(&self.session, &self.consent, "end it?", daemon, printer).await?;
-        let stopped = daemon.client().stop_stream(&self.session).await;
-        print_stream(printer, &stopped.map_err(call_failure)?)
+        let stopped = daemon.client().stop_stream(&self.session).await.map_err(call_failure)?;
+        if let Some(words) = stream_withdrawn_words(&stopped) {
+            printer.talk(format_args!("note: {words}"));
+        }
+        print_stream(printer, &stopped)
     }
 }
 

@@ -10,17 +10,17 @@ use crate::daemon::Daemon;
 use crate::fixture::Answer;
 
 /// Users and groups that nothing on a machine belongs to.
-const STRANGER: u32 = 47_111;
-const OTHER: u32 = 47_112;
-const DAEMON: u32 = 47_113;
+pub(super) const STRANGER: u32 = 47_111;
+pub(super) const OTHER: u32 = 47_112;
+pub(super) const DAEMON: u32 = 47_113;
 
 /// Who a program is.
 #[derive(Clone, Copy)]
-struct Who {
-    uid: u32,
-    gid: u32,
+pub(super) struct Who {
+    pub(super) uid: u32,
+    pub(super) gid: u32,
     /// Beside its own.
-    group: Option<u32>,
+    pub(super) group: Option<u32>,
 }
 
 impl Who {
@@ -32,15 +32,19 @@ impl Who {
 }
 
 /// A daemon whose directory everybody may pass, with a copy of the binary that everybody may run.
-struct Open {
-    daemon: Daemon,
+pub(super) struct Open {
+    pub(super) daemon: Daemon,
 }
 
 impl Open {
-    fn start(who: Who) -> Self {
+    pub(super) fn start(who: Who) -> Self {
+        Self::start_with(who, &[])
+    }
+
+    pub(super) fn start_with(who: Who, flags: &[&str]) -> Self {
         let launcher = who.launcher();
         let words: Vec<&str> = launcher.iter().map(String::as_str).collect();
-        let daemon = Daemon::prepared(&[]);
+        let daemon = Daemon::prepared(flags);
         let directory = daemon.path("");
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
         chown(&directory, Some(who.uid), Some(who.gid)).unwrap();
@@ -52,12 +56,19 @@ impl Open {
     }
 
     fn run(&self, who: Who, words: &[&str]) -> Answer {
-        let endpoint = format!("unix:{}", self.daemon.socket().display());
+        self.run_at(&format!("unix:{}", self.daemon.socket().display()), who, words)
+    }
+
+    pub(super) fn over_tcp(&self, who: Who, words: &[&str]) -> Answer {
+        self.run_at(&format!("http://{}", self.daemon.address()), who, words)
+    }
+
+    fn run_at(&self, endpoint: &str, who: Who, words: &[&str]) -> Answer {
         let launcher = who.launcher();
         let mut command = Command::new(&launcher[0]);
         command.args(&launcher[1..]).arg(self.daemon.path("tenure"));
         command
-            .args(["--endpoint", &endpoint, "--json"])
+            .args(["--endpoint", endpoint, "--json"])
             .args(words)
             .env("NO_COLOR", "1")
             .env("TENURE_MDNS_ENABLED", "false")
@@ -73,10 +84,12 @@ impl Open {
     /// Takes a resource; gives the lease's id.
     #[track_caller]
     fn acquire(&self, who: Who, resource: &str) -> String {
-        let answer = self.run(who, &["lease", "acquire", resource, "--holder", "h"]);
-        assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
-        let lease: Value = serde_json::from_str(&answer.out).unwrap();
-        lease["lease_id"].as_str().unwrap().to_owned()
+        given(&self.run(who, &["lease", "acquire", resource, "--holder", "h"]))
+    }
+
+    #[track_caller]
+    pub(super) fn acquire_over_tcp(&self, who: Who, resource: &str) -> String {
+        given(&self.over_tcp(who, &["lease", "acquire", resource, "--holder", "h"]))
     }
 
     fn may_revoke(&self, who: Who, lease: &str) -> bool {
@@ -86,7 +99,15 @@ impl Open {
     }
 }
 
-const ROOT: Who = Who { uid: 0, gid: 0, group: None };
+/// The id of a lease that was given.
+#[track_caller]
+fn given(answer: &Answer) -> String {
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    let lease: Value = serde_json::from_str(&answer.out).unwrap();
+    lease["lease_id"].as_str().unwrap().to_owned()
+}
+
+pub(super) const ROOT: Who = Who { uid: 0, gid: 0, group: None };
 
 #[test]
 fn root_and_the_daemon_s_own_user_are_administrators() {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
+use super::peers::STRANGER;
 use super::{as_token, with_tokens, write_tokens};
 use crate::daemon::{Daemon, LIMIT};
 use crate::raw_http::Answered;
@@ -61,7 +62,7 @@ fn grant(resource: &str) -> Value {
 
 #[test]
 fn a_code_works_once_and_leads_to_the_dashboard() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = Daemon::start_with(&["--auth-local", "none"]).asked_by(STRANGER);
     let made = daemon.http_over_socket().post("/v1/sign_in", &json!({}));
     let said = made.json();
     assert_eq!(said["path"], format!("/sign-in?code={}", said["code"].as_str().unwrap()));
@@ -103,7 +104,7 @@ fn the_cookie_is_for_this_daemon_and_no_script() {
     assert!(value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "{value}");
     assert_eq!(parts.collect::<Vec<_>>(), ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"]);
 
-    let other = Daemon::start_with(&["--auth-local", "none"]);
+    let other = Daemon::start_with(&["--auth-local", "none"]).asked_by(STRANGER);
     let taken_over = format!("tenure_{}={value}", other.address().port());
     assert_eq!(with_cookie(&other, &taken_over).get("/v1/caller").status, 401);
 }
@@ -137,7 +138,8 @@ fn a_cookie_is_whoever_asked_with_its_scope() {
 
 #[test]
 fn a_cookie_writes_from_the_daemons_own_pages_alone() {
-    let daemon = Daemon::start_with(&["--auth-local", "none", "--allow-origin", "https://board.example"]);
+    let daemon = Daemon::start_with(&["--auth-local", "none", "--allow-origin", "https://board.example"])
+        .asked_by(STRANGER);
     let cookie = cookie(&daemon);
     let port = daemon.address().port();
     let write = |origin: Option<&str>| {
@@ -178,7 +180,7 @@ fn a_cookie_does_not_prolong_itself() {
 
 #[test]
 fn signing_out_ends_the_cookie_and_signing_in_again_the_earlier_one() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = Daemon::start_with(&["--auth-local", "none"]).asked_by(STRANGER);
     let first = cookie(&daemon);
     let other = cookie(&daemon);
     let second = cookie_in(&with_cookie(&daemon, &first).get(&code_path(&daemon)));
@@ -201,7 +203,7 @@ fn a_cookie_that_is_not_good_is_none() {
     let name = format!("tenure_{}", daemon.address().port());
     for sent in [format!("{name}=wrong"), name.clone(), format!("{name}="), "x=y".to_owned()] {
         let who = with_cookie(&daemon, &sent).get("/v1/caller");
-        assert_eq!(caller(&who), ("local".to_owned(), "admin".to_owned()), "{sent}");
+        assert_eq!(caller(&who), (uid(), "admin".to_owned()), "{sent}");
         assert_eq!(who.json()["signed_in"], false);
     }
     let cookie = cookie(&daemon);
@@ -236,7 +238,7 @@ fn a_cookie_ends_with_its_token() {
 
 #[test]
 fn a_restart_forgets_codes_and_cookies() {
-    let mut daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let mut daemon = Daemon::start_with(&["--auth-local", "none"]).asked_by(STRANGER);
     let cookie = cookie(&daemon);
     let path = code_path(&daemon);
     let port = daemon.address().port().to_string();
@@ -249,7 +251,7 @@ fn a_restart_forgets_codes_and_cookies() {
 
 #[test]
 fn open_prints_an_address_that_signs_in_once() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = Daemon::start_with(&["--auth-local", "none"]).asked_by(STRANGER);
     let nowhere = daemon.path("nowhere");
     // Named, so that a busy machine does not make it ask over TCP.
     let socket = format!("unix:{}", daemon.socket().display());

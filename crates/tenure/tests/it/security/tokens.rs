@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::peers::STRANGER;
 use super::{as_token, token_line, with_tokens, write_tokens};
 use crate::daemon::{Daemon, LIMIT};
 use crate::raw_http::Answered;
@@ -174,7 +175,7 @@ fn what_local_programs_may_is_a_setting() {
     for (scope, read, hold, admin) in
         [("none", 401, 401, 401), ("read", 200, 403, 403), ("hold", 200, 201, 403), ("admin", 200, 201, 404)]
     {
-        let daemon = Daemon::start_with(&["--auth-local", scope]);
+        let daemon = Daemon::start_with(&["--auth-local", scope]).asked_by(STRANGER);
         let seen = (daemon.get("/v1/leases").status, grant(&daemon), revoke(&daemon));
         assert_eq!(seen, (read, hold, admin), "{scope}");
         assert_eq!(daemon.get("/healthz").status, 200);

@@ -129,12 +129,14 @@ fn the_holder_is_the_principal_where_no_client_is_named() {
 }
 
 #[test]
-fn loopback_and_socket_are_two_principals() {
+fn a_user_is_one_principal_over_loopback_and_on_the_socket() {
     let daemon = started();
     let session = daemon.http_over_socket().start(json!({}));
-    assert_ne!(session["client"], daemon.http().start(json!({}))["client"]);
-    // Both are admins here.
+    assert_eq!(session["client"], daemon.http().start(json!({}))["client"]);
     daemon.http().beat(&session).renewed();
+    let path = format!("/api/v3/sessions/{}/heartbeat", id(&session));
+    let other = daemon.http_of(47_111).post(&path, &json!({}));
+    assert_eq!(other.status, 403, "{other:?}");
 }
 
 #[test]

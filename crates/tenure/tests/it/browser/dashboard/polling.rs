@@ -6,7 +6,7 @@ use thirtyfour::Key;
 
 use super::super::pictures;
 use super::Board;
-use crate::daemon::Daemon;
+use super::signing_in::guarded;
 use crate::polling_http::ways::{
     ByHand, GROUP, LONG_MS, SHORT_MS, hand_over, lease_of, let_go, node, steered, target, view,
 };
@@ -125,7 +125,7 @@ fn a_target_is_moved_to_another_poller() {
     assert_eq!(lease_of(&board.daemon, "@pin/s1"), None);
     board.tab.wait_until("document.querySelector('.target-row[data-target=s1] .more').textContent === ''");
     board.tab.click("link", "Its story");
-    board.tab.wait_for_text("pinned to poller hall by local");
+    board.tab.wait_for_text("pinned to poller hall by uid:0");
     board.tab.assert_clean();
 }
 
@@ -188,9 +188,7 @@ fn what_the_daemon_refuses_is_said_beside_the_buttons() {
 
 #[test]
 fn who_may_only_look_is_told_so() {
-    let mut daemon = Daemon::prepared(&["--auth-local", "read"]).with_variable("TENURE_SESSIONS_POOLS", "");
-    daemon.start_again();
-    let board = Board::on(daemon);
+    let (board, [read, _, _]) = guarded();
     let mut http = board.daemon.http_over_socket();
     let facts = json!({"instance": "kitchen~1", "weight": 1, "status": "online", "fixed_name": true});
     for name in ["@poller/kitchen", "s1"] {
@@ -198,7 +196,9 @@ fn who_may_only_look_is_told_so() {
         let body = json!({"resources": [resource], "holder": "kitchen~1", "attachment": facts});
         assert_eq!(http.post("/v1/leases", &body).status, 201);
     }
-    board.visit(&format!("polling?group={GROUP}"));
+    board.sign_in_with(&read);
+    board.wait_until_live();
+    board.tab.run_with("location.hash = `#/polling?group=${given[0]}`", &[json!(GROUP)]);
     board.tab.click_on(".target-row[data-target='s1']");
     board
         .tab

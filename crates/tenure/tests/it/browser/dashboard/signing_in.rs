@@ -6,7 +6,7 @@ use super::Board;
 use crate::daemon::Daemon;
 
 /// A daemon that wants a token of everybody who comes over TCP; with a token for each scope.
-fn guarded() -> (Board, [String; 3]) {
+pub(super) fn guarded() -> (Board, [String; 3]) {
     let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
     let tokens = ["read", "hold", "admin"].map(|scope| {
         let made =
@@ -20,7 +20,7 @@ fn guarded() -> (Board, [String; 3]) {
 
 impl Board {
     #[track_caller]
-    fn sign_in_with(&self, token: &str) {
+    pub(super) fn sign_in_with(&self, token: &str) {
         self.tab.goto(self.url("/"));
         self.tab.wait_for_text("Sign in");
         self.tab.fill("textbox", "Token", token);
