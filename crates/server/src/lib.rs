@@ -11,6 +11,7 @@ mod node;
 mod openapi;
 mod places;
 mod reads;
+mod ready;
 #[warn(clippy::arithmetic_side_effects)]
 mod routes;
 mod segments;

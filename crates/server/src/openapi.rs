@@ -179,14 +179,6 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             });
             responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
         }
-        Gives::SignedIn => {
-            let cookie = json!({ "Set-Cookie": { "schema": { "type": "string" } } });
-            let signed_in = json!({ "description": "Signed in; go there", "headers": cookie });
-            responses.insert("303".to_owned(), signed_in);
-            let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-            let refused = json!({ "description": "The code is not good", "content": content });
-            responses.insert("401".to_owned(), refused);
-        }
         Gives::Media(media) => {
             let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
             let content = json!({ media: { "schema": schema } });

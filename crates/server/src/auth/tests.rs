@@ -13,6 +13,7 @@ fn settings() -> AuthSettings {
         tls: false,
         client_certificates: false,
         certificate_scope: Scope::Hold,
+        certified_names: Vec::new(),
         server_names: Vec::new(),
         allow_origin: Vec::new(),
         requests_per_second: 0,
@@ -33,11 +34,12 @@ fn near() -> TcpAsk<'static> {
         address: "127.0.0.1:40000".parse().unwrap(),
         certificate: None,
         authorization: None,
-        cookie: None,
+        signed_in: None,
         host: Some("127.0.0.1:5641"),
         origin: None,
         fetch: Fetch::default(),
         foreign: ForeignPages::Nothing,
+        any_host: false,
         needs_credential: true,
         writes: false,
     }
@@ -162,6 +164,37 @@ fn host_and_origin_are_checked_before_anything_else() {
 }
 
 #[test]
+fn a_valid_token_counts_under_every_name() {
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
+    let auth = auth(AuthSettings { token_file: Some(path), ..settings() });
+    let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
+    let balanced = TcpAsk { host: Some("lease.internal"), ..near() };
+    let with = |authorization| TcpAsk { authorization: Some(authorization), ..balanced };
+    assert_eq!(said(auth.tcp_at(&with("Bearer sesame"), 0)), "token:ci hold");
+    assert_eq!(said(auth.tcp_at(&with("Bearer wrong"), 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&with("Basic sesame"), 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&balanced, 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..balanced }, 0)), "forbidden");
+    for page in ["http://evil.example", "http://lease.internal"] {
+        let ask = TcpAsk { origin: Some(page), ..with("Bearer sesame") };
+        assert_eq!(said(auth.tcp_at(&ask, 0)), "forbidden", "{page}");
+    }
+    let without = self::auth(settings());
+    assert_eq!(said(without.tcp_at(&with("Bearer sesame"), 0)), "forbidden", "no token is valid here");
+}
+
+#[test]
+fn probes_are_answered_under_every_name_and_to_no_foreign_page() {
+    let auth = auth(settings());
+    let probe = TcpAsk { any_host: true, needs_credential: false, ..near() };
+    for host in [Some("10.0.0.9"), Some("anything"), Some("?"), None] {
+        assert!(auth.tcp_at(&TcpAsk { host, ..probe }, 0).is_ok(), "{host:?}");
+        let page = TcpAsk { host, origin: Some("http://evil.example"), ..probe };
+        assert_eq!(said(auth.tcp_at(&page, 0)), "forbidden", "{host:?}");
+    }
+}
+
+#[test]
 fn the_socket_knows_its_peers() {
     let auth = auth(settings());
     let who = |uid, gid, groups: &[u32]| {
@@ -196,6 +229,11 @@ fn beyond_loopback_the_daemon_does_not_start_open() {
     assert_eq!(start(both), "--insecure-no-auth contradicts a client CA");
     let wrong = AuthSettings { allow_origin: vec!["board.example".to_owned()], ..settings() };
     assert_eq!(start(wrong), "\"board.example\" is not an origin: write scheme://host or scheme://host:port");
+    let wrong = AuthSettings { server_names: vec!["http://board.example".to_owned()], ..settings() };
+    expect![[
+        r#""http://board.example" is not a name of a server: write NAME or NAME:PORT, without a scheme"#
+    ]]
+    .assert_eq(&start(wrong));
 }
 
 #[test]
@@ -212,10 +250,20 @@ fn value(set_cookie: &str) -> String {
     rest.split(';').next().unwrap().to_owned()
 }
 
-/// Signs somebody in; gives the value of the cookie.
-fn signed_in(auth: &Auth, who: &Admitted, boot_ms: u64) -> String {
+/// A cookie and its page value.
+struct Kept(String, String);
+
+impl Kept {
+    fn halves(&self) -> Option<Halves<'_>> {
+        Some(Halves { cookie: &self.0, page: &self.1 })
+    }
+}
+
+/// Signs somebody in.
+fn signed_in(auth: &Auth, who: &Admitted, boot_ms: u64) -> Kept {
     let code = auth.make_code_at(who, boot_ms).unwrap();
-    value(&auth.redeem_at(&code, boot_ms).unwrap().1)
+    let SignedIn { set_cookie, page, .. } = auth.redeem_at(&code, boot_ms).unwrap();
+    Kept(value(&set_cookie), page)
 }
 
 #[test]
@@ -223,14 +271,17 @@ fn a_cookie_is_whoever_asked_for_it() {
     for local in [Some(Scope::Admin), Some(Scope::Read), None] {
         let auth = auth(AuthSettings { local, ..settings() });
         let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Hold), 0);
-        let ask = TcpAsk { cookie: Some(&cookie), ..near() };
+        let ask = TcpAsk { signed_in: cookie.halves(), ..near() };
         assert_eq!(said(auth.tcp_at(&ask, 0)), "uid:7 hold");
         let last_ms = COOKIE_SECS * 1_000 - 1;
         assert_eq!(said(auth.tcp_at(&ask, last_ms)), "uid:7 hold");
         let without = said(auth.tcp_at(&near(), 0));
         assert_eq!(said(auth.tcp_at(&ask, last_ms + 1)), without, "an old cookie is none");
-        let wrong = TcpAsk { cookie: Some("0123"), ..near() };
-        assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too");
+        let Kept(value, page) = &cookie;
+        for (cookie, page) in [("0123", page.as_str()), (value, ""), (value, "0123"), ("", page)] {
+            let wrong = TcpAsk { signed_in: Some(Halves { cookie, page }), ..near() };
+            assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too, and half of one");
+        }
     }
 }
 
@@ -239,21 +290,34 @@ fn a_cookie_writes_from_the_daemons_own_pages_alone() {
     let allow_origin = vec!["https://board.example".to_owned()];
     let auth = auth(AuthSettings { local: None, allow_origin, ..settings() });
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let write = |origin| TcpAsk { cookie: Some(&cookie), origin, writes: true, ..near() };
+    let write = |origin| TcpAsk { signed_in: cookie.halves(), origin, writes: true, ..near() };
     assert_eq!(said(auth.tcp_at(&write(Some("http://127.0.0.1:5641")), 0)), "uid:7 admin");
     assert_eq!(said(auth.tcp_at(&write(None), 0)), "forbidden");
     assert_eq!(said(auth.tcp_at(&write(Some("https://board.example")), 0)), "forbidden");
     let proxied = TcpAsk { host: Some("board.example"), ..write(Some("https://board.example")) };
     assert_eq!(said(auth.tcp_at(&proxied, 0)), "uid:7 admin");
-    let look = TcpAsk { cookie: Some(&cookie), ..near() };
+    let look = TcpAsk { signed_in: cookie.halves(), ..near() };
     assert_eq!(said(auth.tcp_at(&look, 0)), "uid:7 admin");
+}
+
+#[test]
+fn a_code_is_redeemed_by_the_daemons_own_page_alone() {
+    let auth = auth(AuthSettings { allow_origin: vec!["https://board.example".to_owned()], ..settings() });
+    let code = auth.make_code(&Admitted::new("uid:7", Scope::Admin)).unwrap();
+    let host = Some("127.0.0.1:5641");
+    for page in [None, Some("null"), Some("https://board.example"), Some("http://localhost:5641")] {
+        assert_eq!(auth.redeem(&code, host, page).unwrap_err().code, ErrorCode::Forbidden, "{page:?}");
+    }
+    let own = Some("http://127.0.0.1:5641");
+    assert!(auth.redeem(&code, host, own).unwrap().is_some(), "no refusal has used the code up");
+    assert!(auth.redeem(&code, host, own).unwrap().is_none());
 }
 
 #[test]
 fn a_cookie_makes_no_codes() {
     let auth = auth(settings());
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let by_cookie = auth.tcp_at(&TcpAsk { cookie: Some(&cookie), ..near() }, 0).unwrap().unwrap();
+    let by_cookie = auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, 0).unwrap().unwrap();
     assert_eq!(auth.make_code_at(&by_cookie, 0).unwrap_err().code, ErrorCode::Forbidden);
 }
 
@@ -262,7 +326,7 @@ fn a_token_counts_for_more_than_a_cookie() {
     let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
     let with_tokens = auth(AuthSettings { token_file: Some(path), ..settings() });
     let cookie = signed_in(&with_tokens, &Admitted::new("uid:7", Scope::Admin), 0);
-    let ask = |authorization| TcpAsk { authorization, cookie: Some(&cookie), ..near() };
+    let ask = |authorization| TcpAsk { authorization, signed_in: cookie.halves(), ..near() };
     assert_eq!(said(with_tokens.tcp_at(&ask(None), 0)), "uid:7 admin");
     assert_eq!(said(with_tokens.tcp_at(&ask(Some("Bearer sesame")), 0)), "token:ci hold");
     for wrong in ["Bearer wrong", "Basic x", ""] {
@@ -270,7 +334,8 @@ fn a_token_counts_for_more_than_a_cookie() {
     }
     let without = auth(settings());
     let cookie = signed_in(&without, &Admitted::new("uid:7", Scope::Hold), 0);
-    let ask = TcpAsk { authorization: Some("Bearer of-another-daemon"), cookie: Some(&cookie), ..near() };
+    let ask =
+        TcpAsk { authorization: Some("Bearer of-another-daemon"), signed_in: cookie.halves(), ..near() };
     assert_eq!(said(without.tcp_at(&ask, 0)), "local admin");
 }
 
@@ -290,7 +355,7 @@ fn a_cookie_ends_with_the_token_it_rests_on() {
     let cookie = signed_in(&auth, &asker("Bearer sesame", 0), 0);
     let of_boss = signed_in(&auth, &asker("Bearer open", 0), 0);
     let code = auth.make_code_at(&asker("Bearer sesame", 0), 0).unwrap();
-    let who = |cookie: &str, at| said(auth.tcp_at(&TcpAsk { cookie: Some(cookie), ..near() }, at));
+    let who = |cookie: &Kept, at| said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, at));
     assert_eq!(who(&cookie, 0), "token:ci admin");
 
     write(&[("ci", Scope::Read, "sesame"), ("boss", Scope::Admin, "open")]);
@@ -309,7 +374,8 @@ fn a_cookie_ends_with_the_token_it_rests_on() {
 fn a_cookie_does_not_stand_for_a_certificate() {
     let auth = auth(AuthSettings { tls: true, client_certificates: true, ..settings() });
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let ask = |certificate| said(auth.tcp_at(&TcpAsk { cookie: Some(&cookie), certificate, ..near() }, 0));
+    let ask =
+        |certificate| said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), certificate, ..near() }, 0));
     assert_eq!(ask(None), "unauthorized");
     assert_eq!(ask(Some("CN=ci")), "uid:7 admin");
 }
@@ -318,7 +384,7 @@ fn a_cookie_does_not_stand_for_a_certificate() {
 fn the_cookie_is_for_this_daemon_and_no_script() {
     let plain = auth(settings());
     let code = plain.make_code_at(&Admitted::new("local", Scope::Admin), 0).unwrap();
-    let header = plain.redeem_at(&code, 0).unwrap().1;
+    let header = plain.redeem_at(&code, 0).unwrap().set_cookie;
     let kept = value(&header);
     assert_eq!(
         header.replace(&kept, "VALUE"),

@@ -231,7 +231,7 @@ async fn carry_out(
     drop(body);
     match wanted {
         Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
-        Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
+        Wanted::Redeem(code) => signing_in::redeem(shared, &code, &head).await,
         wanted => {
             let Some(admitted) = admitted else {
                 return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
@@ -396,22 +396,35 @@ fn admit(
         Peer::Tcp { address, certificate } => (*address, certificate.as_deref()),
     };
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    // HTTP/2 has the host in the target.
-    let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
     let ask = TcpAsk {
         address,
         certificate,
         // One that cannot be read was shown all the same.
         authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or("")),
-        cookie: shared.auth().cookie_name().and_then(|name| signing_in::cookie(&head.headers, name)),
-        host,
-        origin: text(header::ORIGIN),
+        signed_in: shared.auth().cookie_name().and_then(|name| signing_in::halves(&head.headers, name)),
+        host: asked_host(head),
+        origin: asked_origin(&head.headers),
         fetch: Fetch { site: text(SEC_FETCH_SITE), mode: text(SEC_FETCH_MODE), dest: text(SEC_FETCH_DEST) },
         foreign: route.foreign_pages(),
+        any_host: route.any_host(),
         needs_credential: route.scope.is_some(),
         writes: !head.method.is_safe(),
     };
     shared.auth().tcp(&ask)
+}
+
+/// The name that a request is addressed to. HTTP/2 has it in the target.
+fn asked_host(head: &http::request::Parts) -> Option<&str> {
+    let target = head.uri.authority().map(http::uri::Authority::as_str);
+    target.or_else(|| head.headers.get(header::HOST).and_then(|value| value.to_str().ok()))
+}
+
+/// The origin of the page that a request is from. One that cannot be read, or several, is one that nobody has.
+fn asked_origin(headers: &HeaderMap) -> Option<&str> {
+    let mut sent = headers.get_all(header::ORIGIN).iter();
+    let first = sent.next()?;
+    let is_alone = sent.next().is_none();
+    Some(first.to_str().ok().filter(|_| is_alone).unwrap_or(""))
 }
 
 /// The daemon is ready for everything but grants.
@@ -422,7 +435,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
         Page::Ready => {
-            let ready = shared.faces().readiness().await;
+            let ready = shared.readiness().known(&shared.faces()).await;
             let is_stopping = shared.stopping().is_cancelled();
             match ready.filter(|_| !is_stopping && !shared.node().is_ok_and(|node| !node.is_ready())) {
                 Some(Space::Ok) => media(plain, full("OK\n")),
@@ -465,6 +478,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
         }
         Page::DocsStyle => media(HeaderValue::from_static("text/css; charset=utf-8"), full(docs::STYLE)),
         Page::Home => file(dashboard::home(), asked),
+        Page::SignIn => file(dashboard::sign_in(), asked),
         Page::Asset(asset) => file(asset, asked),
     })
 }
