@@ -23,6 +23,9 @@ pub struct Caller {
     pub principal: String,
     /// What it may do.
     pub scope: Scope,
+    /// What it may hold: names, and prefixes that end with `*`; without this everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<String>>,
     /// It came by a cookie, which `POST /v1/sign_out` ends.
     pub signed_in: bool,
     /// As of.

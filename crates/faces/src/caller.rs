@@ -1,6 +1,7 @@
 //! Who asks: established by a transport, trusted from here on.
 
 use crate::leases::connection_grace_ms;
+use crate::within::Within;
 use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
 
 /// What a caller may do. Each scope includes the ones before it.
@@ -49,6 +50,8 @@ pub struct Caller {
     pub principal: Text,
     /// What it may do.
     pub scope: Scope,
+    /// What it may take; `None`: everything.
+    pub within: Option<Within>,
     /// How it came in.
     pub origin: Origin,
     /// How old answers may be.

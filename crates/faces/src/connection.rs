@@ -50,7 +50,13 @@ impl Stage {
         let session = sessions::draw(kind);
         let losses = Losses::OfNode(connections.clone(), connections.open(session));
         let origin = Origin::Connection { session, kind, word_ms: WORD_MS };
-        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
+        let caller = Caller {
+            principal: principal.clone(),
+            scope,
+            within: None,
+            origin,
+            freshness: Freshness::Present,
+        };
         Ok((Opening { faces, session, losses }, caller))
     }
 }
@@ -81,7 +87,13 @@ impl Faces {
         let (line, losses) = unbounded_channel();
         self.switchboard().connect(session, line);
         let origin = Origin::Connection { session, kind, word_ms: 0 };
-        let caller = Caller { principal: principal.clone(), scope, origin, freshness: Freshness::Present };
+        let caller = Caller {
+            principal: principal.clone(),
+            scope,
+            within: None,
+            origin,
+            freshness: Freshness::Present,
+        };
         Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses) }, caller))
     }
 

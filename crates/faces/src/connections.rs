@@ -277,6 +277,7 @@ async fn tell(faces: &Faces, told: &Told) -> Option<ConnectionsHeard> {
     let caller = Caller {
         principal: "node".into(),
         scope: Scope::Admin,
+        within: None,
         origin: Origin::Http,
         freshness: Freshness::Present,
     };

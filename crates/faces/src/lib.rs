@@ -39,6 +39,7 @@ mod steps;
 mod story;
 mod streams;
 mod switchboard;
+mod within;
 
 pub use call::{Call, Reply, ReplyBody};
 pub use caller::{Caller, Freshness, Origin, Scope};
@@ -60,3 +61,4 @@ pub use registrations::{
 pub use stage::Stage;
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};
+pub use within::Within;

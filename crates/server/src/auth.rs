@@ -12,8 +12,9 @@ mod tokens;
 pub(crate) use browser::{Fetch, ForeignPages};
 pub(crate) use peer::SocketPeer;
 pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS, Halves};
+pub(crate) use tokens::TokenFileState;
 pub use tokens::{
-    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash,
+    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope, check_token_name, parse_tokens, token_hash,
 };
 
 use browser::{Authority, Names};
@@ -26,7 +27,7 @@ use std::sync::OnceLock;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
-use tenure_faces::Scope;
+use tenure_faces::{Scope, Within};
 use tokens::TokenTable;
 
 /// Everything that decides who may do what.
@@ -87,6 +88,14 @@ pub enum AuthError {
         #[source]
         source: io::Error,
     },
+    /// Everybody can put a token into the file.
+    #[error("every user can write to the token file {} (mode {mode:04o}): run chmod o-w {}", path.display(), path.display())]
+    Writable {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The token file is not understood.
     #[error("{}: {fault}", path.display())]
     Malformed {
@@ -116,8 +125,12 @@ pub(crate) struct Admitted {
     pub(crate) principal: Text,
     /// What it may do.
     pub(crate) scope: Scope,
+    /// What it may take; `None`: everything.
+    pub(crate) within: Option<Within>,
     /// It is known by a cookie.
     pub(crate) by_cookie: bool,
+    /// The file that its token is from cannot be read any more: it may keep and give back what it has.
+    pub(crate) is_outdated: bool,
 }
 
 /// A browser that was signed in.
@@ -228,7 +241,8 @@ impl Auth {
     fn check_sender(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<(), Error> {
         let Some(names) = self.names.get() else { return Ok(()) };
         names.check_page(ask.host, ask.origin, ask.fetch, ask.foreign)?;
-        if ask.any_host || self.shows_token(ask, boot_ms) { Ok(()) } else { names.check_host(ask.host) }
+        let named = names.check_host(ask.host);
+        if named.is_err() && (ask.any_host || self.shows_token(ask, boot_ms)) { Ok(()) } else { named }
     }
 
     fn shows_token(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> bool {
@@ -298,6 +312,20 @@ impl Auth {
         self.sign_ins.find(halves, self.tokens.as_ref(), boot_ms)
     }
 
+    /// Why a token of a file that cannot be read any more does nothing but keep and give back what it has.
+    pub(crate) fn outdated(&self) -> Error {
+        let path = self.tokens.as_ref().map(|tokens| tokens.path().display().to_string()).unwrap_or_default();
+        unauthorized(&format!(
+            "the daemon cannot read the token file {path}: until it can, tokens renew and release what they hold, and \
+             nothing else"
+        ))
+    }
+
+    /// How the token file is at present; `None`: there is none.
+    pub(crate) fn token_file(&self) -> Option<TokenFileState> {
+        self.tokens.as_ref().map(|tokens| tokens.state(read_clocks().boot_ms))
+    }
+
     /// Makes a code that signs a browser in as whoever asks.
     pub(crate) fn make_code(&self, asker: &Admitted) -> Result<String, Error> {
         self.make_code_at(asker, read_clocks().boot_ms)
@@ -364,7 +392,8 @@ impl Auth {
 
 impl Admitted {
     fn new(principal: impl AsRef<str>, scope: Scope) -> Self {
-        Self { principal: Text::from(principal.as_ref()), scope, by_cookie: false }
+        let principal = Text::from(principal.as_ref());
+        Self { principal, scope, within: None, by_cookie: false, is_outdated: false }
     }
 }
 

@@ -153,6 +153,8 @@ impl PassedOn {
         Some(Caller {
             principal: self.principal.as_str().into(),
             scope: Scope::from_word(&self.scope)?,
+            // The node that took the call has checked it.
+            within: None,
             origin: self.connection.map_or(Origin::Http, PassedConnection::origin),
             freshness: Freshness::Present,
         })

@@ -329,6 +329,7 @@ impl Announcing {
             let caller = Caller {
                 principal: "node".into(),
                 scope: Scope::Admin,
+                within: None,
                 origin: Origin::Http,
                 freshness: Freshness::Present,
             };

@@ -143,18 +143,28 @@ impl Halves<'_> {
 impl Bearer {
     /// Whoever asks now, with the token that it showed.
     pub(super) fn new(admitted: &Admitted, tokens: Option<&TokenTable>, now_ms: u64) -> Self {
-        let token = token_name(admitted).and_then(|name| tokens?.entry(name, now_ms)).map(|entry| entry.hash);
+        let entry = token_name(admitted).and_then(|name| tokens?.entry(name, now_ms));
+        let token = entry.map(|(entry, _)| entry.hash);
         Self { admitted: admitted.clone(), token }
     }
 
-    /// Who that is now. `None`: its token was removed, or another is called so.
+    /// Who that is now, with what both the sign-in and the token allow. `None`: its token was removed, another is called
+    /// so, or the two name different resources.
     fn now(&self, tokens: Option<&TokenTable>, now_ms: u64) -> Option<Admitted> {
         let Some(name) = token_name(&self.admitted) else {
             return Some(self.admitted.clone());
         };
-        let entry = tokens?.entry(name, now_ms)?;
-        let scope = entry.scope.min(self.admitted.scope);
-        (Some(entry.hash) == self.token).then(|| Admitted { scope, ..self.admitted.clone() })
+        let (entry, is_outdated) = tokens?.entry(name, now_ms)?;
+        if Some(entry.hash) != self.token {
+            return None;
+        }
+        let within = match (&self.admitted.within, entry.scope.within) {
+            (Some(then), Some(now)) if *then != now => return None,
+            (Some(then), _) => Some(then.clone()),
+            (None, now) => now,
+        };
+        let scope = entry.scope.scope.min(self.admitted.scope);
+        Some(Admitted { scope, within, is_outdated, ..self.admitted.clone() })
     }
 }
 

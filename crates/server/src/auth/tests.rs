@@ -57,13 +57,20 @@ fn said(outcome: Result<Option<Admitted>, Error>) -> String {
     }
 }
 
+/// A token file with a plain scope each.
 fn token_file(lines: &[(&str, Scope, &str)]) -> (tempfile::TempDir, PathBuf) {
+    let lines: Vec<_> = lines.iter().map(|(name, scope, token)| (*name, scope.as_str(), *token)).collect();
+    token_file_of(&lines)
+}
+
+fn token_file_of(lines: &[(&str, &str, &str)]) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens");
     let text: String = lines
         .iter()
         .map(|(name, scope, token)| {
-            let entry = TokenEntry { name: (*name).to_owned(), scope: *scope, hash: token_hash(token) };
+            let scope = TokenScope::parse(scope).unwrap();
+            let entry = TokenEntry { name: (*name).to_owned(), scope, hash: token_hash(token) };
             format!("{entry}\n")
         })
         .collect();
@@ -368,6 +375,33 @@ fn a_cookie_ends_with_the_token_it_rests_on() {
     assert_eq!(who(&of_boss, 30_000), "token:boss admin");
     write(&[("ci", Scope::Admin, "sesame")]);
     assert_eq!(who(&of_boss, 40_000), "unauthorized");
+}
+
+#[test]
+fn a_cookie_takes_no_more_than_its_token_did_and_does() {
+    let (_directory, path) = token_file_of(&[("ci", "hold:build/*", "sesame")]);
+    let write = |scope: &str| {
+        let (_other, draft) = token_file_of(&[("ci", scope, "sesame")]);
+        fs::write(path.with_extension("draft"), fs::read_to_string(draft).unwrap()).unwrap();
+        fs::rename(path.with_extension("draft"), &path).unwrap();
+    };
+    let auth = auth(AuthSettings { token_file: Some(path.clone()), ..settings() });
+    let names = |admitted: &Admitted| admitted.within.as_ref().map(ToString::to_string);
+    let by_token =
+        |at| auth.tcp_at(&TcpAsk { authorization: Some("Bearer sesame"), ..near() }, at).unwrap().unwrap();
+    assert_eq!(names(&by_token(0)).as_deref(), Some("build/*"));
+    let cookie = signed_in(&auth, &by_token(0), 0);
+    let by_cookie = |at| auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, at).ok().flatten();
+    assert_eq!(names(&by_cookie(0).unwrap()).as_deref(), Some("build/*"));
+    write("admin");
+    assert_eq!(names(&by_token(10_000)), None);
+    let widened = by_cookie(10_000).unwrap();
+    assert_eq!((widened.scope, names(&widened).as_deref()), (Scope::Hold, Some("build/*")));
+    let wide = signed_in(&auth, &by_token(10_000), 10_000);
+    write("hold:gpu/*");
+    assert_eq!(by_cookie(20_000), None, "neither of two sets of names");
+    let narrowed = auth.tcp_at(&TcpAsk { signed_in: wide.halves(), ..near() }, 20_000).unwrap().unwrap();
+    assert_eq!((narrowed.scope, names(&narrowed).as_deref()), (Scope::Hold, Some("gpu/*")));
 }
 
 #[test]

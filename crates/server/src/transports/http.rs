@@ -229,6 +229,7 @@ async fn carry_out(
     let (query, freshness) = freshness(head.uri.query().unwrap_or(""))?;
     let wanted = (route.read)(&Parts { params, query: &query, body: bytes })?;
     drop(body);
+    check_outdated(shared, route, admitted.as_ref(), &wanted)?;
     match wanted {
         Wanted::Page(page) => page_answer(shared, page, &head.headers).await,
         Wanted::Redeem(code) => signing_in::redeem(shared, &code, &head).await,
@@ -252,6 +253,7 @@ async fn wanted_answer(
     let caller = &Caller {
         principal: admitted.principal.clone(),
         scope: admitted.scope,
+        within: admitted.within.clone(),
         origin: Origin::Http,
         freshness,
     };
@@ -326,6 +328,18 @@ fn check_scope(route: &Route, admitted: Option<&Admitted>) -> Result<(), Error> 
         (Some(_), None) => Err(Error::new(ErrorCode::Unauthorized, "credentials are needed")),
         (Some(_) | None, _) => Ok(()),
     }
+}
+
+/// Refuses what a token may not do while its file cannot be read.
+fn check_outdated(
+    shared: &Shared,
+    route: &Route,
+    admitted: Option<&Admitted>,
+    wanted: &Wanted,
+) -> Result<(), Error> {
+    let is_allowed = matches!(wanted, Wanted::Call(call) if call.keeps_or_gives_back());
+    let is_outdated = admitted.is_some_and(|admitted| admitted.is_outdated);
+    if is_outdated && !is_allowed && route.scope.is_some() { Err(shared.auth().outdated()) } else { Ok(()) }
 }
 
 /// Carries a call out. One that waits is not waited for once the daemon stops.
@@ -460,6 +474,7 @@ async fn page_answer(shared: &Arc<Shared>, page: Page, asked: &HeaderMap) -> Res
                 pools: shared.faces().pools().await?,
                 polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
+                token_file: shared.auth().token_file(),
                 node: shared.node().ok().map(|node| node.numbers()),
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))

@@ -32,6 +32,7 @@ pub(super) async fn caller(shared: &Shared, admitted: &Admitted) -> Result<Answe
     let caller = api::Caller {
         principal: admitted.principal.to_string(),
         scope: shown_scope(admitted.scope),
+        prefixes: admitted.within.as_ref().map(|within| within.patterns().to_vec()),
         signed_in: admitted.by_cookie,
         lsn: synced_lsn(shared).await?,
     };
