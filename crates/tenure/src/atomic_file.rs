@@ -19,7 +19,7 @@ pub(crate) fn replace(path: &Path, text: &str, access: Access) -> io::Result<()>
     put(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), text, access)
 }
 
-/// The same; a link is replaced, so that nobody who can write to the directory chooses what is overwritten.
+/// The same; a link is replaced, so that a user who can write to the directory does not choose what is overwritten.
 pub(crate) fn put(path: &Path, text: &str, access: Access) -> io::Result<()> {
     let directory = directory_of(path);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -433,7 +433,7 @@ fn asked_host(head: &http::request::Parts) -> Option<&str> {
     target.or_else(|| head.headers.get(header::HOST).and_then(|value| value.to_str().ok()))
 }
 
-/// The origin of the page that a request is from. One that cannot be read, or several, is one that nobody has.
+/// The origin of the page that a request is from. One that cannot be read, or several, count as a foreign one.
 fn asked_origin(headers: &HeaderMap) -> Option<&str> {
     let mut sent = headers.get_all(header::ORIGIN).iter();
     let first = sent.next()?;

@@ -82,10 +82,7 @@ fn leave_lead(environment: &Environment, address: &str) -> io::Result<PathBuf> {
             "XDG_RUNTIME_DIR does not name a directory for files of this user alone",
         ));
     };
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
+    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
     let path = directory.join(LEAD);
     atomic_file::put(&path, &lead(address), Access { mode: 0o600, ids: None })?;
     Ok(path)

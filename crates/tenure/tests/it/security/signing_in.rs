@@ -17,6 +17,11 @@ struct Kept {
     page: String,
 }
 
+/// A daemon that asks every client over TCP for a credential.
+fn guarded(flags: &[&str]) -> Daemon {
+    with_tokens(&[("boss", "admin")], flags)
+}
+
 /// A code made for the user on the socket.
 #[track_caller]
 fn code(daemon: &Daemon) -> String {
@@ -79,7 +84,7 @@ fn grant(resource: &str) -> Value {
 
 #[test]
 fn a_code_works_once_and_is_in_no_request_line() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = guarded(&[]);
     let made = daemon.http_over_socket().post("/v1/sign_in", &json!({}));
     let said = made.json();
     assert_eq!(said["path"], format!("/sign-in#{}", said["code"].as_str().unwrap()));
@@ -134,7 +139,7 @@ fn a_code_works_once_and_is_in_no_request_line() {
 
 #[test]
 fn a_cookie_counts_only_with_the_value_of_its_page() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = guarded(&[]);
     let (mine, other) = (signed_in(&daemon), signed_in(&daemon));
     let status = |cookie: Option<&str>, page: Option<&str>, path: &str| {
         let mut http = daemon.http().with("origin", &own_origin(&daemon));
@@ -174,7 +179,7 @@ fn the_cookie_is_for_this_daemon_and_no_script() {
     assert!(value.len() == 64 && value.bytes().all(|byte| byte.is_ascii_hexdigit()), "{value}");
     assert_eq!(parts.collect::<Vec<_>>(), ["HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"]);
 
-    let other = Daemon::start_with(&["--auth-local", "none"]);
+    let other = guarded(&[]);
     let cookie = format!("tenure_{}={value}", other.address().port());
     let taken_over = Kept { cookie, page: kept_of(&answered).page };
     assert_eq!(with_kept(&other, &taken_over).get("/v1/caller").status, 401);
@@ -209,7 +214,7 @@ fn a_cookie_is_whoever_asked_with_its_scope() {
 
 #[test]
 fn a_cookie_writes_from_the_daemons_own_pages_alone() {
-    let daemon = Daemon::start_with(&["--auth-local", "none", "--allow-origin", "https://board.example"]);
+    let daemon = guarded(&["--allow-origin", "https://board.example"]);
     let kept = signed_in(&daemon);
     let port = daemon.address().port();
     let write = |origin: Option<&str>| {
@@ -250,7 +255,7 @@ fn a_cookie_does_not_prolong_itself() {
 
 #[test]
 fn signing_out_ends_the_cookie_and_signing_in_again_the_earlier_one() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = guarded(&[]);
     let first = signed_in(&daemon);
     let other = signed_in(&daemon);
     let again = own_page(&daemon, &first).post("/v1/sign_in/redeem", &json!({"code": code(&daemon)}));
@@ -274,7 +279,7 @@ fn a_cookie_that_is_not_good_is_none() {
     let name = format!("tenure_{}", daemon.address().port());
     for sent in [format!("{name}=wrong"), name.clone(), format!("{name}="), "x=y".to_owned()] {
         let who = daemon.http().with("cookie", &sent).with("tenure-page", "x").get("/v1/caller");
-        assert_eq!(caller(&who), ("local".to_owned(), "admin".to_owned()), "{sent}");
+        assert_eq!(caller(&who), caller(&daemon.get("/v1/caller")), "{sent}");
         assert_eq!(who.json()["signed_in"], false);
     }
     let kept = signed_in(&daemon);
@@ -308,12 +313,12 @@ fn a_cookie_ends_with_its_token() {
 
 #[test]
 fn a_restart_forgets_codes_and_cookies() {
-    let mut daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let mut daemon = guarded(&[]);
     let kept = signed_in(&daemon);
     let code = code(&daemon);
     let port = daemon.address().port().to_string();
     daemon.stop();
-    daemon.set_flags(&["--auth-local", "none", "--port", &port]);
+    daemon.set_flags(&["--token-file", "DIR/tokens", "--port", &port]);
     daemon.start_again();
     assert_eq!(with_kept(&daemon, &kept).get("/v1/caller").status, 401);
     assert_eq!(redeem(&daemon, &code).status, 401);
@@ -321,7 +326,7 @@ fn a_restart_forgets_codes_and_cookies() {
 
 #[test]
 fn open_prints_an_address_that_signs_in_once() {
-    let daemon = Daemon::start_with(&["--auth-local", "none"]);
+    let daemon = guarded(&[]);
     let nowhere = daemon.path("nowhere");
     // Named, so that a busy machine does not make it ask over TCP.
     let socket = format!("unix:{}", daemon.socket().display());
