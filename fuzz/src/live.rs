@@ -92,6 +92,7 @@ fn over_http() -> Caller {
     Caller {
         principal: "local".into(),
         scope: Scope::Admin,
+        within: None,
         origin: Origin::Http,
         freshness: Freshness::Present,
         account: Account::default(),

@@ -23,6 +23,9 @@ pub struct Caller {
     pub principal: String,
     /// What it may do.
     pub scope: Scope,
+    /// What it may hold: names, and prefixes that end with `*`; without this everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<String>>,
     /// It came by a cookie, which `POST /v1/sign_out` ends.
     pub signed_in: bool,
     /// As of.
@@ -35,7 +38,8 @@ pub struct Caller {
 pub struct SignIn {
     /// The code.
     pub code: String,
-    /// Where it is to be shown: a path of the daemon's HTTP address.
+    /// Where a browser redeems it: a path of the daemon's HTTP address, with the code as its fragment, which browsers
+    /// send to no server.
     pub path: String,
     /// How long it is good for.
     pub expires_in_secs: u64,
@@ -47,10 +51,25 @@ pub struct SignIn {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct SignInQuery {
+pub struct RedeemCode {
     /// What `POST /v1/sign_in` gave.
-    #[serde(default)]
-    pub code: Option<String>,
+    pub code: String,
+}
+
+/// A browser is signed in: the cookie that comes with this counts only together with `page`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SignedIn {
+    /// Who asked for the code.
+    pub principal: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// What the page keeps and sends in the header `Tenure-Page` with every request.
+    pub page: String,
+    /// How long both are good for.
+    pub expires_in_secs: u64,
+    /// As of.
+    pub lsn: u64,
 }
 
 /// A browser is signed out.

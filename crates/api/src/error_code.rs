@@ -84,6 +84,8 @@ codes! {
     Unauthorized = "unauthorized", 401, 1, Never;
     /// The credentials do not allow it, or the lease belongs to somebody else.
     Forbidden = "forbidden", 403, 1, Never;
+    /// The credentials allow to hold other resources than these; `prefixes` says which.
+    OutsideScope = "outside_scope", 403, 1, Never;
     /// The lease is held in another name.
     HolderMismatch = "holder_mismatch", 403, 1, Never;
     /// There is no such lease or route.

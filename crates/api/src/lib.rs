@@ -22,7 +22,7 @@ mod story;
 mod stream;
 
 pub use address::Address;
-pub use caller::{Caller, Scope, SignIn, SignInQuery, SignedOut};
+pub use caller::{Caller, RedeemCode, Scope, SignIn, SignedIn, SignedOut};
 pub use cluster::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten, Role,
     SteppedDown, StoreMember, WriterChange,

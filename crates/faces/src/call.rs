@@ -321,6 +321,21 @@ impl Call {
         )
     }
 
+    /// Whether it keeps what its caller has, or gives it back.
+    #[must_use]
+    pub fn keeps_or_gives_back(&self) -> bool {
+        self.is_heartbeat()
+            || matches!(
+                self,
+                Self::Release(..)
+                    | Self::CloseSession(_)
+                    | Self::Unregister(_)
+                    | Self::StopStream(_)
+                    | Self::FailStream(..)
+                    | Self::IntendStop { .. }
+            )
+    }
+
     /// Whether a daemon that is there for registrations alone serves it.
     pub(crate) fn is_of_registrations(&self) -> bool {
         match self {

@@ -1,6 +1,7 @@
 //! Who asks: established by a transport, trusted from here on.
 
 use crate::leases::connection_grace_ms;
+use crate::within::Within;
 use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
 use tenure_engine::{Account, Asker};
 
@@ -50,6 +51,8 @@ pub struct Caller {
     pub principal: Text,
     /// What it may do.
     pub scope: Scope,
+    /// What it may take; `None`: everything.
+    pub within: Option<Within>,
     /// How it came in.
     pub origin: Origin,
     /// How old answers may be.
@@ -85,6 +88,7 @@ impl Caller {
         Self {
             principal: "node".into(),
             scope: Scope::Admin,
+            within: None,
             origin: Origin::Http,
             freshness: Freshness::Present,
             account: Account::default(),

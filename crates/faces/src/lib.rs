@@ -39,6 +39,7 @@ mod steps;
 mod story;
 mod streams;
 mod switchboard;
+mod within;
 
 pub use call::{Call, Reply, ReplyBody};
 pub use caller::{Caller, Freshness, Origin, Scope};
@@ -61,3 +62,4 @@ pub use stage::Stage;
 pub use story::{readings_at_rest, story_at_rest};
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};
+pub use within::Within;

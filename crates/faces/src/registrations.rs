@@ -30,6 +30,7 @@ pub use service::{ServiceType, Wanted};
 
 pub(crate) use book::{Book, End};
 pub(crate) use homes::Homes;
+pub(crate) use service::{Described, resource};
 
 use crate::call::Reply;
 use crate::caller::{Caller, Origin};
@@ -42,7 +43,7 @@ use crate::show;
 use book::{AskedFor, Kept, Place};
 use discovery::SIGHTSEERS_MAX;
 use facts::ID_BYTES;
-use service::{Described, host_label, resource};
+use service::host_label;
 use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};

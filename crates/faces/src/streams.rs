@@ -175,7 +175,7 @@ impl Streams {
 }
 
 /// The pool that slots are asked from, and how many; `None` where only resources are named.
-fn slots(asked: &api::StreamStart, default_pool: &str) -> Result<Option<(Text, u32)>, Error> {
+pub(crate) fn slots(asked: &api::StreamStart, default_pool: &str) -> Result<Option<(Text, u32)>, Error> {
     if asked.pool.is_none() && asked.count.is_none() && !asked.resources.is_empty() {
         return Ok(None);
     }

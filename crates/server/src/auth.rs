@@ -11,12 +11,13 @@ mod tokens;
 
 pub(crate) use browser::{Fetch, ForeignPages};
 pub(crate) use peer::SocketPeer;
-pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS};
+pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS, Halves};
+pub(crate) use tokens::TokenFileState;
 pub use tokens::{
-    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name, parse_tokens, token_hash,
+    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope, check_token_name, parse_tokens, token_hash,
 };
 
-use browser::Names;
+use browser::{Authority, Names};
 use rate::RateLimits;
 use sign_in::{Bearer, SignIns};
 use std::io;
@@ -26,7 +27,7 @@ use std::sync::OnceLock;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
-use tenure_faces::Scope;
+use tenure_faces::{Scope, Within};
 use tokens::TokenTable;
 
 /// Everything that decides who may do what.
@@ -48,6 +49,8 @@ pub struct AuthSettings {
     /// Scope of whoever shows a certificate.
     pub certificate_scope: Scope,
     /// Names in the daemon's own certificate.
+    pub certified_names: Vec<String>,
+    /// Names that callers reach the daemon by besides: `NAME` or `NAME:PORT`.
     pub server_names: Vec<String>,
     /// Origins besides the daemon's own whose pages may ask: `https://host[:port]`.
     pub allow_origin: Vec<String>,
@@ -86,6 +89,14 @@ pub enum AuthError {
         #[source]
         source: io::Error,
     },
+    /// Everybody can put a token into the file.
+    #[error("every user can write to the token file {} (mode {mode:04o}): run chmod o-w {}", path.display(), path.display())]
+    Writable {
+        /// The file.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The token file is not understood.
     #[error("{}: {fault}", path.display())]
     Malformed {
@@ -93,6 +104,12 @@ pub enum AuthError {
         path: PathBuf,
         /// Where and what.
         fault: TokenFileFault,
+    },
+    /// A name is not one.
+    #[error("{name:?} is not a name of a server: write NAME or NAME:PORT, without a scheme")]
+    NotAName {
+        /// The value of the setting.
+        name: String,
     },
     /// An origin is not one.
     #[error("{origin:?} is not an origin: write scheme://host or scheme://host:port")]
@@ -109,8 +126,22 @@ pub(crate) struct Admitted {
     pub(crate) principal: Text,
     /// What it may do.
     pub(crate) scope: Scope,
+    /// What it may take; `None`: everything.
+    pub(crate) within: Option<Within>,
     /// It is known by a cookie.
     pub(crate) by_cookie: bool,
+    /// The file that its token is from cannot be read any more: it may keep and give back what it has.
+    pub(crate) is_outdated: bool,
+}
+
+/// A browser that was signed in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SignedIn {
+    pub(crate) admitted: Admitted,
+    /// A header `Set-Cookie`.
+    pub(crate) set_cookie: String,
+    /// What the page keeps and sends beside the cookie.
+    pub(crate) page: String,
 }
 
 /// What was seen of a request over TCP.
@@ -126,8 +157,8 @@ pub(crate) struct TcpAsk<'a> {
     pub(crate) certificate: Option<&'a str>,
     /// Header `Authorization`.
     pub(crate) authorization: Option<&'a str>,
-    /// The daemon's cookie.
-    pub(crate) cookie: Option<&'a str>,
+    /// The daemon's cookie, with what its page sends beside it.
+    pub(crate) signed_in: Option<Halves<'a>>,
     /// Header `Host`, or the authority of the target.
     pub(crate) host: Option<&'a str>,
     /// Header `Origin`.
@@ -136,6 +167,8 @@ pub(crate) struct TcpAsk<'a> {
     pub(crate) fetch: Fetch<'a>,
     /// What pages of other origins may do with the route.
     pub(crate) foreign: ForeignPages,
+    /// The route is answered under every name.
+    pub(crate) any_host: bool,
     /// The route is not for everybody.
     pub(crate) needs_credential: bool,
     /// It asks for more than to look.
@@ -148,6 +181,8 @@ pub struct Auth {
     settings: AuthSettings,
     tokens: Option<TokenTable>,
     names: OnceLock<Names>,
+    /// Names of the settings.
+    named: Vec<Authority>,
     /// Origins of the settings, in the form that browsers send.
     origins: Vec<String>,
     rate: Option<RateLimits>,
@@ -171,14 +206,20 @@ impl Auth {
                 browser::normal_origin(origin).ok_or(AuthError::NotAnOrigin { origin: origin.clone() })
             })
             .collect::<Result<_, _>>()?;
+        let named = settings
+            .server_names
+            .iter()
+            .map(|name| browser::server_name(name).ok_or(AuthError::NotAName { name: name.clone() }))
+            .collect::<Result<_, _>>()?;
         let rate = (settings.requests_per_second > 0).then(|| RateLimits::new(settings.requests_per_second));
         let sign_ins = SignIns::new();
-        Ok(Self { settings, tokens, names: OnceLock::new(), origins, rate, sign_ins })
+        Ok(Self { settings, tokens, names: OnceLock::new(), named, origins, rate, sign_ins })
     }
 
     /// Tells where the daemon listens, once it does: requests must be addressed to it.
     pub(crate) fn listens_on(&self, address: SocketAddr) {
-        let names = Names::new(address, self.settings.tls, &self.settings.server_names, &self.origins);
+        let certified = &self.settings.certified_names;
+        let names = Names::new(address, self.settings.tls, certified, &self.named, &self.origins);
         // A second listener would bring its own names; there is one.
         let _ = self.names.set(names);
         self.sign_ins.listens_on(address.port());
@@ -195,11 +236,25 @@ impl Auth {
     }
 
     fn tcp_at(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Option<Admitted>, Error> {
-        if let Some(names) = self.names.get() {
-            names.check(ask.host, ask.origin, ask.fetch, ask.foreign)?;
-        }
+        self.check_sender(ask, boot_ms)?;
         let identified = self.identify(ask, boot_ms);
         if ask.needs_credential { identified.map(Some) } else { Ok(identified.ok()) }
+    }
+
+    /// Checks the page that a request is from, and the name that it is addressed to. A browser adds no Authorization
+    /// header by itself: a request with a valid token is not one that a rebound name has brought here.
+    fn check_sender(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<(), Error> {
+        let Some(names) = self.names.get() else { return Ok(()) };
+        names.check_page(ask.host, ask.origin, ask.fetch, ask.foreign)?;
+        let named = names.check_host(ask.host);
+        if named.is_err() && (ask.any_host || self.shows_token(ask, boot_ms)) { Ok(()) } else { named }
+    }
+
+    fn shows_token(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> bool {
+        let token = ask.authorization.and_then(|shown| bearer(shown).ok());
+        token.is_some_and(|token| {
+            self.tokens.as_ref().is_some_and(|tokens| tokens.find(token, boot_ms).is_some())
+        })
     }
 
     fn identify(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Result<Admitted, Error> {
@@ -271,12 +326,26 @@ impl Auth {
         Ok(Admitted::new(format!("uid:{}", peer.uid), scope))
     }
 
-    /// Whose cookie was shown. One that is not good is none; a token, or a certificate that must name somebody,
+    /// Whose sign-in was shown. One that is not good is none; a token, or a certificate that must name somebody,
     /// counts for more.
     fn signed_in(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Option<Admitted> {
         let names_nobody = self.settings.client_certificates && ask.certificate.is_none();
-        let cookie = ask.cookie.filter(|_| ask.authorization.is_none() && !names_nobody)?;
-        self.sign_ins.find(cookie, self.tokens.as_ref(), boot_ms)
+        let halves = ask.signed_in.filter(|_| ask.authorization.is_none() && !names_nobody)?;
+        self.sign_ins.find(halves, self.tokens.as_ref(), boot_ms)
+    }
+
+    /// Why a token of a file that cannot be read any more does nothing but keep and give back what it has.
+    pub(crate) fn outdated(&self) -> Error {
+        let path = self.tokens.as_ref().map(|tokens| tokens.path().display().to_string()).unwrap_or_default();
+        unauthorized(&format!(
+            "the daemon cannot read the token file {path}: until it can, tokens renew and release what they hold, and \
+             nothing else"
+        ))
+    }
+
+    /// How the token file is at present; `None`: there is none.
+    pub(crate) fn token_file(&self) -> Option<TokenFileState> {
+        self.tokens.as_ref().map(|tokens| tokens.state(read_clocks().boot_ms))
     }
 
     /// Makes a code that signs a browser in as whoever asks.
@@ -293,19 +362,33 @@ impl Auth {
         Ok(self.sign_ins.make_code(bearer, boot_ms))
     }
 
-    /// Takes a code. Gives who is signed in by it and the cookie to set; `None`: the code is not good.
-    pub(crate) fn redeem(&self, code: &str) -> Option<(Admitted, String)> {
-        self.redeem_at(code, read_clocks().boot_ms)
+    /// Takes a code that a page shows; `None`: the code is not good.
+    ///
+    /// # Errors
+    /// When the page is not the daemon's own: it could sign its visitor in as somebody else.
+    pub(crate) fn redeem(
+        &self,
+        code: &str,
+        host: Option<&str>,
+        origin: Option<&str>,
+    ) -> Result<Option<SignedIn>, Error> {
+        if !self.names.get().is_some_and(|names| names.is_own_page(host, origin)) {
+            let message =
+                "only the daemon's own page at /sign-in redeems codes: the request has no Origin of it";
+            return Err(Error::new(ErrorCode::Forbidden, message));
+        }
+        Ok(self.redeem_at(code, read_clocks().boot_ms))
     }
 
-    fn redeem_at(&self, code: &str, boot_ms: u64) -> Option<(Admitted, String)> {
-        let (admitted, cookie) = self.sign_ins.redeem(code, self.tokens.as_ref(), boot_ms)?;
-        Some((admitted, self.set_cookie(&cookie, COOKIE_SECS)))
+    fn redeem_at(&self, code: &str, boot_ms: u64) -> Option<SignedIn> {
+        let issued = self.sign_ins.redeem(code, self.tokens.as_ref(), boot_ms)?;
+        let set_cookie = self.set_cookie(&issued.cookie, COOKIE_SECS);
+        Some(SignedIn { admitted: issued.admitted, set_cookie, page: issued.page })
     }
 
-    /// Ends a cookie; says whether it was good.
-    pub(crate) fn sign_out(&self, cookie: &str) -> bool {
-        self.sign_ins.end(cookie, read_clocks().boot_ms)
+    /// Ends a sign-in; says whether it was good.
+    pub(crate) fn sign_out(&self, halves: Halves<'_>) -> bool {
+        self.sign_ins.end(halves, read_clocks().boot_ms)
     }
 
     /// The name of the daemon's cookie; `None`: it has none.
@@ -331,7 +414,8 @@ impl Auth {
 
 impl Admitted {
     pub(crate) fn new(principal: impl AsRef<str>, scope: Scope) -> Self {
-        Self { principal: Text::from(principal.as_ref()), scope, by_cookie: false }
+        let principal = Text::from(principal.as_ref());
+        Self { principal, scope, within: None, by_cookie: false, is_outdated: false }
     }
 }
 

@@ -45,6 +45,7 @@ fn assets() -> &'static [Asset] {
     ASSETS.get_or_init(|| {
         let files: &[(&'static str, &'static str, &'static [u8])] = &files! {
             "index.html": HTML,
+            "sign-in.html": HTML,
             "style.css": STYLE,
             "icon.svg": IMAGE,
             "api.js": SCRIPT,
@@ -63,6 +64,7 @@ fn assets() -> &'static [Asset] {
             "pollers.js": SCRIPT,
             "pulse.js": SCRIPT,
             "rows.js": SCRIPT,
+            "sign-in.js": SCRIPT,
             "slots.js": SCRIPT,
             "sse.js": SCRIPT,
             "store.js": SCRIPT,
@@ -88,10 +90,15 @@ pub(crate) fn home() -> &'static Asset {
     find("index.html").expect("invariant: the page is in the table")
 }
 
-/// A file beside the page; `None`: there is no such file.
+/// Where a browser is signed in.
+pub(crate) fn sign_in() -> &'static Asset {
+    find("sign-in.html").expect("invariant: the page is in the table")
+}
+
+/// A file beside the pages; `None`: there is no such file.
 pub(crate) fn asset(name: &str) -> Option<&'static Asset> {
-    // The page has its policy at its own address only.
-    find(name).filter(|asset| asset.name != "index.html")
+    // A page is served at its own address only.
+    find(name).filter(|asset| asset.media != HTML)
 }
 
 fn find(name: &str) -> Option<&'static Asset> {

@@ -11,6 +11,7 @@ mod node;
 mod openapi;
 mod places;
 mod reads;
+mod ready;
 #[warn(clippy::arithmetic_side_effects)]
 mod routes;
 mod segments;
@@ -20,8 +21,8 @@ mod tls;
 mod transports;
 
 pub use auth::{
-    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, check_token_name,
-    parse_tokens, token_hash,
+    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope,
+    check_token_name, parse_tokens, token_hash,
 };
 pub use node::{
     APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH,

@@ -11,6 +11,7 @@ mod polling;
 
 pub(crate) use self::http::HttpCounters;
 
+use crate::auth::TokenFileState;
 use crate::node::NodeNumbers;
 use page::{Kind, Page, Unit};
 use std::ops::RangeInclusive;
@@ -43,6 +44,8 @@ pub(crate) struct Numbers<'a> {
     pub(crate) pools: Vec<PoolSnapshot>,
     pub(crate) polling: PollingNumbers,
     pub(crate) goodbyes: u64,
+    /// `None`: there is none.
+    pub(crate) token_file: Option<TokenFileState>,
     /// `None`: the daemon is no node.
     pub(crate) node: Option<NodeNumbers>,
 }
@@ -58,6 +61,7 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     waiting(&mut page, status);
     log(&mut page, &status.counters, snapshot_age_ms, recovery_secs);
     trouble(&mut page, status);
+    token_file(&mut page, numbers.token_file);
     registrations(&mut page, numbers);
     streams(&mut page, numbers);
     polling::write(&mut page, &numbers.polling);
@@ -259,6 +263,18 @@ fn trouble(page: &mut Page, status: &Status) {
         "Notifications of ends that reached nobody for 24 hours.",
     );
     page.sample(&[], status.counters.notices_given_up);
+}
+
+fn token_file(page: &mut Page, state: Option<TokenFileState>) {
+    let Some(TokenFileState { lines_refused, is_outdated }) = state else { return };
+    page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that do not count.");
+    page.sample(&[], lines_refused);
+    page.family(
+        "token_file_outdated",
+        Kind::Gauge,
+        "1 while the token file cannot be read and its tokens only renew and release.",
+    );
+    page.sample(&[], u8::from(is_outdated));
 }
 
 fn histogram(page: &mut Page, values: &Histogram, unit: Unit, bounds: RangeInclusive<u32>) {

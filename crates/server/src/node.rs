@@ -155,6 +155,8 @@ impl PassedOn {
             account: stage.account(&principal),
             principal,
             scope: Scope::from_word(&self.scope)?,
+            // The node that took the call has checked it.
+            within: None,
             origin: self.connection.map_or(Origin::Http, PassedConnection::origin),
             freshness: Freshness::Present,
         })

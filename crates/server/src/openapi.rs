@@ -179,14 +179,6 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             });
             responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
         }
-        Gives::SignedIn => {
-            let cookie = json!({ "Set-Cookie": { "schema": { "type": "string" } } });
-            let signed_in = json!({ "description": "Signed in; go there", "headers": cookie });
-            responses.insert("303".to_owned(), signed_in);
-            let content = json!({ "text/plain": { "schema": { "type": "string" } } });
-            let refused = json!({ "description": "The code is not good", "content": content });
-            responses.insert("401".to_owned(), refused);
-        }
         Gives::Media(media) => {
             let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
             let content = json!({ media: { "schema": schema } });
@@ -215,10 +207,14 @@ fn statuses(route: &Route) -> Vec<u16> {
     statuses.sort_unstable();
     statuses.dedup();
     if route.scope.is_none() {
-        // Pages: a wrong Host, a request that cannot be read, an engine that does not answer.
-        let names_something = route.path.contains('{');
-        statuses
-            .retain(|status| [400, 403, 413, 503].contains(status) || (*status == 404 && names_something));
+        // Pages: a wrong Host, a request that cannot be read, an engine that does not answer. A code is a credential.
+        let (names_something, takes_code) = (route.path.contains('{'), route.body.is_some());
+        statuses.retain(|status| match status {
+            400 | 403 | 413 | 503 => true,
+            401 => takes_code,
+            404 => names_something,
+            _ => false,
+        });
     } else {
         // No route answers 405: another method on its path does.
         statuses.retain(|status| *status != 405);

@@ -44,7 +44,7 @@ pub(crate) enum Wanted {
     /// A code that signs a browser in.
     SignIn,
     /// A cookie for such a code.
-    Redeem(api::SignInQuery),
+    Redeem(api::RedeemCode),
     /// The end of that cookie.
     SignOut,
     /// Something that is not JSON.
@@ -62,6 +62,8 @@ pub(crate) enum Page {
     DocsStyle,
     /// The dashboard.
     Home,
+    /// Where a browser is signed in.
+    SignIn,
     /// A file of the dashboard.
     Asset(&'static Asset),
 }
@@ -101,6 +103,11 @@ impl Route {
             _ => ForeignPages::Nothing,
         }
     }
+
+    /// Load balancers send probes under names of their own.
+    pub(crate) fn any_host(&self) -> bool {
+        matches!(self.path, "/healthz" | "/readyz")
+    }
 }
 
 /// What a route answers when all is well.
@@ -116,8 +123,6 @@ pub(crate) enum Gives {
     Sightings(SchemaOf),
     /// What happens to one session, as a stream.
     StreamNews(SchemaOf),
-    /// The way to the dashboard, with a cookie.
-    SignedIn,
     /// Anything else.
     Media(&'static str),
 }
@@ -548,9 +553,21 @@ fn daemon() -> Vec<Route> {
         },
         Route {
             method: Method::POST,
+            path: "/v1/sign_in/redeem",
+            name: "redeem",
+            summary: "A cookie and a page value for a code; only for the page at `/sign-in`",
+            group: DAEMON,
+            scope: None,
+            query: None,
+            body: Some(schema::<api::RedeemCode>),
+            gives: Gives::Json(200, schema::<api::SignedIn>),
+            read: |parts| Ok(Wanted::Redeem(parts.body()?)),
+        },
+        Route {
+            method: Method::POST,
             path: "/v1/sign_out",
             name: "sign_out",
-            summary: "End the cookie that a browser was signed in by",
+            summary: "End the sign-in of a browser: its cookie and its page value",
             group: DAEMON,
             scope: READ,
             query: None,
@@ -595,14 +612,12 @@ fn daemon() -> Vec<Route> {
             read: |_| Ok(Wanted::Backup),
         },
         Route {
-            query: Some(fields::<api::SignInQuery>),
-            gives: Gives::SignedIn,
-            read: |parts| Ok(Wanted::Redeem(parts.query()?)),
+            read: |_| Ok(Wanted::Page(Page::SignIn)),
             ..page(
                 "/sign-in",
-                "redeem",
-                "Where a browser shows its code, which `tenure open` asks for",
-                "text/plain",
+                "sign_in_page",
+                "Where a browser redeems the code that `tenure open` asks for",
+                "text/html",
             )
         },
         Route {

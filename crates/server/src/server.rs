@@ -8,6 +8,7 @@ use crate::metrics::HttpCounters;
 use crate::node::Node;
 use crate::places::{Counted, Passed, Place, Places, Source, Tally, for_most};
 use crate::reads::{Kind, Reads, Turn};
+use crate::ready::Readiness;
 use crate::transports::http::Bodies;
 use crate::transports::outbox::AllUnread;
 use crate::transports::{socket, tcp};
@@ -175,6 +176,7 @@ pub(crate) struct Shared {
     connections: Places,
     bodies: Bodies,
     reads: Reads,
+    readiness: Readiness,
     unread: AllUnread,
     watches: Arc<Tally<Text>>,
     refusals: Arc<Semaphore>,
@@ -218,6 +220,7 @@ impl Server {
             connections: Places::new(options.connections_max),
             bodies: Bodies::new(options.body_bytes_max, options.bodies_bytes_max),
             reads: Reads::default(),
+            readiness: Readiness::default(),
             unread: AllUnread::default(),
             watches: Arc::default(),
             refusals: Arc::new(Semaphore::new(REFUSALS_MAX)),
@@ -382,6 +385,11 @@ impl Shared {
             None => (Text::default(), false),
         };
         self.reads.turn(Kind::Metrics, &principal, is_operator).await
+    }
+
+    /// Whether the engine answers.
+    pub(crate) fn readiness(&self) -> &Readiness {
+        &self.readiness
     }
 
     /// Room for one more backup.

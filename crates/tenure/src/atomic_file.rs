@@ -16,11 +16,15 @@ pub(crate) struct Access {
 
 /// Puts a text in the place of a file. A link is followed, so that it stays one.
 pub(crate) fn replace(path: &Path, text: &str, access: Access) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let directory = directory_of(&path);
+    put(&fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()), text, access)
+}
+
+/// The same; a link is replaced, so that a user who can write to the directory does not choose what is overwritten.
+pub(crate) fn put(path: &Path, text: &str, access: Access) -> io::Result<()> {
+    let directory = directory_of(path);
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let draft = directory.join(format!(".{name}.{}.draft", process::id()));
-    let written = write(&draft, text, access).and_then(|()| fs::rename(&draft, &path));
+    let written = write(&draft, text, access).and_then(|()| fs::rename(&draft, path));
     if written.is_err() {
         let _ = fs::remove_file(&draft);
     }

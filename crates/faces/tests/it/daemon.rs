@@ -80,5 +80,6 @@ async fn open(directory: &TempDir, config: &EngineConfig) -> (Faces, Host) {
 }
 
 pub(crate) fn over_http(principal: &str, scope: Scope) -> Caller {
-    Caller { principal: principal.into(), scope, origin: Origin::Http, freshness: Freshness::Present }
+    let (origin, freshness) = (Origin::Http, Freshness::Present);
+    Caller { principal: principal.into(), scope, within: None, origin, freshness, account: Account::default() }
 }

@@ -1,5 +1,5 @@
 //! What keeps web pages of others away: a request must be addressed to a name of the daemon (a page cannot rebind
-//! such a name), and a page that asks must come from the daemon or from an origin that is allowed.
+//! such a name), and a page that sends one must be from the name that it sends it to, or from an origin that is allowed.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -12,6 +12,8 @@ pub(super) struct Names {
     address: SocketAddr,
     /// Names in the daemon's certificate; the first label may be `*`.
     certified: Vec<String>,
+    /// Names of the settings; one without a port counts with every port.
+    named: Vec<Authority>,
     /// In normal form.
     origins: Vec<String>,
 }
@@ -29,8 +31,9 @@ enum Host {
     Name(String),
 }
 
+/// A host and perhaps a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Authority {
+pub(super) struct Authority {
     host: Host,
     port: Option<u16>,
 }
@@ -72,19 +75,20 @@ impl Fetch<'_> {
 }
 
 impl Names {
-    pub(super) fn new(address: SocketAddr, tls: bool, certified: &[String], origins: &[String]) -> Self {
+    pub(super) fn new(
+        address: SocketAddr,
+        tls: bool,
+        certified: &[String],
+        named: &[Authority],
+        origins: &[String],
+    ) -> Self {
         let certified = certified.iter().map(|name| name.to_ascii_lowercase()).collect();
         let scheme = if tls { Scheme::Https } else { Scheme::Http };
-        Self { scheme, address, certified, origins: origins.to_vec() }
+        Self { scheme, address, certified, named: named.to_vec(), origins: origins.to_vec() }
     }
 
-    pub(super) fn check(
-        &self,
-        host: Option<&str>,
-        origin: Option<&str>,
-        fetch: Fetch<'_>,
-        foreign: ForeignPages,
-    ) -> Result<(), Error> {
+    /// Refuses a request that is addressed to a name which is not the daemon's.
+    pub(super) fn check_host(&self, host: Option<&str>) -> Result<(), Error> {
         let Some(host) = host else {
             return Err(forbidden("the request has no Host".to_owned()));
         };
@@ -92,44 +96,59 @@ impl Names {
             return Err(forbidden("the Host of the request is not understood".to_owned()));
         };
         if !self.is_own(&authority) && !self.is_allowed(&authority) {
-            let message = format!("{authority} is not a name of this daemon; --allow-origin gives it one");
+            let message = format!("{authority} is not a name of this daemon; --server-name gives it one");
             return Err(forbidden(message));
         }
+        Ok(())
+    }
+
+    /// Refuses what a page of another origin causes, unless the origin is allowed.
+    pub(super) fn check_page(
+        &self,
+        host: Option<&str>,
+        origin: Option<&str>,
+        fetch: Fetch<'_>,
+        foreign: ForeignPages,
+    ) -> Result<(), Error> {
         match origin {
-            Some(origin) if !self.admits_page(origin) => {
-                Err(forbidden("pages of this origin may not ask; --allow-origin would admit them".to_owned()))
+            Some(origin) if !self.is_own_page(host, Some(origin)) && !self.is_allowed_page(origin) => {
+                Err(forbidden(
+                    "pages of this origin may not send requests; --allow-origin would admit them".to_owned(),
+                ))
             }
             // Browsers send no Origin with images, scripts, frames and links.
             None if fetch.is_foreign(foreign) => Err(forbidden(
-                "pages of other origins may not ask; --allow-origin would admit them".to_owned(),
+                "pages of other origins may not send requests; --allow-origin would admit them".to_owned(),
             )),
             Some(_) | None => Ok(()),
         }
     }
 
-    /// Whether the page that asks is the daemon's own: of one of its names, or of the name that it is asked by.
+    /// Whether the page that sends a request is the daemon's own: it has the very name that the request is sent to, and
+    /// that is a name of the daemon. Two names of one daemon are two origins, and one of them may lead elsewhere.
     pub(super) fn is_own_page(&self, host: Option<&str>, origin: Option<&str>) -> bool {
-        let Some((scheme, page)) = origin.and_then(split_origin) else {
+        let (Some((scheme, page)), Some(asked)) =
+            (origin.and_then(split_origin), host.and_then(Authority::parse))
+        else {
             return false;
         };
-        let is_asked_so = || {
-            let asked = host.and_then(Authority::parse);
-            asked.is_some_and(|asked| shown(scheme, &asked) == shown(scheme, &page))
-        };
-        (scheme == self.scheme && self.is_own(&page))
-            || (self.origins.contains(&shown(scheme, &page)) && is_asked_so())
+        let page = shown(scheme, &page);
+        page == shown(scheme, &asked)
+            && ((scheme == self.scheme && self.is_own(&asked)) || self.origins.contains(&page))
     }
 
-    fn admits_page(&self, origin: &str) -> bool {
-        let Some((scheme, authority)) = split_origin(origin) else {
-            // Among others `null`: a page that hides where it is from.
-            return false;
-        };
-        (scheme == self.scheme && self.is_own(&authority))
-            || self.origins.contains(&shown(scheme, &authority))
+    /// Among those that are not: `null`, of a page that hides where it is from.
+    fn is_allowed_page(&self, origin: &str) -> bool {
+        split_origin(origin).is_some_and(|(scheme, page)| self.origins.contains(&shown(scheme, &page)))
     }
 
     fn is_own(&self, authority: &Authority) -> bool {
+        let is_named = |name: &Authority| {
+            name.host == authority.host && name.port.is_none_or(|port| authority.port == Some(port))
+        };
+        if self.named.iter().any(is_named) {
+            return true;
+        }
         if authority.port.unwrap_or(self.scheme.port()) != self.address.port() {
             return false;
         }
@@ -164,6 +183,11 @@ impl Names {
 pub(super) fn normal_origin(text: &str) -> Option<String> {
     let (scheme, authority) = split_origin(text.strip_suffix('/').unwrap_or(text))?;
     Some(shown(scheme, &authority))
+}
+
+/// A name of the daemon as the settings have it: `NAME` or `NAME:PORT`. `None`: it is not one.
+pub(super) fn server_name(text: &str) -> Option<Authority> {
+    Authority::parse(text)
 }
 
 fn split_origin(text: &str) -> Option<(Scheme, Authority)> {
@@ -260,15 +284,20 @@ mod tests {
     fn names(address: &str, tls: bool, certified: &[&str], origins: &[&str]) -> Names {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let origins: Vec<String> = origins.iter().map(|origin| normal_origin(origin).unwrap()).collect();
-        Names::new(address.parse().unwrap(), tls, &owned(certified), &origins)
+        Names::new(address.parse().unwrap(), tls, &owned(certified), &[], &origins)
+    }
+
+    fn named(address: &str, names: &[&str]) -> Names {
+        let named: Vec<Authority> = names.iter().map(|name| server_name(name).unwrap()).collect();
+        Names::new(address.parse().unwrap(), false, &[], &named, &[])
     }
 
     #[test]
-    fn a_page_is_the_daemons_own_by_its_name_or_by_the_name_it_asks() {
+    fn a_page_is_the_daemons_own_by_the_name_it_asks() {
         let names = names("127.0.0.1:5641", false, &[], &["https://board.example", "https://other.example"]);
         let own = |host, origin| names.is_own_page(Some(host), origin);
         assert!(own("127.0.0.1:5641", Some("http://127.0.0.1:5641")));
-        assert!(own("127.0.0.1:5641", Some("http://localhost:5641")));
+        assert!(own("localhost:5641", Some("http://localhost:5641")));
         assert!(own("board.example", Some("https://board.example")), "a proxy in front");
         for foreign in [None, Some("null"), Some("https://127.0.0.1:5641"), Some("http://127.0.0.1:5642")] {
             assert!(!own("127.0.0.1:5641", foreign), "{foreign:?}");
@@ -279,7 +308,8 @@ mod tests {
     }
 
     fn admits(names: &Names, host: &str, origin: Option<&str>) -> bool {
-        names.check(Some(host), origin, Fetch::default(), ForeignPages::Nothing).is_ok()
+        names.check_host(Some(host)).is_ok()
+            && names.check_page(Some(host), origin, Fetch::default(), ForeignPages::Nothing).is_ok()
     }
 
     #[test]
@@ -307,10 +337,7 @@ mod tests {
         ] {
             assert!(!admits(&local, host, None), "{host}");
         }
-        assert_eq!(
-            local.check(None, None, Fetch::default(), ForeignPages::Nothing).unwrap_err().code,
-            ErrorCode::Forbidden
-        );
+        assert_eq!(local.check_host(None).unwrap_err().code, ErrorCode::Forbidden);
     }
 
     #[test]
@@ -342,13 +369,33 @@ mod tests {
     }
 
     #[test]
+    fn a_page_is_own_only_under_the_name_that_its_request_is_sent_to() {
+        for wildcard in ["0.0.0.0:5641", "[::]:5641"] {
+            let names = names(wildcard, false, &["*.pool.example"], &[]);
+            let pages = [
+                ("10.0.0.9:5641", "http://10.0.0.9:5641", true),
+                ("localhost:5641", "http://localhost:5641", true),
+                ("127.0.0.1:5641", "http://203.0.113.5:5641", false),
+                ("10.0.0.9:5641", "http://localhost:5641", false),
+                ("localhost:5641", "http://127.0.0.1:5641", false),
+                ("a.pool.example:5641", "http://a.pool.example:5641", true),
+                ("a.pool.example:5641", "http://b.pool.example:5641", false),
+                ("10.0.0.9:5641", "https://10.0.0.9:5641", false),
+            ];
+            for (host, origin, is_own) in pages {
+                assert_eq!(admits(&names, host, Some(origin)), is_own, "{host} {origin}");
+                assert_eq!(names.is_own_page(Some(host), Some(origin)), is_own, "{host} {origin}");
+            }
+        }
+    }
+
+    #[test]
     fn pages_ask_only_from_the_daemon_or_an_allowed_origin() {
         let names =
             names("127.0.0.1:5641", false, &[], &["https://Board.example/", "http://dev.example:3000"]);
         let host = "localhost:5641";
         for origin in [
             "http://localhost:5641",
-            "http://127.0.0.1:5641",
             "https://board.example",
             "https://board.example:443",
             "http://dev.example:3000",
@@ -366,6 +413,7 @@ mod tests {
             "https://board.example.evil.example",
             "http://localhost:5641@evil.example",
             "file://",
+            "http://127.0.0.1:5641",
         ] {
             assert!(!admits(&names, host, Some(origin)), "{origin}");
         }
@@ -376,7 +424,7 @@ mod tests {
         let names = names("127.0.0.1:5641", false, &[], &["https://board.example"]);
         let asks = |site, mode, dest, origin, open| {
             let fetch = Fetch { site: Some(site), mode: Some(mode), dest: Some(dest) };
-            names.check(Some("127.0.0.1:5641"), origin, fetch, open).is_ok()
+            names.check_page(Some("127.0.0.1:5641"), origin, fetch, open).is_ok()
         };
         for foreign in ["cross-site", "same-site"] {
             let ways = [
@@ -402,7 +450,7 @@ mod tests {
             assert!(asks(near, "cors", "empty", None, ForeignPages::Nothing), "{near}");
             assert!(asks(near, "navigate", "document", None, ForeignPages::Nothing), "{near}");
         }
-        let error = names.check(
+        let error = names.check_page(
             Some("localhost:5641"),
             None,
             Fetch { site: Some("cross-site"), ..Fetch::default() },
@@ -418,6 +466,30 @@ mod tests {
         assert!(admits(&names, "board.example", Some("https://board.example")));
         assert!(admits(&names, "mapped.example:8080", None));
         assert!(!admits(&names, "board.example:5641", None));
+    }
+
+    #[test]
+    fn names_of_the_settings_are_names_of_the_daemon() {
+        let names = named("10.1.2.3:5641", &["Lease.example", "node.example:8443", "192.0.2.7:80"]);
+        for host in [
+            "lease.example",
+            "lease.example:5641",
+            "LEASE.example.:9000",
+            "node.example:8443",
+            "192.0.2.7:80",
+            "10.1.2.3:5641",
+        ] {
+            assert!(admits(&names, host, None), "{host}");
+        }
+        for host in ["node.example", "node.example:5641", "x.lease.example", "192.0.2.7:5641", "192.0.2.8:80"]
+        {
+            assert!(!admits(&names, host, None), "{host}");
+        }
+        assert!(admits(&names, "lease.example:9000", Some("http://lease.example:9000")));
+        assert!(!admits(&names, "lease.example:9000", Some("http://lease.example")));
+        for text in ["", "http://a.example", "a.example:x", "a b", "a.example/"] {
+            assert_eq!(server_name(text), None, "{text}");
+        }
     }
 
     #[test]

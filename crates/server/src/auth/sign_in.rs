@@ -1,5 +1,7 @@
-//! How a browser is signed in: a code that is good once and briefly, then a cookie. Holds hashes of both, in memory
-//! alone: they are gone with the daemon. Time enters as a value.
+//! How a browser is signed in: a code that is good once and briefly, then a cookie and a page value, which count only
+//! together. Browsers send a cookie to every port of a host, so any other service there receives it; the page keeps its
+//! value per origin and sends it in a header. Holds hashes, in memory alone: they are gone with the daemon. Time enters
+//! as a value.
 //!
 //! Invariant: nobody gains by signing in. A cookie is its asker's own principal with no more than its scope, ends
 //! with the token it rests on, and makes no further codes.
@@ -21,6 +23,24 @@ const COOKIES_MAX: usize = 1_024;
 const OF_ONE_MAX: usize = 32;
 const CODE_BYTES: usize = 16;
 const COOKIE_BYTES: usize = 32;
+const PAGE_BYTES: usize = 32;
+
+/// Both halves of a sign-in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Halves<'a> {
+    /// The daemon's cookie.
+    pub(crate) cookie: &'a str,
+    /// What the page keeps.
+    pub(crate) page: &'a str,
+}
+
+/// What a browser gets for a code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Issued {
+    pub(super) admitted: Admitted,
+    pub(super) cookie: String,
+    pub(super) page: String,
+}
 
 /// Codes and cookies that are good.
 #[derive(Debug)]
@@ -79,52 +99,72 @@ impl SignIns {
         code
     }
 
-    /// Takes a code and gives a cookie for it; also says who it was.
-    pub(super) fn redeem(
-        &self,
-        code: &str,
-        tokens: Option<&TokenTable>,
-        now_ms: u64,
-    ) -> Option<(Admitted, String)> {
+    /// Takes a code and gives a cookie and a page value for it.
+    pub(super) fn redeem(&self, code: &str, tokens: Option<&TokenTable>, now_ms: u64) -> Option<Issued> {
         let taken = self.codes.lock().unwrap_or_else(PoisonError::into_inner).take(code, now_ms)?;
         let admitted = taken.now(tokens, now_ms)?;
-        let cookie = secret::<COOKIE_BYTES>();
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).add(&cookie, taken, now_ms);
-        Some((admitted, cookie))
+        let (cookie, page) = (secret::<COOKIE_BYTES>(), secret::<PAGE_BYTES>());
+        let both = Halves { cookie: &cookie, page: &page }.joined();
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).add(&both, taken, now_ms);
+        Some(Issued { admitted, cookie, page })
     }
 
-    /// Whose cookie this is.
-    pub(super) fn find(&self, cookie: &str, tokens: Option<&TokenTable>, now_ms: u64) -> Option<Admitted> {
+    /// Whose sign-in this is.
+    pub(super) fn find(
+        &self,
+        halves: Halves<'_>,
+        tokens: Option<&TokenTable>,
+        now_ms: u64,
+    ) -> Option<Admitted> {
         let mut cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
-        let bearer = cookies.find(cookie, now_ms)?;
+        let both = halves.joined();
+        let bearer = cookies.find(&both, now_ms)?;
         let admitted = bearer.now(tokens, now_ms);
         if admitted.is_none() {
-            cookies.take(cookie, now_ms);
+            cookies.take(&both, now_ms);
         }
         admitted.map(|admitted| Admitted { by_cookie: true, ..admitted })
     }
 
-    /// Ends a cookie; says whether there was one.
-    pub(super) fn end(&self, cookie: &str, now_ms: u64) -> bool {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).take(cookie, now_ms).is_some()
+    /// Ends a sign-in; says whether there was one.
+    pub(super) fn end(&self, halves: Halves<'_>, now_ms: u64) -> bool {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner).take(&halves.joined(), now_ms).is_some()
+    }
+}
+
+impl Halves<'_> {
+    /// As they are hashed: together, so that half of one is no nearer than nothing. A page value with a dot in it would
+    /// be the end of another cookie, and no cookie has one.
+    fn joined(self) -> String {
+        format!("{}.{}", self.cookie, self.page)
     }
 }
 
 impl Bearer {
     /// Whoever asks now, with the token that it showed.
     pub(super) fn new(admitted: &Admitted, tokens: Option<&TokenTable>, now_ms: u64) -> Self {
-        let token = token_name(admitted).and_then(|name| tokens?.entry(name, now_ms)).map(|entry| entry.hash);
+        let entry = token_name(admitted).and_then(|name| tokens?.entry(name, now_ms));
+        let token = entry.map(|(entry, _)| entry.hash);
         Self { admitted: admitted.clone(), token }
     }
 
-    /// Who that is now. `None`: its token was removed, or another is called so.
+    /// Who that is now, with what both the sign-in and the token allow. `None`: its token was removed, another is called
+    /// so, or the two name different resources.
     fn now(&self, tokens: Option<&TokenTable>, now_ms: u64) -> Option<Admitted> {
         let Some(name) = token_name(&self.admitted) else {
             return Some(self.admitted.clone());
         };
-        let entry = tokens?.entry(name, now_ms)?;
-        let scope = entry.scope.min(self.admitted.scope);
-        (Some(entry.hash) == self.token).then(|| Admitted { scope, ..self.admitted.clone() })
+        let (entry, is_outdated) = tokens?.entry(name, now_ms)?;
+        if Some(entry.hash) != self.token {
+            return None;
+        }
+        let within = match (&self.admitted.within, entry.scope.within) {
+            (Some(then), Some(now)) if *then != now => return None,
+            (Some(then), _) => Some(then.clone()),
+            (None, now) => now,
+        };
+        let scope = entry.scope.scope.min(self.admitted.scope);
+        Some(Admitted { scope, within, is_outdated, ..self.admitted.clone() })
     }
 }
 
@@ -199,6 +239,12 @@ mod tests {
     use std::collections::HashSet;
     use tenure_faces::Scope;
 
+    impl Issued {
+        fn halves(&self) -> Halves<'_> {
+            Halves { cookie: &self.cookie, page: &self.page }
+        }
+    }
+
     fn bearer(principal: &str) -> Bearer {
         Bearer { admitted: Admitted::new(principal, Scope::Hold), token: None }
     }
@@ -209,11 +255,12 @@ mod tests {
         let code = sign_ins.make_code(bearer("uid:7"), 1_000);
         assert!(sign_ins.redeem("", None, 1_000).is_none());
         assert!(sign_ins.redeem(&code[1..], None, 1_000).is_none());
-        let (who, cookie) = sign_ins.redeem(&code, None, 60_999).unwrap();
-        assert_eq!(&*who.principal, "uid:7");
+        let issued = sign_ins.redeem(&code, None, 60_999).unwrap();
+        assert_eq!(&*issued.admitted.principal, "uid:7");
         assert!(sign_ins.redeem(&code, None, 60_999).is_none(), "used");
-        assert!(sign_ins.redeem(&cookie, None, 60_999).is_none(), "a cookie is no code");
-        assert!(sign_ins.find(&code, None, 60_999).is_none(), "a code is no cookie");
+        assert!(sign_ins.redeem(&issued.cookie, None, 60_999).is_none(), "a cookie is no code");
+        let code_as_cookie = Halves { cookie: &code, page: &issued.page };
+        assert!(sign_ins.find(code_as_cookie, None, 60_999).is_none(), "a code is no cookie");
         let late = sign_ins.make_code(bearer("uid:7"), 1_000);
         assert!(sign_ins.redeem(&late, None, 61_000).is_none());
     }
@@ -223,16 +270,41 @@ mod tests {
         let sign_ins = SignIns::new();
         let signed_in = || {
             let code = sign_ins.make_code(bearer("uid:7"), 0);
-            sign_ins.redeem(&code, None, 0).unwrap().1
+            sign_ins.redeem(&code, None, 0).unwrap()
         };
         let (first, second) = (signed_in(), signed_in());
+        let (first, second) = (first.halves(), second.halves());
         let last_ms = COOKIE_SECS * 1_000 - 1;
-        assert!(sign_ins.end(&first, 10));
-        assert!(!sign_ins.end(&first, 10));
-        assert!(sign_ins.find(&first, None, 10).is_none());
-        assert!(sign_ins.find(&second, None, last_ms).is_some());
-        assert!(sign_ins.find(&second, None, last_ms + 1).is_none());
-        assert!(sign_ins.find(&second, None, last_ms).is_none(), "what is forgotten stays so");
+        assert!(!sign_ins.end(Halves { page: second.page, ..first }, 10), "not theirs to end");
+        assert!(sign_ins.end(first, 10));
+        assert!(!sign_ins.end(first, 10));
+        assert!(sign_ins.find(first, None, 10).is_none());
+        assert!(sign_ins.find(second, None, last_ms).is_some());
+        assert!(sign_ins.find(second, None, last_ms + 1).is_none());
+        assert!(sign_ins.find(second, None, last_ms).is_none(), "what is forgotten stays so");
+    }
+
+    #[test]
+    fn neither_half_counts_alone_nor_with_the_half_of_another() {
+        let sign_ins = SignIns::new();
+        let signed_in = |who: &str| {
+            let code = sign_ins.make_code(bearer(who), 0);
+            sign_ins.redeem(&code, None, 0).unwrap()
+        };
+        let (mine, theirs) = (signed_in("uid:1"), signed_in("uid:2"));
+        assert_ne!(mine.cookie, mine.page);
+        for (cookie, page) in [
+            (mine.cookie.as_str(), ""),
+            (&mine.cookie, theirs.page.as_str()),
+            (&theirs.cookie, &mine.page),
+            ("", &mine.page),
+            (&mine.page, &mine.cookie),
+            (&mine.cookie, &mine.cookie),
+        ] {
+            assert!(sign_ins.find(Halves { cookie, page }, None, 0).is_none(), "{cookie} {page}");
+        }
+        let found = sign_ins.find(mine.halves(), None, 0).unwrap();
+        assert_eq!((&*found.principal, found.by_cookie), ("uid:1", true));
     }
 
     #[test]
@@ -241,10 +313,12 @@ mod tests {
         let codes: Vec<String> = (0..20).map(|_| sign_ins.make_code(bearer("local"), 0)).collect();
         assert!(codes.iter().all(|code| code.len() == 2 * CODE_BYTES));
         assert_eq!(codes.iter().collect::<HashSet<_>>().len(), codes.len());
-        let (_, cookie) = sign_ins.redeem(&codes[0], None, 0).unwrap();
-        assert_eq!(cookie.len(), 2 * COOKIE_BYTES);
+        let Issued { cookie, page, .. } = sign_ins.redeem(&codes[0], None, 0).unwrap();
+        assert_eq!((cookie.len(), page.len()), (2 * COOKIE_BYTES, 2 * PAGE_BYTES));
         let kept = format!("{sign_ins:?}");
-        assert!(!kept.contains(&cookie) && codes.iter().all(|code| !kept.contains(code)));
+        assert!(
+            !kept.contains(&cookie) && !kept.contains(&page) && codes.iter().all(|code| !kept.contains(code))
+        );
     }
 
     #[test]

@@ -13,6 +13,7 @@ fn settings() -> AuthSettings {
         tls: false,
         client_certificates: false,
         certificate_scope: Scope::Hold,
+        certified_names: Vec::new(),
         server_names: Vec::new(),
         allow_origin: Vec::new(),
         requests_per_second: 0,
@@ -35,11 +36,12 @@ fn near() -> TcpAsk<'static> {
         is_forwarded: false,
         certificate: None,
         authorization: None,
-        cookie: None,
+        signed_in: None,
         host: Some("127.0.0.1:5641"),
         origin: None,
         fetch: Fetch::default(),
         foreign: ForeignPages::Nothing,
+        any_host: false,
         needs_credential: true,
         writes: false,
     }
@@ -57,13 +59,20 @@ fn said(outcome: Result<Option<Admitted>, Error>) -> String {
     }
 }
 
+/// A token file with a plain scope each.
 fn token_file(lines: &[(&str, Scope, &str)]) -> (tempfile::TempDir, PathBuf) {
+    let lines: Vec<_> = lines.iter().map(|(name, scope, token)| (*name, scope.as_str(), *token)).collect();
+    token_file_of(&lines)
+}
+
+fn token_file_of(lines: &[(&str, &str, &str)]) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("tokens");
     let text: String = lines
         .iter()
         .map(|(name, scope, token)| {
-            let entry = TokenEntry { name: (*name).to_owned(), scope: *scope, hash: token_hash(token) };
+            let scope = TokenScope::parse(scope).unwrap();
+            let entry = TokenEntry { name: (*name).to_owned(), scope, hash: token_hash(token) };
             format!("{entry}\n")
         })
         .collect();
@@ -195,6 +204,37 @@ fn host_and_origin_are_checked_before_anything_else() {
 }
 
 #[test]
+fn a_valid_token_counts_under_every_name() {
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
+    let auth = auth(AuthSettings { token_file: Some(path), ..settings() });
+    let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
+    let balanced = TcpAsk { host: Some("lease.internal"), ..near() };
+    let with = |authorization| TcpAsk { authorization: Some(authorization), ..balanced };
+    assert_eq!(said(auth.tcp_at(&with("Bearer sesame"), 0)), "token:ci hold");
+    assert_eq!(said(auth.tcp_at(&with("Bearer wrong"), 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&with("Basic sesame"), 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&balanced, 0)), "forbidden");
+    assert_eq!(said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..balanced }, 0)), "forbidden");
+    for page in ["http://evil.example", "http://lease.internal"] {
+        let ask = TcpAsk { origin: Some(page), ..with("Bearer sesame") };
+        assert_eq!(said(auth.tcp_at(&ask, 0)), "forbidden", "{page}");
+    }
+    let without = self::auth(settings());
+    assert_eq!(said(without.tcp_at(&with("Bearer sesame"), 0)), "forbidden", "no token is valid here");
+}
+
+#[test]
+fn probes_are_answered_under_every_name_and_to_no_foreign_page() {
+    let auth = auth(settings());
+    let probe = TcpAsk { any_host: true, needs_credential: false, ..near() };
+    for host in [Some("10.0.0.9"), Some("anything"), Some("?"), None] {
+        assert!(auth.tcp_at(&TcpAsk { host, ..probe }, 0).is_ok(), "{host:?}");
+        let page = TcpAsk { host, origin: Some("http://evil.example"), ..probe };
+        assert_eq!(said(auth.tcp_at(&page, 0)), "forbidden", "{host:?}");
+    }
+}
+
+#[test]
 fn the_socket_knows_its_peers() {
     let auth = auth(settings());
     let who = |uid, gid, groups: &[u32]| {
@@ -229,6 +269,11 @@ fn beyond_loopback_the_daemon_does_not_start_open() {
     assert_eq!(start(both), "--insecure-no-auth contradicts a client CA");
     let wrong = AuthSettings { allow_origin: vec!["board.example".to_owned()], ..settings() };
     assert_eq!(start(wrong), "\"board.example\" is not an origin: write scheme://host or scheme://host:port");
+    let wrong = AuthSettings { server_names: vec!["http://board.example".to_owned()], ..settings() };
+    expect![[
+        r#""http://board.example" is not a name of a server: write NAME or NAME:PORT, without a scheme"#
+    ]]
+    .assert_eq(&start(wrong));
 }
 
 #[test]
@@ -245,10 +290,20 @@ fn value(set_cookie: &str) -> String {
     rest.split(';').next().unwrap().to_owned()
 }
 
-/// Signs somebody in; gives the value of the cookie.
-fn signed_in(auth: &Auth, who: &Admitted, boot_ms: u64) -> String {
+/// A cookie and its page value.
+struct Kept(String, String);
+
+impl Kept {
+    fn halves(&self) -> Option<Halves<'_>> {
+        Some(Halves { cookie: &self.0, page: &self.1 })
+    }
+}
+
+/// Signs somebody in.
+fn signed_in(auth: &Auth, who: &Admitted, boot_ms: u64) -> Kept {
     let code = auth.make_code_at(who, boot_ms).unwrap();
-    value(&auth.redeem_at(&code, boot_ms).unwrap().1)
+    let SignedIn { set_cookie, page, .. } = auth.redeem_at(&code, boot_ms).unwrap();
+    Kept(value(&set_cookie), page)
 }
 
 #[test]
@@ -256,14 +311,17 @@ fn a_cookie_is_whoever_asked_for_it() {
     for local in [Some(Scope::Admin), Some(Scope::Read), None] {
         let auth = auth(AuthSettings { local, ..settings() });
         let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Hold), 0);
-        let ask = TcpAsk { cookie: Some(&cookie), ..near() };
+        let ask = TcpAsk { signed_in: cookie.halves(), ..near() };
         assert_eq!(said(auth.tcp_at(&ask, 0)), "uid:7 hold");
         let last_ms = COOKIE_SECS * 1_000 - 1;
         assert_eq!(said(auth.tcp_at(&ask, last_ms)), "uid:7 hold");
         let without = said(auth.tcp_at(&near(), 0));
         assert_eq!(said(auth.tcp_at(&ask, last_ms + 1)), without, "an old cookie is none");
-        let wrong = TcpAsk { cookie: Some("0123"), ..near() };
-        assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too");
+        let Kept(value, page) = &cookie;
+        for (cookie, page) in [("0123", page.as_str()), (value, ""), (value, "0123"), ("", page)] {
+            let wrong = TcpAsk { signed_in: Some(Halves { cookie, page }), ..near() };
+            assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too, and half of one");
+        }
     }
 }
 
@@ -272,21 +330,34 @@ fn a_cookie_writes_from_the_daemons_own_pages_alone() {
     let allow_origin = vec!["https://board.example".to_owned()];
     let auth = auth(AuthSettings { local: None, allow_origin, ..settings() });
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let write = |origin| TcpAsk { cookie: Some(&cookie), origin, writes: true, ..near() };
+    let write = |origin| TcpAsk { signed_in: cookie.halves(), origin, writes: true, ..near() };
     assert_eq!(said(auth.tcp_at(&write(Some("http://127.0.0.1:5641")), 0)), "uid:7 admin");
     assert_eq!(said(auth.tcp_at(&write(None), 0)), "forbidden");
     assert_eq!(said(auth.tcp_at(&write(Some("https://board.example")), 0)), "forbidden");
     let proxied = TcpAsk { host: Some("board.example"), ..write(Some("https://board.example")) };
     assert_eq!(said(auth.tcp_at(&proxied, 0)), "uid:7 admin");
-    let look = TcpAsk { cookie: Some(&cookie), ..near() };
+    let look = TcpAsk { signed_in: cookie.halves(), ..near() };
     assert_eq!(said(auth.tcp_at(&look, 0)), "uid:7 admin");
+}
+
+#[test]
+fn a_code_is_redeemed_by_the_daemons_own_page_alone() {
+    let auth = auth(AuthSettings { allow_origin: vec!["https://board.example".to_owned()], ..settings() });
+    let code = auth.make_code(&Admitted::new("uid:7", Scope::Admin)).unwrap();
+    let host = Some("127.0.0.1:5641");
+    for page in [None, Some("null"), Some("https://board.example"), Some("http://localhost:5641")] {
+        assert_eq!(auth.redeem(&code, host, page).unwrap_err().code, ErrorCode::Forbidden, "{page:?}");
+    }
+    let own = Some("http://127.0.0.1:5641");
+    assert!(auth.redeem(&code, host, own).unwrap().is_some(), "no refusal has used the code up");
+    assert!(auth.redeem(&code, host, own).unwrap().is_none());
 }
 
 #[test]
 fn a_cookie_makes_no_codes() {
     let auth = auth(settings());
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let by_cookie = auth.tcp_at(&TcpAsk { cookie: Some(&cookie), ..near() }, 0).unwrap().unwrap();
+    let by_cookie = auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, 0).unwrap().unwrap();
     assert_eq!(auth.make_code_at(&by_cookie, 0).unwrap_err().code, ErrorCode::Forbidden);
 }
 
@@ -295,7 +366,7 @@ fn a_token_counts_for_more_than_a_cookie() {
     let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
     let with_tokens = auth(AuthSettings { token_file: Some(path), ..settings() });
     let cookie = signed_in(&with_tokens, &Admitted::new("uid:7", Scope::Admin), 0);
-    let ask = |authorization| TcpAsk { authorization, cookie: Some(&cookie), ..near() };
+    let ask = |authorization| TcpAsk { authorization, signed_in: cookie.halves(), ..near() };
     assert_eq!(said(with_tokens.tcp_at(&ask(None), 0)), "uid:7 admin");
     assert_eq!(said(with_tokens.tcp_at(&ask(Some("Bearer sesame")), 0)), "token:ci hold");
     for wrong in ["Bearer wrong", "Basic x", ""] {
@@ -303,7 +374,8 @@ fn a_token_counts_for_more_than_a_cookie() {
     }
     let without = auth(settings());
     let cookie = signed_in(&without, &Admitted::new("uid:7", Scope::Hold), 0);
-    let ask = TcpAsk { authorization: Some("Bearer of-another-daemon"), cookie: Some(&cookie), ..near() };
+    let ask =
+        TcpAsk { authorization: Some("Bearer of-another-daemon"), signed_in: cookie.halves(), ..near() };
     assert_eq!(said(without.tcp_at(&ask, 0)), "local admin");
 }
 
@@ -323,7 +395,7 @@ fn a_cookie_ends_with_the_token_it_rests_on() {
     let cookie = signed_in(&auth, &asker("Bearer sesame", 0), 0);
     let of_boss = signed_in(&auth, &asker("Bearer open", 0), 0);
     let code = auth.make_code_at(&asker("Bearer sesame", 0), 0).unwrap();
-    let who = |cookie: &str, at| said(auth.tcp_at(&TcpAsk { cookie: Some(cookie), ..near() }, at));
+    let who = |cookie: &Kept, at| said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, at));
     assert_eq!(who(&cookie, 0), "token:ci admin");
 
     write(&[("ci", Scope::Read, "sesame"), ("boss", Scope::Admin, "open")]);
@@ -339,10 +411,38 @@ fn a_cookie_ends_with_the_token_it_rests_on() {
 }
 
 #[test]
+fn a_cookie_takes_no_more_than_its_token_did_and_does() {
+    let (_directory, path) = token_file_of(&[("ci", "hold:build/*", "sesame")]);
+    let write = |scope: &str| {
+        let (_other, draft) = token_file_of(&[("ci", scope, "sesame")]);
+        fs::write(path.with_extension("draft"), fs::read_to_string(draft).unwrap()).unwrap();
+        fs::rename(path.with_extension("draft"), &path).unwrap();
+    };
+    let auth = auth(AuthSettings { token_file: Some(path.clone()), ..settings() });
+    let names = |admitted: &Admitted| admitted.within.as_ref().map(ToString::to_string);
+    let by_token =
+        |at| auth.tcp_at(&TcpAsk { authorization: Some("Bearer sesame"), ..near() }, at).unwrap().unwrap();
+    assert_eq!(names(&by_token(0)).as_deref(), Some("build/*"));
+    let cookie = signed_in(&auth, &by_token(0), 0);
+    let by_cookie = |at| auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), ..near() }, at).ok().flatten();
+    assert_eq!(names(&by_cookie(0).unwrap()).as_deref(), Some("build/*"));
+    write("admin");
+    assert_eq!(names(&by_token(10_000)), None);
+    let widened = by_cookie(10_000).unwrap();
+    assert_eq!((widened.scope, names(&widened).as_deref()), (Scope::Hold, Some("build/*")));
+    let wide = signed_in(&auth, &by_token(10_000), 10_000);
+    write("hold:gpu/*");
+    assert_eq!(by_cookie(20_000), None, "neither of two sets of names");
+    let narrowed = auth.tcp_at(&TcpAsk { signed_in: wide.halves(), ..near() }, 20_000).unwrap().unwrap();
+    assert_eq!((narrowed.scope, names(&narrowed).as_deref()), (Scope::Hold, Some("gpu/*")));
+}
+
+#[test]
 fn a_cookie_does_not_stand_for_a_certificate() {
     let auth = auth(AuthSettings { tls: true, client_certificates: true, ..settings() });
     let cookie = signed_in(&auth, &Admitted::new("uid:7", Scope::Admin), 0);
-    let ask = |certificate| said(auth.tcp_at(&TcpAsk { cookie: Some(&cookie), certificate, ..near() }, 0));
+    let ask =
+        |certificate| said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), certificate, ..near() }, 0));
     assert_eq!(ask(None), "unauthorized");
     assert_eq!(ask(Some("CN=ci")), "uid:7 admin");
 }
@@ -351,7 +451,7 @@ fn a_cookie_does_not_stand_for_a_certificate() {
 fn the_cookie_is_for_this_daemon_and_no_script() {
     let plain = auth(settings());
     let code = plain.make_code_at(&Admitted::new("local", Scope::Admin), 0).unwrap();
-    let header = plain.redeem_at(&code, 0).unwrap().1;
+    let header = plain.redeem_at(&code, 0).unwrap().set_cookie;
     let kept = value(&header);
     assert_eq!(
         header.replace(&kept, "VALUE"),

@@ -1,5 +1,9 @@
 //! The token file: lines `name scope sha256-hex`, read again when it changes. Holds hashes, never tokens.
 //!
+//! A changed file counts line by line: a slip in one line takes no token from the others, and a line that is gone ends its
+//! token. While the file cannot be read the last tokens keep and give back what they hold, and do nothing else: one slip
+//! must not end every lease, and must not keep a revoked token alive.
+//!
 //! Invariant: how long a comparison takes says nothing about the hashes; every entry is compared, whatever was found.
 
 use super::{Admitted, AuthError};
@@ -12,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
-use tenure_faces::Scope;
+use tenure_faces::{Scope, Within};
 
 /// Longest name of a token.
 pub const TOKEN_NAME_BYTES_MAX: usize = 64;
@@ -20,6 +24,8 @@ pub const TOKEN_NAME_BYTES_MAX: usize = 64;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 /// The file is looked at no more often than this.
 const LOOK_EVERY_MS: u64 = 1_000;
+/// Lines of one reading whose problem is logged; the others are counted.
+const PROBLEMS_LOGGED_MAX: usize = 16;
 
 /// One line of a token file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,9 +33,18 @@ pub struct TokenEntry {
     /// Who holds the token; its principal is `token:NAME`.
     pub name: String,
     /// What it may do.
-    pub scope: Scope,
+    pub scope: TokenScope,
     /// SHA-256 of the token.
     pub hash: [u8; 32],
+}
+
+/// What a token may do: `read`, `hold`, `admin`, or `hold:build/*,gpu` with the names of what it may hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenScope {
+    /// How much.
+    pub scope: Scope,
+    /// What it may hold; `None`: everything.
+    pub within: Option<Within>,
 }
 
 /// What is wrong with a token file.
@@ -40,6 +55,42 @@ pub struct TokenFileFault {
     pub line: usize,
     /// In words.
     pub problem: String,
+}
+
+/// How the token file is at present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TokenFileState {
+    /// Lines that do not count.
+    pub(crate) lines_refused: usize,
+    /// It cannot be read, and the tokens are those of before.
+    pub(crate) is_outdated: bool,
+}
+
+impl TokenScope {
+    /// Reads the word of a token file.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that do not repeat it: it may be a token by mistake.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        if let Some(scope) = Scope::from_word(word) {
+            return Ok(Self { scope, within: None });
+        }
+        match word.strip_prefix("hold:") {
+            Some(names) => Ok(Self { scope: Scope::Hold, within: Some(Within::parse(names)?) }),
+            None => Err("a scope is read, hold, hold:PREFIX* or admin".to_owned()),
+        }
+    }
+}
+
+/// As it stands in the file.
+impl fmt::Display for TokenScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scope.as_str())?;
+        match &self.within {
+            Some(within) => write!(f, ":{within}"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is stored of a token.
@@ -68,20 +119,30 @@ pub fn check_token_name(name: &str) -> Result<(), String> {
 /// # Errors
 /// The first line that is not understood.
 pub fn parse_tokens(text: &str) -> Result<Vec<TokenEntry>, TokenFileFault> {
-    let mut entries: Vec<TokenEntry> = Vec::new();
+    let (entries, faults) = read_tokens(text);
+    faults.into_iter().next().map_or(Ok(entries), Err)
+}
+
+/// Reads the lines that are understood, and what is wrong with the others. Of two lines of one name the first counts.
+fn read_tokens(text: &str) -> (Vec<TokenEntry>, Vec<TokenFileFault>) {
+    let (mut entries, mut faults): (Vec<TokenEntry>, Vec<TokenFileFault>) = (Vec::new(), Vec::new());
     for (index, line) in text.lines().enumerate() {
-        let fault = |problem: String| TokenFileFault { line: index + 1, problem };
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let entry = parse_entry(line).map_err(fault)?;
-        if entries.iter().any(|earlier| earlier.name == entry.name) {
-            return Err(fault(format!("the name {} is taken by an earlier line", entry.name)));
-        }
-        entries.push(entry);
+        let is_taken = |entry: &TokenEntry| entries.iter().any(|earlier| earlier.name == entry.name);
+        let problem = match parse_entry(line) {
+            Ok(entry) if is_taken(&entry) => format!("the name {} is taken by an earlier line", entry.name),
+            Ok(entry) => {
+                entries.push(entry);
+                continue;
+            }
+            Err(problem) => problem,
+        };
+        faults.push(TokenFileFault { line: index + 1, problem });
     }
-    Ok(entries)
+    (entries, faults)
 }
 
 fn parse_entry(line: &str) -> Result<TokenEntry, String> {
@@ -90,8 +151,7 @@ fn parse_entry(line: &str) -> Result<TokenEntry, String> {
         return Err("expected three words: name, scope, SHA-256 in hexadecimal".to_owned());
     };
     check_token_name(name)?;
-    let scope =
-        Scope::from_word(scope).ok_or_else(|| format!("{scope:?} is no scope: read, hold or admin"))?;
+    let scope = TokenScope::parse(scope)?;
     // The text may be a token by mistake: it is not repeated.
     let hash = parse_hash(hash).ok_or("the third word is not a SHA-256: 64 hexadecimal digits")?;
     Ok(TokenEntry { name: name.to_owned(), scope, hash })
@@ -113,7 +173,7 @@ fn parse_hash(text: &str) -> Option<[u8; 32]> {
 /// As it stands in the file.
 impl fmt::Display for TokenEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ", self.name, self.scope.as_str())?;
+        write!(f, "{} {} ", self.name, self.scope)?;
         self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
@@ -122,10 +182,17 @@ impl fmt::Display for TokenEntry {
 #[derive(Debug)]
 pub(super) struct TokenTable {
     path: PathBuf,
-    entries: RwLock<Arc<[TokenEntry]>>,
+    known: RwLock<Arc<Known>>,
     look_at_ms: AtomicU64,
     /// The file as it was when it was read last.
     seen: Mutex<Seen>,
+}
+
+/// What was read last.
+#[derive(Clone, Debug)]
+struct Known {
+    entries: Vec<TokenEntry>,
+    state: TokenFileState,
 }
 
 /// Differs when the file was changed or replaced.
@@ -137,41 +204,57 @@ enum Seen {
 
 impl TokenTable {
     pub(super) fn open(path: PathBuf) -> Result<Self, AuthError> {
-        let (seen, text) =
-            read(&path).map_err(|source| AuthError::Unreadable { path: path.clone(), source })?;
+        let (seen, text) = read(&path)?;
         let entries =
             parse_tokens(&text).map_err(|fault| AuthError::Malformed { path: path.clone(), fault })?;
+        let known = Known { entries, state: TokenFileState { lines_refused: 0, is_outdated: false } };
         Ok(Self {
             path,
-            entries: RwLock::new(entries.into()),
+            known: RwLock::new(Arc::new(known)),
             look_at_ms: AtomicU64::new(0),
             seen: Mutex::new(seen),
         })
     }
 
-    /// The token of this name.
-    pub(super) fn entry(&self, name: &str, boot_ms: u64) -> Option<TokenEntry> {
-        self.follow(boot_ms);
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().find(|entry| entry.name == name).cloned()
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn state(&self, boot_ms: u64) -> TokenFileState {
+        self.known(boot_ms).state
+    }
+
+    /// The token of this name, and whether the file it is from cannot be read any more.
+    pub(super) fn entry(&self, name: &str, boot_ms: u64) -> Option<(TokenEntry, bool)> {
+        let known = self.known(boot_ms);
+        let entry = known.entries.iter().find(|entry| entry.name == name).cloned();
+        entry.map(|entry| (entry, known.state.is_outdated))
     }
 
     /// Whose token this is.
     pub(super) fn find(&self, token: &str, boot_ms: u64) -> Option<Admitted> {
-        self.follow(boot_ms);
-        let entries = Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner));
+        let known = self.known(boot_ms);
         let hash = token_hash(token);
         let mut found = None;
-        for entry in entries.iter() {
+        for entry in &known.entries {
             if bool::from(entry.hash.ct_eq(&hash)) {
                 found = Some(entry);
             }
         }
-        let found = found?;
-        Some(Admitted::new(format!("token:{}", found.name), found.scope))
+        let TokenEntry { name, scope, .. } = found?;
+        Some(Admitted {
+            within: scope.within.clone(),
+            is_outdated: known.state.is_outdated,
+            ..Admitted::new(format!("token:{name}"), scope.scope)
+        })
     }
 
-    /// Reads the file again if it changed. A file that is not understood changes nothing.
+    fn known(&self, boot_ms: u64) -> Arc<Known> {
+        self.follow(boot_ms);
+        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file again if it changed.
     fn follow(&self, boot_ms: u64) {
         let due_ms = self.look_at_ms.load(Ordering::Relaxed);
         let next_ms = boot_ms.saturating_add(LOOK_EVERY_MS);
@@ -185,25 +268,33 @@ impl TokenTable {
         if now == *seen {
             return;
         }
-        *seen = now;
-        let path = self.path.display();
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         match read(&self.path) {
             Ok((read, text)) => {
                 *seen = read;
-                match parse_tokens(&text) {
-                    Ok(entries) => {
-                        tracing::info!(%path, tokens = entries.len(), "the token file was read again");
-                        *self.entries.write().unwrap_or_else(PoisonError::into_inner) = entries.into();
-                    }
-                    Err(fault) => {
-                        tracing::warn!(%path, %fault, "the token file is not understood; the tokens read before stay valid");
-                    }
-                }
+                *known = Arc::new(self.apply(&text));
             }
             Err(error) => {
-                tracing::warn!(%path, %error, "the token file cannot be read; the tokens read before stay valid");
+                // What is there and cannot be read is tried again.
+                *seen = Seen::Missing;
+                if !known.state.is_outdated {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(path = %self.path.display(), error, "the token file cannot be used; its tokens only keep and release leases");
+                }
+                let state = TokenFileState { is_outdated: true, ..known.state };
+                *known = Arc::new(Known { state, ..Known::clone(&known) });
             }
         }
+    }
+
+    fn apply(&self, text: &str) -> Known {
+        let path = self.path.display();
+        let (entries, faults) = read_tokens(text);
+        for fault in faults.iter().take(PROBLEMS_LOGGED_MAX) {
+            tracing::warn!(%path, %fault, "a line of the token file is refused; the other lines count");
+        }
+        tracing::info!(%path, tokens = entries.len(), refused = faults.len(), "the token file was read again");
+        Known { entries, state: TokenFileState { lines_refused: faults.len(), is_outdated: false } }
     }
 }
 
@@ -220,17 +311,21 @@ impl Seen {
     }
 }
 
-fn read(path: &Path) -> io::Result<(Seen, String)> {
-    let file = File::open(path)?;
-    let found = file.metadata()?;
+fn read(path: &Path) -> Result<(Seen, String), AuthError> {
+    let unreadable = |source| AuthError::Unreadable { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let found = file.metadata().map_err(unreadable)?;
+    if found.mode() & 0o002 != 0 {
+        return Err(AuthError::Writable { path: path.to_owned(), mode: found.mode() & 0o7777 });
+    }
     if found.mode() & 0o007 != 0 {
         let mode = format!("{:04o}", found.mode() & 0o7777);
         tracing::warn!(path = %path.display(), mode, "the token file is open to everybody; chmod o= would close it");
     }
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB"));
+        return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB")));
     }
     Ok((Seen::of(&found), text))
 }
@@ -239,6 +334,7 @@ fn read(path: &Path) -> io::Result<(Seen, String)> {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     const HASH: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
@@ -253,12 +349,24 @@ mod tests {
         let shown: Vec<String> = entries.iter().map(ToString::to_string).collect();
         assert_eq!(shown, [format!("alice admin {HASH}"), format!("ci-1.x hold {HASH}")]);
         assert_eq!(entries[0].hash, token_hash("foo"));
+        let limited = format!("ci hold:build/*,gpu {HASH}");
+        let entries = parse_tokens(&limited).unwrap();
+        assert_eq!(entries[0].to_string(), limited);
+        assert_eq!(entries[0].scope.within.as_ref().unwrap().patterns(), ["build/*", "gpu"]);
     }
 
     #[test]
     fn a_bad_line_is_named_and_hashes_are_not_repeated() {
         assert_eq!(problem("a hold"), "line 1: expected three words: name, scope, SHA-256 in hexadecimal");
-        assert_eq!(problem(&format!("\na root {HASH}")), "line 2: \"root\" is no scope: read, hold or admin");
+        assert_eq!(
+            problem(&format!("\na tenure_secret {HASH}")),
+            "line 2: a scope is read, hold, hold:PREFIX* or admin"
+        );
+        assert_eq!(
+            problem(&format!("a hold:* {HASH}")),
+            "line 1: a prefix has at least one character, as in hold:build/*"
+        );
+        assert!(parse_tokens(&format!("a admin:build/* {HASH}")).is_err());
         assert_eq!(
             problem("a hold secret"),
             "line 1: the third word is not a SHA-256: 64 hexadecimal digits"
@@ -277,38 +385,95 @@ mod tests {
         );
     }
 
+    fn line(name: &str, token: &str) -> String {
+        let scope = TokenScope { scope: Scope::Hold, within: None };
+        format!("{}\n", TokenEntry { name: name.to_owned(), scope, hash: token_hash(token) })
+    }
+
+    fn put(path: &Path, text: &str) {
+        let draft = path.with_extension("draft");
+        fs::write(&draft, text).unwrap();
+        fs::rename(draft, path).unwrap();
+    }
+
+    /// Who shows a token, and whether only to keep what it has.
+    fn who(table: &TokenTable, token: &str, at: u64) -> Option<(String, bool)> {
+        table.find(token, at).map(|found| (found.principal.to_string(), found.is_outdated))
+    }
+
+    fn full(name: &str) -> Option<(String, bool)> {
+        Some((format!("token:{name}"), false))
+    }
+
     #[test]
     fn a_changed_file_is_read_again_at_most_once_a_second() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
-        let write = |name: &str, token: &str| {
-            let entry = TokenEntry { name: name.to_owned(), scope: Scope::Hold, hash: token_hash(token) };
-            fs::write(directory.path().join("draft"), format!("{entry}\n")).unwrap();
-            fs::rename(directory.path().join("draft"), &path).unwrap();
-        };
-        let who = |table: &TokenTable, token: &str, at| {
-            table.find(token, at).map(|found| found.principal.to_string())
-        };
-        write("one", "first");
+        put(&path, &line("one", "first"));
         let table = TokenTable::open(path.clone()).unwrap();
-        assert_eq!(who(&table, "first", 10_000).as_deref(), Some("token:one"));
+        assert_eq!(who(&table, "first", 10_000), full("one"));
         assert_eq!(who(&table, "second", 10_000), None);
 
-        write("two", "second");
+        put(&path, &line("two", "second"));
         assert_eq!(who(&table, "second", 10_999), None, "looked at less than a second ago");
-        assert_eq!(who(&table, "second", 11_000).as_deref(), Some("token:two"));
+        assert_eq!(who(&table, "second", 11_000), full("two"));
         assert_eq!(who(&table, "first", 11_000), None);
+    }
 
-        fs::write(&path, "nonsense\n").unwrap();
+    #[test]
+    fn a_readable_file_counts_line_by_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &[line("a", "1"), line("b", "2")].concat());
+        let table = TokenTable::open(path.clone()).unwrap();
+
+        let broken = [line("b", "2"), "garbage\n".to_owned(), line("b", "9"), line("c", "3")].concat();
+        put(&path, &broken);
         assert_eq!(
-            who(&table, "second", 20_000).as_deref(),
-            Some("token:two"),
-            "bad content changes nothing"
+            who(&table, "1", 1_000),
+            None,
+            "a line that is gone ends its token, whatever stands beside it"
         );
+        assert_eq!(who(&table, "2", 1_000), full("b"));
+        assert_eq!(who(&table, "9", 1_000), None, "of two lines of one name the first counts");
+        assert_eq!(who(&table, "3", 1_000), full("c"), "a new line counts at once");
+        assert_eq!(table.state(1_000), TokenFileState { lines_refused: 2, is_outdated: false });
+
+        put(&path, "nonsense\n");
+        assert_eq!(who(&table, "2", 2_000), None);
+        put(&path, &line("b", "2"));
+        assert_eq!(who(&table, "2", 3_000), full("b"));
+        assert_eq!(table.state(3_000), TokenFileState { lines_refused: 0, is_outdated: false });
+    }
+
+    #[test]
+    fn while_the_file_cannot_be_used_the_last_tokens_only_keep_what_they_hold() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &line("a", "1"));
+        let table = TokenTable::open(path.clone()).unwrap();
+        let outdated = Some(("token:a".to_owned(), true));
+
         fs::remove_file(&path).unwrap();
-        assert_eq!(who(&table, "second", 30_000).as_deref(), Some("token:two"), "so does no file");
-        write("three", "third");
-        assert_eq!(who(&table, "third", 40_000).as_deref(), Some("token:three"));
+        assert_eq!(who(&table, "1", 1_000), outdated);
+        assert_eq!(who(&table, "1", 2_000), outdated);
+        assert_eq!(who(&table, "2", 2_000), None);
+        put(&path, &line("a", "1"));
+        assert_eq!(who(&table, "1", 3_000), full("a"), "it is there again");
+
+        // Whatever stands there, anybody may have written it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o606)).unwrap();
+        assert_eq!(who(&table, "1", 4_000), outdated);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(who(&table, "1", 5_000), full("a"));
+
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(who(&table, "1", 6_000), outdated);
+        assert_eq!(who(&table, "1", 7_000), outdated);
+        fs::remove_dir(&path).unwrap();
+        put(&path, &line("b", "2"));
+        assert_eq!((who(&table, "1", 8_000), who(&table, "2", 8_000)), (None, full("b")));
     }
 
     #[test]
@@ -319,6 +484,12 @@ mod tests {
         fs::write(&path, "x").unwrap();
         assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Malformed { .. })));
         fs::write(&path, "#".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
-        assert!(matches!(TokenTable::open(path), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        fs::write(&path, "").unwrap();
+        for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, false), (0o644, false)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let opened = TokenTable::open(path.clone());
+            assert_eq!(matches!(opened, Err(AuthError::Writable { .. })), is_refused, "{mode:o}");
+        }
     }
 }

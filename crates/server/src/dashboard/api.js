@@ -1,5 +1,6 @@
 // The daemon's public API: asking, being refused, and what time it is over there. Owns the token of this tab,
-// which is kept nowhere else and gone with it.
+// which is kept nowhere else and gone with it, and the page value: the half of a sign-in that is kept per origin.
+// The other half is a cookie, which browsers send to every port of a host; neither counts alone.
 
 /** A refusal, or no answer at all (`status` 0). */
 export class Refusal extends Error {
@@ -24,6 +25,9 @@ const ANSWER_WITHIN_MS = 15_000;
 /** @type {string | null} */
 let token = null;
 
+/** Where the page value is kept: all tabs of this origin share it. `tenure-session.js` reads it too. */
+const PAGE_KEY = "tenure-page";
+
 /** The daemon's wall clock less ours, and how sure that is. */
 const drift = { ms: 0, within: Infinity, at: 0 };
 
@@ -38,6 +42,22 @@ export function presentToken(value) {
 /** The token of this tab, for the module that keeps a session. */
 export function presentedToken() {
   return token;
+}
+
+/** Keeps the page value of a sign-in; null forgets it. @param {string | null} value */
+export function keepPage(value) {
+  if (value === null) localStorage.removeItem(PAGE_KEY);
+  else localStorage.setItem(PAGE_KEY, value);
+}
+
+/** The page value of this origin. @returns {string | null} */
+function keptPage() {
+  try {
+    return localStorage.getItem(PAGE_KEY);
+  } catch {
+    // Without storage nobody is signed in here.
+    return null;
+  }
 }
 
 /** Calls back when the daemon asks for a credential. @param {(refusal: Refusal) => void} handler */
@@ -68,7 +88,9 @@ function learnTime(serverTime, askedAt) {
 
 /** @param {Record<string, string>} [more] @returns {Record<string, string>} */
 export function credentials(more = {}) {
-  return token === null ? more : { ...more, authorization: `Bearer ${token}` };
+  if (token !== null) return { ...more, authorization: `Bearer ${token}` };
+  const page = keptPage();
+  return page === null ? more : { ...more, "tenure-page": page };
 }
 
 /** @param {Response} response @returns {Promise<Refusal>} */

@@ -1,7 +1,7 @@
 // The page as a whole: starts what keeps it true, shows the page that the address names, takes the keys that
 // hold everywhere, and says how the connection is.
 
-import { ask, onSignedOut, presentToken, presentedToken } from "./api.js";
+import { ask, keepPage, onSignedOut, presentToken, presentedToken } from "./api.js";
 import { attribute, byId, h, replace, write } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Freshener } from "./fresh.js";
@@ -219,7 +219,10 @@ export class App {
   /** Ends the cookie or forgets the token; what the daemon then lets anybody see, is seen. */
   async signOut() {
     if (presentedToken() !== null) presentToken(null);
-    else await ask("/v1/sign_out", { method: "POST" }).catch(() => this.say("The daemon does not answer"));
+    else {
+      await ask("/v1/sign_out", { method: "POST" }).catch(() => this.say("The daemon does not answer"));
+      keepPage(null);
+    }
     this.feed.become("loading");
     this.feed.again();
   }

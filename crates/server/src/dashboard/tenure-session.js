@@ -149,6 +149,15 @@ class Instant {
   }
 }
 
+/** What the daemon's own page keeps of a sign-in, if anything. */
+function keptPage() {
+  try {
+    return globalThis.localStorage?.getItem("tenure-page");
+  } catch {
+    return null;
+  }
+}
+
 /** Requests to one daemon. */
 class Line {
   /** @param {StartOptions} options */
@@ -239,6 +248,12 @@ class Line {
     const token = typeof this.token === "function" ? await this.token() : this.token;
     if (token) {
       headers.authorization = `Bearer ${token}`;
+    } else if (this.base.origin === globalThis.location?.origin) {
+      // The daemon's own pages are signed in by a cookie and this value together.
+      const page = keptPage();
+      if (page) {
+        headers["tenure-page"] = page;
+      }
     }
     return headers;
   }

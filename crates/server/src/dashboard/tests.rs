@@ -61,9 +61,11 @@ fn every_import_leads_to_a_file_that_is_served() {
 
 #[test]
 fn the_page_names_only_files_that_are_served() {
-    for piece in text(home()).split("\"/assets/").skip(1) {
-        let name = piece.split('"').next().unwrap_or_default();
-        assert!(asset(name).is_some(), "the page names {name}");
+    for page in [home(), sign_in()] {
+        for piece in text(page).split("\"/assets/").skip(1) {
+            let name = piece.split('"').next().unwrap_or_default();
+            assert!(asset(name).is_some(), "{} names {name}", page.name);
+        }
     }
 }
 
@@ -97,13 +99,17 @@ fn no_script_makes_markup_of_text() {
 
 #[test]
 fn the_page_has_neither_script_nor_style_in_it() {
-    let page = text(home());
-    assert!(!page.contains(" style="), "a style in the markup");
-    assert!(!page.contains("<style"), "a style sheet in the markup");
-    assert!(!page.contains(" on") || !page.contains("onclick"), "a handler in the markup");
-    for piece in page.split("<script").skip(1) {
-        let (tag, rest) = piece.split_once('>').expect("a tag ends");
-        assert!(tag.contains("src=\"/assets/") && rest.starts_with("</script>"), "a script in the markup");
+    for page in [text(home()), text(sign_in())] {
+        assert!(!page.contains(" style="), "a style in the markup");
+        assert!(!page.contains("<style"), "a style sheet in the markup");
+        assert!(!page.contains(" on") || !page.contains("onclick"), "a handler in the markup");
+        for piece in page.split("<script").skip(1) {
+            let (tag, rest) = piece.split_once('>').expect("a tag ends");
+            assert!(
+                tag.contains("src=\"/assets/") && rest.starts_with("</script>"),
+                "a script in the markup"
+            );
+        }
     }
 }
 
@@ -136,6 +142,7 @@ fn who_has_a_file_is_not_sent_it_again() {
 #[test]
 fn the_page_is_served_at_its_own_address_only() {
     assert!(asset("index.html").is_none());
+    assert!(asset("sign-in.html").is_none());
     assert!(asset("").is_none());
     assert!(asset("../routes.rs").is_none());
     assert!(asset("style.css").is_some());

@@ -149,6 +149,7 @@ fn page_of(
         pools,
         polling,
         goodbyes: 7,
+        token_file: Some(TokenFileState { lines_refused: 5, is_outdated: true }),
         node,
     })
 }
@@ -210,6 +211,8 @@ const NAMES: &[&str] = &[
     "task_failures_total",
     "notifications_dropped_total",
     "notifications_given_up_total",
+    "token_lines_refused",
+    "token_file_outdated",
     "mdns_registrations",
     "mdns_goodbyes_total",
     "sessions",
@@ -287,6 +290,8 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_task_failures_total", &[("task", "spare_segment")]), 8.0);
     assert_eq!(scrape.value("tenure_notifications_given_up_total", &[]), 9.0);
     assert_eq!(scrape.value("tenure_notifications_dropped_total", &[]), 15.0);
+    assert_eq!(scrape.value("tenure_token_lines_refused", &[]), 5.0);
+    assert_eq!(scrape.value("tenure_token_file_outdated", &[]), 1.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
     assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
     assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);

@@ -227,9 +227,10 @@ async fn carry_out(
     let (query, freshness) = freshness(head.uri.query().unwrap_or(""))?;
     let wanted = (route.read)(&Parts { params, query: &query, body: bytes })?;
     drop(body);
+    check_outdated(shared, route, admitted.as_ref(), &wanted)?;
     match wanted {
         Wanted::Page(page) => page_answer(shared, admitted.as_ref(), page, &head.headers).await,
-        Wanted::Redeem(query) => signing_in::redeem(shared, &head.method, &query, &head.headers),
+        Wanted::Redeem(code) => signing_in::redeem(shared, &code, &head).await,
         wanted => {
             let Some(admitted) = admitted else {
                 return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
@@ -250,6 +251,7 @@ async fn wanted_answer(
     let caller = &Caller {
         principal: admitted.principal.clone(),
         scope: admitted.scope,
+        within: admitted.within.clone(),
         origin: Origin::Http,
         freshness,
         account: shared.stage().account(&admitted.principal),
@@ -327,6 +329,18 @@ fn check_scope(route: &Route, admitted: Option<&Admitted>) -> Result<(), Error> 
     }
 }
 
+/// Refuses what a token may not do while its file cannot be read.
+fn check_outdated(
+    shared: &Shared,
+    route: &Route,
+    admitted: Option<&Admitted>,
+    wanted: &Wanted,
+) -> Result<(), Error> {
+    let is_allowed = matches!(wanted, Wanted::Call(call) if call.keeps_or_gives_back());
+    let is_outdated = admitted.is_some_and(|admitted| admitted.is_outdated);
+    if is_outdated && !is_allowed && route.scope.is_some() { Err(shared.auth().outdated()) } else { Ok(()) }
+}
+
 /// Carries a call out. One that waits is not waited for once the daemon stops.
 async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
     let _turn = shared.read_turn(caller, &call).await?;
@@ -395,8 +409,6 @@ fn admit(
         Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_deref()),
     };
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    // HTTP/2 has the host in the target.
-    let host = head.uri.authority().map(http::uri::Authority::as_str).or_else(|| text(header::HOST));
     let ask = TcpAsk {
         address,
         uid,
@@ -404,11 +416,12 @@ fn admit(
         certificate,
         // One that cannot be read was shown all the same.
         authorization: head.headers.get(header::AUTHORIZATION).map(|value| value.to_str().unwrap_or("")),
-        cookie: shared.auth().cookie_name().and_then(|name| signing_in::cookie(&head.headers, name)),
-        host,
-        origin: text(header::ORIGIN),
+        signed_in: shared.auth().cookie_name().and_then(|name| signing_in::halves(&head.headers, name)),
+        host: asked_host(head),
+        origin: asked_origin(&head.headers),
         fetch: Fetch { site: text(SEC_FETCH_SITE), mode: text(SEC_FETCH_MODE), dest: text(SEC_FETCH_DEST) },
         foreign: route.foreign_pages(),
+        any_host: route.any_host(),
         needs_credential: route.scope.is_some(),
         writes: !head.method.is_safe(),
     };
@@ -421,6 +434,20 @@ fn is_forwarded(headers: &HeaderMap) -> bool {
     headers.contains_key(header::FORWARDED)
         || headers.contains_key(header::VIA)
         || headers.keys().any(says_so)
+}
+
+/// The name that a request is addressed to. HTTP/2 has it in the target.
+fn asked_host(head: &http::request::Parts) -> Option<&str> {
+    let target = head.uri.authority().map(http::uri::Authority::as_str);
+    target.or_else(|| head.headers.get(header::HOST).and_then(|value| value.to_str().ok()))
+}
+
+/// The origin of the page that a request is from. One that cannot be read, or several, count as a foreign one.
+fn asked_origin(headers: &HeaderMap) -> Option<&str> {
+    let mut sent = headers.get_all(header::ORIGIN).iter();
+    let first = sent.next()?;
+    let is_alone = sent.next().is_none();
+    Some(first.to_str().ok().filter(|_| is_alone).unwrap_or(""))
 }
 
 /// The daemon is ready for everything but grants.
@@ -436,7 +463,7 @@ async fn page_answer(
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
         Page::Ready => {
-            let ready = shared.faces().readiness().await;
+            let ready = shared.readiness().known(&shared.faces()).await;
             let is_stopping = shared.stopping().is_cancelled();
             match ready.filter(|_| !is_stopping && !shared.node().is_ok_and(|node| !node.is_ready())) {
                 Some(Space::Ok) => media(plain, full("OK\n")),
@@ -461,6 +488,7 @@ async fn page_answer(
                 pools: shared.faces().pools().await?,
                 polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
+                token_file: shared.auth().token_file(),
                 node: shared.node().ok().map(|node| node.numbers()),
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
@@ -479,6 +507,7 @@ async fn page_answer(
         }
         Page::DocsStyle => media(HeaderValue::from_static("text/css; charset=utf-8"), full(docs::STYLE)),
         Page::Home => file(dashboard::home(), asked),
+        Page::SignIn => file(dashboard::sign_in(), asked),
         Page::Asset(asset) => file(asset, asked),
     })
 }

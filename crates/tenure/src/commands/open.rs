@@ -1,5 +1,13 @@
 //! `tenure open`: the dashboard in a browser.
+//!
+//! Invariant: the sign-in code is in no argument of a process, which every user of the machine can read, and in no
+//! request line. The browser gets it from a file that only its user can read, as the fragment of an address.
 
+use std::fmt::Write;
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -9,6 +17,8 @@ use tenure_api::{SignIn, Status};
 use tenure_client::Endpoint;
 use tokio::process::Command;
 
+use crate::atomic_file::{self, Access};
+use crate::config::Environment;
 use crate::connect::{Daemon, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
@@ -17,11 +27,13 @@ use crate::printer::Printer;
 const OPENER: &str = "xdg-open";
 /// How long it may take.
 const OPENER_LIMIT: Duration = Duration::from_secs(5);
+/// The file that leads the browser to the daemon, below the run-time directory of the user.
+const LEAD: &str = "open.html";
 
 /// Open the dashboard in a browser, signed in
 ///
-/// The browser is signed in as whoever runs this command, for twelve hours. The address that is printed works once,
-/// within a minute: a second browser needs another.
+/// The page that opens asks for one click; then the browser is signed in as the user who ran this command, for twelve
+/// hours. The address that is printed works once, within a minute: a second browser needs another.
 #[derive(Args)]
 pub(crate) struct Open {}
 
@@ -36,8 +48,15 @@ impl Open {
         }
         printer.flush()?;
         printer.talk(format_args!("note: the address works once, within {} s", sign_in.expires_in_secs));
+        let lead = match leave_lead(&Environment::of_process(), &address) {
+            Ok(lead) => lead,
+            Err(error) => {
+                printer.talk(format_args!("note: no browser was opened ({error}); open the address above"));
+                return Ok(());
+            }
+        };
         let opener = Command::new(OPENER)
-            .arg(&address)
+            .arg(file_address(&lead))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -56,6 +75,46 @@ impl Open {
     }
 }
 
+/// Leaves a page that leads to an address, for this user alone. The next one takes its place.
+fn leave_lead(environment: &Environment, address: &str) -> io::Result<PathBuf> {
+    let Some(directory) = environment.run_dir() else {
+        return Err(io::Error::other(
+            "XDG_RUNTIME_DIR does not name a directory for files of this user alone",
+        ));
+    };
+    DirBuilder::new().recursive(true).mode(0o700).create(&directory)?;
+    let path = directory.join(LEAD);
+    atomic_file::put(&path, &lead(address), Access { mode: 0o600, ids: None })?;
+    Ok(path)
+}
+
+fn lead(address: &str) -> String {
+    let address = escaped(address);
+    format!(
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <meta http-equiv=\"refresh\" content=\"0; url={address}\">\n<title>Tenure</title>\n\
+         <p><a href=\"{address}\">Sign in to Tenure</a></p>\n"
+    )
+}
+
+/// As the value of an attribute.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('"', "&quot;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+fn file_address(path: &Path) -> String {
+    let mut address = "file://".to_owned();
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'/' | b'-' | b'.' | b'_' | b'~' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
+                address.push(char::from(*byte));
+            }
+            other => write!(address, "%{other:02X}").expect("invariant: a string takes every piece"),
+        }
+    }
+    address
+}
+
 /// Where a browser reaches the daemon: as this command did, or where it says that it listens.
 async fn base(daemon: &Daemon) -> Result<String, Failure> {
     match daemon.endpoint() {
@@ -70,4 +129,56 @@ async fn base(daemon: &Daemon) -> Result<String, Failure> {
     // Bound to every address it is reached by this one; browsers do not go to 0.0.0.0.
     let http = http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");
     Ok(http.trim_end_matches('/').to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_lead_is_for_its_user_alone_and_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = directory.path().display().to_string();
+        let environment = Environment::of(&[("XDG_RUNTIME_DIR", &runtime)], false);
+        leave_lead(&environment, "http://127.0.0.1:5641/sign-in#one").unwrap();
+        let path = leave_lead(&environment, "http://127.0.0.1:5641/sign-in#two").unwrap();
+        assert_eq!(path, directory.path().join("tenure/open.html"));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(path.parent().unwrap().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("url=http://127.0.0.1:5641/sign-in#two\"") && !text.contains("#one"), "{text}");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_lead_leads_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = directory.path().display().to_string();
+        let environment = Environment::of(&[("XDG_RUNTIME_DIR", &runtime)], false);
+        let victim = directory.path().join("victim");
+        fs::write(&victim, "mine").unwrap();
+        fs::create_dir(directory.path().join("tenure")).unwrap();
+        std::os::unix::fs::symlink(&victim, directory.path().join("tenure/open.html")).unwrap();
+        let path = leave_lead(&environment, "http://127.0.0.1:5641/sign-in#x").unwrap();
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+        assert!(path.symlink_metadata().unwrap().is_file());
+    }
+
+    #[test]
+    fn without_a_directory_of_the_user_nothing_is_left() {
+        assert!(leave_lead(&Environment::of(&[], false), "http://127.0.0.1:5641/sign-in#x").is_err());
+    }
+
+    #[test]
+    fn an_address_stays_inside_its_attribute() {
+        let text = lead("http://h/sign-in#\"><script>&");
+        assert!(text.contains("href=\"http://h/sign-in#&quot;&gt;&lt;script&gt;&amp;\""), "{text}");
+        assert!(!text.contains("<script"), "{text}");
+        assert_eq!(
+            file_address(Path::new("/run/user/7/a b%/ä.html")),
+            "file:///run/user/7/a%20b%25/%C3%A4.html"
+        );
+    }
 }

@@ -6,11 +6,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use serde_json::json;
-use tenure_faces::Scope;
-use tenure_server::{TokenEntry, check_token_name, parse_tokens, token_hash};
+use tenure_server::{TokenEntry, TokenScope, check_token_name, parse_tokens, token_hash};
 
 use crate::atomic_file::{Access, directory_of, replace};
 use crate::config::{Environment, Flags, Settings};
@@ -43,9 +41,11 @@ enum TokenCommand {
 struct New {
     /// Name of the token; its principal is token:NAME
     name: String,
-    /// What it may do
-    #[arg(long, default_value = "hold", value_parser = PossibleValuesParser::new(["read", "hold", "admin"]))]
-    scope: String,
+    /// What it may do: read, hold, hold:PREFIX* or admin
+    ///
+    /// `hold:build/*,gpu` holds resources and pools whose names begin with build/, and the pool gpu, and nothing else.
+    #[arg(long, default_value = "hold", value_parser = TokenScope::parse)]
+    scope: TokenScope,
     #[command(flatten)]
     file: Place,
 }
@@ -104,7 +104,6 @@ impl Token {
 impl New {
     fn run(self, printer: &mut Printer) -> Result<(), Failure> {
         check_token_name(&self.name).map_err(|problem| Failure::Usage(Words::new(problem)))?;
-        let scope = Scope::from_word(&self.scope).expect("invariant: the parser accepts only scopes");
         let file = self.file.open()?;
         if file.entries.iter().any(|entry| entry.name == self.name) {
             let line = format!("there is a token {} already, in {}", self.name, file.path.display());
@@ -112,7 +111,7 @@ impl New {
             return Err(Failure::Refused(Words::new(line).hint(hint)));
         }
         let token = random_token();
-        let entry = TokenEntry { name: self.name, scope, hash: token_hash(&token) };
+        let entry = TokenEntry { name: self.name, scope: self.scope, hash: token_hash(&token) };
         let mut text = file.text.clone().unwrap_or_else(|| HEADER.to_owned());
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
@@ -122,7 +121,7 @@ impl New {
         if printer.json() {
             let path = file.path.display().to_string();
             printer.object(
-                &json!({"name": entry.name, "scope": scope.as_str(), "token": token, "file": path}),
+                &json!({"name": entry.name, "scope": entry.scope.to_string(), "token": token, "file": path}),
             )?;
         } else {
             printer.line(&token)?;
@@ -146,7 +145,7 @@ impl List {
             let tokens: Vec<_> = file
                 .entries
                 .iter()
-                .map(|entry| json!({"name": entry.name, "scope": entry.scope.as_str()}))
+                .map(|entry| json!({"name": entry.name, "scope": entry.scope.to_string()}))
                 .collect();
             return printer.object(&json!({"tokens": tokens, "file": file.path.display().to_string()}));
         }
@@ -156,7 +155,7 @@ impl List {
         }
         let mut table = Table::new(&["NAME", "SCOPE"]);
         for entry in file.entries {
-            table.row(vec![entry.name, entry.scope.as_str().to_owned()]);
+            table.row(vec![entry.name, entry.scope.to_string()]);
         }
         printer.table(&table)
     }

@@ -118,6 +118,11 @@ settings! {
         tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
         /// PEM file with the roots of certificates that callers must show
         client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
+        /// Names that callers reach the daemon by, besides its address and those in its certificate: `NAME` or `NAME:PORT`
+        ///
+        /// A request without a token must be addressed to a name of the daemon. A name without a port counts with every
+        /// port. The host in `--advertise` counts too.
+        server_name: Vec<String> = Text(""), "server-name", like "lease.example,10.0.0.9:8443";
         /// Origins whose pages may ask, besides the daemon's own: scheme, host and port
         ///
         /// The host of such an origin is also accepted as the name of the daemon, as a proxy in front may send it.

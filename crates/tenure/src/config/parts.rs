@@ -198,6 +198,13 @@ impl Settings {
         })
     }
 
+    /// Names of the daemon in the settings. Other nodes reach it by the one that it advertises.
+    fn server_names(&self) -> Vec<String> {
+        let advertised =
+            self.cluster.advertise.0.split_once("://").map(|(_, host)| host.trim_end_matches('/'));
+        self.server.server_name.iter().cloned().chain(advertised.map(str::to_owned)).collect()
+    }
+
     /// Who may do what. `tls` is what [`Settings::tls_files`] were read to.
     pub(crate) fn auth_settings(&self, tls: Option<&Tls>) -> AuthSettings {
         AuthSettings {
@@ -208,7 +215,8 @@ impl Settings {
             tls: tls.is_some(),
             client_certificates: self.server.client_ca.is_some(),
             certificate_scope: self.auth.cert_scope,
-            server_names: tls.map(|tls| tls.names.clone()).unwrap_or_default(),
+            certified_names: tls.map(|tls| tls.names.clone()).unwrap_or_default(),
+            server_names: self.server_names(),
             allow_origin: self.server.allow_origin.clone(),
             requests_per_second: self.limits.requests_per_second,
             uid: rustix::process::geteuid().as_raw(),

@@ -66,8 +66,13 @@ impl Environment {
         Some(Places::of(self).config?.with_file_name(TOKENS))
     }
 
+    /// The run-time directory of this user.
+    pub(crate) fn run_dir(&self) -> Option<PathBuf> {
+        Places::of(self).run
+    }
+
     #[cfg(test)]
-    pub(super) fn of(variables: &[(&str, &str)], is_root: bool) -> Self {
+    pub(crate) fn of(variables: &[(&str, &str)], is_root: bool) -> Self {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         Self { variables: variables.iter().map(owned).collect(), is_root }
     }

@@ -164,6 +164,16 @@ fn every_key_reaches_the_part_that_reads_it() {
 }
 
 #[test]
+fn the_daemon_is_called_by_the_names_given_and_by_the_one_it_advertises() {
+    let names = |flags: &[&str]| load(flags, &[], None).unwrap().auth_settings(None).server_names;
+    assert_eq!(names(&[]), Vec::<String>::new());
+    let given = ["--server-name=lease.example", "--server-name=lb.example:443"];
+    assert_eq!(names(&given), ["lease.example", "lb.example:443"]);
+    assert_eq!(names(&["--advertise=https://node-1.example:5641/"]), ["node-1.example:5641"]);
+    assert_eq!(names(&["--advertise=http://[fd00::1]:5641", given[0]]), ["lease.example", "[fd00::1]:5641"]);
+}
+
+#[test]
 fn the_printed_configuration_can_be_read_again() {
     let (_directory, path) = file("[limits]\nleases = 1_000\n");
     let flags = ["--port=7000", "--allow-origin=https://a.example", "--allow-origin=https://b.example"];

@@ -92,6 +92,10 @@ fn hint(error: &Error) -> Option<String> {
         ErrorCode::Forbidden => {
             "this needs other credentials: another --token, or the daemon's own user".to_owned()
         }
+        ErrorCode::OutsideScope => {
+            "ask the operator for a token with this prefix: tenure token new NAME --scope hold:PREFIX*"
+                .to_owned()
+        }
         ErrorCode::HolderMismatch => {
             "say in whose name: --holder; an operator uses tenure lease revoke".to_owned()
         }

@@ -521,7 +521,7 @@ fn the_dashboard_is_an_address() {
     // Nothing that opens addresses is found on this path.
     let answer = daemon.desk.answer(daemon.command(&["open"]).env("PATH", daemon.desk.path()));
     assert_eq!(answer.code, 0, "{}", answer.all());
-    assert!(answer.out.starts_with(&format!("{http}/sign-in?code=")), "{}", answer.out);
+    assert!(answer.out.starts_with(&format!("{http}/sign-in#")), "{}", answer.out);
     assert!(answer.err.ends_with("note: there is no xdg-open here; the address above is the dashboard\n"));
 }
 

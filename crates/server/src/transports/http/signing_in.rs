@@ -1,17 +1,26 @@
-//! Who asks, and how a browser comes to be known: a code is made for whoever asks, shown once, and becomes a cookie.
+//! Who asks, and how a browser comes to be known: a code is made for its asker, redeemed once by the daemon's own page,
+//! and becomes a cookie and a page value.
 
-use super::body::full;
-use super::{Answered, json, media};
-use crate::auth::{Admitted, CODE_SECS};
+use super::{Answered, asked_host, asked_origin, json};
+use crate::auth::{Admitted, CODE_SECS, COOKIE_SECS, Halves, SignedIn};
 use crate::server::Shared;
-use http::header::{self, HeaderValue};
-use http::{HeaderMap, Method, Response, StatusCode};
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, StatusCode};
 use tenure_api as api;
 use tenure_api::{Error, ErrorCode};
 use tenure_faces::Scope;
 
+/// What a page sends beside its cookie.
+const PAGE: HeaderName = HeaderName::from_static("tenure-page");
+
+/// Both halves of a sign-in, if both came.
+pub(super) fn halves<'a>(headers: &'a HeaderMap, name: &str) -> Option<Halves<'a>> {
+    let page = headers.get(PAGE)?.to_str().ok()?;
+    Some(Halves { cookie: cookie(headers, name)?, page })
+}
+
 /// The daemon's cookie among those that came. HTTP/2 may send each in a header of its own.
-pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let sent = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut cookies =
         sent.flat_map(|header| header.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -22,11 +31,8 @@ pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
 pub(super) async fn caller(shared: &Shared, admitted: &Admitted) -> Result<Answered, Error> {
     let caller = api::Caller {
         principal: admitted.principal.to_string(),
-        scope: match admitted.scope {
-            Scope::Read => api::Scope::Read,
-            Scope::Hold => api::Scope::Hold,
-            Scope::Admin => api::Scope::Admin,
-        },
+        scope: shown_scope(admitted.scope),
+        prefixes: admitted.within.as_ref().map(|within| within.patterns().to_vec()),
         signed_in: admitted.by_cookie,
         lsn: synced_lsn(shared).await?,
     };
@@ -36,50 +42,38 @@ pub(super) async fn caller(shared: &Shared, admitted: &Admitted) -> Result<Answe
 /// Makes a code for whoever asks.
 pub(super) async fn sign_in(shared: &Shared, admitted: &Admitted) -> Result<Answered, Error> {
     let code = shared.auth().make_code(admitted)?;
-    let path = format!("/sign-in?code={code}");
+    let path = format!("/sign-in#{code}");
     let lsn = synced_lsn(shared).await?;
     Ok(json(StatusCode::OK, &api::SignIn { code, path, expires_in_secs: CODE_SECS, lsn }))
 }
 
-/// Takes a code and sets the cookie.
-pub(super) fn redeem(
+/// Takes a code; gives a cookie and a page value.
+pub(super) async fn redeem(
     shared: &Shared,
-    method: &Method,
-    query: &api::SignInQuery,
-    headers: &HeaderMap,
+    body: &api::RedeemCode,
+    head: &http::request::Parts,
 ) -> Result<Answered, Error> {
-    if *method != Method::GET {
-        // Whoever only asks what there is must not use the code up.
-        let message = format!("{method} is not for this route");
-        return Err(Error::new(ErrorCode::MethodNotAllowed, message).with("allowed", "GET"));
-    }
-    let redeemed = query.code.as_deref().and_then(|code| shared.auth().redeem(code));
-    let mut answered = match redeemed {
-        Some((admitted, set_cookie)) => {
-            tracing::info!(principal = %admitted.principal, scope = admitted.scope.as_str(), "a browser signed in");
-            end_earlier(shared, headers);
-            let mut answered = Response::new(full(""));
-            *answered.status_mut() = StatusCode::SEE_OTHER;
-            let headers = answered.headers_mut();
-            headers.insert(header::LOCATION, HeaderValue::from_static("/"));
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-            set(headers, &set_cookie);
-            answered
-        }
-        None => {
-            let text = "This address was used already, or it is older than a minute.\n\
-                        Run `tenure open` again for a new one.\n";
-            let mut answered = media(HeaderValue::from_static("text/plain; charset=utf-8"), full(text));
-            *answered.status_mut() = StatusCode::UNAUTHORIZED;
-            answered
-        }
+    let lsn = synced_lsn(shared).await?;
+    let redeemed = shared.auth().redeem(&body.code, asked_host(head), asked_origin(&head.headers))?;
+    let Some(SignedIn { admitted, set_cookie, page }) = redeemed else {
+        let message = "this code was redeemed already, or it is older than a minute: run `tenure open` again";
+        return Err(Error::new(ErrorCode::Unauthorized, message));
     };
-    // The code is in the address, which is told to nobody.
-    answered.headers_mut().insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    tracing::info!(principal = %admitted.principal, scope = admitted.scope.as_str(), "a browser signed in");
+    end_earlier(shared, &head.headers);
+    let signed_in = api::SignedIn {
+        principal: admitted.principal.to_string(),
+        scope: shown_scope(admitted.scope),
+        page,
+        expires_in_secs: COOKIE_SECS,
+        lsn,
+    };
+    let mut answered = json(StatusCode::OK, &signed_in);
+    set(answered.headers_mut(), &set_cookie);
     Ok(answered)
 }
 
-/// Ends the cookie that came, and has the browser forget it.
+/// Ends the sign-in that came, and has the browser forget the cookie.
 pub(super) async fn sign_out(shared: &Shared, headers: &HeaderMap) -> Result<Answered, Error> {
     let signed_out = end_earlier(shared, headers);
     let lsn = synced_lsn(shared).await?;
@@ -90,8 +84,16 @@ pub(super) async fn sign_out(shared: &Shared, headers: &HeaderMap) -> Result<Ans
 
 fn end_earlier(shared: &Shared, headers: &HeaderMap) -> bool {
     let name = shared.auth().cookie_name();
-    let earlier = name.and_then(|name| cookie(headers, name));
-    earlier.is_some_and(|cookie| shared.auth().sign_out(cookie))
+    let earlier = name.and_then(|name| halves(headers, name));
+    earlier.is_some_and(|halves| shared.auth().sign_out(halves))
+}
+
+fn shown_scope(scope: Scope) -> api::Scope {
+    match scope {
+        Scope::Read => api::Scope::Read,
+        Scope::Hold => api::Scope::Hold,
+        Scope::Admin => api::Scope::Admin,
+    }
 }
 
 fn set(headers: &mut HeaderMap, cookie: &str) {

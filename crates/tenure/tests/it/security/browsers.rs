@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use super::{as_token, with_tokens};
 use crate::daemon::Daemon;
 
 #[test]
@@ -65,6 +66,53 @@ fn a_page_of_another_origin_may_not_ask() {
         .ask("OPTIONS", "/v1/leases", b"");
     assert!(preflight.status >= 400, "{preflight:?}");
     assert!(preflight.header("access-control-allow-origin").is_none(), "{preflight:?}");
+}
+
+#[test]
+fn a_page_is_own_only_under_the_name_that_its_request_is_sent_to() {
+    let daemon = Daemon::start();
+    let port = daemon.address().port();
+    let reset = |host: &str, origin: &str| {
+        let mut http = daemon.http().to(host).with("origin", origin);
+        http.post("/v1/breaker/reset", &json!({})).status
+    };
+    let (number, name) = (format!("127.0.0.1:{port}"), format!("localhost:{port}"));
+    assert_eq!(reset(&number, &format!("http://{number}")), 200);
+    assert_eq!(reset(&name, &format!("http://{name}")), 200);
+    assert_eq!(reset(&number, &format!("http://{name}")), 403, "another name is another origin");
+    assert_eq!(reset(&name, &format!("http://{number}")), 403);
+    assert_eq!(reset(&number, &format!("http://203.0.113.5:{port}")), 403);
+    let own = format!("http://{number}");
+    let mut two = daemon.http().with("origin", &own).with("origin", "http://evil.example");
+    assert_eq!(two.post("/v1/breaker/reset", &json!({})).status, 403, "two origins are none of ours");
+    let mut unreadable = daemon.http().with("origin", "http://\u{fc}");
+    assert_eq!(unreadable.post("/v1/breaker/reset", &json!({})).status, 403);
+}
+
+#[test]
+fn a_valid_token_and_probes_are_answered_under_every_name() {
+    let daemon = with_tokens(&[("worker", "hold")], &["--server-name", "lease.example"]);
+    let port = daemon.address().port();
+    for host in ["10.0.0.9", "lb.internal", "lb.internal:443"] {
+        for probe in ["/healthz", "/readyz"] {
+            assert_eq!(daemon.http().to(host).get(probe).status, 200, "{host} {probe}");
+            let mut page = daemon.http().to(host).with("origin", "http://evil.example");
+            assert_eq!(page.get(probe).status, 403, "{host} {probe}");
+        }
+        assert_eq!(as_token(&daemon, "worker").to(host).get("/v1/leases").status, 200, "{host}");
+        let mut page = as_token(&daemon, "worker").to(host).with("origin", &format!("http://{host}"));
+        assert_eq!(page.get("/v1/leases").status, 403, "{host}: a page that has a token is a page");
+        assert_eq!(daemon.http().to(host).get("/v1/leases").status, 403, "{host}");
+        let mut wrong = daemon.http().to(host).with("authorization", "Bearer wrong");
+        assert_eq!(wrong.get("/v1/leases").status, 403, "{host}");
+        assert_eq!(daemon.http().to(host).get("/docs").status, 403, "{host}");
+    }
+    for named in ["lease.example", "lease.example:8080", &format!("lease.example:{port}")] {
+        assert_eq!(daemon.http().to(named).get("/docs").status, 200, "{named}");
+        assert_eq!(daemon.http().to(named).get("/v1/leases").status, 401, "{named}");
+        let mut own = as_token(&daemon, "worker").to(named).with("origin", &format!("http://{named}"));
+        assert_eq!(own.get("/v1/leases").status, 200, "{named}");
+    }
 }
 
 #[test]

@@ -133,22 +133,157 @@ fn a_changed_token_file_counts_without_a_restart() {
     let grant = as_token(&daemon, "new").post("/v1/leases", &json!({"resources": ["a"], "holder": "h"}));
     assert_eq!(grant.status, 403, "{grant:?}");
 
-    // Nonsense, or no file, opens nothing and closes nothing.
-    fs::write(daemon.path("tokens"), "new admin\n").unwrap();
-    wait_until("a warning", LIMIT, || {
-        status("new");
-        daemon.said().contains("not understood")
-    });
-    assert_eq!((status("new"), status("old")), (200, 401));
-    fs::remove_file(daemon.path("tokens")).unwrap();
-    wait_until("another warning", LIMIT, || {
-        status("new");
-        daemon.said().contains("cannot be read")
-    });
-    assert_eq!((status("new"), status("old")), (200, 401));
     write_tokens(&daemon.path("tokens"), &[("old", "admin")]);
     wait_until("the old token", LIMIT, || status("old") == 200);
     assert_eq!(status("new"), 401);
+}
+
+#[test]
+fn a_readable_token_file_counts_line_by_line() {
+    let daemon = with_tokens(&[("a", "admin"), ("b", "admin")], &[]);
+    let status = |name: &str| as_token(&daemon, name).get("/v1/leases").status;
+    assert_eq!((status("a"), status("b")), (200, 200));
+    let text = [token_line("b", "admin", "secret-b"), "c tenure_slip\n".to_owned()].concat();
+    put(&daemon, &text);
+    wait_until("the removed token to end", LIMIT, || status("a") == 401);
+    assert_eq!(status("b"), 200, "a slip in another line takes nothing from this one");
+    let said = daemon.said();
+    assert!(said.contains("a line of the token file is refused") && said.contains("line 2"), "{said}");
+    assert!(!said.contains("tenure_slip"), "{said}");
+    let metrics = as_token(&daemon, "b").get("/metrics").text();
+    assert!(metrics.contains("tenure_token_lines_refused 1\n"), "{metrics}");
+}
+
+#[test]
+fn while_the_token_file_cannot_be_read_tokens_keep_and_release_and_do_nothing_else() {
+    let daemon = with_tokens(&[("worker", "hold"), ("boss", "admin")], &[]);
+    let ask = |name: &str, path: &str, body: Value| as_token(&daemon, name).post(path, &body);
+    let take = |resource: &str| {
+        ask("worker", "/v1/leases", json!({"resources": [resource], "holder": "h", "ttl_ms": 60_000})).json()
+    };
+    let (kept, released) = (take("a"), take("b"));
+    let session = ask("worker", "/v1/sessions", json!({"holder": "h"})).json();
+    let verb =
+        |lease: &Value, verb: &str| format!("/v1/leases/{}/{verb}", lease["lease_id"].as_str().unwrap());
+    let epoch = json!({"epoch": 1});
+    fs::remove_file(daemon.path("tokens")).unwrap();
+    let list = || as_token(&daemon, "boss").get("/v1/leases");
+    wait_until("the file to be missed", LIMIT, || list().status == 401);
+    let refused = list();
+    assert_eq!(refused.refusal(), (401, "unauthorized".to_owned()));
+    assert!(refused.text().contains(&daemon.path("tokens").display().to_string()), "{refused:?}");
+
+    assert_eq!(ask("worker", &verb(&kept, "heartbeat"), epoch.clone()).status, 200);
+    assert_eq!(ask("worker", &verb(&released, "release"), epoch.clone()).status, 200);
+    let path = format!("/v1/sessions/{}", session["session"].as_str().unwrap());
+    assert_eq!(ask("worker", &format!("{path}/heartbeat"), json!({})).status, 200);
+    assert_eq!(as_token(&daemon, "worker").ask("DELETE", &path, b"").status, 200);
+    for (name, path, body) in [
+        ("worker", "/v1/leases".to_owned(), json!({"resources": ["c"], "holder": "h"})),
+        ("worker", verb(&kept, "amend"), json!({"epoch": 1, "attachment": {}})),
+        ("worker", "/v1/sessions".to_owned(), json!({"holder": "h"})),
+        ("worker", "/v1/sign_in".to_owned(), json!({})),
+        ("boss", verb(&kept, "revoke"), json!({})),
+        ("boss", "/v1/backup".to_owned(), json!({})),
+        ("boss", "/v1/shutdown".to_owned(), json!({})),
+    ] {
+        assert_eq!(ask(name, &path, body).refusal(), (401, "unauthorized".to_owned()), "{path}");
+    }
+    for path in ["/metrics", "/v1/status", "/v1/caller", "/v1/events"] {
+        assert_eq!(as_token(&daemon, "boss").get(path).status, 401, "{path}");
+    }
+    assert_eq!(as_token(&daemon, "boss").get("/healthz").status, 200, "a page for everybody stays one");
+    assert_eq!(ask("stranger", &verb(&kept, "heartbeat"), epoch.clone()).status, 401);
+    write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
+    wait_until("the file to be read", LIMIT, || list().status == 200);
+    assert_eq!(ask("worker", &verb(&kept, "heartbeat"), epoch).status, 401, "its line is gone");
+}
+
+#[test]
+fn a_token_file_that_everybody_can_write_stops_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
+    write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
+    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o666)).unwrap();
+    daemon.spawn();
+    assert_eq!(daemon.code(), 2, "{}", daemon.said());
+    let said = daemon.said();
+    assert!(said.contains(&format!("chmod o-w {}", daemon.path("tokens").display())), "{said}");
+    assert!(!daemon.data_dir().exists());
+}
+
+/// Puts a text in the place of the token file.
+fn put(daemon: &Daemon, text: &str) {
+    fs::write(daemon.path("tokens.draft"), text).unwrap();
+    fs::rename(daemon.path("tokens.draft"), daemon.path("tokens")).unwrap();
+}
+
+#[test]
+fn a_prefix_bounds_every_way_to_hold_something() {
+    let tokens = [("ci", "hold:build/*,mdns/_http._tcp/ci*"), ("all", "hold"), ("boss", "admin")];
+    let daemon = with_tokens(&tokens, &[]);
+    let ask = |name: &str, method: &str, path: &str, body: &Value| {
+        as_token(&daemon, name).ask(method, path, body.to_string().as_bytes())
+    };
+    let pool = json!({"size": 2});
+    for name in ["gpu", "build/gpu", "build/slots"] {
+        let path = format!("/v1/pools/{}", name.replace('/', "%2F"));
+        let made = ask("boss", "PUT", &path, &pool);
+        assert_eq!(made.status, 200, "{made:?}");
+    }
+    let outside = |path: &str, body: Value, resource: &str| {
+        let refused = ask("ci", "POST", path, &body);
+        let told = refused.json();
+        let code = told.get("error").or(told.get("code")).cloned();
+        assert_eq!((refused.status, code), (403, Some(json!("outside_scope"))), "{path} {body}: {refused:?}");
+        assert_eq!(told["resource"], resource, "{refused:?}");
+        assert_eq!(told["prefixes"], json!(["build/*", "mdns/_http._tcp/ci*"]), "{refused:?}");
+    };
+    let lease = |more: Value| {
+        let mut body = json!({"holder": "h"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    outside("/v1/leases", lease(json!({"resources": ["deploy"]})), "deploy");
+    outside("/v1/leases", lease(json!({"resources": ["build/a", "deploy"]})), "deploy");
+    outside("/v1/leases", lease(json!({"resources": ["builds/a"]})), "builds/a");
+    outside("/v1/leases", lease(json!({"pools": {"gpu": 1}})), "gpu");
+    outside("/v1/leases", lease(json!({"resources": ["build/a"], "pools": {"gpu": 1}})), "gpu");
+    outside("/v1/leases", lease(json!({"resources": ["poll/g/t"], "wait_ms": 1})), "poll/g/t");
+    outside("/api/v3/intents", json!({"type": "stream.start"}), "tuner");
+    outside("/api/v3/intents", json!({"type": "stream.start", "pool": "gpu"}), "gpu");
+    outside("/api/v3/intents", json!({"type": "stream.start", "resources": ["deploy"]}), "deploy");
+    let service = |name: &str| json!({"name": name, "type": "_http._tcp", "port": 80});
+    outside("/v1/mdns/services", service("web"), "mdns/_http._tcp/web");
+    outside("/v1/sessions", json!({"holder": "h", "accepts_handover": "b"}), "b");
+    outside("/v1/sessions", json!({"holder": "h", "accepts_handover": "deploy/"}), "deploy/");
+
+    let granted = |path: &str, body: Value, status: u16| {
+        let granted = ask("ci", "POST", path, &body);
+        assert_eq!(granted.status, status, "{path} {body}: {granted:?}");
+        granted.json()
+    };
+    granted("/v1/leases", lease(json!({"resources": ["build/a"], "pools": {"build/gpu": 1}})), 201);
+    granted("/api/v3/intents", json!({"type": "stream.start", "pool": "build/slots"}), 202);
+    granted("/v1/mdns/services", service("ci-7"), 201);
+    let session = granted("/v1/sessions", json!({"holder": "h", "accepts_handover": "build/"}), 201);
+
+    // What others hand over is bounded by that consent.
+    let hand_over = |resource: &str| {
+        let lease = ask("all", "POST", "/v1/leases", &lease(json!({"resources": [resource]}))).json();
+        let path = format!("/v1/leases/{}/handover", lease["lease_id"].as_str().unwrap());
+        ask("all", "POST", &path, &json!({"epoch": 1, "to_session": session["session"]})).status
+    };
+    assert_eq!(hand_over("build/b"), 200);
+    assert_eq!(hand_over("deploy"), 403);
+
+    for path in ["/v1/leases", "/v1/status", "/v1/pools", "/v1/why?resource=deploy"] {
+        assert_eq!(as_token(&daemon, "ci").get(path).status, 200, "{path}: it reads as read does");
+    }
+    let caller = as_token(&daemon, "ci").get("/v1/caller").json();
+    assert_eq!(caller["scope"], "hold");
+    assert_eq!(caller["prefixes"], json!(["build/*", "mdns/_http._tcp/ci*"]));
+    is_refused_for_want_of(&ask("ci", "PUT", "/v1/pools/build%2Fx", &pool), "admin");
 }
 
 #[test]
@@ -190,6 +325,12 @@ fn a_token_is_made_once_and_its_file_is_not_for_everybody() {
     let daemon = with_tokens(&[("boss", "admin")], &[]);
     let made = daemon.tenure(&["token", "new", "ci", "--scope", "hold", "--file", "DIR/tokens"]);
     assert_eq!(made.code, 0, "{}", made.err);
+    let limited = daemon.tenure(&["token", "new", "gpu", "--scope", "hold:gpu/*", "--file", "DIR/tokens"]);
+    assert_eq!(limited.code, 0, "{}", limited.err);
+    let wrong = daemon.tenure(&["token", "new", "x", "--scope", "hold:*", "--file", "DIR/tokens"]);
+    assert_eq!(wrong.code, 2, "{}", wrong.err);
+    let listed = daemon.tenure(&["token", "ls", "--file", "DIR/tokens"]);
+    assert!(listed.out.contains("hold:gpu/*"), "{}", listed.out);
     let token = made.out.trim().to_owned();
     assert!(token.len() >= 32 && !token.contains(' '), "{token:?}");
     let text = fs::read_to_string(daemon.path("tokens")).unwrap();

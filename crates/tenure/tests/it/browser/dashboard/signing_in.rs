@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::Board;
+use crate::browser::pictures;
 use crate::daemon::Daemon;
 
 /// A daemon that wants a token of everybody who comes over TCP; with a token for each scope.
@@ -109,12 +110,20 @@ fn the_address_that_open_prints_signs_in_once() {
     let opened = board.daemon.tenure(&["open"]);
     assert_eq!(opened.code, 0, "{}", opened.all());
     let address = opened.out.trim().to_owned();
-    assert!(address.contains("/sign-in?code="), "{address}");
-    board.tab.goto(&address);
+    let (_, code) = address.split_once("/sign-in#").unwrap();
+    // As the desktop opens it: by the file, which leads there.
+    let lead = board.daemon.desk.path().join("machine/open.html");
+    assert!(lead.exists(), "{}", opened.all());
+    board.tab.goto(format!("file://{}", lead.display()));
+    board.tab.wait_for_text("Continue only if that was you");
+    assert!(!board.tab.address().contains(code), "{}", board.tab.address());
+    assert_eq!(board.tab.focused().map(|thing| thing.name), Some("Sign in".to_owned()));
+    pictures::take(&board.tab, "sign-in");
+    board.tab.click("button", "Sign in");
     board.wait_until_live();
     assert_eq!(
-        board.tab.run("return [location.pathname, location.search, document.cookie]"),
-        json!(["/", "", ""])
+        board.tab.run("return [location.pathname, location.search, location.hash, document.cookie]"),
+        json!(["/", "", "", ""])
     );
     assert!(board.caller().contains(":0 · admin"), "{}", board.caller());
     // Signed in means that things can be done, too.
@@ -126,10 +135,41 @@ fn the_address_that_open_prints_signs_in_once() {
     board.tab.reload();
     board.wait_until_live();
     board.tab.assert_clean();
+    // All tabs of this origin are signed in, and a session of `/api/v3` is this user's too.
+    let started = board.tab.run(
+        "const { TenureSession } = await import('/assets/tenure-session.js');
+         const session = await TenureSession.start({ resources: ['of-the-page'] });
+         await session.stop();
+         return session.id",
+    );
+    let session =
+        board.daemon.http_over_socket().get(&format!("/api/v3/sessions/{}", started.as_str().unwrap()));
+    assert!(session.json()["client"].as_str().unwrap().starts_with("uid:"), "{session:?}");
     board.tab.click("button", "Sign out");
     board.tab.wait_for_text("tenure open");
+    assert_eq!(board.tab.run("return localStorage.getItem('tenure-page')"), json!(null));
     board.tab.goto(&address);
-    assert!(board.tab.text().contains("tenure open"), "a code is used up: {}", board.tab.text());
+    board.tab.wait_for_text("Continue only if that was you");
+    board.tab.click("button", "Sign in");
+    board.tab.wait_for_text("This code was used already");
+    board.tab.goto(board.url("/sign-in"));
+    board.tab.wait_for_text("This address has no sign-in code");
     board.tab.goto(board.url("/"));
     board.tab.wait_for_text("Sign in");
+}
+
+#[test]
+fn a_cookie_that_lost_its_page_value_shows_nothing() {
+    let (board, _) = guarded();
+    board.acquire_over_socket("secret-resource");
+    let address = board.daemon.tenure(&["open"]).out.trim().to_owned();
+    board.tab.goto(&address);
+    board.tab.wait_for_text("Continue only if that was you");
+    board.tab.click("button", "Sign in");
+    board.wait_until_live();
+    // As in another service's hands, which receives the cookie and not what this origin keeps.
+    board.tab.run("localStorage.clear()");
+    board.tab.reload();
+    board.tab.wait_until("document.documentElement.dataset.feed === 'signed-out'");
+    assert!(!board.tab.text().contains("secret-resource"), "{}", board.tab.text());
 }
