@@ -5,7 +5,8 @@ mod connect;
 mod tls;
 
 pub(crate) use connect::Connector;
-pub(crate) use tls::{Identity, Tls};
+use tls::Tls;
+pub(crate) use tls::{Identity, TlsSetup};
 
 use crate::endpoint::Endpoint;
 use crate::error::CallError;

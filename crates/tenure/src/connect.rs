@@ -44,7 +44,7 @@ pub(crate) struct Reach {
     #[arg(long, global = true, value_name = "TOKEN", env = "TENURE_TOKEN", hide_env_values = true)]
     #[arg(display_order = 111)]
     token: Option<String>,
-    /// PEM file of the authority that signed the daemon's certificate
+    /// PEM file of the authority that signed the daemon's certificate [default: the system's]
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
     #[arg(display_order = 112, hide_short_help = true)]
     ca: Option<PathBuf>,
@@ -162,7 +162,7 @@ impl Reach {
         let socket = socket.map(|socket| Endpoint::Unix(PathBuf::from(socket)));
         let address = trail.breadcrumb.endpoint.parse::<Endpoint>().ok();
         for endpoint in socket.into_iter().chain(address).map(Endpoints::from) {
-            // A breadcrumb names no authority to trust; without one `https` is out of reach.
+            // Where the system trusts nobody and no authority was given, `https` is out of reach.
             let Ok(client) = self.client(endpoint) else { continue };
             if let Ok(Ok(())) = tokio::time::timeout(PROBE_LIMIT, client.health()).await {
                 return Ok(Daemon { client, trail: Some(trail.clone()) });

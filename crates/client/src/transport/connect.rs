@@ -1,6 +1,7 @@
 //! Opening one connection: TCP, TLS over TCP, or the daemon's socket.
 
-use super::{Sender, Tls};
+use super::{Sender, Tls, TlsSetup};
+use crate::client::BuildError;
 use crate::endpoint::{Authority, Endpoint};
 use crate::error::{CallError, Cause};
 use core::time::Duration;
@@ -17,8 +18,17 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    pub(crate) fn new(endpoint: Endpoint, tls: Option<Tls>, limit: Duration) -> Self {
-        Self { endpoint, tls, limit }
+    /// `setup`: present where an endpoint is `https`.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        setup: Option<&TlsSetup>,
+        limit: Duration,
+    ) -> Result<Self, BuildError> {
+        let tls = match (&endpoint, setup) {
+            (Endpoint::Https(authority), Some(setup)) => Some(setup.towards(authority)?),
+            (Endpoint::Https(_) | Endpoint::Http(_) | Endpoint::Unix(_), _) => None,
+        };
+        Ok(Self { endpoint, tls, limit })
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {
