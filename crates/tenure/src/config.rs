@@ -142,6 +142,15 @@ impl Settings {
                 "sessions.reuse is after_hook, and sessions.on_end names nobody to wait for".to_owned(),
             );
         }
+        let hook = self.hook_plan();
+        if sessions.on_end_ca.is_some() && !hook.is_https() {
+            return refused("sessions.on_end_ca is set, and sessions.on_end is not an https URL".to_owned());
+        }
+        if sessions.on_end_secret_file.is_some() && !hook.is_webhook() {
+            return refused(
+                "sessions.on_end_secret_file is set, and sessions.on_end is not a URL".to_owned(),
+            );
+        }
         if sessions.pools.0.len() as u64 > self.limits.pools {
             return refused(format!(
                 "sessions.pools names {} pools, and limits.pools allows {}",
@@ -208,7 +217,10 @@ impl<'a> Given<'a> {
         }
         match value::parse_within(&text, key.range) {
             Ok(value) => Ok((value, origin)),
-            Err(problem) => Err(ConfigError::Invalid { place: self.place(key, &origin), text, problem }),
+            Err(problem) => {
+                let (place, text) = (self.place(key, &origin), T::repeated(&text));
+                Err(ConfigError::Invalid { place, text, problem })
+            }
         }
     }
 

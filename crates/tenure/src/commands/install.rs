@@ -153,6 +153,7 @@ impl Options {
             let tls = tls.map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
             Auth::new(settings.auth_settings(tls.as_ref()))
                 .map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
+            settings.hook_plan().start().map_err(|problem| Failure::Usage(Words::new(problem)))?;
         }
         Ok(settings)
     }

@@ -84,7 +84,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
         registrations: settings
             .registration_options(settings.auth.token_file.is_some() || settings.server.client_ca.is_some()),
         streams: settings.stream_options(),
-        hook: settings.hook_plan(),
+        hook: settings.hook_plan().start().map_err(|problem| Failure::Usage(Words::new(problem)))?,
         stop: StopOn::Signals,
         breadcrumb_dir: settings.server.run_dir.clone(),
         data_dir,

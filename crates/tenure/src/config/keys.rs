@@ -250,9 +250,15 @@ settings! {
         max_sessions: u64 = Text("100000"), "sessions-max-sessions", within "1" to "100000000", like "500";
         /// Who is told of each end: a URL that it is posted to, or a command that is run with it
         ///
-        /// A URL begins with `http://`; anything else is a command line, split as a shell does and run without one.
-        /// Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
-        on_end: OnEnd = Text(""), "sessions-on-end", like "http://127.0.0.1:3000/ended";
+        /// A URL begins with `http://` or `https://`; anything else is a command line, split as a shell does and run without
+        /// one. Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
+        on_end: OnEnd = Text(""), "sessions-on-end", like "https://127.0.0.1:3000";
+        /// PEM file with the authorities to trust for an `on_end` that is an `https` URL; empty: those of the system
+        on_end_ca: Option<PathBuf> = Text(""), "sessions-on-end-ca", like "/srv/ca.pem";
+        /// File with a secret, one line of at least 16 characters, that signs what is posted to `on_end`
+        ///
+        /// The header `Tenure-Signature` is `t=SECONDS,v1=HEX`, an HMAC-SHA-256 of the seconds, a dot and the body.
+        on_end_secret_file: Option<PathBuf> = Text(""), "sessions-on-end-secret-file", like "/srv/on-end-secret";
         /// When slots of an ended session may be used again
         ///
         /// `after_hook` keeps them until `on_end` has acknowledged, or `hook_timeout` is over.

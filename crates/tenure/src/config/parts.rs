@@ -175,9 +175,12 @@ impl Settings {
         Ok(EtcdOptions { endpoints: address.endpoints.clone(), tls, user })
     }
 
-    /// Who is told of sessions' ends.
+    /// What `on_end` and its files say.
     pub(crate) fn hook_plan(&self) -> HookPlan {
-        HookPlan::of(&self.sessions.on_end.0).expect("invariant: it was checked when it was read")
+        let sessions = &self.sessions;
+        HookPlan::of(&sessions.on_end.0)
+            .expect("invariant: it was checked when it was read")
+            .with_files(sessions.on_end_ca.clone(), sessions.on_end_secret_file.clone())
     }
 
     /// The files of TLS; `None`: HTTP is spoken in the clear.
