@@ -119,6 +119,12 @@ impl Settings {
             ("server.tls_cert", server.tls_cert.is_some(), "server.tls_key", server.tls_key.is_some()),
             ("server.tls_key", server.tls_key.is_some(), "server.tls_cert", server.tls_cert.is_some()),
             ("server.client_ca", server.client_ca.is_some(), "server.tls_cert", server.tls_cert.is_some()),
+            (
+                "server.client_crl",
+                server.client_crl.is_some(),
+                "server.client_ca",
+                server.client_ca.is_some(),
+            ),
         ];
         match given.into_iter().find(|(_, given, _, other_given)| *given && !other_given) {
             Some((key, _, other, _)) => Err(ConfigError::Incomplete { key, other }),

@@ -112,12 +112,17 @@ settings! {
         socket: Option<PathBuf> = Place(super::places::Places::socket), "socket", like "/srv/tenure.sock";
         /// PEM file with the daemon's certificate, and those between it and a root
         ///
-        /// With it HTTP is spoken over TLS only.
+        /// With it HTTP is spoken over TLS only. The daemon reads this file, the key, the client CA and the revocation lists
+        /// again when they change.
         tls_cert: Option<PathBuf> = Text(""), "tls-cert", like "/srv/cert.pem";
         /// PEM file with the certificate's key
         tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
         /// PEM file with the roots of certificates that callers must show
         client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
+        /// PEM file with revocation lists (CRLs) of the client CA
+        ///
+        /// With it every issuer of certificates that callers show needs a list in the file.
+        client_crl: Option<PathBuf> = Text(""), "client-crl", like "/srv/crl.pem";
         /// Origins whose pages may ask, besides the daemon's own: scheme, host and port
         ///
         /// The host of such an origin is also accepted as the name of the daemon, as a proxy in front may send it.

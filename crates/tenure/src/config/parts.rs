@@ -189,10 +189,11 @@ impl Settings {
             certificate: self.server.tls_cert.clone()?,
             key: self.server.tls_key.clone()?,
             client_ca: self.server.client_ca.clone(),
+            client_crl: self.server.client_crl.clone(),
         })
     }
 
-    /// Who may do what. `tls` is what [`Settings::tls_files`] were read to.
+    /// Who may do what. `tls` was opened from [`Settings::tls_files`].
     pub(crate) fn auth_settings(&self, tls: Option<&Tls>) -> AuthSettings {
         AuthSettings {
             bind: self.server.bind,
@@ -202,7 +203,7 @@ impl Settings {
             tls: tls.is_some(),
             client_certificates: self.server.client_ca.is_some(),
             certificate_scope: self.auth.cert_scope,
-            server_names: tls.map(|tls| tls.names.clone()).unwrap_or_default(),
+            server_names: tls.map(|tls| tls.names().to_vec()).unwrap_or_default(),
             allow_origin: self.server.allow_origin.clone(),
             requests_per_second: self.limits.requests_per_second,
             uid: rustix::process::geteuid().as_raw(),

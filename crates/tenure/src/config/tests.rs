@@ -49,6 +49,7 @@ fn at(settings: &Settings, path: &str) -> (String, Origin) {
 fn companions(path: &str) -> impl Iterator<Item = &'static Key> {
     let needed = match path {
         path if TLS.contains(&path) => &TLS[..2],
+        "server.client_crl" => TLS,
         path if HOOK.contains(&path) => &["sessions.on_end"],
         _ => &[],
     };
@@ -255,6 +256,10 @@ fn settings_that_need_each_other_are_asked_for_together() {
     assert_eq!(error(&["--tls-cert=c"]), "server.tls_cert is set, and server.tls_key is not");
     assert_eq!(error(&["--tls-key=k"]), "server.tls_key is set, and server.tls_cert is not");
     assert_eq!(error(&["--client-ca=a"]), "server.client_ca is set, and server.tls_cert is not");
+    assert_eq!(
+        error(&["--client-crl=l", "--tls-cert=c", "--tls-key=k"]),
+        "server.client_crl is set, and server.client_ca is not"
+    );
 }
 
 #[test]
