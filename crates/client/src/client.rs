@@ -15,7 +15,7 @@ use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{CallError, Cause};
 use crate::nodes::{Asking, Nodes};
 use crate::operation::{is_change, operation_id, takes_operation_id};
-use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, Tls, Transport};
+use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, TlsSetup, Transport};
 use bytes::Bytes;
 use core::fmt;
 use core::time::Duration;
@@ -67,9 +67,12 @@ pub struct ClientBuilder {
 /// Why no client can be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Certificates belong to `https`, and `https` needs to know whom to trust.
-    #[error("https needs the certificate of its authority, and only https does")]
-    Trust,
+    /// A certificate was given, and no endpoint is `https`.
+    #[error("a certificate is given, and no endpoint is https")]
+    NoHttps,
+    /// The system trusts no authority, and none was given.
+    #[error("cannot read the authorities that the system trusts: {0}")]
+    SystemRoots(String),
     /// Not PEM, or without what was looked for.
     #[error("cannot read the PEM: {0}")]
     Pem(String),
@@ -115,7 +118,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Certificates of the authorities to trust; needed for `https`.
+    /// Certificates of the authorities to trust for `https`, instead of those that the system trusts.
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
@@ -164,10 +167,13 @@ impl ClientBuilder {
     /// When certificates or token cannot be used.
     pub fn build(self) -> Result<Client, BuildError> {
         let is_https = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Https(_));
-        let has_certificates = self.ca_pem.is_some() || self.identity.is_some();
-        if has_certificates && !self.endpoints.as_slice().iter().any(is_https) {
-            return Err(BuildError::Trust);
-        }
+        let setup = if self.endpoints.as_slice().iter().any(is_https) {
+            Some(TlsSetup::new(self.ca_pem.as_deref(), self.identity.as_ref())?)
+        } else if self.ca_pem.is_some() || self.identity.is_some() {
+            return Err(BuildError::NoHttps);
+        } else {
+            None
+        };
         let authorization = match &self.token {
             None => None,
             Some(token) => {
@@ -178,14 +184,8 @@ impl ClientBuilder {
         };
         let mut transports = Vec::new();
         for endpoint in self.endpoints.as_slice() {
-            let tls = match (endpoint, &self.ca_pem) {
-                (Endpoint::Https(authority), Some(ca_pem)) => {
-                    Some(Tls::new(authority, ca_pem, self.identity.as_ref())?)
-                }
-                (Endpoint::Https(_), None) => return Err(BuildError::Trust),
-                (Endpoint::Http(_) | Endpoint::Unix(_), _) => None,
-            };
-            let connector = Connector::new(endpoint.clone(), tls, self.connect_limit, self.check.clone());
+            let connector =
+                Connector::new(endpoint.clone(), setup.as_ref(), self.connect_limit, self.check.clone())?;
             transports.push(Transport::new(connector, authorization.clone())?);
         }
         let nodes = Nodes::new(transports, self.answer_limit);
@@ -428,8 +428,7 @@ mod tests {
         let http: Endpoint = "http://127.0.0.1:1".parse().expect("an endpoint");
         let https: Endpoint = "https://127.0.0.1:1".parse().expect("an endpoint");
         assert!(Client::builder(http.clone()).build().is_ok());
-        assert!(matches!(Client::builder(http).ca_pem("x").build(), Err(BuildError::Trust)));
-        assert!(matches!(Client::builder(https.clone()).build(), Err(BuildError::Trust)));
+        assert!(matches!(Client::builder(http).ca_pem("x").build(), Err(BuildError::NoHttps)));
         assert!(matches!(Client::builder(https).ca_pem("x").build(), Err(BuildError::Pem(_))));
     }
 }

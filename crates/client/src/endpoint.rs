@@ -105,13 +105,15 @@ impl fmt::Display for Endpoints {
 }
 
 impl Endpoint {
-    /// What the header `Host` says.
+    /// What the header `Host` says: like browsers, without the port of the scheme.
     #[must_use]
     pub(crate) fn host_header(&self) -> String {
-        match self {
-            Self::Http(authority) | Self::Https(authority) => authority.to_string(),
-            Self::Unix(_) => "localhost".to_owned(),
-        }
+        let (whole, port_of_scheme) = match self {
+            Self::Http(authority) => (authority.to_string(), ":80"),
+            Self::Https(authority) => (authority.to_string(), ":443"),
+            Self::Unix(_) => return "localhost".to_owned(),
+        };
+        whole.strip_suffix(port_of_scheme).unwrap_or(&whole).to_owned()
     }
 }
 
@@ -217,6 +219,22 @@ mod tests {
         assert_eq!(parsed("http://localhost").as_deref(), Ok("http://localhost:80"));
         assert_eq!(parsed("https://[::1]").as_deref(), Ok("https://[::1]:443"));
         assert_eq!(parsed("unix:///run/x").as_deref(), Ok("unix:/run/x"));
+    }
+
+    #[test]
+    fn the_host_has_the_port_only_where_the_scheme_does_not_say_it() {
+        for (text, host) in [
+            ("http://leases.example:80", "leases.example"),
+            ("https://leases.example", "leases.example"),
+            ("https://[::1]:443", "[::1]"),
+            ("http://leases.example:443", "leases.example:443"),
+            ("https://leases.example:80", "leases.example:80"),
+            ("http://10.0.0.1:5641", "10.0.0.1:5641"),
+            ("http://leases.example:1080", "leases.example:1080"),
+            ("unix:/run/x", "localhost"),
+        ] {
+            assert_eq!(text.parse::<Endpoint>().expect("an endpoint").host_header(), host, "{text}");
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub mod socket;
 mod sse;
 mod stream_events;
 mod transport;
+#[doc(hidden)]
+pub mod web;
 
 pub use backoff::{Backoff, Scatter};
 pub use bytes_stream::ByteStream;

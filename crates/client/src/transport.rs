@@ -6,7 +6,8 @@ mod tls;
 
 pub use connect::Peer;
 pub(crate) use connect::{Connector, PeerCheck};
-pub(crate) use tls::{Identity, Tls};
+use tls::Tls;
+pub(crate) use tls::{Identity, TlsSetup};
 
 use crate::endpoint::Endpoint;
 use crate::error::CallError;

@@ -6,6 +6,7 @@
 mod auth;
 mod dashboard;
 mod docs;
+mod followed;
 mod metrics;
 mod node;
 mod openapi;

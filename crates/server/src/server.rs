@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::places::{Counted, Passed, Place, Places, Source, Tally, for_most};
 use crate::reads::{Kind, Reads, Turn};
 use crate::ready::Readiness;
+use crate::tls::Tls;
 use crate::transports::http::Bodies;
 use crate::transports::outbox::AllUnread;
 use crate::transports::{socket, tcp};
@@ -26,7 +27,6 @@ use tenure_faces::{Call, Caller, Faces, Scope, Stage, over_limit};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -40,7 +40,7 @@ pub struct ServerOptions {
     /// Where the socket is made; `None`: there is none.
     pub socket: Option<PathBuf>,
     /// HTTP is spoken over TLS.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Tls>,
     /// Who may do what.
     pub auth: Auth,
     /// Connections over all transports.
@@ -152,7 +152,6 @@ impl ReservedPort {
 pub struct Server {
     shared: Arc<Shared>,
     tcp: Option<TcpListener>,
-    tls: Option<TlsAcceptor>,
     socket: Option<UnixListener>,
     bound: Bound,
 }
@@ -212,7 +211,6 @@ impl Server {
             address,
             socket: options.socket.clone(),
         };
-        let tls = options.tls.clone().map(TlsAcceptor::from);
         let document = crate::openapi::openapi();
         let shared = Shared {
             stage,
@@ -232,7 +230,7 @@ impl Server {
             openapi: document.to_string().into(),
             options,
         };
-        Ok(Self { shared: Arc::new(shared), tcp, tls, socket, bound })
+        Ok(Self { shared: Arc::new(shared), tcp, socket, bound })
     }
 
     /// Where it listens.
@@ -244,11 +242,11 @@ impl Server {
     /// Serves until the daemon is told to stop, then lets calls under way finish. Says how many connections
     /// had to be cut off.
     pub async fn run(self) -> usize {
-        let Self { shared, tcp, tls, socket, bound } = self;
+        let Self { shared, tcp, socket, bound } = self;
         let listeners = TaskTracker::new();
         if let (Some(tcp), Some(address)) = (tcp, bound.address) {
             shared.options.auth.listens_on(address);
-            listeners.spawn(tcp::accept(Arc::clone(&shared), tcp, tls));
+            listeners.spawn(tcp::accept(Arc::clone(&shared), tcp));
         }
         if let Some(socket) = socket {
             listeners.spawn(socket::accept(Arc::clone(&shared), socket));

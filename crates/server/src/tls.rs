@@ -1,17 +1,19 @@
-//! TLS from PEM files: the daemon's certificate, and whose certificates callers must show. The one file that knows
-//! how rustls is set up.
+//! TLS from PEM files: the daemon's certificate, whose certificates callers must show, and which of them are revoked.
+//! New connections have what the files say now; open ones keep what they began with. The one file that knows how
+//! rustls is set up.
 
 mod subject;
 
 pub(crate) use subject::subject_of;
 
+use crate::followed::Followed;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Where certificates and keys are, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,15 +24,24 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// Roots of the certificates that callers must show; `None`: they need none.
     pub client_ca: Option<PathBuf>,
+    /// Revocation lists of those certificates; `None`: none of them is revoked.
+    pub client_crl: Option<PathBuf>,
 }
 
-/// TLS as it was read from its files.
-#[derive(Clone, Debug)]
+/// TLS as its files say it. They are read again when they change.
+#[derive(Debug)]
 pub struct Tls {
-    /// For the transport.
-    pub config: Arc<ServerConfig>,
+    files: TlsFiles,
+    followed: Followed,
+    config: RwLock<Arc<ServerConfig>>,
+    names: Vec<String>,
+}
+
+/// TLS as its files were at one moment.
+struct TlsRead {
+    config: ServerConfig,
     /// Names and addresses in the daemon's certificate.
-    pub names: Vec<String>,
+    names: Vec<String>,
 }
 
 /// Which file cannot be used, and why.
@@ -69,15 +80,59 @@ pub enum TlsError {
 const CERTIFICATE: &str = "a certificate";
 const KEY: &str = "a private key";
 const CLIENT_CA: &str = "a client CA";
+const CLIENT_CRL: &str = "a revocation list";
 
-impl TlsFiles {
+impl Tls {
     /// Reads and checks the files.
     ///
     /// # Errors
     /// Which file cannot be used, and why.
-    pub fn read(&self) -> Result<Tls, TlsError> {
+    pub fn open(files: TlsFiles) -> Result<Self, TlsError> {
+        let paths =
+            [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref(), files.client_crl.as_ref()];
+        let followed = Followed::new(paths.into_iter().flatten().cloned().collect());
+        let TlsRead { config, names } = files.read()?;
+        Ok(Self { files, followed, config: RwLock::new(Arc::new(config)), names })
+    }
+
+    /// Names and addresses in the certificate that the daemon was started with.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// For the next connection. A changed file that cannot be used leaves what was read before in use.
+    pub(crate) fn config(&self, boot_ms: u64) -> Arc<ServerConfig> {
+        let certificate = self.files.certificate.display();
+        match self.followed.follow(boot_ms, || self.read_again()) {
+            None => {}
+            Some(Ok(())) => tracing::info!(%certificate, "the TLS files changed and are in use"),
+            Some(Err(error)) => {
+                tracing::warn!(%certificate, %error, "the TLS files changed and cannot be used; new connections get the old ones");
+            }
+        }
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A new configuration remembers no TLS sessions of the one before: a client whose certificate was revoked cannot
+    /// resume one.
+    fn read_again(&self) -> Result<(), TlsError> {
+        let TlsRead { config, names } = self.files.read()?;
+        if names != self.names {
+            tracing::warn!(
+                ?names,
+                "the new certificate has other names; requests to them are refused until a restart"
+            );
+        }
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        Ok(())
+    }
+}
+
+impl TlsFiles {
+    fn read(&self) -> Result<TlsRead, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain = certificates(&self.certificate, CERTIFICATE)?;
+        let chain: Vec<CertificateDer<'static>> = items(&self.certificate, CERTIFICATE)?;
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Pem {
             what: KEY,
             path: self.key.clone(),
@@ -95,7 +150,9 @@ impl TlsFiles {
             .with_safe_default_protocol_versions()
             .expect("invariant: the provider speaks the usual versions");
         let builder = match &self.client_ca {
-            Some(path) => builder.with_client_cert_verifier(client_verifier(path, provider)?),
+            Some(ca) => {
+                builder.with_client_cert_verifier(client_verifier(ca, self.client_crl.as_deref(), provider)?)
+            }
             None => builder.with_no_client_auth(),
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| match error {
@@ -108,14 +165,14 @@ impl TlsFiles {
             other => unusable(KEY, &self.key, other.to_string()),
         })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Tls { config: Arc::new(config), names })
+        Ok(TlsRead { config, names })
     }
 }
 
-fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// All items of one kind in a file; none is an error.
+fn items<T: PemObject>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
     let failed = |source| TlsError::Pem { what, path: path.to_owned(), source };
-    let read: Vec<_> =
-        CertificateDer::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let read: Vec<T> = T::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
     if read.is_empty() {
         return Err(failed(pem::Error::NoItemsFound));
     }
@@ -123,17 +180,27 @@ fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'s
 }
 
 fn client_verifier(
-    path: &Path,
+    ca: &Path,
+    crl: Option<&Path>,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
-    let unusable = |problem: String| TlsError::Unusable { what: CLIENT_CA, path: path.to_owned(), problem };
+    let unusable =
+        |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
     let mut roots = RootCertStore::empty();
-    for root in certificates(path, CLIENT_CA)? {
-        roots.add(root).map_err(|error| unusable(error.to_string()))?;
+    for root in items(ca, CLIENT_CA)? {
+        roots.add(root).map_err(|error| unusable(CLIENT_CA, ca, error.to_string()))?;
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-        .build()
-        .map_err(|error| unusable(error.to_string()))
+    let lists: Vec<CertificateRevocationListDer<'static>> =
+        crl.map(|crl| items(crl, CLIENT_CRL)).transpose()?.unwrap_or_default();
+    // With lists, a certificate whose issuer has none among them is refused: nobody knows whether it is revoked.
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+        .with_crls(lists)
+        .only_check_end_entity_revocation()
+        .build();
+    verifier.map_err(|error| match (&error, crl) {
+        (VerifierBuilderError::InvalidCrl(_), Some(crl)) => unusable(CLIENT_CRL, crl, error.to_string()),
+        _ => unusable(CLIENT_CA, ca, error.to_string()),
+    })
 }
 
 /// rustls shows lines of the file as numbers.

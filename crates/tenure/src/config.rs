@@ -121,6 +121,12 @@ impl Settings {
             ("server.tls_cert", server.tls_cert.is_some(), "server.tls_key", server.tls_key.is_some()),
             ("server.tls_key", server.tls_key.is_some(), "server.tls_cert", server.tls_cert.is_some()),
             ("server.client_ca", server.client_ca.is_some(), "server.tls_cert", server.tls_cert.is_some()),
+            (
+                "server.client_crl",
+                server.client_crl.is_some(),
+                "server.client_ca",
+                server.client_ca.is_some(),
+            ),
         ];
         match given.into_iter().find(|(_, given, _, other_given)| *given && !other_given) {
             Some((key, _, other, _)) => Err(ConfigError::Incomplete { key, other }),
@@ -142,6 +148,15 @@ impl Settings {
         if sessions.reuse == SlotReuse::AfterHook && sessions.on_end.0.is_empty() {
             return refused(
                 "sessions.reuse is after_hook, and sessions.on_end names nobody to wait for".to_owned(),
+            );
+        }
+        let hook = self.hook_plan();
+        if sessions.on_end_ca.is_some() && !hook.is_https() {
+            return refused("sessions.on_end_ca is set, and sessions.on_end is not an https URL".to_owned());
+        }
+        if sessions.on_end_secret_file.is_some() && !hook.is_webhook() {
+            return refused(
+                "sessions.on_end_secret_file is set, and sessions.on_end is not a URL".to_owned(),
             );
         }
         if sessions.pools.0.len() as u64 > self.limits.pools {
@@ -214,7 +229,10 @@ impl<'a> Given<'a> {
         }
         match value::parse_within(&text, key.range) {
             Ok(value) => Ok((value, origin)),
-            Err(problem) => Err(ConfigError::Invalid { place: self.place(key, &origin), text, problem }),
+            Err(problem) => {
+                let (place, text) = (self.place(key, &origin), T::repeated(&text));
+                Err(ConfigError::Invalid { place, text, problem })
+            }
         }
     }
 

@@ -47,7 +47,7 @@ pub(crate) struct Reach {
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_TOKEN_FILE", value_parser = in_file)]
     #[arg(display_order = 111, hide_env_values = true)]
     token_file: Option<String>,
-    /// PEM file of the authority that signed the daemon's certificate
+    /// PEM file of the authority that signed the daemon's certificate [default: the system's]
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
     #[arg(display_order = 112, hide_short_help = true)]
     ca: Option<PathBuf>,

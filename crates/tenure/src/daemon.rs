@@ -46,8 +46,8 @@ pub(crate) struct Plan {
     pub(crate) network: NetworkPlan,
     pub(crate) registrations: RegistrationOptions,
     pub(crate) streams: StreamOptions,
-    /// Who is told of sessions' ends.
-    pub(crate) hook: HookPlan,
+    /// What tells of sessions' ends; `None`: nobody is told.
+    pub(crate) hook: Option<Arc<Hook>>,
     /// What tells it to stop.
     pub(crate) stop: StopOn,
     /// Where the breadcrumb goes; `None`: nowhere anybody would look.
@@ -204,7 +204,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let host =
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));
-    let hook = plan.hook.start();
+    let hook = plan.hook;
     let on_end = hook.clone().map(|hook| -> Arc<dyn EndHook> { hook });
     let streams = StreamOptions { on_end, ..plan.streams };
     let faces = Faces::new(host.handle(), switchboard, history, network, plan.registrations, streams);

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Environment, Flags, Settings};
 use crate::connect::{Daemon, route};
-use crate::daemon::{self, DaemonError, HookPlan, LogPlan, Plan, StopOn, secret_hashing};
+use crate::daemon::{self, DaemonError, LogPlan, Plan, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 
 /// Bytes of one file of a log that nobody will read again.
@@ -126,7 +126,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
         network: settings.network_plan(),
         registrations: settings.registration_options(),
         streams: StreamOptions::default(),
-        hook: HookPlan::Nobody,
+        hook: None,
         stop: StopOn::Word(stop),
         breadcrumb_dir: None,
         data_dir,

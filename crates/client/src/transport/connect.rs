@@ -1,6 +1,7 @@
 //! Opening one connection: TCP, TLS over TCP, or the daemon's socket.
 
-use super::{Sender, Tls};
+use super::{Sender, Tls, TlsSetup};
+use crate::client::BuildError;
 use crate::endpoint::{Authority, Endpoint};
 use crate::error::{CallError, Cause};
 use core::time::Duration;
@@ -41,13 +42,18 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
+    /// `setup`: present where an endpoint is `https`.
     pub(crate) fn new(
         endpoint: Endpoint,
-        tls: Option<Tls>,
+        setup: Option<&TlsSetup>,
         limit: Duration,
         check: Option<PeerCheck>,
-    ) -> Self {
-        Self { endpoint, tls, limit, check }
+    ) -> Result<Self, BuildError> {
+        let tls = match (&endpoint, setup) {
+            (Endpoint::Https(authority), Some(setup)) => Some(setup.towards(authority)?),
+            (Endpoint::Https(_) | Endpoint::Http(_) | Endpoint::Unix(_), _) => None,
+        };
+        Ok(Self { endpoint, tls, limit, check })
     }
 
     pub(crate) fn endpoint(&self) -> &Endpoint {

@@ -1,4 +1,4 @@
-//! TLS: whom to trust, and with which certificate to introduce oneself.
+//! TLS: the authorities to trust, and the certificate to show. The one place of the client that sets rustls up.
 
 use crate::client::BuildError;
 use crate::endpoint::Authority;
@@ -10,6 +10,9 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+
+/// The authorities to trust and the certificate to show, the same towards every host.
+pub(crate) struct TlsSetup(Arc<ClientConfig>);
 
 /// TLS towards one host.
 pub(crate) struct Tls {
@@ -23,18 +26,13 @@ pub(crate) struct Identity {
     pub(crate) key: Vec<u8>,
 }
 
-impl Tls {
-    pub(crate) fn new(
-        authority: &Authority,
-        ca_pem: &[u8],
-        identity: Option<&Identity>,
-    ) -> Result<Self, BuildError> {
-        let host = ServerName::try_from(authority.host.clone())
-            .map_err(|_| BuildError::Host(authority.host.clone()))?;
-        let mut roots = RootCertStore::empty();
-        for certificate in certificates(ca_pem)? {
-            roots.add(certificate)?;
-        }
+impl TlsSetup {
+    /// `ca_pem`: the only authorities to trust; `None`: those that the system trusts.
+    pub(crate) fn new(ca_pem: Option<&[u8]>, identity: Option<&Identity>) -> Result<Self, BuildError> {
+        let roots = match ca_pem {
+            Some(pem) => roots_of(pem)?,
+            None => system_roots()?,
+        };
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
@@ -48,12 +46,41 @@ impl Tls {
             }
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), host })
+        Ok(Self(Arc::new(config)))
     }
 
+    pub(crate) fn towards(&self, authority: &Authority) -> Result<Tls, BuildError> {
+        let host = ServerName::try_from(authority.host.clone())
+            .map_err(|_| BuildError::Host(authority.host.clone()))?;
+        Ok(Tls { connector: TlsConnector::from(Arc::clone(&self.0)), host })
+    }
+}
+
+impl Tls {
     pub(crate) async fn wrap(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         self.connector.connect(self.host.clone(), stream).await
     }
+}
+
+fn roots_of(pem: &[u8]) -> Result<RootCertStore, BuildError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+/// The files that `SSL_CERT_FILE` and `SSL_CERT_DIR` name, or the store of the system.
+fn system_roots() -> Result<RootCertStore, BuildError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // A system's store may hold certificates that no verifier can use.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let problem = found.errors.first().map_or_else(|| "it has none".to_owned(), ToString::to_string);
+        return Err(BuildError::SystemRoots(problem));
+    }
+    Ok(roots)
 }
 
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, BuildError> {

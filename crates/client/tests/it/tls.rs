@@ -1,11 +1,14 @@
-//! TLS: whom a client trusts, and how it introduces itself.
+//! TLS: which authorities a client trusts, and which certificate it shows.
 
 use crate::tiny::{answer, read_request};
 use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
+use std::path::Path;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use tenure_client::{CallError, Client, Endpoint};
 use tokio::net::TcpListener;
@@ -47,9 +50,16 @@ async fn serve(authority: &Authority, server: &Certified) -> (Endpoint, AbortOnD
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).expect("PEM")).expect("a root");
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone())
-        .build()
-        .expect("a verifier");
+    let verifier =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().expect("a verifier");
+    serve_with(verifier, server).await
+}
+
+async fn serve_with(
+    verifier: Arc<dyn ClientCertVerifier>,
+    server: &Certified,
+) -> (Endpoint, AbortOnDropHandle<()>) {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let certificate = CertificateDer::from_pem_slice(server.certificate.as_bytes()).expect("PEM");
     let key = PrivateKeyDer::from_pem_slice(server.key.as_bytes()).expect("PEM");
     let config = ServerConfig::builder_with_provider(provider)
@@ -114,4 +124,46 @@ async fn a_client_without_a_certificate_is_turned_away_by_a_server_that_asks_for
     let (endpoint, _server) = serve(&authority, &authority.certify("127.0.0.1")).await;
     let client = Client::builder(endpoint).ca_pem(authority.pem()).build().expect("a client");
     client.ready().await.expect_err("nobody knows who that is");
+}
+
+/// Names the endpoint that [`a_process_of_its_own`] calls.
+const CALLED: &str = "TENURE_TEST_CALLED";
+
+/// The environment belongs to the process, so what it decides is asked in another one.
+#[tokio::test]
+async fn a_process_of_its_own() {
+    let Ok(endpoint) = std::env::var(CALLED) else { return };
+    let client = Client::builder(endpoint.parse().expect("an endpoint")).build().expect("a client");
+    client.ready().await.expect("ready");
+}
+
+/// Calls an endpoint from a process whose system trusts the authorities in a file.
+async fn call_trusting(roots: &Path, endpoint: &Endpoint) -> Output {
+    let mut call = Command::new(std::env::current_exe().expect("this program"));
+    call.args(["--exact", "tls::a_process_of_its_own", "--nocapture"]);
+    call.env(CALLED, endpoint.to_string()).env("SSL_CERT_FILE", roots).env_remove("SSL_CERT_DIR");
+    tokio::task::spawn_blocking(move || call.output()).await.expect("waited").expect("it runs")
+}
+
+#[tokio::test]
+async fn where_no_authority_is_given_those_of_the_system_are_trusted() {
+    let (authority, stranger) = (Authority::new(), Authority::new());
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).expect("a file");
+        path
+    };
+    let (endpoint, _server) =
+        serve_with(WebPkiClientVerifier::no_client_auth(), &authority.certify("127.0.0.1")).await;
+    let said = |output: &Output| {
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+
+    let trusted = call_trusting(&file("trusted.pem", &authority.pem()), &endpoint).await;
+    assert!(trusted.status.success(), "{}", said(&trusted));
+    let distrusted = call_trusting(&file("strangers.pem", &stranger.pem()), &endpoint).await;
+    assert!(said(&distrusted).contains("InvalidCertificate"), "{}", said(&distrusted));
+    let none = call_trusting(&file("empty.pem", ""), &endpoint).await;
+    assert!(said(&none).contains("SystemRoots"), "{}", said(&none));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tenure_api::Error;
 use tenure_engine::host::{Host, HostOptions, read_clocks};
-use tenure_engine::{Engine, EngineConfig};
+use tenure_engine::{Account, Engine, EngineConfig};
 use tenure_faces::{
     Call, Caller, Faces, Freshness, Origin, Quiet, RegistrationOptions, Reply, Scope, StreamOptions,
     Switchboard,

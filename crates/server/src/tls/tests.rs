@@ -2,36 +2,46 @@
 
 use super::*;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SanType, SerialNumber,
+    date_time_ymd,
 };
-use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, HandshakeKind};
+use std::cell::Cell;
 use std::fs;
 use tempfile::TempDir;
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 /// A root and what it signs, in files of a directory.
 struct Desk {
     directory: TempDir,
     root: Issuer<'static, KeyPair>,
+    /// Of the last certificate and the last list.
+    number: Cell<u64>,
 }
 
 /// A certificate and its key.
 struct Signed {
+    number: u64,
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
 }
 
 impl Desk {
     fn new() -> Self {
+        Self::of_root("root")
+    }
+
+    fn of_root(name: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name = named(&[(DnType::CommonName, "root")]);
+        params.distinguished_name = named(&[(DnType::CommonName, name)]);
         let key = KeyPair::generate().unwrap();
         fs::write(directory.path().join("root.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        Self { directory, root: Issuer::new(params, key) }
+        Self { directory, root: Issuer::new(params, key), number: Cell::new(0) }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -42,6 +52,8 @@ impl Desk {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name = subject;
         params.subject_alt_names = names.to_vec();
+        let number = self.next_number();
+        params.serial_number = Some(SerialNumber::from(number));
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate().unwrap();
@@ -49,6 +61,7 @@ impl Desk {
         fs::write(self.path(&format!("{file}.pem")), certificate.pem()).unwrap();
         fs::write(self.path(&format!("{file}.key")), key.serialize_pem()).unwrap();
         Signed {
+            number,
             certificate: certificate.der().clone(),
             key: PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
         }
@@ -58,7 +71,30 @@ impl Desk {
         let names =
             [dns("lease.example"), dns("*.pool.example"), SanType::IpAddress("10.1.2.3".parse().unwrap())];
         self.sign("server", named(&[(DnType::CommonName, "lease.example")]), &names);
-        TlsFiles { certificate: self.path("server.pem"), key: self.path("server.key"), client_ca: None }
+        TlsFiles {
+            certificate: self.path("server.pem"),
+            key: self.path("server.key"),
+            client_ca: None,
+            client_crl: None,
+        }
+    }
+
+    /// Writes the list of certificates that the root revoked.
+    fn revoke(&self, revoked: &[&Signed]) {
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2036, 1, 1),
+            crl_number: SerialNumber::from(self.next_number()),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(|signed| revoked_at_once(signed.number)).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        fs::write(self.path("crl.pem"), params.signed_by(&self.root).unwrap().pem().unwrap()).unwrap();
+    }
+
+    fn next_number(&self) -> u64 {
+        self.number.set(self.number.get() + 1);
+        self.number.get()
     }
 
     fn connector(&self, shown: Option<&Signed>, alpn: &[&[u8]]) -> TlsConnector {
@@ -69,7 +105,7 @@ impl Desk {
             .unwrap()
             .with_root_certificates(roots);
         let mut config = match shown {
-            Some(Signed { certificate, key }) => {
+            Some(Signed { certificate, key, .. }) => {
                 builder.with_client_auth_cert(vec![certificate.clone()], key.clone_key()).unwrap()
             }
             None => builder.with_no_client_auth(),
@@ -91,30 +127,74 @@ fn named(parts: &[(DnType, &str)]) -> DistinguishedName {
     name
 }
 
-/// Shakes hands over a pipe: the protocol agreed on and whom the server saw.
-async fn handshake(tls: &Tls, connector: TlsConnector) -> Result<(Option<Vec<u8>>, Option<String>), String> {
+fn revoked_at_once(number: u64) -> RevokedCertParams {
+    RevokedCertParams {
+        serial_number: SerialNumber::from(number),
+        revocation_time: date_time_ymd(2026, 1, 1),
+        reason_code: None,
+        invalidity_date: None,
+    }
+}
+
+/// A connection, and both ends of it.
+struct Shaken {
+    server: server::TlsStream<DuplexStream>,
+    client: client::TlsStream<DuplexStream>,
+}
+
+impl Shaken {
+    fn alpn(&self) -> Option<&[u8]> {
+        self.server.get_ref().1.alpn_protocol()
+    }
+
+    /// Whom the server saw.
+    fn caller(&self) -> Option<String> {
+        self.server.get_ref().1.peer_certificates().and_then(|chain| chain.first()).and_then(subject_of)
+    }
+
+    /// Which certificate the client was shown.
+    fn certificate(&self) -> CertificateDer<'static> {
+        self.client.get_ref().1.peer_certificates().unwrap()[0].clone()
+    }
+
+    fn is_resumed(&self) -> bool {
+        self.client.get_ref().1.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// One byte from the server to the client; what the server sends to resume by comes before it.
+    async fn exchange(&mut self) {
+        self.server.write_all(b"x").await.unwrap();
+        self.server.flush().await.unwrap();
+        assert_eq!(self.client.read_u8().await.unwrap(), b'x');
+    }
+}
+
+/// Shakes hands over a pipe.
+async fn handshake(config: Arc<ServerConfig>, connector: &TlsConnector) -> Result<Shaken, String> {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let acceptor = TlsAcceptor::from(Arc::clone(&tls.config));
+    let acceptor = TlsAcceptor::from(config);
     let name = ServerName::try_from("lease.example").unwrap();
-    let (accepted, connected) = tokio::join!(acceptor.accept(far), connector.connect(name, near));
-    let (accepted, _connected) =
-        (accepted.map_err(|error| error.to_string())?, connected.map_err(|error| error.to_string())?);
-    let connection = accepted.get_ref().1;
-    let shown = connection.peer_certificates().and_then(|chain| chain.first()).and_then(subject_of);
-    Ok((connection.alpn_protocol().map(<[u8]>::to_vec), shown))
+    let (server, client) = tokio::join!(acceptor.accept(far), connector.connect(name, near));
+    Ok(Shaken {
+        server: server.map_err(|error| error.to_string())?,
+        client: client.map_err(|error| error.to_string())?,
+    })
 }
 
 fn problem(files: &TlsFiles, desk: &Desk) -> String {
-    let shown = files.read().unwrap_err().to_string();
+    let shown = Tls::open(files.clone()).unwrap_err().to_string();
     shown.replace(&desk.directory.path().display().to_string(), "DIR")
 }
 
 #[tokio::test]
 async fn http_versions_are_agreed_on_and_names_are_known() {
     let desk = Desk::new();
-    let tls = desk.server().read().unwrap();
-    assert_eq!(tls.names, ["lease.example", "*.pool.example", "10.1.2.3"]);
-    let agreed = async |alpn: &[&[u8]]| handshake(&tls, desk.connector(None, alpn)).await.unwrap().0;
+    let tls = Tls::open(desk.server()).unwrap();
+    assert_eq!(tls.names(), ["lease.example", "*.pool.example", "10.1.2.3"]);
+    let agreed = async |alpn: &[&[u8]]| {
+        let shaken = handshake(tls.config(0), &desk.connector(None, alpn)).await.unwrap();
+        shaken.alpn().map(<[u8]>::to_vec)
+    };
     assert_eq!(agreed(&[b"http/1.1", b"h2"]).await.as_deref(), Some(&b"h2"[..]));
     assert_eq!(agreed(&[b"http/1.1"]).await.as_deref(), Some(&b"http/1.1"[..]));
     assert_eq!(agreed(&[]).await, None);
@@ -124,15 +204,115 @@ async fn http_versions_are_agreed_on_and_names_are_known() {
 async fn with_a_client_ca_only_its_certificates_are_let_in() {
     let desk = Desk::new();
     let files = TlsFiles { client_ca: Some(desk.path("root.pem")), ..desk.server() };
-    let tls = files.read().unwrap();
+    let tls = Tls::open(files).unwrap();
     let parts = [(DnType::OrganizationName, "Lab"), (DnType::CommonName, "node-7")];
     let node = desk.sign("node", named(&parts), &[]);
-    let (_, shown) = handshake(&tls, desk.connector(Some(&node), &[])).await.unwrap();
-    assert_eq!(shown.as_deref(), Some("CN=node-7,O=Lab"));
+    let shaken = handshake(tls.config(0), &desk.connector(Some(&node), &[])).await.unwrap();
+    assert_eq!(shaken.caller().as_deref(), Some("CN=node-7,O=Lab"));
 
-    assert!(handshake(&tls, desk.connector(None, &[])).await.is_err());
+    assert!(handshake(tls.config(0), &desk.connector(None, &[])).await.is_err());
     let stranger = Desk::new().sign("stranger", named(&[(DnType::CommonName, "node-7")]), &[]);
-    assert!(handshake(&tls, desk.connector(Some(&stranger), &[])).await.is_err());
+    assert!(handshake(tls.config(0), &desk.connector(Some(&stranger), &[])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_served_without_a_restart() {
+    let desk = Desk::new();
+    let tls = Tls::open(desk.server()).unwrap();
+    let connector = desk.connector(None, &[]);
+    let shown = async |boot_ms| handshake(tls.config(boot_ms), &connector).await.unwrap().certificate();
+    let mut open = handshake(tls.config(10_000), &connector).await.unwrap();
+    let first = open.certificate();
+
+    desk.server();
+    assert_eq!(shown(10_999).await, first, "looked at less than a second ago");
+    let second = shown(11_000).await;
+    assert_ne!(second, first);
+    assert_eq!(shown(11_500).await, second);
+    open.exchange().await;
+}
+
+#[tokio::test]
+async fn files_that_cannot_be_used_leave_the_old_ones_in_use() {
+    let desk = Desk::new();
+    let tls = Tls::open(desk.server()).unwrap();
+    let connector = desk.connector(None, &[]);
+    let shown = async |boot_ms| handshake(tls.config(boot_ms), &connector).await.unwrap().certificate();
+    let first = shown(10_000).await;
+
+    fs::write(desk.path("server.pem"), "-----BEGIN CERTIFICATE-----\n").unwrap();
+    assert_eq!(shown(20_000).await, first, "half written");
+    fs::remove_file(desk.path("server.pem")).unwrap();
+    assert_eq!(shown(30_000).await, first, "missing");
+    // As those who renew do it: one file after the other.
+    let old_key = fs::read(desk.path("server.key")).unwrap();
+    desk.server();
+    let new_key = fs::read(desk.path("server.key")).unwrap();
+    fs::write(desk.path("server.key"), old_key).unwrap();
+    assert_eq!(shown(40_000).await, first, "the key of another certificate");
+    fs::write(desk.path("server.key"), new_key).unwrap();
+    assert_ne!(shown(50_000).await, first);
+}
+
+#[tokio::test]
+async fn a_revoked_caller_is_refused_once_the_list_says_so() {
+    let desk = Desk::new();
+    let [alice, bob] =
+        ["alice", "bob"].map(|name| desk.sign(name, named(&[(DnType::CommonName, name)]), &[]));
+    desk.revoke(&[]);
+    let files = TlsFiles {
+        client_ca: Some(desk.path("root.pem")),
+        client_crl: Some(desk.path("crl.pem")),
+        ..desk.server()
+    };
+    let tls = Tls::open(files).unwrap();
+    let [as_alice, as_bob] = [&alice, &bob].map(|shown| desk.connector(Some(shown), &[]));
+    let mut open = handshake(tls.config(10_000), &as_alice).await.unwrap();
+    open.exchange().await;
+    let mut resumed = handshake(tls.config(10_000), &as_alice).await.unwrap();
+    resumed.exchange().await;
+    assert!(resumed.is_resumed(), "a session that is resumed shows no certificate");
+
+    desk.revoke(&[&alice]);
+    let refusal = handshake(tls.config(20_000), &as_alice).await.err();
+    assert!(refusal.as_ref().is_some_and(|refusal| refusal.contains("Revoked")), "{refusal:?}");
+    assert_eq!(handshake(tls.config(20_000), &as_bob).await.unwrap().caller().as_deref(), Some("CN=bob"));
+    open.exchange().await;
+
+    fs::write(desk.path("crl.pem"), "nothing").unwrap();
+    assert!(
+        handshake(tls.config(30_000), &as_alice).await.is_err(),
+        "a broken list revokes what the last one did"
+    );
+    desk.revoke(&[&bob]);
+    assert!(handshake(tls.config(40_000), &as_alice).await.is_ok());
+    assert!(handshake(tls.config(40_000), &as_bob).await.is_err());
+}
+
+#[tokio::test]
+async fn with_revocation_lists_every_issuer_needs_one() {
+    let (desk, other) = (Desk::new(), Desk::of_root("another root"));
+    let roots = [&desk, &other].map(|desk| fs::read_to_string(desk.path("root.pem")).unwrap());
+    fs::write(desk.path("roots.pem"), roots.concat()).unwrap();
+    desk.revoke(&[]);
+    other.revoke(&[]);
+    let files = TlsFiles {
+        client_ca: Some(desk.path("roots.pem")),
+        client_crl: Some(desk.path("crl.pem")),
+        ..desk.server()
+    };
+    let tls = Tls::open(files).unwrap();
+    let stranger = other.sign("stranger", named(&[(DnType::CommonName, "stranger")]), &[]);
+    let connector = desk.connector(Some(&stranger), &[]);
+    let refusal = handshake(tls.config(10_000), &connector).await.err();
+    assert!(
+        refusal.as_ref().is_some_and(|refusal| refusal.contains("UnknownRevocationStatus")),
+        "{refusal:?}"
+    );
+
+    let lists = [&desk, &other].map(|desk| fs::read_to_string(desk.path("crl.pem")).unwrap());
+    fs::write(desk.path("crl.pem"), lists.concat()).unwrap();
+    handshake(tls.config(20_000), &connector).await.unwrap();
 }
 
 #[test]
@@ -189,6 +369,10 @@ fn errors_say_which_file_and_what_is_wrong() {
         |name: &str| problem(&TlsFiles { certificate: desk.path(name), ..good.clone() }, &desk);
     let with_key = |name: &str| problem(&TlsFiles { key: desk.path(name), ..good.clone() }, &desk);
     let with_ca = |name: &str| problem(&TlsFiles { client_ca: Some(desk.path(name)), ..good.clone() }, &desk);
+    let with_crl = |name: &str| {
+        let client_ca = Some(desk.path("root.pem"));
+        problem(&TlsFiles { client_ca, client_crl: Some(desk.path(name)), ..good.clone() }, &desk)
+    };
 
     assert_eq!(
         with_certificate("missing"),
@@ -204,4 +388,7 @@ fn errors_say_which_file_and_what_is_wrong() {
     );
     assert_eq!(with_ca("empty"), "cannot read a client CA from DIR/empty: there is none in it");
     assert!(with_ca("bogus").starts_with("a client CA in DIR/bogus cannot be used: "));
+    assert_eq!(with_crl("root.pem"), "cannot read a revocation list from DIR/root.pem: there is none in it");
+    fs::write(desk.path("list"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
+    assert!(with_crl("list").starts_with("a revocation list in DIR/list cannot be used: "));
 }

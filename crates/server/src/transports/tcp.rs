@@ -9,6 +9,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_engine::host::read_clocks;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -20,7 +21,7 @@ const REFUSAL: Duration = Duration::from_secs(1);
 /// Pause after the system refused to accept, which it does when files run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 
-pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
     let stopping = shared.stopping();
     loop {
         let (stream, address) = tokio::select! {
@@ -37,15 +38,15 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
         // Answers are small and leave whole.
         let _ = stream.set_nodelay(true);
         let tasks = shared.tasks().clone();
-        let (shared, tls) = (Arc::clone(&shared), tls.clone());
+        let shared = Arc::clone(&shared);
         let uid = peer_uid(&stream);
         match (shared.admit_connection(Source::Tcp { address: address.ip(), uid }), shared.admit_refusal()) {
             (Ok(place), _) => drop(tasks.spawn(async move {
-                serve(shared, stream, (address, uid), tls).await;
+                serve(shared, stream, address, uid).await;
                 drop(place);
             })),
             // Nothing can be said to a peer before its handshake.
-            (Err(_), _) if tls.is_some() => {}
+            (Err(_), _) if shared.options().tls.is_some() => {}
             (Err(error), Some(permit)) => drop(tasks.spawn(async move {
                 refuse(stream, &http::raw_refusal(&error)).await;
                 drop(permit);
@@ -55,16 +56,12 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener, tls: Opti
     }
 }
 
-async fn serve(
-    shared: Arc<Shared>,
-    stream: TcpStream,
-    (address, uid): (SocketAddr, Option<u32>),
-    tls: Option<TlsAcceptor>,
-) {
-    let Some(tls) = tls else {
+async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, uid: Option<u32>) {
+    let Some(tls) = &shared.options().tls else {
         return http::serve(shared, stream, Peer::Tcp { address, uid, certificate: None }).await;
     };
-    match tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+    let acceptor = TlsAcceptor::from(tls.config(read_clocks().boot_ms));
+    match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             let certificate = shown.and_then(|certificate| subject_of(certificate));

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tenure_server::Auth;
+use tenure_server::{Auth, Tls};
 
 use crate::atomic_file::{Access, directory_of, replace};
 use crate::config::{Environment, Flags, MACHINE_CONFIG, Settings};
@@ -149,10 +149,11 @@ impl Options {
         };
         let settings = Settings::load(&flags, &environment)?;
         if self.root.is_none() {
-            let tls = settings.tls_files().map(|files| files.read()).transpose();
+            let tls = settings.tls_files().map(Tls::open).transpose();
             let tls = tls.map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
             Auth::new(settings.auth_settings(tls.as_ref()))
                 .map_err(|error| Failure::Usage(Words::new(chain(&error))))?;
+            settings.hook_plan().start().map_err(|problem| Failure::Usage(Words::new(problem)))?;
         }
         Ok(settings)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tenure_engine::EngineConfig;
-use tenure_server::{Auth, ServerOptions};
+use tenure_server::{Auth, ServerOptions, Tls};
 
 use crate::config::{Environment, Flags, Settings};
 use crate::daemon::{self, DaemonError, LogPlan, Plan, Started, StopOn, secret_hashing};
@@ -54,7 +54,7 @@ impl Serve {
 
 fn plan(settings: &Settings) -> Result<Plan, Failure> {
     let unusable = |error: &dyn std::error::Error| Failure::Usage(Words::new(chain(error)));
-    let tls = settings.tls_files().map(|files| files.read()).transpose().map_err(|error| unusable(&error))?;
+    let tls = settings.tls_files().map(Tls::open).transpose().map_err(|error| unusable(&error))?;
     let auth = Auth::new(settings.auth_settings(tls.as_ref())).map_err(|error| unusable(&error))?;
     let data_dir = settings.server.data_dir.clone();
     Ok(Plan {
@@ -68,7 +68,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
         server: ServerOptions {
             bind: Some(SocketAddr::new(settings.server.bind, settings.server.port)),
             socket: settings.server.socket.clone(),
-            tls: tls.map(|tls| tls.config),
+            tls,
             auth,
             connections_max: settings.limits.connections as usize,
             body_bytes_max: settings.limits.body_bytes.0 as usize,
@@ -85,7 +85,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
         network: settings.network_plan(),
         registrations: settings.registration_options(),
         streams: settings.stream_options(),
-        hook: settings.hook_plan(),
+        hook: settings.hook_plan().start().map_err(|problem| Failure::Usage(Words::new(problem)))?,
         stop: StopOn::Signals,
         breadcrumb_dir: settings.server.run_dir.clone(),
         data_dir,

@@ -112,12 +112,17 @@ settings! {
         socket: Option<PathBuf> = Place(super::places::Places::socket), "socket", like "/srv/tenure.sock";
         /// PEM file with the daemon's certificate, and those between it and a root
         ///
-        /// With it HTTP is spoken over TLS only.
+        /// With it HTTP is spoken over TLS only. The daemon reads this file, the key, the client CA and the revocation lists
+        /// again when they change.
         tls_cert: Option<PathBuf> = Text(""), "tls-cert", like "/srv/cert.pem";
         /// PEM file with the certificate's key
         tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
         /// PEM file with the roots of certificates that callers must show
         client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
+        /// PEM file with revocation lists (CRLs) of the client CA
+        ///
+        /// With it every issuer of certificates that callers show needs a list in the file.
+        client_crl: Option<PathBuf> = Text(""), "client-crl", like "/srv/crl.pem";
         /// Names that callers reach the daemon by, besides its address and those in its certificate: `NAME` or `NAME:PORT`
         ///
         /// A request without a token must be addressed to a name of the daemon. A name without a port counts with every
@@ -272,9 +277,15 @@ settings! {
         max_sessions: u64 = Text("100000"), "sessions-max-sessions", within "1" to "100000000", like "500";
         /// Who is told of each end: a URL that it is posted to, or a command that is run with it
         ///
-        /// A URL begins with `http://`; anything else is a command line, split as a shell does and run without one.
-        /// Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
-        on_end: OnEnd = Text(""), "sessions-on-end", like "http://127.0.0.1:3000/ended";
+        /// A URL begins with `http://` or `https://`; anything else is a command line, split as a shell does and run without
+        /// one. Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
+        on_end: OnEnd = Text(""), "sessions-on-end", like "https://127.0.0.1:3000";
+        /// PEM file with the authorities to trust for an `on_end` that is an `https` URL; empty: those of the system
+        on_end_ca: Option<PathBuf> = Text(""), "sessions-on-end-ca", like "/srv/ca.pem";
+        /// File with a secret, one line of at least 16 characters, that signs what is posted to `on_end`
+        ///
+        /// The header `Tenure-Signature` is `t=SECONDS,v1=HEX`, an HMAC-SHA-256 of the seconds, a dot and the body.
+        on_end_secret_file: Option<PathBuf> = Text(""), "sessions-on-end-secret-file", like "/srv/on-end-secret";
         /// When slots of an ended session may be used again
         ///
         /// `after_hook` keeps them until `on_end` has acknowledged, or `hook_timeout` is over.

@@ -184,9 +184,12 @@ impl Settings {
         Ok(EtcdOptions { endpoints: address.endpoints.clone(), tls, user })
     }
 
-    /// Who is told of sessions' ends.
+    /// What `on_end` and its files say.
     pub(crate) fn hook_plan(&self) -> HookPlan {
-        HookPlan::of(&self.sessions.on_end.0).expect("invariant: it was checked when it was read")
+        let sessions = &self.sessions;
+        HookPlan::of(&sessions.on_end.0)
+            .expect("invariant: it was checked when it was read")
+            .with_files(sessions.on_end_ca.clone(), sessions.on_end_secret_file.clone())
     }
 
     /// The files of TLS; `None`: HTTP is spoken in the clear.
@@ -195,6 +198,7 @@ impl Settings {
             certificate: self.server.tls_cert.clone()?,
             key: self.server.tls_key.clone()?,
             client_ca: self.server.client_ca.clone(),
+            client_crl: self.server.client_crl.clone(),
         })
     }
 
@@ -205,7 +209,7 @@ impl Settings {
         self.server.server_name.iter().cloned().chain(advertised.map(str::to_owned)).collect()
     }
 
-    /// Who may do what. `tls` is what [`Settings::tls_files`] were read to.
+    /// Who may do what. `tls` was opened from [`Settings::tls_files`].
     pub(crate) fn auth_settings(&self, tls: Option<&Tls>) -> AuthSettings {
         AuthSettings {
             bind: self.server.bind,
@@ -215,7 +219,7 @@ impl Settings {
             tls: tls.is_some(),
             client_certificates: self.server.client_ca.is_some(),
             certificate_scope: self.auth.cert_scope,
-            certified_names: tls.map(|tls| tls.names.clone()).unwrap_or_default(),
+            certified_names: tls.map(|tls| tls.names().to_vec()).unwrap_or_default(),
             server_names: self.server_names(),
             allow_origin: self.server.allow_origin.clone(),
             requests_per_second: self.limits.requests_per_second,

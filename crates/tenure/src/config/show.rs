@@ -65,8 +65,8 @@ pub(crate) fn reference_page(generated: &str) -> String {
         "{generated}\n\n# Configuration\n\n\
          Settings of `tenure serve`. A flag counts more than the environment, the environment more than the file, the \
          file more\nthan the default. `tenure serve --print-config` shows each value and where it came from; its \
-         output is a file that gives\nthe same settings. A key that does not exist is an error that names the nearest \
-         one that does.\n\n\
+         output is a file that gives\nthe same settings, but for the path of a URL in `sessions.on_end`, which may be a \
+         secret and is hidden. A key that does not\nexist is an error that names the nearest one that does.\n\n\
          The file is TOML: `--config FILE`, else `{FILE_VARIABLE}`, else `/etc/tenure/tenure.toml` as root and\n\
          `$XDG_CONFIG_HOME/tenure/tenure.toml` for others, if it is there. In the environment a setting is called\n\
          `TENURE_SECTION_KEY`: `limits.leases` is `TENURE_LIMITS_LEASES`; a list has commas, and an empty variable \

@@ -11,8 +11,8 @@ use tenure_log::{FileLogOptions, Genesis};
 
 /// Settings that do without each other only where none is set.
 const TLS: &[&str] = &["server.tls_cert", "server.tls_key", "server.client_ca"];
-/// One that makes no sense without the other.
-const REUSE: &[&str] = &["sessions.reuse", "sessions.on_end"];
+/// What `on_end` is needed for.
+const HOOK: &[&str] = &["sessions.reuse", "sessions.on_end_ca", "sessions.on_end_secret_file"];
 
 fn root() -> Environment {
     Environment::of(&[], true)
@@ -49,7 +49,8 @@ fn at(settings: &Settings, path: &str) -> (String, Origin) {
 fn companions(path: &str) -> impl Iterator<Item = &'static Key> {
     let needed = match path {
         path if TLS.contains(&path) => &TLS[..2],
-        "sessions.reuse" => REUSE,
+        "server.client_crl" => TLS,
+        path if HOOK.contains(&path) => &["sessions.on_end"],
         _ => &[],
     };
     KEYS.iter().filter(move |key| needed.contains(&key.path) && key.path != path)
@@ -201,6 +202,20 @@ fn the_printed_configuration_can_be_read_again() {
 }
 
 #[test]
+fn a_secret_in_a_url_is_not_printed() {
+    let (_directory, path) = file("[sessions]\non_end = 'https://x.example/hooks/secret'\n");
+    let settings = load(&[], &[], Some(&path)).unwrap();
+    let text = settings.to_text();
+    assert!(text.contains("on_end = \"https://x.example/[hidden]\""), "{text}");
+    assert!(!text.contains("hooks/secret") && !settings.to_json().to_string().contains("hooks/secret"));
+    assert!(!told(&settings).contains("hooks/secret"));
+    // What was printed does not go for the real thing.
+    let (_other_directory, other) = file(&text);
+    let error = load(&[], &[], Some(&other)).unwrap_err().to_string();
+    assert!(error.ends_with("[hidden] stands for the path of the URL: write the path itself"), "{error}");
+}
+
+#[test]
 fn an_unknown_key_is_an_error_that_names_the_nearest() {
     expect!["DIR/tenure.toml:3: there is no key limits.lease; the nearest is limits.leases"]
         .assert_eq(&refusal("\n[limits]\nlease = 5\n"));
@@ -251,6 +266,10 @@ fn settings_that_need_each_other_are_asked_for_together() {
     assert_eq!(error(&["--tls-cert=c"]), "server.tls_cert is set, and server.tls_key is not");
     assert_eq!(error(&["--tls-key=k"]), "server.tls_key is set, and server.tls_cert is not");
     assert_eq!(error(&["--client-ca=a"]), "server.client_ca is set, and server.tls_cert is not");
+    assert_eq!(
+        error(&["--client-crl=l", "--tls-cert=c", "--tls-key=k"]),
+        "server.client_crl is set, and server.client_ca is not"
+    );
 }
 
 #[test]
@@ -274,8 +293,14 @@ fn settings_of_sessions_that_do_not_go_together_are_refused() {
         .assert_eq(&error(&["--sessions-pools=a=1,b=2", "--limits-pools=1"]));
     expect![[r#"DIR/tenure.toml:2: sessions.pools: "mdns=1" is not accepted: names under mdns/ belong to registrations"#]]
         .assert_eq(&refusal("[sessions]\npools = { mdns = 1 }\n"));
-    expect![[r#"DIR/tenure.toml:2: sessions.on_end: "https://x.example/e" is not accepted: https is left to a command, such as: curl -fsS -H content-type:application/json --data-binary @- https://x.example/e"#]]
-        .assert_eq(&refusal("[sessions]\non_end = 'https://x.example/e'\n"));
+    let secret = "--sessions-on-end-secret-file=/srv/secret";
+    expect!["sessions.on_end_secret_file is set, and sessions.on_end is not a URL"]
+        .assert_eq(&error(&[secret, "--sessions-on-end=notify"]));
+    load(&[secret, "--sessions-on-end=http://x.example/"], &[], None).unwrap();
+    expect!["sessions.on_end_ca is set, and sessions.on_end is not an https URL"]
+        .assert_eq(&error(&["--sessions-on-end-ca=/srv/ca.pem", "--sessions-on-end=http://x.example/"]));
+    expect![[r#"DIR/tenure.toml:2: sessions.on_end: "https://x.example/[hidden]" is not accepted: a name and password before the host are not sent; put a secret into the path"#]]
+        .assert_eq(&refusal("[sessions]\non_end = 'https://me:secret@x.example/e'\n"));
     expect![[r#"DIR/tenure.toml:2: sessions.expiry_check_interval: "soon" is not accepted: a duration is written like 500ms, 30s, 1m30s or 2h"#]]
         .assert_eq(&refusal("[sessions]\nexpiry_check_interval = 'soon'\n"));
     expect![[

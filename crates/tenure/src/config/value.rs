@@ -32,6 +32,11 @@ pub(crate) trait Value: Sized + PartialOrd {
 
     /// As it stands in the file.
     fn written(&self) -> String;
+
+    /// What was given, as an error may repeat it.
+    fn repeated(text: &str) -> String {
+        text.to_owned()
+    }
 }
 
 /// An amount of memory or disk.

@@ -32,6 +32,10 @@ pub(crate) fn call_failure(error: CallError) -> Failure {
             let hint = "its socket is for its user and group: join the group, or name its HTTP address with --endpoint";
             Failure::Unexpected(Words::new(error).hint(hint))
         }
+        CallError::Unreachable { ref source, .. } if is_distrusted(source.as_ref()) => {
+            let hint = "no trusted authority signed its certificate; name the one that did with --ca FILE or TENURE_CA";
+            Failure::Unexpected(Words::new(error).hint(hint))
+        }
         CallError::Unreachable { .. } | CallError::Unexpected { .. } => {
             Failure::Unexpected(Words::new(error))
         }
@@ -70,6 +74,15 @@ fn is_out_of_reach(source: &(dyn std::error::Error + 'static)) -> bool {
 pub(super) fn is_kind(source: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
     std::iter::successors(Some(source), |error| error.source())
         .any(|error| error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind))
+}
+
+/// No authority that is trusted signed the daemon's certificate.
+fn is_distrusted(source: &(dyn std::error::Error + 'static)) -> bool {
+    let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    // A signature is bad where a trusted authority has the name of the one that signed.
+    let Some(rustls::Error::InvalidCertificate(problem)) = inner else { return false };
+    matches!(problem, rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature)
 }
 
 /// The next step, where there is one that usually helps.

@@ -1,9 +1,11 @@
-//! Who is told of sessions' ends: a URL or a command. Carries one word once; when it is said again, and what rests on
-//! it, is the face's business.
+//! `on_end`: a URL that sessions' ends are posted to, or a command that is run with them. Sends one end once; when it is
+//! sent again, and what rests on it, is decided in `tenure-faces`.
 
 mod command;
+mod signature;
 mod webhook;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,24 +15,29 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use command::CommandLine;
-use webhook::Webhook;
+use webhook::{Webhook, WebhookPlan};
 
-/// Who is told.
+/// What the settings say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum HookPlan {
-    /// Nobody.
+    /// Nobody is told.
     Nobody,
-    /// Whoever listens at a URL.
-    Webhook(Webhook),
+    /// A URL.
+    Webhook(WebhookPlan),
     /// A program.
     Command(CommandLine),
 }
 
-/// Tells whom it was made for, until it is closed.
-pub(super) struct Hook {
-    plan: Arc<HookPlan>,
+/// Tells the receiver of the settings, until it is closed.
+pub(crate) struct Hook {
+    receiver: Arc<Receiver>,
     closing: CancellationToken,
     under_way: TaskTracker,
+}
+
+enum Receiver {
+    Webhook(Webhook),
+    Command(CommandLine),
 }
 
 /// What an end is called, for those who are told of more than one thing.
@@ -44,34 +51,64 @@ impl HookPlan {
     /// Understands the setting; an error says what is expected.
     pub(crate) fn of(text: &str) -> Result<Self, String> {
         let text = text.trim();
-        let scheme = text.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
-        match scheme.as_deref() {
+        match scheme_of(text).as_deref() {
             _ if text.is_empty() => Ok(Self::Nobody),
-            Some("http") => Webhook::of(text).map(Self::Webhook),
-            Some("https") => Err(format!(
-                "https is left to a command, such as: curl -fsS -H content-type:application/json --data-binary @- {text}"
-            )),
-            Some(scheme) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-                Err("expected a URL that begins with http://, or a command line".to_owned())
+            Some("http" | "https") => WebhookPlan::of(text).map(Self::Webhook),
+            Some(_) => {
+                Err("expected a URL that begins with http:// or https://, or a command line".to_owned())
             }
-            Some(_) | None => CommandLine::of(text).map(Self::Command),
+            None => CommandLine::of(text).map(Self::Command),
         }
     }
 
-    /// What tells it; `None`: nobody is told.
-    pub(super) fn start(self) -> Option<Arc<Hook>> {
-        (self != Self::Nobody).then(|| {
-            Arc::new(Hook {
-                plan: Arc::new(self),
-                closing: CancellationToken::new(),
-                under_way: TaskTracker::new(),
-            })
-        })
+    /// The setting as it may be shown. A URL may hold a secret in its path; of a command nothing is known.
+    pub(crate) fn without_secrets(text: &str) -> String {
+        match scheme_of(text.trim()) {
+            Some(_) => webhook::without_secrets(text.trim()),
+            None => text.to_owned(),
+        }
     }
 
+    /// With the files of a webhook: the authorities to trust, and the secret to sign with.
+    pub(crate) fn with_files(self, ca: Option<PathBuf>, secret: Option<PathBuf>) -> Self {
+        match self {
+            Self::Webhook(webhook) => Self::Webhook(webhook.with_files(ca, secret)),
+            Self::Nobody | Self::Command(_) => self,
+        }
+    }
+
+    pub(crate) fn is_webhook(&self) -> bool {
+        matches!(self, Self::Webhook(_))
+    }
+
+    pub(crate) fn is_https(&self) -> bool {
+        matches!(self, Self::Webhook(webhook) if webhook.is_https())
+    }
+
+    /// Reads the files; `None`: nobody is told.
+    pub(crate) fn start(self) -> Result<Option<Arc<Hook>>, String> {
+        let receiver = match self {
+            Self::Nobody => return Ok(None),
+            Self::Webhook(webhook) => Receiver::Webhook(webhook.start()?),
+            Self::Command(command) => Receiver::Command(command),
+        };
+        Ok(Some(Arc::new(Hook {
+            receiver: Arc::new(receiver),
+            closing: CancellationToken::new(),
+            under_way: TaskTracker::new(),
+        })))
+    }
+}
+
+/// The scheme of a URL, in lower case; a command line has none.
+fn scheme_of(text: &str) -> Option<String> {
+    let (scheme, _) = text.split_once("://")?;
+    scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()).then(|| scheme.to_ascii_lowercase())
+}
+
+impl Receiver {
     async fn tell(&self, ended: &Stream) -> Result<(), String> {
         match self {
-            Self::Nobody => Ok(()),
             Self::Webhook(webhook) => webhook.tell(ended).await,
             Self::Command(command) => command.tell(ended).await,
         }
@@ -89,9 +126,9 @@ impl Hook {
 
 impl EndHook for Hook {
     fn tell(&self, ended: Stream) -> Later<'static, Result<(), String>> {
-        let (plan, closing) = (Arc::clone(&self.plan), self.closing.clone());
+        let (receiver, closing) = (Arc::clone(&self.receiver), self.closing.clone());
         Box::pin(self.under_way.track_future(async move {
-            let told = closing.run_until_cancelled(plan.tell(&ended)).await;
+            let told = closing.run_until_cancelled(receiver.tell(&ended)).await;
             told.unwrap_or_else(|| Err("the daemon stops".to_owned()))
         }))
     }

@@ -157,7 +157,7 @@ pub(crate) fn run(
         .map_err(NodeError::Roots)?;
     shared.pass_through(Arc::new(passing));
     shared.is_stranger.store(booted.is_stranger, Ordering::SeqCst);
-    let hook = plan.hook.clone().start();
+    let hook = plan.hook.clone();
     let (home, advertised_on) = (homes::home(&shared, &plan.registrations), Arc::clone(&network));
     let mut parts = Parts::new(
         &plan,

@@ -100,4 +100,34 @@ fn a_daemon_with_certificates_is_trusted_by_its_root_and_shown_ours() {
     let distrusted = ask(&["--ca", "DIR/alice.pem"]);
     assert_eq!((distrusted.code, distrusted.out.as_str()), (3, ""), "{}", distrusted.err);
     assert!(!distrusted.err.contains("is not running"), "{}", distrusted.err);
+    assert!(distrusted.err.contains("with --ca FILE or TENURE_CA"), "{}", distrusted.err);
+}
+
+#[test]
+fn a_daemon_whose_authority_the_system_trusts_needs_no_more_than_a_token() {
+    let mut daemon = Daemon::prepared(&[
+        "--tls-cert",
+        "DIR/server.pem",
+        "--tls-key",
+        "DIR/server.key",
+        "--token-file",
+        "DIR/tokens",
+    ]);
+    certify(&daemon);
+    let made = daemon.tenure(&["token", "new", "ci", "--scope", "hold", "--file", "DIR/tokens", "--quiet"]);
+    daemon.start_again();
+    let https = format!("https://{}", daemon.address());
+    // As the guide about security has it, on a machine that trusts the root.
+    let ask = |roots: &str, arguments: &[&str]| {
+        let mut command = daemon.command(&[&["--endpoint", &https, "status"], arguments].concat());
+        command.env("TENURE_TOKEN", made.out.trim()).env("SSL_CERT_FILE", daemon.path(roots));
+        daemon.desk.answer(command.env_remove("SSL_CERT_DIR"))
+    };
+    let trusting = ask("root.pem", &[]);
+    assert_eq!(trusting.code, 0, "{}", trusting.all());
+    let distrusting = ask("alice.pem", &[]);
+    assert_eq!((distrusting.code, distrusting.out.as_str()), (3, ""), "{}", distrusting.err);
+    assert!(distrusting.err.contains("with --ca FILE or TENURE_CA"), "{}", distrusting.err);
+    assert_eq!(ask("alice.pem", &["--ca", "DIR/root.pem"]).code, 0, "--ca takes the place of the roots");
+    assert_eq!(ask("root.pem", &["--ca", "DIR/alice.pem"]).code, 3, "it does not add to them");
 }

@@ -328,17 +328,17 @@ fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
         hint: tenure --help
     "#]],
     );
-    check(
-        &desk,
-        &["--endpoint", "https://127.0.0.1:1", "status"],
-        expect![[r#"
+    std::fs::write(desk.path().join("empty.pem"), "").unwrap();
+    let mut distrustful = desk.command(&["--endpoint", "https://127.0.0.1:1", "status"]);
+    distrustful.env("SSL_CERT_FILE", desk.path().join("empty.pem")).env_remove("SSL_CERT_DIR");
+    expect![[r#"
         exit 2
         --- out
         --- err
-        error: cannot talk to https://127.0.0.1:1: https needs the certificate of its authority, and only https does
+        error: cannot talk to https://127.0.0.1:1: cannot read the authorities that the system trusts: it has none
         hint: give the certificate of its authority with --ca FILE or TENURE_CA
-    "#]],
-    );
+    "#]]
+    .assert_eq(&desk.answer(&mut distrustful).all());
     check(
         &desk,
         &["--endpoint", "https://127.0.0.1:1", "--ca", "DIR/none.pem", "status"],

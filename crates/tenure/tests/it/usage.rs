@@ -68,7 +68,7 @@ fn every_command_has_help() {
                       [env: TENURE_TOKEN]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate
+                      PEM file of the authority that signed the daemon's certificate [default: the system's]
 
                       [env: TENURE_CA]
 
@@ -127,7 +127,7 @@ fn every_command_has_help() {
                       [env: TENURE_TOKEN]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate
+                      PEM file of the authority that signed the daemon's certificate [default: the system's]
 
                       [env: TENURE_CA]
 
@@ -204,7 +204,7 @@ fn every_command_has_help() {
                       [env: TENURE_TOKEN]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate
+                      PEM file of the authority that signed the daemon's certificate [default: the system's]
 
                       [env: TENURE_CA]
 
@@ -267,7 +267,7 @@ fn every_command_has_help() {
                       [env: TENURE_TOKEN]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate
+                      PEM file of the authority that signed the daemon's certificate [default: the system's]
 
                       [env: TENURE_CA]
 

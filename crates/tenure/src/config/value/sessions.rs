@@ -112,8 +112,13 @@ impl Value for OnEnd {
         HookPlan::of(text).map(|_| Self(text.to_owned()))
     }
 
+    /// Without the path of a URL, which may be a secret.
     fn written(&self) -> String {
-        quoted(&self.0)
+        quoted(&HookPlan::without_secrets(&self.0))
+    }
+
+    fn repeated(text: &str) -> String {
+        HookPlan::without_secrets(text)
     }
 }
 

@@ -26,6 +26,9 @@ struct Running(Child);
 const WITHIN: Duration = Duration::from_secs(30);
 /// How long the last words of a program that ended are waited for: a child of its own may have its standard error open.
 const WORDS_WITHIN: Duration = Duration::from_millis(100);
+/// Variables that a program is given besides those that tell of the session, and those that begin with `LC_`.
+const HANDED_ON: &[&str] =
+    &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"];
 
 impl CommandLine {
     pub(super) fn of(text: &str) -> Result<Self, String> {
@@ -57,6 +60,8 @@ impl CommandLine {
         let reason = ended.reason.as_deref().unwrap_or_default().replace('\0', "\u{fffd}");
         let child = Command::new(&self.program)
             .args(&self.arguments)
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_handed_on)))
             .env("TENURE_EVENT", EVENT)
             .env("TENURE_SESSION_ID", &ended.session_id)
             .env("TENURE_SESSION_STATE", ended.state.as_str())
@@ -68,6 +73,11 @@ impl CommandLine {
             .spawn();
         child.map(Running).map_err(|error| format!("cannot start {}: {error}", self.program))
     }
+}
+
+/// Whether a variable of the daemon is a program's too. The daemon's own settings may be secrets.
+fn is_handed_on(name: &str) -> bool {
+    HANDED_ON.contains(&name) || name.starts_with("LC_")
 }
 
 impl Running {

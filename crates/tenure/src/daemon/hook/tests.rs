@@ -32,8 +32,12 @@ fn refusal(text: &str) -> String {
     HookPlan::of(text).unwrap_err()
 }
 
+fn started(plan: HookPlan) -> Arc<Hook> {
+    plan.start().unwrap().unwrap()
+}
+
 async fn tell(plan: HookPlan) -> Result<(), String> {
-    let told = tokio::time::timeout(LIMIT, plan.start().unwrap().tell(ended())).await;
+    let told = tokio::time::timeout(LIMIT, started(plan).tell(ended())).await;
     told.expect("it ends by itself")
 }
 
@@ -82,7 +86,7 @@ async fn refused_with(answer: &'static str) -> String {
     let HookPlan::Webhook(_) = &plan else { panic!("{plan:?}") };
     let error = tell(plan).await.unwrap_err();
     let (name, words) = error.split_once(' ').unwrap();
-    assert!(name.starts_with("127.0.0.1:") && !error.contains("secret"), "{error}");
+    assert!(name.starts_with("http://127.0.0.1:") && !error.contains("secret"), "{error}");
     words.to_owned()
 }
 
@@ -90,7 +94,7 @@ async fn refused_with(answer: &'static str) -> String {
 fn a_url_is_posted_to_and_anything_else_is_a_command() {
     assert_eq!(plan(""), HookPlan::Nobody);
     assert_eq!(plan("  "), HookPlan::Nobody);
-    for url in ["http://127.0.0.1", "HTTP://host.example:8080/a/b?c=d", " http://[::1]:3000/ "] {
+    for url in ["http://127.0.0.1", "HTTP://host.example:8080/a/b?c=d", " https://[::1]:3000/ "] {
         assert!(matches!(plan(url), HookPlan::Webhook(_)), "{url}");
     }
     for line in ["/bin/true", "notify --to 'the team'", "curl -d @- https://x.example/y", "./a://b c"] {
@@ -100,10 +104,10 @@ fn a_url_is_posted_to_and_anything_else_is_a_command() {
 
 #[test]
 fn what_cannot_be_told_is_refused_before_anything_starts() {
-    expect!["https is left to a command, such as: curl -fsS -H content-type:application/json --data-binary @- https://x.example/y"]
-        .assert_eq(&refusal("https://x.example/y"));
-    expect!["expected a URL that begins with http://, or a command line"]
+    expect!["expected a URL that begins with http:// or https://, or a command line"]
         .assert_eq(&refusal("ftp://x.example"));
+    expect!["[hidden] stands for the path of the URL: write the path itself"]
+        .assert_eq(&refusal("https://x.example/[hidden]"));
     for url in ["http://", "http:///path", "http://host:0/", "http://host:99999/", "http://a b/"] {
         assert_eq!(refusal(url), "expected a URL like http://127.0.0.1:3000/ended", "{url}");
     }
@@ -130,6 +134,113 @@ async fn a_webhook_gets_the_whole_session() {
         assert!(head.lines().any(|line| line.to_ascii_lowercase().starts_with(header)), "{header}: {head}");
     }
     assert_eq!(serde_json::from_str::<Stream>(body).unwrap(), ended());
+}
+
+#[tokio::test]
+async fn what_is_posted_is_signed_where_there_is_a_secret() {
+    let directory = tempfile::tempdir().unwrap();
+    let secret = directory.path().join("secret");
+    fs::write(&secret, "0123456789abcdef\n").unwrap();
+    let (plan, serving) = one_answer(Some("HTTP/1.1 204 No Content\r\n\r\n")).await;
+    assert_eq!(tell(plan.with_files(None, Some(secret.clone()))).await, Ok(()));
+    let asked = serving.await.unwrap();
+    let (head, body) = asked.split_once("\r\n\r\n").unwrap();
+    let signature = head.lines().find_map(|line| line.strip_prefix("tenure-signature: ")).unwrap();
+    let seconds = signature.strip_prefix("t=").unwrap().split_once(',').unwrap().0.parse().unwrap();
+    let signed = signature::SecretFile::open(&secret).unwrap().sign(seconds, body.as_bytes());
+    assert_eq!(Ok(signature.to_owned()), signed);
+    let now = tenure_engine::host::read_clocks().wall_ms / 1_000;
+    assert!(now.abs_diff(seconds) < LIMIT.as_secs(), "{signature}");
+
+    // Never unsigned: it is tried again once the secret is back.
+    let (plan, _serving) = one_answer(Some("HTTP/1.1 204 No Content\r\n\r\n")).await;
+    let hook = started(plan.with_files(None, Some(secret.clone())));
+    fs::remove_file(&secret).unwrap();
+    let error = hook.tell(ended()).await.unwrap_err();
+    assert!(error.starts_with("cannot read the secret from "), "{error}");
+}
+
+/// Answers one request over TLS, and gives back how it began.
+async fn one_secure_answer() -> (String, String, tokio::task::JoinHandle<Option<String>>) {
+    let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![signed.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://{}/ended?key=secret", listener.local_addr().unwrap());
+    let serving = tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut stream = acceptor.accept(stream).await.ok()?;
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"}") {
+            asked.push(stream.read_u8().await.unwrap());
+        }
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+        stream.flush().await.unwrap();
+        String::from_utf8(asked).ok()
+    });
+    (url, signed.cert.pem(), serving)
+}
+
+#[tokio::test]
+async fn https_is_posted_to_where_its_authority_is_trusted() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (url, pem, serving) = one_secure_answer().await;
+    assert_eq!(tell(plan(&url).with_files(Some(file("ca.pem", &pem)), None)).await, Ok(()));
+    let asked = serving.await.unwrap().unwrap();
+    assert!(asked.starts_with("POST /ended?key=secret HTTP/1.1\r\n"), "{asked}");
+
+    let (url, _, serving) = one_secure_answer().await;
+    let error = tell(plan(&url).with_files(Some(file("old.pem", &pem)), None)).await.unwrap_err();
+    let shown = url.trim_end_matches("/ended?key=secret");
+    assert!(error.starts_with(&format!("cannot reach {shown}: invalid peer certificate")), "{error}");
+    assert_eq!(serving.await.unwrap(), None, "nothing was sent");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_refused_before_anything_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let problem = |plan: HookPlan| {
+        let problem = plan.start().err().unwrap();
+        problem.replace(&path.display().to_string(), "FILE")
+    };
+    let https = || plan("https://x.example/y");
+    expect!["cannot read FILE: No such file or directory (os error 2)"]
+        .assert_eq(&problem(https().with_files(Some(path.clone()), None)));
+    fs::write(&path, "nothing").unwrap();
+    expect!["cannot talk to https://x.example:443: cannot read the PEM: no certificate in it"]
+        .assert_eq(&problem(https().with_files(Some(path.clone()), None)));
+    expect!["the secret in FILE is shorter than 16 characters; make one with: openssl rand -hex 32"]
+        .assert_eq(&problem(plan("http://x.example/y").with_files(None, Some(path.clone()))));
+}
+
+#[test]
+fn of_a_url_only_scheme_and_host_are_shown() {
+    for (text, shown) in [
+        ("", ""),
+        ("http://host:3000", "http://host:3000"),
+        ("http://host:3000/", "http://host:3000/"),
+        (" https://host/secret ", "https://host/[hidden]"),
+        ("https://host?key=secret", "https://host/[hidden]"),
+        ("https://host#secret", "https://host/[hidden]"),
+        ("https://me:secret@host", "https://host"),
+        ("ftp://host/secret", "ftp://host/[hidden]"),
+        ("notify 'the team'", "notify 'the team'"),
+    ] {
+        assert_eq!(HookPlan::without_secrets(text), shown, "{text}");
+    }
 }
 
 #[tokio::test]
@@ -171,7 +282,7 @@ async fn whoever_does_not_answer_in_time_or_cannot_be_reached_is_told_later() {
     assert!(error.ends_with("did not answer within 300 ms"), "{error}");
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let error = tell(plan_of(gone)).await.unwrap_err();
-    assert_eq!(error, format!("cannot reach {gone}: Connection refused (os error 111)"));
+    assert_eq!(error, format!("cannot reach http://{gone}: Connection refused (os error 111)"));
 }
 
 fn plan_of(address: std::net::SocketAddr) -> HookPlan {
@@ -188,6 +299,25 @@ async fn a_command_gets_the_session_on_its_standard_input_and_in_its_environment
     assert_eq!(serde_json::from_slice::<Stream>(&told).unwrap(), ended());
     let names = fs::read_to_string(directory.path().join("told.txt")).unwrap();
     assert_eq!(names, "session.ended 2d9a4c1e-0000-4000-8000-000000000001 stopped LEASE_EXPIRED\n");
+}
+
+#[tokio::test]
+async fn a_command_gets_no_variable_of_the_daemon_that_it_does_not_need() {
+    let directory = tempfile::tempdir().unwrap();
+    // What the shell was given, before it adds its own.
+    let plan = script(directory.path(), "tr '\\0' '\\n' < /proc/$$/environ > environment");
+    assert_eq!(tell(plan).await, Ok(()));
+    let given = fs::read_to_string(directory.path().join("environment")).unwrap();
+    let names: Vec<&str> = given.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    let told = ["TENURE_EVENT", "TENURE_SESSION_ID", "TENURE_SESSION_STATE", "TENURE_SESSION_REASON", "PATH"];
+    assert!(told.iter().all(|name| names.contains(name)), "{names:?}");
+    let usual = ["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "TZ", "USER", "XDG_RUNTIME_DIR"];
+    let others: Vec<&&str> = names
+        .iter()
+        .filter(|name| !told.contains(name) && !usual.contains(name) && !name.starts_with("LC_"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some(), "this process has others");
 }
 
 #[tokio::test]
@@ -243,8 +373,7 @@ async fn a_command_that_hangs_is_killed_with_all_it_started() {
 #[tokio::test]
 async fn closing_kills_what_runs_and_tells_nobody_more() {
     let directory = tempfile::tempdir().unwrap();
-    let hook =
-        script(directory.path(), "sleep 1000 &\necho $! > pid.part\nmv pid.part pid\nwait").start().unwrap();
+    let hook = started(script(directory.path(), "sleep 1000 &\necho $! > pid.part\nmv pid.part pid\nwait"));
     let telling = tokio::spawn(hook.tell(ended()));
     let path = directory.path().join("pid");
     wait_until("the command to run", || path.exists()).await;
@@ -259,8 +388,7 @@ async fn closing_kills_what_runs_and_tells_nobody_more() {
 #[tokio::test]
 async fn a_word_that_nobody_waits_for_any_more_leaves_no_command() {
     let directory = tempfile::tempdir().unwrap();
-    let hook =
-        script(directory.path(), "sleep 1000 &\necho $! > pid.part\nmv pid.part pid\nwait").start().unwrap();
+    let hook = started(script(directory.path(), "sleep 1000 &\necho $! > pid.part\nmv pid.part pid\nwait"));
     let telling = tokio::spawn(hook.tell(ended()));
     let path = directory.path().join("pid");
     wait_until("the command to run", || path.exists()).await;
@@ -273,7 +401,7 @@ async fn a_reason_that_is_no_variable_is_told_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let plan = script(directory.path(), "cat > told.json\nprintenv TENURE_SESSION_REASON > reason");
     let odd = Stream { reason: Some("FAILED:a\0b\nc".to_owned()), ..ended() };
-    assert_eq!(plan.start().unwrap().tell(odd.clone()).await, Ok(()));
+    assert_eq!(started(plan).tell(odd.clone()).await, Ok(()));
     let told = fs::read(directory.path().join("told.json")).unwrap();
     assert_eq!(serde_json::from_slice::<Stream>(&told).unwrap(), odd);
     assert_eq!(fs::read_to_string(directory.path().join("reason")).unwrap(), "FAILED:a\u{fffd}b\nc\n");

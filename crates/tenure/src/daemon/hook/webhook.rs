@@ -1,61 +1,65 @@
-//! A session's end, posted to a URL. One connection for one word; redirects are not followed.
+//! A session's end, posted to a URL: one connection for one end, over the client's own HTTP and TLS. Redirects are not
+//! followed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use tenure_api::Stream;
-
 use bytes::Bytes;
-use http::header::{CONNECTION, CONTENT_TYPE, HOST};
-use http::{HeaderValue, Method, Request, Uri};
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
-use tokio_util::task::AbortOnDropHandle;
+use http::{HeaderName, HeaderValue, StatusCode};
+use tenure_api::Stream;
+use tenure_client::web::{Poster, Url};
+use tenure_client::{CallError, Endpoint};
+use tenure_engine::host::read_clocks;
 
+use super::signature::{self, SecretFile};
 use super::{EVENT, WORDS_BYTES_MAX, json_of, quoted};
+use crate::failure::chain;
 
-/// Where ends are posted to.
+/// Where ends are posted to, and what that takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Webhook {
-    /// Without brackets.
-    host: String,
-    port: u16,
-    /// Host and port as the URL has them.
-    authority: String,
-    /// Path and query. May hold a secret: never told to anybody else.
-    path: Uri,
+pub(crate) struct WebhookPlan {
+    url: Url,
+    /// PEM file with the authorities to trust; `None`: those of the system.
+    ca: Option<PathBuf>,
+    /// File with the secret to sign with; `None`: nothing is signed.
+    secret: Option<PathBuf>,
+    limit: Duration,
+}
+
+/// Posts ends.
+pub(super) struct Webhook {
+    /// Scheme, host and port. The path may hold a secret and is in no message.
+    endpoint: Endpoint,
+    poster: Poster,
+    secret: Option<SecretFile>,
     limit: Duration,
 }
 
 /// How long one try may take.
 const WITHIN: Duration = Duration::from_secs(10);
-/// How long the words of somebody who refused are waited for.
+/// How long the body of an answer that does not acknowledge is waited for.
 const WORDS_WITHIN: Duration = Duration::from_secs(1);
-const SESSION_HEADER: &str = "tenure-session-id";
-const EVENT_HEADER: &str = "tenure-event";
+const SESSION_HEADER: HeaderName = HeaderName::from_static("tenure-session-id");
+const EVENT_HEADER: HeaderName = HeaderName::from_static("tenure-event");
+const SIGNATURE_HEADER: HeaderName = HeaderName::from_static(signature::HEADER);
+/// Stands for a path that `--print-config` does not show.
+const HIDDEN: &str = "[hidden]";
 
-impl Webhook {
-    pub(super) fn of(url: &str) -> Result<Self, String> {
-        let expected = "expected a URL like http://127.0.0.1:3000/ended";
-        let uri: Uri = url.parse().map_err(|_| expected)?;
-        let authority = uri.authority().filter(|authority| !authority.host().is_empty()).ok_or(expected)?;
-        if authority.as_str().contains('@') {
-            return Err(
-                "a name and password before the host are not sent; put a secret into the path".to_owned()
-            );
+impl WebhookPlan {
+    pub(super) fn of(text: &str) -> Result<Self, String> {
+        let url: Url = text.parse().map_err(|error: tenure_client::web::UrlError| error.to_string())?;
+        if url.target().ends_with(HIDDEN) {
+            return Err(format!("{HIDDEN} stands for the path of the URL: write the path itself"));
         }
-        let host = authority.host();
-        // Of a port that is none the library says that there is none.
-        let port = match &authority.as_str()[host.len()..] {
-            "" => 80,
-            port => port[1..].parse().ok().filter(|port| *port > 0).ok_or(expected)?,
-        };
-        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).to_owned();
-        let authority = authority.as_str().to_owned();
-        let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        let path = path.parse().map_err(|_| expected)?;
-        Ok(Self { host, port, authority, path, limit: WITHIN })
+        Ok(Self { url, ca: None, secret: None, limit: WITHIN })
+    }
+
+    pub(super) fn with_files(self, ca: Option<PathBuf>, secret: Option<PathBuf>) -> Self {
+        Self { ca, secret, ..self }
+    }
+
+    pub(super) fn is_https(&self) -> bool {
+        matches!(self.url.endpoint(), Endpoint::Https(_))
     }
 
     #[cfg(test)]
@@ -63,60 +67,75 @@ impl Webhook {
         Self { limit, ..self }
     }
 
-    pub(super) async fn tell(&self, ended: &Stream) -> Result<(), String> {
-        let told = tokio::time::timeout(self.limit, self.post(ended)).await;
-        told.unwrap_or_else(|_| {
-            Err(format!("{} did not answer within {} ms", self.authority, self.limit.as_millis()))
-        })
-    }
-
-    async fn post(&self, ended: &Stream) -> Result<(), String> {
-        let request = self.request(ended).map_err(|error| error.to_string())?;
-        let unreachable = |error: &dyn std::error::Error| {
-            format!("cannot reach {}: {}", self.authority, crate::failure::chain(error))
+    /// Reads the files.
+    pub(super) fn start(self) -> Result<Webhook, String> {
+        let read = |path: &PathBuf| {
+            std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
         };
-        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
-        let stream = TokioIo::new(stream.map_err(|error| unreachable(&error))?);
-        let shaken = hyper::client::conn::http1::handshake(stream).await;
-        let (mut sender, connection) = shaken.map_err(|error| unreachable(&error))?;
-        let _connection = AbortOnDropHandle::new(tokio::spawn(connection));
-        let answer = sender.send_request(request).await;
-        let answer = answer.map_err(|error| {
-            format!("{} did not answer: {}", self.authority, crate::failure::chain(&error))
-        })?;
-        let status = answer.status();
-        if status.is_success() {
-            return Ok(());
-        }
-        let words = first_words(answer.into_body()).await;
-        Err(format!("{} answered {status}{words}", self.authority))
-    }
-
-    fn request(&self, ended: &Stream) -> Result<Request<Full<Bytes>>, http::Error> {
-        Request::builder()
-            .method(Method::POST)
-            .uri(self.path.clone())
-            .header(HOST, &self.authority)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .header(CONNECTION, HeaderValue::from_static("close"))
-            .header(EVENT_HEADER, EVENT)
-            .header(SESSION_HEADER, &ended.session_id)
-            .body(Full::new(Bytes::from(json_of(ended))))
+        let ca_pem = self.ca.as_ref().map(read).transpose()?;
+        let poster = Poster::new(&self.url, ca_pem.as_deref());
+        let endpoint = self.url.endpoint().clone();
+        Ok(Webhook {
+            poster: poster.map_err(|error| format!("cannot talk to {endpoint}: {}", chain(&error)))?,
+            endpoint,
+            secret: self.secret.as_deref().map(SecretFile::open).transpose()?,
+            limit: self.limit,
+        })
     }
 }
 
-/// The beginning of a body, whatever comes in time.
-async fn first_words(mut body: Incoming) -> String {
-    let mut bytes = Vec::new();
-    let reading = async {
-        while bytes.len() < WORDS_BYTES_MAX
-            && let Some(Ok(frame)) = body.frame().await
-        {
-            if let Some(data) = frame.data_ref() {
-                bytes.extend_from_slice(&data[..data.len().min(WORDS_BYTES_MAX - bytes.len())]);
+/// A URL as it may be shown: its path and query, and what stands before the host, may be secret.
+pub(super) fn without_secrets(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let (authority, target) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let target = if matches!(target, "" | "/") { target.to_owned() } else { format!("/{HIDDEN}") };
+    format!("{scheme}://{host}{target}")
+}
+
+impl Webhook {
+    pub(super) async fn tell(&self, ended: &Stream) -> Result<(), String> {
+        let json = Bytes::from(json_of(ended));
+        let headers = self.headers(ended, &json)?;
+        let posted = self.poster.post(headers, json, self.limit).await;
+        let answer = posted.map_err(|error| self.lost(&error))?;
+        let status = answer.status();
+        if (200..300).contains(&status) {
+            return Ok(());
+        }
+        let words = quoted(&answer.beginning(WORDS_BYTES_MAX, WORDS_WITHIN).await);
+        let status =
+            StatusCode::from_u16(status).map_or_else(|_| status.to_string(), |known| known.to_string());
+        Err(format!("{} answered {status}{words}", self.endpoint))
+    }
+
+    fn headers(&self, ended: &Stream, json: &[u8]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
+        let mut headers = vec![
+            (EVENT_HEADER, HeaderValue::from_static(EVENT)),
+            (SESSION_HEADER, value(&ended.session_id)?),
+        ];
+        if let Some(secret) = &self.secret {
+            let signature = secret.sign(read_clocks().wall_ms / 1_000, json)?;
+            headers.push((SIGNATURE_HEADER, value(&signature)?));
+        }
+        Ok(headers)
+    }
+
+    fn lost(&self, error: &CallError) -> String {
+        match error {
+            CallError::Broken { endpoint, source } => {
+                format!("{endpoint} did not answer: {}", chain(source.as_ref()))
+            }
+            CallError::TimedOut { limit } => {
+                format!("{} did not answer within {} ms", self.endpoint, limit.as_millis())
+            }
+            CallError::Unreachable { endpoint, source } => {
+                format!("cannot reach {endpoint}: {}", chain(source.as_ref()))
+            }
+            CallError::Refused(_) | CallError::Unexpected { .. } | CallError::Unsendable(_) => {
+                error.to_string()
             }
         }
-    };
-    let _ = tokio::time::timeout(WORDS_WITHIN, reading).await;
-    quoted(&bytes)
+    }
 }
