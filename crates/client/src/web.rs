@@ -89,7 +89,7 @@ impl Poster {
             Endpoint::Https(_) => Some(TlsSetup::new(ca_pem, None)?),
             Endpoint::Http(_) | Endpoint::Unix(_) => None,
         };
-        let connector = Connector::new(url.endpoint.clone(), setup.as_ref(), Duration::MAX)?;
+        let connector = Connector::new(url.endpoint.clone(), setup.as_ref(), Duration::MAX, None)?;
         Ok(Self { transport: Transport::new(connector, None)?, target: url.target.clone() })
     }
 

@@ -54,7 +54,10 @@ impl Stage {
             }
         };
         let (account, freshness) = (self.account(principal), Freshness::Present);
-        Ok((opening, Caller { principal: principal.clone(), scope, within: None, origin, freshness, account }))
+        Ok((
+            opening,
+            Caller { principal: principal.clone(), scope, within: None, origin, freshness, account },
+        ))
     }
 }
 

@@ -103,6 +103,7 @@ impl<'a> Takes<'a> {
             Call::OpenSession(api::OpenSession { accepts_handover: Some(prefix), .. }) => {
                 Self::Prefix(prefix)
             }
+            Call::Under { call, .. } => Self::of(call, default_pool),
             // Nothing is taken: reads, what is done with a lease of one's own, and what needs scope admin, whose names
             // are all names.
             Call::OpenSession(api::OpenSession { accepts_handover: None, .. })
@@ -138,6 +139,7 @@ impl<'a> Takes<'a> {
             | Call::NodeTold(_)
             | Call::ConnectionsTold(_)
             | Call::Unregister(_)
+            | Call::UnregisterEpoch(..)
             | Call::HeartbeatRegistration(..)
             | Call::Resolve(_)
             | Call::RegistrationStatus

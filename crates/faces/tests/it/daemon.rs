@@ -81,5 +81,12 @@ async fn open(directory: &TempDir, config: &EngineConfig) -> (Faces, Host) {
 
 pub(crate) fn over_http(principal: &str, scope: Scope) -> Caller {
     let (origin, freshness) = (Origin::Http, Freshness::Present);
-    Caller { principal: principal.into(), scope, within: None, origin, freshness, account: Account::default() }
+    Caller {
+        principal: principal.into(),
+        scope,
+        within: None,
+        origin,
+        freshness,
+        account: Account::default(),
+    }
 }

@@ -357,7 +357,10 @@ async fn a_poller_with_a_short_ttl_joins_on_a_busy_machine() {
         ttl: TTL,
         call_limit: Duration::from_millis(150),
     };
-    assert!(membership.join_limit() >= Duration::from_secs(5), "a poller that holds nothing has no promise to keep");
+    assert!(
+        membership.join_limit() >= Duration::from_secs(5),
+        "a poller that holds nothing has no promise to keep"
+    );
 }
 
 #[tokio::test]
