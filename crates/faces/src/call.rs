@@ -330,10 +330,12 @@ impl Call {
                 Self::Release(..)
                     | Self::CloseSession(_)
                     | Self::Unregister(_)
+                    | Self::UnregisterEpoch(..)
                     | Self::StopStream(_)
                     | Self::FailStream(..)
                     | Self::IntendStop { .. }
             )
+            || matches!(self, Self::Under { call, .. } if call.keeps_or_gives_back())
     }
 
     /// Whether a daemon that is there for registrations alone serves it.

@@ -328,7 +328,7 @@ fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
         hint: tenure --help
     "#]],
     );
-    std::fs::write(desk.path().join("empty.pem"), "").unwrap();
+    fs::write(desk.path().join("empty.pem"), "").unwrap();
     let mut distrustful = desk.command(&["--endpoint", "https://127.0.0.1:1", "status"]);
     distrustful.env("SSL_CERT_FILE", desk.path().join("empty.pem")).env_remove("SSL_CERT_DIR");
     expect![[r#"

@@ -6,7 +6,6 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::{Value, json};
 
-use super::peers::STRANGER;
 use super::{as_token, with_tokens, write_tokens};
 use crate::daemon::{Daemon, LIMIT};
 use crate::raw_http::Answered;
