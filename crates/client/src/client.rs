@@ -12,10 +12,10 @@ use crate::answer::unexpected;
 use crate::bytes_stream::ByteStream;
 use crate::clock::BootInstant;
 use crate::endpoint::{Endpoint, Endpoints};
-use crate::error::CallError;
+use crate::error::{CallError, Cause};
 use crate::nodes::{Asking, Nodes};
 use crate::operation::{operation_id, takes_operation_id};
-use crate::transport::{Connector, Identity, Patience, Request, Tls, Transport};
+use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, Tls, Transport};
 use bytes::Bytes;
 use core::fmt;
 use core::time::Duration;
@@ -61,6 +61,7 @@ pub struct ClientBuilder {
     holder: Option<String>,
     connect_limit: Duration,
     answer_limit: Duration,
+    check: Option<PeerCheck>,
 }
 
 /// Why no client can be built.
@@ -150,6 +151,13 @@ impl ClientBuilder {
         self
     }
 
+    /// Uses only connections whose other end passes a check, which comes before the token or anything else is sent.
+    #[must_use]
+    pub fn check_peer(mut self, check: impl Fn(Peer) -> Result<(), Cause> + Send + Sync + 'static) -> Self {
+        self.check = Some(Arc::new(check));
+        self
+    }
+
     /// Builds it. No connection is opened yet.
     ///
     /// # Errors
@@ -177,7 +185,7 @@ impl ClientBuilder {
                 (Endpoint::Https(_), None) => return Err(BuildError::Trust),
                 (Endpoint::Http(_) | Endpoint::Unix(_), _) => None,
             };
-            let connector = Connector::new(endpoint.clone(), tls, self.connect_limit);
+            let connector = Connector::new(endpoint.clone(), tls, self.connect_limit, self.check.clone());
             transports.push(Transport::new(connector, authorization.clone())?);
         }
         let nodes = Nodes::new(transports, self.answer_limit);
@@ -204,6 +212,7 @@ impl Client {
             holder: None,
             connect_limit: CONNECT_LIMIT,
             answer_limit: ANSWER_LIMIT,
+            check: None,
         }
     }
 

@@ -44,3 +44,4 @@ pub use socket::Connection;
 pub use stream_events::StreamEvents;
 /// The wire types that calls take and give.
 pub use tenure_api as api;
+pub use transport::Peer;

@@ -4,7 +4,8 @@
 mod connect;
 mod tls;
 
-pub(crate) use connect::Connector;
+pub use connect::Peer;
+pub(crate) use connect::{Connector, PeerCheck};
 pub(crate) use tls::{Identity, Tls};
 
 use crate::endpoint::Endpoint;

@@ -2,6 +2,7 @@
 //!
 //! Commands are asynchronous and run on one small runtime of this thread. Nothing here prints data.
 
+mod looking;
 mod refusal;
 mod route;
 
@@ -10,23 +11,20 @@ pub(crate) use route::{Route, route};
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tenure_client::{CallError, Client, Endpoint, Endpoints, Method};
+use tenure_client::{CallError, Cause, Client, ClientBuilder, Endpoint, Endpoints, Method};
 
-use crate::breadcrumb::{self, Trail};
+use crate::breadcrumb::Trail;
 use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
 use crate::standalone::Standalone;
 
 /// Where a daemon listens unless it was told otherwise.
 const USUAL_ADDRESS: &str = "http://127.0.0.1:5641";
-/// How long a daemon that left a breadcrumb may take to say that it is well.
-const PROBE_LIMIT: Duration = Duration::from_millis(200);
 
 /// Which daemon, and with what credentials.
 #[derive(Args, Clone, Debug)]
@@ -62,8 +60,17 @@ pub(crate) struct Reach {
 #[derive(Clone, Debug)]
 pub(crate) struct Daemon {
     client: Client,
-    /// `None`: the caller said where it is.
-    trail: Option<Trail>,
+    how: How,
+}
+
+/// How a daemon was found.
+#[derive(Clone, Debug)]
+enum How {
+    /// The caller said where it is.
+    Told,
+    Trail(Trail),
+    /// It listens where daemons usually do.
+    Looked,
 }
 
 /// A daemon for mDNS commands: one that was found, or one of this process.
@@ -103,9 +110,10 @@ impl Reach {
     /// Finds the daemon and says how it was found.
     pub(crate) async fn daemon(&self, printer: &mut Printer) -> Result<Daemon, Failure> {
         let daemon = self.find().await?;
-        let how = match &daemon.trail {
-            None => "as told".to_owned(),
-            Some(trail) => format!("found by {}", trail.file.display()),
+        let how = match &daemon.how {
+            How::Told => "as told".to_owned(),
+            How::Trail(trail) => format!("found by {}", trail.file.display()),
+            How::Looked => "where one usually is".to_owned(),
         };
         let places: Vec<String> = daemon.client.endpoints().map(ToString::to_string).collect();
         printer.talk(format_args!("note: asking the daemon at {}, {how}", places.join(" or ")));
@@ -114,20 +122,17 @@ impl Reach {
 
     /// Finds the daemon, or starts one in this process that serves mDNS alone and ends with the command.
     pub(crate) async fn daemon_or_standalone(&self, printer: &mut Printer) -> Result<Found, Failure> {
-        let no_daemon = || {
-            if self.standalone {
-                return true;
+        if !self.standalone {
+            match self.daemon(printer).await {
+                // One that is there but does not answer is no reason to say goodbye for it.
+                Err(Failure::NoDaemon { cause: None, .. }) => {}
+                found => return Ok(Found { daemon: found?, standalone: None }),
             }
-            // A daemon that is there but does not answer is no reason to say goodbye for it.
-            self.endpoint.is_none() && breadcrumb::find().is_empty()
-        };
-        if !no_daemon() {
-            return Ok(Found { daemon: self.daemon(printer).await?, standalone: None });
         }
         let standalone = Standalone::start().await?;
         printer.talk("note: no daemon is asked; mDNS is spoken by this command alone, until it ends");
         let client = self.client(Endpoint::Unix(standalone.socket()).into())?;
-        Ok(Found { daemon: Daemon { client, trail: None }, standalone: Some(standalone) })
+        Ok(Found { daemon: Daemon { client, how: How::Told }, standalone: Some(standalone) })
     }
 
     /// Finds the daemon.
@@ -137,14 +142,9 @@ impl Reach {
             return Err(Failure::Usage(words.hint("start it with: tenure serve")));
         }
         if let Some(endpoint) = &self.endpoint {
-            return Ok(Daemon { client: self.client(endpoint.clone())?, trail: None });
+            return Ok(Daemon { client: self.client(endpoint.clone())?, how: How::Told });
         }
-        let trails = breadcrumb::find();
-        match trails.as_slice() {
-            [] => Err(Failure::NoDaemon { address: USUAL_ADDRESS.to_owned() }),
-            [trail] => self.follow(trail).await,
-            several => Err(ambiguous(several)),
-        }
+        self.look().await
     }
 
     /// Finds a daemon again that went away. One that was told is where it was: of several nodes, the one that answered
@@ -156,29 +156,31 @@ impl Reach {
         }
     }
 
-    /// The socket if there is one and it lets us in, because there we are known by our user id.
-    async fn follow(&self, trail: &Trail) -> Result<Daemon, Failure> {
-        let socket = trail.breadcrumb.socket.as_ref().filter(|socket| Path::new(socket).exists());
-        let socket = socket.map(|socket| Endpoint::Unix(PathBuf::from(socket)));
-        let address = trail.breadcrumb.endpoint.parse::<Endpoint>().ok();
-        for endpoint in socket.into_iter().chain(address).map(Endpoints::from) {
-            // A breadcrumb names no authority to trust; without one `https` is out of reach.
-            let Ok(client) = self.client(endpoint) else { continue };
-            if let Ok(Ok(())) = tokio::time::timeout(PROBE_LIMIT, client.health()).await {
-                return Ok(Daemon { client, trail: Some(trail.clone()) });
-            }
-        }
-        Err(Failure::NoDaemon { address: trail.breadcrumb.endpoint.clone() })
-    }
-
     /// The token to present, for those who write their requests themselves.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
     fn client(&self, endpoints: Endpoints) -> Result<Client, Failure> {
-        let is_https = endpoints.as_slice().iter().any(|endpoint| matches!(endpoint, Endpoint::Https(_)));
-        let mut builder = Client::builder_of(endpoints.clone());
+        let is_https = is_https(&endpoints);
+        let built = self.builder(endpoints.clone()).and_then(|builder| Ok(builder.build()?));
+        built.map_err(|error| {
+            if let Some(unreadable) = error.downcast_ref::<Unreadable>() {
+                return Failure::Usage(Words::new(unreadable));
+            }
+            let words = Words::new(format_args!("cannot talk to {endpoints}: {}", chain(error.as_ref())));
+            Failure::Usage(if is_https && self.ca.is_none() {
+                words.hint("give the certificate of its authority with --ca FILE or TENURE_CA")
+            } else {
+                words
+            })
+        })
+    }
+
+    /// A client with the caller's credentials.
+    fn builder(&self, endpoints: Endpoints) -> Result<ClientBuilder, Cause> {
+        let is_https = is_https(&endpoints);
+        let mut builder = Client::builder_of(endpoints);
         if let Some(token) = &self.token {
             builder = builder.token(token);
         }
@@ -188,14 +190,7 @@ impl Reach {
         if is_https && let (Some(cert), Some(key)) = (&self.cert, &self.key) {
             builder = builder.identity_pem(read_pem(cert)?, read_pem(key)?);
         }
-        builder.build().map_err(|error| {
-            let words = Words::new(format_args!("cannot talk to {endpoints}: {}", chain(&error)));
-            Failure::Usage(if is_https && self.ca.is_none() {
-                words.hint("give the certificate of its authority with --ca FILE or TENURE_CA")
-            } else {
-                words
-            })
-        })
+        Ok(builder)
     }
 }
 
@@ -212,12 +207,12 @@ impl Daemon {
 
     /// Its socket, for those who speak lines.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        match (self.endpoint(), &self.trail) {
+        match (self.endpoint(), &self.how) {
             (Endpoint::Unix(path), _) => Some(path.clone()),
-            (Endpoint::Http(_) | Endpoint::Https(_), Some(trail)) => {
+            (Endpoint::Http(_) | Endpoint::Https(_), How::Trail(trail)) => {
                 trail.breadcrumb.socket.as_ref().map(PathBuf::from)
             }
-            (Endpoint::Http(_) | Endpoint::Https(_), None) => None,
+            (Endpoint::Http(_) | Endpoint::Https(_), How::Told | How::Looked) => None,
         }
     }
 
@@ -260,17 +255,18 @@ pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     })
 }
 
-fn ambiguous(trails: &[Trail]) -> Failure {
-    let each: Vec<String> = trails
-        .iter()
-        .map(|trail| format!("{} ({})", trail.breadcrumb.endpoint, trail.file.display()))
-        .collect();
-    let words = Words::new(format_args!("more than one daemon is running: {}", each.join(", ")));
-    let first = trails.first().map_or(USUAL_ADDRESS, |trail| trail.breadcrumb.endpoint.as_str());
-    Failure::Usage(words.hint(format_args!("say which one: --endpoint {first}")))
+/// A file of the command line.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}: {cause}", path.display())]
+struct Unreadable {
+    path: PathBuf,
+    cause: std::io::Error,
 }
 
-fn read_pem(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path)
-        .map_err(|error| Failure::Usage(Words::new(format_args!("cannot read {}: {error}", path.display()))))
+fn is_https(endpoints: &Endpoints) -> bool {
+    endpoints.as_slice().iter().any(|endpoint| matches!(endpoint, Endpoint::Https(_)))
+}
+
+fn read_pem(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    fs::read(path).map_err(|cause| Unreadable { path: path.to_owned(), cause })
 }

@@ -181,7 +181,7 @@ const INDEX_EVERY: Duration = Duration::from_secs(30);
 const STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// How long nobody is served because ended registrations are looked up.
-const RECALL_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const RECALL_WITHIN: Duration = Duration::from_secs(2);
 /// Of the time to stop, how long goodbyes may take.
 const WITHDRAW_WITHIN: Duration = Duration::from_secs(10);
 

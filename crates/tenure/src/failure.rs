@@ -16,6 +16,8 @@ pub(crate) enum Failure {
     NoDaemon {
         /// Where.
         address: String,
+        /// Why it does not answer; `None`: nothing listens there.
+        cause: Option<String>,
     },
     /// The daemon refused; the table of error codes decides the exit code.
     Answered {

@@ -18,6 +18,8 @@ mod show;
 mod standalone;
 mod stopping;
 mod table;
+mod trusted;
+mod write_lock;
 mod writer;
 
 use std::env::args_os;

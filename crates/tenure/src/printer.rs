@@ -151,7 +151,10 @@ impl Printer {
             let _ = self.object(&object).and_then(|()| self.flush());
         }
         match failure {
-            Failure::NoDaemon { address } => {
+            Failure::NoDaemon { address, cause: Some(cause) } => {
+                say(&format_args!("Error: Tenure daemon does not answer at {address}: {cause}"));
+            }
+            Failure::NoDaemon { address, cause: None } => {
                 // As the contract words it, capital included: programs look for this line.
                 say(&format_args!("Error: Tenure daemon is not running at {address}"));
                 say(&"hint: start it with: tenure serve");

@@ -337,7 +337,15 @@ impl Client {
     /// # Errors
     /// See [`CallError`].
     pub async fn health(&self) -> Result<(), CallError> {
-        let manner = Manner { patience: Patience::AtMost(HEALTH_LIMIT), ..Manner::REPEATABLE };
+        self.health_within(HEALTH_LIMIT).await
+    }
+
+    /// The same, for a daemon that may be slow.
+    ///
+    /// # Errors
+    /// See [`CallError`].
+    pub async fn health_within(&self, limit: Duration) -> Result<(), CallError> {
+        let manner = Manner { patience: Patience::AtMost(limit), ..Manner::REPEATABLE };
         self.ask_text("/healthz", manner).await.map(drop)
     }
 

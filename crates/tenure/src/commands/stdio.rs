@@ -145,7 +145,7 @@ impl Proxy<'_> {
 fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::ConnectionRefused | std::io::ErrorKind::NotFound => {
-            Failure::NoDaemon { address: format!("unix:{}", socket.display()) }
+            Failure::NoDaemon { address: format!("unix:{}", socket.display()), cause: None }
         }
         _ => Failure::Unexpected(Words::new(format_args!("cannot use {}: {error}", socket.display()))),
     }

@@ -4,17 +4,27 @@ use std::io;
 
 use serde_json::Value;
 use tenure_api::{Blocking, Error, ErrorCode};
-use tenure_client::CallError;
+use tenure_client::{CallError, Endpoint};
 use tenure_history::duration;
 
-use crate::failure::{Failure, Words};
+use crate::failure::{Failure, Words, chain};
 
 /// A failed call as the failure of a command.
 pub(crate) fn call_failure(error: CallError) -> Failure {
     match error {
         CallError::Refused(error) => refused(error),
         CallError::Unreachable { endpoint, source } if is_absent(source.as_ref()) => {
-            Failure::NoDaemon { address: endpoint.to_string() }
+            Failure::NoDaemon { address: endpoint.to_string(), cause: None }
+        }
+        CallError::Unreachable { endpoint, source } if is_out_of_reach(source.as_ref()) => {
+            Failure::NoDaemon { address: endpoint.to_string(), cause: Some(chain(source.as_ref())) }
+        }
+        CallError::Unreachable { endpoint: Endpoint::Https(ref authority), ref source }
+            if is_kind(source.as_ref(), io::ErrorKind::InvalidData) =>
+        {
+            let hint =
+                format!("if it speaks HTTP without TLS: --endpoint {}", Endpoint::Http(authority.clone()));
+            Failure::Unexpected(Words::new(error).hint(hint))
         }
         CallError::Unreachable { ref source, .. }
             if is_kind(source.as_ref(), io::ErrorKind::PermissionDenied) =>
@@ -38,26 +48,26 @@ fn refused(error: Error) -> Failure {
     Failure::Answered { error: Box::new(error), words }
 }
 
-/// Nobody listens there.
-fn is_absent(source: &(dyn std::error::Error + 'static)) -> bool {
-    use io::ErrorKind::{
-        AddrNotAvailable, ConnectionAborted, ConnectionRefused, ConnectionReset, HostUnreachable,
-        NetworkUnreachable, NotFound, TimedOut,
-    };
-    let kinds = [
-        AddrNotAvailable,
-        ConnectionAborted,
-        ConnectionRefused,
-        ConnectionReset,
-        HostUnreachable,
-        NetworkUnreachable,
-        NotFound,
-        TimedOut,
-    ];
-    kinds.into_iter().any(|kind| is_kind(source, kind))
+/// Nothing listens there.
+pub(super) fn is_absent(source: &(dyn std::error::Error + 'static)) -> bool {
+    [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound].into_iter().any(|kind| is_kind(source, kind))
 }
 
-fn is_kind(source: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
+/// There is no network to reach it by.
+pub(super) fn is_without_network(source: &(dyn std::error::Error + 'static)) -> bool {
+    [io::ErrorKind::AddrNotAvailable, io::ErrorKind::NetworkUnreachable]
+        .into_iter()
+        .any(|kind| is_kind(source, kind))
+}
+
+/// A machine that cannot be reached, or a connection that came to nothing.
+fn is_out_of_reach(source: &(dyn std::error::Error + 'static)) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, HostUnreachable, TimedOut, UnexpectedEof};
+    let kinds = [ConnectionAborted, ConnectionReset, HostUnreachable, TimedOut, UnexpectedEof];
+    is_without_network(source) || kinds.into_iter().any(|kind| is_kind(source, kind))
+}
+
+pub(super) fn is_kind(source: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
     std::iter::successors(Some(source), |error| error.source())
         .any(|error| error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind))
 }
@@ -197,7 +207,11 @@ mod tests {
         };
         assert!(matches!(
             unreachable(io::ErrorKind::ConnectionRefused),
-            Failure::NoDaemon { address } if address == "http://127.0.0.1:5641"
+            Failure::NoDaemon { address, cause: None } if address == "http://127.0.0.1:5641"
+        ));
+        assert!(matches!(
+            unreachable(io::ErrorKind::HostUnreachable),
+            Failure::NoDaemon { cause: Some(cause), .. } if cause.contains("unreachable")
         ));
         assert!(matches!(unreachable(io::ErrorKind::PermissionDenied), Failure::Unexpected(_)));
     }

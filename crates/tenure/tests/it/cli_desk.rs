@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{FlockOperation, fcntl_lock};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -72,7 +73,14 @@ impl Desk {
         }
     }
 
-    /// Leaves a breadcrumb as a daemon does. It is live while the file that is given back is locked.
+    /// Leaves a breadcrumb as a daemon does. It is live while the file that is given back is open.
+    pub(crate) fn leave_live_breadcrumb(&self, place: Place, endpoint: &str) -> File {
+        let file = self.leave_breadcrumb(place, endpoint);
+        fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        file
+    }
+
+    /// Leaves a breadcrumb as a daemon that was killed does.
     pub(crate) fn leave_breadcrumb(&self, place: Place, endpoint: &str) -> File {
         let path = self.breadcrumb(place);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -80,6 +88,6 @@ impl Desk {
             "endpoint": endpoint, "socket": null, "pid": 1, "started_at": "2026-02-07T22:15:00.000Z", "version": "0.1.0",
         });
         fs::write(&path, breadcrumb.to_string()).unwrap();
-        File::open(path).unwrap()
+        File::options().read(true).write(true).open(path).unwrap()
     }
 }

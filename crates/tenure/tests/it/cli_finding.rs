@@ -1,10 +1,16 @@
 //! How the command line finds its daemon, and what it says when it does not.
 
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::{Command, Stdio};
 
 use expect_test::{Expect, expect};
 
 use crate::cli_desk::{Desk, Place};
+use crate::daemon::Daemon;
+use crate::fixture::Answer;
 
 fn check(desk: &Desk, arguments: &[&str], expected: Expect) {
     expected.assert_eq(&desk.tenure(arguments).all());
@@ -87,55 +93,196 @@ fn a_stale_breadcrumb_is_no_daemon_and_is_cleared_away() {
 fn a_live_breadcrumb_whose_daemon_does_not_answer_is_named() {
     let desk = Desk::new();
     let endpoint = deserted();
-    let file = desk.leave_breadcrumb(Place::Machine, &endpoint);
-    file.lock().unwrap();
+    let _file = desk.leave_live_breadcrumb(Place::Machine, &endpoint);
     let answer = desk.tenure(&["status"]);
-    assert_eq!(answer.code, 3);
-    assert!(
-        answer.err.starts_with(&format!("Error: Tenure daemon is not running at {endpoint}\n")),
-        "{}",
-        answer.err
-    );
+    expect![[r#"
+        exit 3
+        --- out
+        --- err
+        Error: Tenure daemon does not answer at ENDPOINT: nothing listens there, though DIR/machine/daemon.json is of a daemon that lives
+    "#]]
+    .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
     assert!(desk.breadcrumb(Place::Machine).exists(), "its writer lives");
 }
 
 #[test]
-fn a_daemon_that_takes_connections_and_says_nothing_is_not_waited_for() {
+fn a_daemon_that_takes_connections_and_says_nothing_is_waited_for_as_long_as_one_that_starts() {
     let desk = Desk::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
-    let file = desk.leave_breadcrumb(Place::User, &endpoint);
-    file.lock().unwrap();
+    let _own = desk.leave_live_breadcrumb(Place::User, &endpoint);
+    // Nor is another daemon asked in its place.
+    let other = Daemon::start();
+    let _machine = desk.leave_live_breadcrumb(Place::Machine, &format!("http://{}", other.address()));
     let answer = desk.tenure(&["status"]);
-    assert_eq!((answer.code, answer.out.as_str()), (3, ""));
-    assert!(answer.err.contains("is not running at"), "{}", answer.err);
+    expect![[r#"
+        exit 3
+        --- out
+        --- err
+        Error: Tenure daemon does not answer at ENDPOINT: no answer within 4000 ms
+    "#]]
+    .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
 }
 
 #[test]
-fn two_live_breadcrumbs_are_refused_by_name() {
+fn of_two_daemons_the_caller_s_own_is_asked_and_one_that_is_not_there_does_not_count() {
+    let (one, two) = (Daemon::start(), Daemon::start());
+    let at = |daemon: &Daemon| format!("http://{}", daemon.address());
+    let asked = |user: &str, machine: &str| {
+        let desk = Desk::new();
+        let _user = desk.leave_live_breadcrumb(Place::User, user);
+        let _machine = desk.leave_live_breadcrumb(Place::Machine, machine);
+        let answer = desk.tenure(&["status"]);
+        assert_eq!(answer.code, 0, "{}", answer.all());
+        let noted = answer.err.lines().next().unwrap();
+        noted.split(' ').find_map(|word| word.strip_prefix("http://")).unwrap().trim_matches(',').to_owned()
+    };
+    assert_eq!(asked(&at(&one), &at(&two)), one.address().to_string());
+    assert_eq!(asked(&deserted(), &at(&two)), two.address().to_string());
+}
+
+/// Listens as a program of another user, and says nothing.
+fn stranger(uid: u32) -> TcpListener {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    // As the system sees it, a socket is of the user that its file is of.
+    rustix::fs::fchown(&listener, Some(rustix::fs::Uid::from_raw(uid)), None).unwrap();
+    listener
+}
+
+/// What a listener was sent so far.
+fn sent_to(listener: &TcpListener) -> Vec<u8> {
+    listener.set_nonblocking(true).unwrap();
+    let mut sent = Vec::new();
+    while let Ok((mut stream, _)) = listener.accept() {
+        stream.set_nonblocking(false).unwrap();
+        stream.read_to_end(&mut sent).unwrap();
+    }
+    sent
+}
+
+#[test]
+fn another_user_s_program_at_a_daemon_s_address_is_named_and_sent_nothing() {
+    let listener = stranger(47_111);
+    let endpoint = format!("http://{}", listener.local_addr().unwrap());
     let desk = Desk::new();
-    let user = desk.leave_breadcrumb(Place::User, "http://127.0.0.1:1");
-    let machine = desk.leave_breadcrumb(Place::Machine, "http://127.0.0.1:2");
-    user.lock().unwrap();
-    machine.lock().unwrap();
-    check(
-        &desk,
-        &["status"],
-        expect![[r#"
-        exit 2
+    let _file = desk.leave_live_breadcrumb(Place::Machine, &endpoint);
+    let answer = desk.answer(desk.command(&["status"]).env("TENURE_TOKEN", "s3cret"));
+    expect![[r#"
+        exit 3
         --- out
         --- err
-        error: more than one daemon is running: http://127.0.0.1:1 (DIR/user/tenure/daemon.json), http://127.0.0.1:2 (DIR/machine/daemon.json)
-        hint: say which one: --endpoint http://127.0.0.1:1
-    "#]],
-    );
+        error: a daemon at ENDPOINT is not used unasked: it belongs to uid 47111, which is neither yours nor root's
+        hint: use it with: --endpoint ENDPOINT
+    "#]]
+    .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
+    assert_eq!(String::from_utf8_lossy(&sent_to(&listener)), "");
+}
+
+/// A daemon whose directory everybody may read.
+fn readable() -> Daemon {
+    let daemon = Daemon::start();
+    fs::set_permissions(daemon.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    daemon
+}
+
+#[test]
+fn a_stranger_who_locks_a_dead_daemon_s_breadcrumb_neither_stands_in_for_it_nor_keeps_it_from_starting() {
+    let mut daemon = readable();
+    let address = daemon.address();
+    let breadcrumb = daemon.breadcrumb();
+    let mut lock = Command::new("setpriv");
+    lock.args(["--reuid=47111", "--regid=47111", "--clear-groups", "flock", "-x"])
+        .arg(&breadcrumb)
+        .args(["sh", "-c", "echo held; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut stranger = lock.spawn().unwrap();
+    daemon.kill();
+    let mut held = String::new();
+    BufReader::new(stranger.stdout.take().unwrap()).read_line(&mut held).unwrap();
+    assert_eq!(held, "held\n");
+    let listener = TcpListener::bind(address).unwrap();
+    rustix::fs::fchown(&listener, Some(rustix::fs::Uid::from_raw(47_111)), None).unwrap();
+    let answer = daemon.desk.answer(daemon.desk.command(&["status"]).env("TENURE_TOKEN", "s3cret"));
+    assert_eq!(answer.code, 3, "{}", answer.all());
+    assert_eq!(String::from_utf8_lossy(&sent_to(&listener)), "");
+    drop(listener);
+    daemon.start_again();
+    assert_eq!(daemon.tenure(&["status"]).code, 0);
+    drop(stranger.stdin.take());
+    stranger.wait().unwrap();
+}
+
+/// Where only loopback exists, so that the usual port is free.
+const ALONE: &[&str] = &["unshare", "--net", "sh", "-c", "ip link set lo up && exec \"$@\"", "sh"];
+
+/// Runs the binary beside a daemon as some user, with an environment that says nothing of daemons.
+fn beside(daemon: &Daemon, uid: u32, words: &[&str]) -> Answer {
+    let (target, user) = (daemon.pid().to_string(), format!("--reuid={uid}"));
+    let mut command = Command::new("nsenter");
+    command
+        .args([
+            "--target",
+            &target,
+            "--net",
+            "setpriv",
+            &user,
+            "--clear-groups",
+            env!("CARGO_BIN_EXE_tenure"),
+        ])
+        .args(words)
+        .env_clear()
+        .env("HOME", daemon.path("nowhere"))
+        .env("TENURE_RUN_DIR", daemon.path("nowhere"));
+    daemon.desk.answer(&mut command)
+}
+
+#[test]
+fn without_a_breadcrumb_the_usual_address_is_looked_at() {
+    let mut daemon = Daemon::prepared(&["--port", "5641"]).with_launcher(ALONE);
+    daemon.start_again();
+    for uid in [0, 47_111] {
+        let answer = beside(&daemon, uid, &["status"]);
+        assert_eq!(answer.code, 0, "{}", answer.all());
+        let note = "note: asking the daemon at http://127.0.0.1:5641, where one usually is";
+        assert!(answer.err.starts_with(note), "{}", answer.all());
+    }
+    let mut words = vec!["setpriv", "--reuid=47113", "--clear-groups"];
+    words.splice(0..0, ALONE.iter().copied());
+    let mut daemon = Daemon::prepared(&["--port", "5641"]).with_launcher(&words);
+    chown(daemon.path(""), Some(47_113), None).unwrap();
+    daemon.start_again();
+    assert_eq!(beside(&daemon, 47_113, &["status"]).code, 0);
+    let other = beside(&daemon, 47_111, &["lease", "acquire", "a"]);
+    expect![[r#"
+        exit 3
+        --- out
+        --- err
+        error: a daemon at http://127.0.0.1:5641 is not used unasked: it belongs to uid 47113, which is neither yours nor root's
+        hint: use it with: --endpoint http://127.0.0.1:5641
+    "#]]
+    .assert_eq(&other.all());
+}
+
+#[test]
+fn a_frozen_daemon_is_said_to_be_silent_and_no_other_way_to_it_is_tried() {
+    let daemon = Daemon::start();
+    daemon.freeze();
+    let answer = daemon.tenure(&["status"]);
+    daemon.thaw();
+    expect![[r#"
+        exit 3
+        --- out
+        --- err
+        Error: Tenure daemon does not answer at unix:DIR/tenure.sock: no answer within 4000 ms
+    "#]]
+    .assert_eq(&answer.all());
 }
 
 #[test]
 fn an_endpoint_that_is_told_is_asked_and_no_other() {
     let desk = Desk::new();
-    let other = desk.leave_breadcrumb(Place::User, "http://127.0.0.1:1");
-    other.lock().unwrap();
+    let _other = desk.leave_live_breadcrumb(Place::User, "http://127.0.0.1:1");
     let endpoint = deserted();
     let by_flag = desk.tenure(&["--endpoint", &endpoint, "status"]);
     let by_environment = desk.answer(desk.command(&["status"]).env("TENURE_ENDPOINT", &endpoint));
