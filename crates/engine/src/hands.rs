@@ -18,7 +18,7 @@ use tenure_kernel::{
 use tenure_liveness::Refusal;
 
 /// The principal of a program of this machine whose user is not known.
-const LOCAL: &str = "local";
+pub(crate) const LOCAL: &str = "local";
 const USER_PREFIX: &str = "uid:";
 
 /// The caller that asks for a change of hands, and what keeps the lease afterwards.

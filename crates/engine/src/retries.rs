@@ -3,13 +3,16 @@
 
 use crate::answer::Refused;
 use crate::engine::Engine;
+use crate::hands::{LOCAL, speaks_for};
 use crate::quota::Quota;
 use crate::request::{Keeper, OperationId, Submit, Ticket};
 use crate::waiters::{Standing, Try};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use tenure_kernel::codec::encode_action;
-use tenure_kernel::{Action, Lsn, Operation, Text, Tick, canonical_fingerprint};
+use tenure_kernel::{
+    Action, Actor, Grant, Lsn, Operation, Rebind, Reclaim, Revoke, Steer, Text, Tick, canonical_fingerprint,
+};
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
@@ -207,20 +210,82 @@ impl Retries {
 impl Engine {
     /// The kernel's identity of an operation: who, under which id, and what was asked.
     pub(crate) fn identify(&self, operation: &OperationId, submit: &Submit) -> Operation {
-        let mut named = Sha256::new();
-        named.update((operation.principal.len() as u64).to_le_bytes());
-        named.update(operation.principal.as_bytes());
-        named.update(operation.id.as_bytes());
-        let key: [u8; 32] = named.finalize().into();
-        Operation {
-            key: u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes")),
-            fingerprint: match operation.asked {
-                Some(asked) => canonical_fingerprint(asked),
-                None => fingerprint(&self.without_connection(submit), submit.keeper, submit.force),
-            },
-            keep_ms: operation.keep_ms,
-            principal: operation.principal.clone(),
+        let action = self.without_connection(submit);
+        self.earlier_as_local(operation, submit, &action).unwrap_or_else(|| {
+            let key = operation_key(&operation.principal, &operation.id);
+            identity(operation, key, &operation.principal, submit, &action)
+        })
+    }
+
+    /// A user may have been `local` when it asked first: its retry finds what was done then.
+    fn earlier_as_local(
+        &self,
+        operation: &OperationId,
+        submit: &Submit,
+        action: &Action,
+    ) -> Option<Operation> {
+        if operation.principal == LOCAL || !speaks_for(&operation.principal, LOCAL) {
+            return None;
         }
+        let key = operation_key(LOCAL, &operation.id);
+        self.kernel.remembered(key, self.tick)?;
+        let mut action = action.clone();
+        rename_principal(&mut action, &operation.principal, LOCAL);
+        let earlier = identity(operation, key, LOCAL, submit, &action);
+        matches!(self.kernel.replay(&earlier, self.tick), Ok(Some(_))).then_some(earlier)
+    }
+}
+
+fn identity(
+    operation: &OperationId,
+    key: u128,
+    principal: &str,
+    submit: &Submit,
+    action: &Action,
+) -> Operation {
+    let fingerprint = match operation.asked {
+        Some(asked) => canonical_fingerprint(asked),
+        None => fingerprint(action, submit.keeper, submit.force),
+    };
+    Operation { key, fingerprint, keep_ms: operation.keep_ms, principal: principal.into() }
+}
+
+fn operation_key(principal: &str, id: &str) -> u128 {
+    let mut named = Sha256::new();
+    named.update((principal.len() as u64).to_le_bytes());
+    named.update(principal.as_bytes());
+    named.update(id.as_bytes());
+    let key: [u8; 32] = named.finalize().into();
+    u128::from_le_bytes(key[..16].try_into().expect("invariant: a digest has 32 bytes"))
+}
+
+/// What another principal would have asked.
+fn rename_principal(action: &mut Action, from: &str, to: &str) {
+    let rename = |principal: &mut Text| {
+        if *principal == from {
+            *principal = to.into();
+        }
+    };
+    match action {
+        Action::Grant(Grant { policy, .. }) | Action::Rebind(Rebind { policy: Some(policy), .. }) => {
+            rename(&mut policy.principal);
+        }
+        Action::Revoke(Revoke { actor: Actor::Operator(principal), .. })
+        | Action::Reclaim(Reclaim { actor: Actor::Operator(principal), .. })
+        | Action::Drain(Steer { actor: Actor::Operator(principal), .. })
+        | Action::Revive(Steer { actor: Actor::Operator(principal), .. }) => rename(principal),
+        Action::OpenSession(open) => rename(&mut open.principal),
+        Action::Rebind(_)
+        | Action::Revoke(_)
+        | Action::Reclaim(_)
+        | Action::Drain(_)
+        | Action::Revive(_)
+        | Action::Activate(_)
+        | Action::Release(_)
+        | Action::Amend(_)
+        | Action::DefinePool { .. }
+        | Action::RemovePool { .. }
+        | Action::CloseSession { .. } => {}
     }
 }
 

@@ -64,6 +64,26 @@ fn a_user_may_speak_for_what_local_holds_and_local_for_no_user() {
 }
 
 #[test]
+fn a_retry_by_a_user_finds_what_local_did_if_the_same_was_asked() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 89549
+        0      again <- lease 1 active [a] alice epoch 1 fence 1 valid 89549, replayed
+        0      token <- resource_held: a by lease 1 of alice
+        0      frame 1.2 at 2: granted
+        0      other <- lease 2 active [b] alice epoch 1 fence 2 valid 89549
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a op=one
+         settle
+         again: grant a op=one holder=alice principal=uid:1000 asker=uid:1000
+         other: grant b op=one holder=alice principal=uid:1000 asker=uid:1000
+         token: grant a op=one holder=alice principal=token:x asker=token:x
+         settle",
+    ));
+}
+
+#[test]
 fn a_session_of_somebody_else_keeps_nothing_and_is_not_kept() {
     expect![[r#"
         0      frame 1.1 at 1: session_opened

@@ -311,8 +311,9 @@ export function mount(root, _params, app) {
         h(
           "p",
           {},
-          "A session that you started ends now, and what it holds comes free. A session of another principal is " +
-            "withdrawn: what it holds comes free once its client confirms, at the latest one ttl after its last heartbeat.",
+          "A session that you started ends now, and what it holds comes free. A session of another principal " +
+            "is withdrawn: what it holds comes free once its client confirms, at the latest one ttl after its " +
+            "last heartbeat.",
         ),
         h(
           "dl",

@@ -147,8 +147,9 @@ fn a_page_of_another_origin_causes_no_reads() {
 #[test]
 fn streams_of_one_principal_leave_some_to_others() {
     let daemon = Daemon::start_with(&["--limits-watches", "8"]);
-    let mut streams: Vec<_> = (0..4).map(|_| Events::begin(daemon.http(), "")).collect();
-    let refused = daemon.get("/v1/events");
+    let other = 47_111;
+    let mut streams: Vec<_> = (0..4).map(|_| Events::begin(daemon.http_of(other), "")).collect();
+    let refused = daemon.http_of(other).get("/v1/events");
     assert_eq!(refused.refusal(), (503, "overloaded".to_owned()));
     let limit = ("watches_per_principal".to_owned(), "limits.watches".to_owned(), 4);
     assert_eq!(told(&refused.json()), limit);
@@ -161,7 +162,7 @@ fn streams_of_one_principal_leave_some_to_others() {
     assert_eq!(told(&refused), ("watches".to_owned(), "limits.watches".to_owned(), 8), "{refused}");
     streams.pop();
     wait_until("a place again", LIMIT, || {
-        let mut http = daemon.http();
+        let mut http = daemon.http_of(other);
         http.send("GET", "/v1/events", b"").unwrap();
         http.head().unwrap().status == 200
     });

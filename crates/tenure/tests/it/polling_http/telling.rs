@@ -29,13 +29,13 @@ fn the_story_of_a_target_tells_who_polled_it_and_what_operators_said() {
     let told = sentences(&daemon, "poll/web/s1");
     let begins = [
         "granted to kitchen~1: poll/web/s1",
-        "pinned to poller hall by local",
+        "pinned to poller hall by uid:0",
         "session s:",
         "revoked: its session was gone for longer than the grace",
         "reclaimed: poll/web/s1 free again",
         "granted to hall~1: poll/web/s1",
         "moved to attic~1: epoch 2 from here on",
-        "pinned to poller attic by local",
+        "pinned to poller attic by uid:0",
         "not pinned any more: it goes where it should by itself",
         "released by attic~1, saying \"target_removed\"",
     ];

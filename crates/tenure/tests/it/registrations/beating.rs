@@ -70,7 +70,10 @@ fn a_registration_over_http_is_kept_over_lines_by_the_same_principal() {
     let of_socket = socket.json("POST", "/v1/mdns/services", asked).good()["registered"].clone();
     daemon.until(&of_socket, "draining");
     let mut lines = daemon.lines();
-    lines.refused(json!({"heartbeat": id(&of_loopback)}), "forbidden");
+    let renewed = lines.ask(json!({"heartbeat": id(&of_loopback)}));
+    assert_eq!(renewed["renewed"], of_loopback["id"], "{renewed}");
+    let of_another = daemon.http_of(47_111).post("/v1/mdns/services", &service("another")).json();
+    lines.refused(json!({"heartbeat": id(&of_another["registered"])}), "forbidden");
     let renewed = lines.ask(json!({"heartbeat": id(&of_socket)}));
     assert_eq!(json!([renewed["renewed"], renewed["lease"]]), json!([of_socket["id"], 1]), "{renewed}");
 }

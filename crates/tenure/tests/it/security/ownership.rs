@@ -4,6 +4,7 @@ use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
+use super::peers::STRANGER;
 use super::{as_token, with_tokens};
 use crate::daemon::Daemon;
 use crate::raw_http::Http;
@@ -180,9 +181,9 @@ fn local_programs_must_name_the_right_holder_where_they_name_one() {
 }
 
 #[test]
-fn a_lease_over_the_port_is_not_the_socket_peer_s() {
+fn a_lease_of_another_user_over_the_port_is_not_the_socket_peer_s() {
     let daemon = Daemon::start();
-    let lease = acquire(&mut daemon.http(), "a");
+    let lease = acquire(&mut daemon.http_of(STRANGER), "a");
     let release = json!({"release": {"lease_id": lease["lease_id"], "epoch": 1}});
     let answer = daemon.lines().ask(&release);
     assert_eq!(answer["error"], "forbidden", "{answer}");

@@ -204,7 +204,7 @@ fn only_leases_of_connections_are_resumed() {
     let daemon = Served::start();
     let mut lines = daemon.lines();
     let heartbeat = acquire(&mut lines, "h", json!({"ttl_ms": 60_000}));
-    let session = daemon.post("/v1/sessions", json!({"holder": "a"}));
+    let session = daemon.http_of(47_111).post("/v1/sessions", &json!({"holder": "a"})).json();
     let own = daemon.http_over_socket().json("POST", "/v1/sessions", json!({"holder": "a"})).good();
     let by_hand = acquire(&mut lines, "s", json!({"session": own["session"]}));
     lines.refused(json!({"resume": {"lease_id": id(&heartbeat), "epoch": 1}}), "no_liveness");

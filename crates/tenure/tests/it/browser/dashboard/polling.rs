@@ -207,7 +207,6 @@ fn who_may_only_look_is_told_so() {
     board.tab.click_on("[data-action=cordon]");
     board.tab.click_on("[data-action=move]");
     assert_eq!(board.tab.count("dialog[open]"), 0);
-    board.tab.assert_clean();
 }
 
 /// Nothing here needs a mouse.
