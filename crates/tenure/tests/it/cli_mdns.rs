@@ -197,7 +197,7 @@ fn unregistering_needs_the_whole_id_and_tells_why_there_is_none() {
 #[test]
 fn what_somebody_else_registered_is_for_operators_to_end() {
     let daemon = Daemon::start();
-    let answered = daemon.post("/v1/mdns/services", &web("App"));
+    let answered = daemon.http_of(47_111).post("/v1/mdns/services", &web("App"));
     let id = answered.json()["registered"]["id"].as_str().unwrap().to_owned();
     expect![[r#"
         exit 1
