@@ -316,12 +316,12 @@ fn a_cookie_is_whoever_asked_for_it() {
         let last_ms = COOKIE_SECS * 1_000 - 1;
         assert_eq!(said(auth.tcp_at(&ask, last_ms)), "uid:7 hold");
         let without = said(auth.tcp_at(&near(), 0));
-        assert_eq!(said(auth.tcp_at(&ask, last_ms + 1)), without, "an old cookie is none");
         let Kept(value, page) = &cookie;
         for (cookie, page) in [("0123", page.as_str()), (value, ""), (value, "0123"), ("", page)] {
             let wrong = TcpAsk { signed_in: Some(Halves { cookie, page }), ..near() };
-            assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one too, and half of one");
+            assert_eq!(said(auth.tcp_at(&wrong, 0)), without, "a wrong one is none, and half of one");
         }
+        assert_eq!(said(auth.tcp_at(&ask, last_ms + 1)), without, "an old cookie is none");
     }
 }
 
