@@ -155,6 +155,7 @@ fn status_shows_what_there_is() {
         leases,
         retained,
         operations,
+        operation_floor,
         notices,
         sessions,
         waiters,
@@ -166,7 +167,7 @@ fn status_shows_what_there_is() {
         failing,
         counters,
     } = desk.engine.status();
-    assert_eq!((applied_lsn.0, synced_lsn.0, tick.0), (4, 2, 0));
+    assert_eq!((applied_lsn.0, synced_lsn.0, tick.0, operation_floor.0), (4, 2, 0, 0));
     assert_eq!(leases.iter().map(|(_, count)| count).sum::<u64>(), 2);
     assert_eq!((retained, operations, notices, sessions, waiters, watches), (1, 1, 1, 1, 1, 1));
     assert_eq!(inbox.map(|(_, waiting)| waiting), [0; 4]);
