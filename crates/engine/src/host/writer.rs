@@ -520,6 +520,7 @@ impl Writer {
 mod tests {
     use super::super::handle::Handle;
     use super::super::helm::Helm;
+    use super::super::pools::Pools;
     use super::*;
     use crate::engine::EngineConfig;
     use crate::request::Control;
@@ -540,7 +541,7 @@ mod tests {
         let log: SharedLog = Arc::new(Mutex::new(Box::new(log)));
         let (sender, inbox) = channel();
         let mailbox = Mailbox::new(sender, Helm::new());
-        let shared = Handle::new(mailbox.clone(), 1_000).shared();
+        let shared = Handle::new(mailbox.clone(), Pools::new(1_000, 1_000, 1_000)).shared();
         let ((appender, _work), (reader, _reads)) = (channel(), channel());
         let ((chores, _wishes), (ended, _over)) = (channel(), channel());
         let listener: Listener = Box::new(|_| {});
