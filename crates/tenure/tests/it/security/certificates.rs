@@ -114,7 +114,7 @@ fn a_renewed_certificate_is_shown_to_new_connections_and_open_ones_go_on() {
     let daemon = started(&[]);
     let mut open = connect(&daemon, "root", None);
     assert_eq!(open.get("/healthz").status, 200);
-    // Of another root, so that whoever trusts that one sees which certificate was shown.
+    // Of another root: a client that trusts that root alone sees which certificate the daemon shows.
     let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
     Authority::new(&daemon, "foreign").sign(&daemon, "server", &[ip]);
     wait_until("the renewed certificate", LIMIT, || {
