@@ -1,5 +1,5 @@
-//! Files that an operator replaces while the daemon runs: whether they changed since they were read. They are looked at
-//! when somebody needs them, no more than once a second. Knows nothing of what is in them.
+//! Files that an operator replaces while the daemon runs: whether they changed since they were read. The daemon
+//! looks at them when it needs them, no more than once a second. Knows nothing of what is in them.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;

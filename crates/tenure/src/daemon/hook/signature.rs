@@ -60,7 +60,7 @@ impl SecretFile {
 }
 
 impl Secret {
-    /// The time is signed with the body, so that whoever recorded a request cannot send it again later as new.
+    /// The time is signed with the body, so that a recorded request cannot be sent again later as new.
     fn sign(&self, unix_seconds: u64, body: &[u8]) -> String {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("invariant: a key may have any length");
         mac.update(format!("{unix_seconds}.").as_bytes());

@@ -15,9 +15,10 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use serde_json::{Value, json};
 
-use crate::daemon::Daemon;
+use crate::daemon::{Daemon, LIMIT};
 use crate::faults::random::Random;
 use crate::raw_http::Http;
+use crate::run_support::wait_until;
 
 type Tls = StreamOwned<ClientConnection, TcpStream>;
 
@@ -106,6 +107,21 @@ fn https_works_for_who_trusts_the_root_and_fails_for_who_does_not() {
         .to(&format!("lease.example:{}", daemon.address().port()))
         .get("/v1/leases");
     assert_eq!(named.status, 200, "a name of its certificate is a name of the daemon: {named:?}");
+}
+
+#[test]
+fn a_renewed_certificate_is_shown_to_new_connections_and_open_ones_go_on() {
+    let daemon = started(&[]);
+    let mut open = connect(&daemon, "root", None);
+    assert_eq!(open.get("/healthz").status, 200);
+    // Of another root: a client that trusts that root alone sees which certificate the daemon shows.
+    let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
+    Authority::new(&daemon, "foreign").sign(&daemon, "server", &[ip]);
+    wait_until("the renewed certificate", LIMIT, || {
+        connect(&daemon, "foreign", None).try_ask("GET", "/healthz", b"").is_ok()
+    });
+    assert_eq!(open.get("/healthz").status, 200);
+    assert!(connect(&daemon, "root", None).try_ask("GET", "/healthz", b"").is_err());
 }
 
 #[test]
