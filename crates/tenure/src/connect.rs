@@ -44,9 +44,9 @@ pub(crate) struct Reach {
     #[arg(display_order = 111)]
     token: Option<String>,
     /// A file with the token: command lines are seen by all
-    #[arg(long, global = true, value_name = "FILE", env = "TENURE_TOKEN_FILE", value_parser = in_file)]
+    #[arg(long, global = true, value_name = "FILE", env = "TENURE_TOKEN_FROM", value_parser = in_file)]
     #[arg(display_order = 111, hide_env_values = true)]
-    token_file: Option<String>,
+    token_from: Option<String>,
     /// PEM file of the authority that signed the daemon's certificate [default: the system's]
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
     #[arg(display_order = 112, hide_short_help = true)]
@@ -163,7 +163,7 @@ impl Reach {
 
     /// The token to present, for those who write their requests themselves.
     pub(crate) fn token(&self) -> Option<&str> {
-        self.token_file.as_deref().or(self.token.as_deref())
+        self.token_from.as_deref().or(self.token.as_deref())
     }
 
     fn client(&self, endpoints: Endpoints) -> Result<Client, Failure> {

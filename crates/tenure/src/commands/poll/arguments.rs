@@ -28,8 +28,8 @@ pub(super) struct Group {
     #[arg(env = "TENURE_POLL_STORE", hide_env_values = true)]
     store: StoreChoice,
     /// A file with that URL, for one with a password: command lines are seen by all
-    #[arg(long, value_name = "FILE", value_parser = store_in_file, env = "TENURE_POLL_STORE_FILE")]
-    store_file: Option<StoreChoice>,
+    #[arg(long, value_name = "FILE", value_parser = store_in_file, env = "TENURE_POLL_STORE_FROM")]
+    store_from: Option<StoreChoice>,
     #[command(flatten)]
     pub(super) redis: RedisFlags,
 }
@@ -127,7 +127,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 impl Group {
     /// What its pollers agree through.
     pub(super) fn store(&self) -> &StoreChoice {
-        self.store_file.as_ref().unwrap_or(&self.store)
+        self.store_from.as_ref().unwrap_or(&self.store)
     }
 
     /// What belongs to Redis is said to Redis only. `has_other`: another one than the store is asked.

@@ -34,9 +34,9 @@ pub(super) struct TargetsRedis {
     #[arg(env = "TENURE_POLL_TARGETS_STORE", hide_env_values = true)]
     targets_store: Option<String>,
     /// A file with that URL, for one with a password
-    #[arg(long, value_name = "FILE", value_parser = in_file, env = "TENURE_POLL_TARGETS_STORE_FILE")]
+    #[arg(long, value_name = "FILE", value_parser = in_file, env = "TENURE_POLL_TARGETS_STORE_FROM")]
     #[arg(help_heading = REDIS, hide_short_help = true)]
-    targets_store_file: Option<String>,
+    targets_store_from: Option<String>,
 }
 
 /// Any of them.
@@ -78,7 +78,7 @@ impl TargetsRedis {
     }
 
     fn url(&self) -> Option<&String> {
-        self.targets_store_file.as_ref().or(self.targets_store.as_ref())
+        self.targets_store_from.as_ref().or(self.targets_store.as_ref())
     }
 }
 
