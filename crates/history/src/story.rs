@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tenure_kernel::{
-    Actor, Change, Evidence, LeaseId, Lsn, Note, Reason, SessionId, Text, Tick, names::split_pool_member,
+    Actor, Change, Evidence, LeaseId, Lsn, Note, Reason, ReclaimBy, SessionId, Text, Tick,
+    names::split_pool_member,
 };
 use tenure_log::file::FileReader;
 use tenure_log::{Identity, LogReader as _, OfflineLog, ReadError, SharedDisk};
@@ -273,33 +274,53 @@ impl History {
     }
 }
 
-/// What concerns everybody belongs to a story only where it matters: breaker and stalls where an end was near, the last of
-/// several restarts while there was something to keep.
-fn drop_what_does_not_matter(records: &mut BTreeMap<Lsn, LoggedRecord>) {
-    let mut draining = BTreeSet::new();
-    let mut live = BTreeSet::new();
-    let mut restarts = Vec::new();
-    let mut last_restart = None;
-    for (lsn, record) in records.iter() {
-        match &record.content {
-            Content::Note(Note::Restarted) if live.is_empty() => restarts.push(*lsn),
-            Content::Note(Note::Restarted) => restarts.extend(last_restart.replace(*lsn)),
-            Content::Event(event) => {
-                last_restart = None;
-                let is_over =
-                    event.change.epitaph().is_some() || matches!(event.change, Change::SessionClosed { .. });
-                let whose = (record.lease_lsn(), record.session());
-                match (whose, is_over) {
-                    ((None, None), _) => false,
-                    (_, true) => live.remove(&whose),
-                    (_, false) => live.insert(whose),
-                };
+/// A restart matters where silence was counted from it, or where it let a wait after a revoke begin again; of several in a
+/// row, the last.
+fn restarts_that_do_not_matter(records: &BTreeMap<Lsn, LoggedRecord>) -> Vec<Lsn> {
+    let mut waiting = BTreeSet::new();
+    let mut last: Option<(Lsn, Tick, bool)> = None;
+    let mut dropped = Vec::new();
+    for (lsn, record) in records {
+        let counted_from = match &record.content {
+            Content::Note(Note::Restarted) => {
+                dropped.extend(last.replace((*lsn, record.tick, !waiting.is_empty())).map(|(lsn, ..)| lsn));
+                continue;
             }
-            Content::Note(_) => last_restart = None,
-            Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {}
+            Content::Note(Note::Draining { last_seen, .. }) => Some(*last_seen),
+            Content::Event(event) => {
+                match &event.change {
+                    Change::Revoked(revoked) if revoked.reclaim_by == ReclaimBy::Daemon => {
+                        waiting.insert(record.lease_lsn());
+                    }
+                    change if change.epitaph().is_some() => _ = waiting.remove(&record.lease_lsn()),
+                    _ => {}
+                }
+                match evidence(&event.change) {
+                    Some(Evidence::Silence { last_seen, .. }) => Some(last_seen),
+                    _ => None,
+                }
+            }
+            Content::Note(_) => None,
+            Content::UnknownNote { .. } | Content::Tick | Content::Close | Content::Unreadable { .. } => {
+                continue;
+            }
+        };
+        if let (Some(last_seen), Some((lsn, at, matters))) = (counted_from, last)
+            && (last_seen <= at || !matters)
+        {
+            last = None;
+            dropped.extend((last_seen > at).then_some(lsn));
         }
     }
-    restarts.iter().for_each(|lsn| {
+    dropped.extend(last.filter(|(_, _, matters)| !matters).map(|(lsn, ..)| lsn));
+    dropped
+}
+
+/// What concerns everybody belongs to a story only where it matters: breaker and stalls where an end was near, restarts
+/// where they explain something.
+fn drop_what_does_not_matter(records: &mut BTreeMap<Lsn, LoggedRecord>) {
+    let mut draining = BTreeSet::new();
+    restarts_that_do_not_matter(records).iter().for_each(|lsn| {
         records.remove(lsn);
     });
     records.retain(|_, record| match &record.content {

@@ -236,10 +236,10 @@ fn a_session_takes_leases_of_other_principals_only_as_it_consented() {
         0      frame 1.3 at 6: rebound, rebound
         0      same <- lease 5 active [poll/g/three, poll/h/one] own epoch 2 fence 6 valid 89549
         0      some <- lease 4 active [poll/g/one, poll/g/two] some epoch 2 fence 7 valid 89549
-        0      frame 2.1 at 8: granted
-        0      snap <- lease 8 active [poll/g/four] snap epoch 1 fence 8 valid 89549
-        0      frame 2.2 at 9: rebound
-        0      snap <- lease 8 active [poll/g/four] some epoch 2 fence 9 valid 89549
+        0      frame 2.1 at 8: note restarted, granted
+        0      snap <- lease 9 active [poll/g/four] snap epoch 1 fence 9 valid 89549
+        0      frame 2.2 at 10: rebound
+        0      snap <- lease 9 active [poll/g/four] some epoch 2 fence 10 valid 89549
     "#]]
     .assert_eq(&tell(
         "none: open 4 principal=token:other

@@ -280,9 +280,9 @@ fn recovery_runs_the_gate_of_every_revoking_lease_again() {
         0      frame 1.2 at 2: revoked, note gate_opened
         0      gate of lease 1
         0      admin <- lease 1 revoking (admin_force) [a] alice epoch 2 fence 1
-        0      frame 2.1 at 4: note gate_opened
+        0      frame 2.1 at 4: note restarted, note gate_opened
         0      gate of lease 1
-        0      frame 2.2 at 5: reclaimed
+        0      frame 2.2 at 6: reclaimed
     "#]]
     .assert_eq(&tell(
         "alice: grant a permanent gate at_once
@@ -803,9 +803,10 @@ fn downtime_ages_nobody() {
         0      frame 1.1 at 1: granted, session_opened, granted
         0      alice <- lease 1 active [a] alice epoch 1 fence 1 valid 4974
         0      carol <- lease 3 active [c] carol epoch 1 fence 3
-        0      list <- leases [1, 3] at 3
-        5000   frame 2.1 at 4: note draining, session_closed, revoked, reclaimed
-        7000   frame 2.2 at 8: revoked, reclaimed
+        0      frame 2.1 at 4: note restarted
+        0      list <- leases [1, 3] at 4
+        5000   frame 2.2 at 5: note draining, session_closed, revoked, reclaimed
+        7000   frame 2.3 at 9: revoked, reclaimed
         9500   alice <- invalid_state: revoked
     "#]]
     .assert_eq(&tell(
@@ -866,20 +867,20 @@ fn what_was_live_in_a_restored_log_is_revoked_and_grants_wait_for_the_longest_tt
         0      done <- lease 3 active [c] done epoch 1 fence 3 valid 89549
         0      frame 1.2 at 4: released
         0      done <- lease 3 released (explicit) epoch 2
-        0      frame 3.1 at 4101: revoked, revoked
+        0      frame 3.1 at 4101: note restarted, revoked, revoked
         0      old <- stale_epoch: current 2
         0      new <- not_yet: 20000 ms
         0      old <- lease 1 revoking (restored) [a] old epoch 2 fence 1
         0      done <- lease 3 released (explicit) epoch 2 fence 3
-        0      check <- not current, lease at 4102
-        0      list <- leases [1, 2] at 4102
-        10000  frame 3.2 at 4103: reclaimed
-        10000  list <- leases [1] at 4103
+        0      check <- not current, lease at 4103
+        0      list <- leases [1, 2] at 4103
+        10000  frame 3.2 at 4104: reclaimed
+        10000  list <- leases [1] at 4104
         19999  new <- not_yet: 1 ms
-        19999  list <- leases [1] at 4103
-        20000  frame 3.3 at 4104: reclaimed
-        20000  frame 3.4 at 4105: granted
-        20000  new <- lease 4105 active [a] new epoch 1 fence 4105 valid 89549
+        19999  list <- leases [1] at 4104
+        20000  frame 3.3 at 4105: reclaimed
+        20000  frame 3.4 at 4106: granted
+        20000  new <- lease 4106 active [a] new epoch 1 fence 4106 valid 89549
     "#]]
     .assert_eq(&desk.take_story());
     let old_fence = before.lsn.0 + old_base;
@@ -896,11 +897,12 @@ fn a_restored_log_that_restarts_again_waits_again() {
     expect![[r#"
         0      frame 1.1 at 1: granted
         0      old <- lease 1 active [a] old epoch 1 fence 1 valid 19899
-        0      frame 3.1 at 4098: revoked
+        0      frame 3.1 at 4098: note restarted, revoked
+        0      frame 4.1 at 4100: note restarted
         0      new <- not_yet: 20000 ms
-        20000  frame 4.1 at 4099: reclaimed
-        20000  frame 5.1 at 4100: granted
-        20000  new <- lease 4100 active [d] new epoch 1 fence 4100 valid 89549
+        20000  frame 4.2 at 4101: reclaimed
+        20000  frame 5.1 at 4102: granted
+        20000  new <- lease 4102 active [d] new epoch 1 fence 4102 valid 89549
     "#]]
     .assert_eq(&tell(
         "old: grant a ttl=20000
@@ -928,7 +930,7 @@ fn a_session_by_hand_does_not_outlive_the_log_it_was_opened_in() {
         0      frame 1.1 at 1: session_opened, granted
         0      s <- done
         0      kept <- lease 2 active [a] kept epoch 1 fence 2 valid 19899
-        0      frame 3.1 at 4099: revoked, session_closed
+        0      frame 3.1 at 4099: note restarted, revoked, session_closed
         0      s <- session_not_found
         0      kept <- lease 2 revoking (restored) [a] kept epoch 2 fence 2
     "#]]

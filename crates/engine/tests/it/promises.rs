@@ -207,9 +207,10 @@ fn a_lease_given_back_behind_a_former_promise_waits_anew_after_a_restart() {
         0      bob <- lease 1 active [a] bob epoch 2 fence 2 valid 19899
         0      frame 1.3 at 3: revoked
         0      bob <- lease 1 revoking (explicit) [a] bob epoch 3 fence 2
-        20000  frame 2.1 at 4: reclaimed, granted
-        20000  carol <- lease 5 active [a] carol epoch 1 fence 5 valid 89549
-        80000  frame 2.2 at 6: tick
+        250    frame 2.1 at 4: note restarted
+        20000  frame 2.2 at 5: reclaimed, granted
+        20000  carol <- lease 6 active [a] carol epoch 1 fence 6 valid 89549
+        80000  frame 2.3 at 7: tick
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=20000
@@ -265,10 +266,10 @@ fn leases_of_connections_in_a_restored_log_are_reclaimed_after_the_revoke_timeou
         0      conn <- done
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      frame 3.1 at 4099: revoked, session_closed
-        9999   list <- leases [2] at 4100
-        10000  frame 3.2 at 4101: reclaimed
-        10000  list <- leases [] at 4101
+        0      frame 3.1 at 4099: note restarted, revoked, session_closed
+        9999   list <- leases [2] at 4101
+        10000  frame 3.2 at 4102: reclaimed
+        10000  list <- leases [] at 4102
     "#]]
     .assert_eq(&tell(
         "conn: connect 7
@@ -292,10 +293,11 @@ fn a_restored_log_that_restarts_again_waits_again_for_its_connections() {
         0      conn <- done
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2
-        0      frame 3.1 at 4099: revoked, session_closed
-        9999   list <- leases [2] at 4100
-        10000  frame 4.1 at 4101: reclaimed
-        10000  list <- leases [] at 4101
+        0      frame 3.1 at 4099: note restarted, revoked, session_closed
+        250    frame 4.1 at 4102: note restarted
+        9999   list <- leases [2] at 4102
+        10000  frame 4.2 at 4103: reclaimed
+        10000  list <- leases [] at 4103
     "#]]
     .assert_eq(&tell(
         "conn: connect 7

@@ -180,9 +180,9 @@ fn ticks_continue_from_the_log_and_what_was_never_synced_never_was() {
         0      alice <- lease 1 active [a] alice epoch 1 fence 1
         60000  frame 1.2 at 2: tick
         70000  frame 1.3 at 3: granted
-        60000  frame 2.1 at 3: granted
-        60000  carol <- lease 3 active [c] carol epoch 1 fence 3
-        60000  list <- leases [1, 3] at 3
+        60000  frame 2.1 at 3: note restarted, granted
+        60000  carol <- lease 4 active [c] carol epoch 1 fence 4
+        60000  list <- leases [1, 4] at 4
     "#]]
     .assert_eq(&crate::desk::tell(
         "alice: grant a permanent

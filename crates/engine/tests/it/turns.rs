@@ -193,7 +193,7 @@ fn a_tick_record_precedes_each_turn_whose_tick_differs_within_a_frame() {
         15     c <- lease 3 active [three] c epoch 1 fence 3 valid 89549
         15     d <- lease 5 active [four] d epoch 1 fence 5 valid 89549
         15     loser <- resource_held: four by lease 5 of d
-        10     list <- leases [1, 2, 3, 5] at 5
+        10     frame 2.1 at 6: note restarted
     "#]]
     .assert_eq(&tell(
         "a: grant one

@@ -113,10 +113,10 @@ fn what_is_not_in_memory_is_read_from_the_log() {
         1000   w <- watching from 1
         1000   read for w from 1 up to 3, 2 at most
         1000   push to w: 1 granted, 2 granted
-        1000   frame 2.1 at 4: granted
-        1000   carol <- lease 4 active [c] carol epoch 1 fence 4 valid 89549
-        1000   read for w from 3 up to 4, 3 at most
-        1000   push to w: 3 draining, 4 granted
+        1000   frame 2.1 at 4: note restarted, granted
+        1000   carol <- lease 5 active [c] carol epoch 1 fence 5 valid 89549
+        1000   read for w from 3 up to 5, 3 at most
+        1000   push to w: 3 draining, 4 restarted, 5 granted
     "#]]
     .assert_eq(&tell(
         "alice: grant a ttl=1000 grace=5000

@@ -201,7 +201,7 @@ fn an_unknown_code_is_named_and_zero_is_never_one() {
 
 #[test]
 fn an_unknown_note_is_skipped_and_a_broken_one_refused() {
-    assert_eq!(decode_note(&[7, 1, 2, 3]), Ok(None));
+    assert_eq!(decode_note(&[8, 1, 2, 3]), Ok(None));
     assert_eq!(decode_note(&[0]), Ok(None));
     assert_eq!(decode_note(&[]), Err(DecodeError::Short));
     assert_eq!(decode_note(&[5, 0]), Err(DecodeError::Trailing(1)));

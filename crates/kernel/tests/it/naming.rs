@@ -150,7 +150,7 @@ fn words_of_the_wire_never_change() {
         face: leases registrations streams polling
         session kind: connection stdin by_hand
         event: granted activated rebound amended draining revived released revoked reclaimed expired session_opened session_closed pool_defined pool_removed notified trimmed configured
-        note: draining revived gate_opened breaker_opened breaker_closed stalled
+        note: draining revived gate_opened breaker_opened breaker_closed stalled restarted
         fault: is empty
         fault: is longer than 255 bytes
         fault: has an empty segment

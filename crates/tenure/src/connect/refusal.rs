@@ -20,7 +20,7 @@ pub(crate) fn call_failure(error: CallError) -> Failure {
             Failure::NoDaemon { address: endpoint.to_string(), cause: Some(chain(source.as_ref())) }
         }
         CallError::Unreachable { endpoint: Endpoint::Https(ref authority), ref source }
-            if is_kind(source.as_ref(), io::ErrorKind::InvalidData) =>
+            if is_not_tls(source.as_ref()) =>
         {
             let hint =
                 format!("if it speaks HTTP without TLS: --endpoint {}", Endpoint::Http(authority.clone()));
@@ -76,12 +76,21 @@ pub(super) fn is_kind(source: &(dyn std::error::Error + 'static), kind: io::Erro
         .any(|error| error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind))
 }
 
+/// What a handshake came to.
+fn tls_error<'a>(source: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    inner.and_then(|inner| inner.downcast_ref::<rustls::Error>())
+}
+
+/// What answers does not speak TLS.
+fn is_not_tls(source: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(tls_error(source), Some(rustls::Error::InvalidMessage(_)))
+}
+
 /// No authority that is trusted signed the daemon's certificate.
 fn is_distrusted(source: &(dyn std::error::Error + 'static)) -> bool {
-    let inner = source.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
     // A signature is bad where a trusted authority has the name of the one that signed.
-    let Some(rustls::Error::InvalidCertificate(problem)) = inner else { return false };
+    let Some(rustls::Error::InvalidCertificate(problem)) = tls_error(source) else { return false };
     matches!(problem, rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature)
 }
 

@@ -304,7 +304,7 @@ fn why_reads_like_an_explanation() {
         exit 0
         --- out
         resource printer
-          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace [TAG-1]
+          TIME now granted to alice: printer; ttl SPAN, SPAN grace [TAG-1]
           TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
         next: held by alice: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
         --- err
@@ -318,7 +318,7 @@ fn why_reads_like_an_explanation() {
         exit 0
         --- out
         lease TAG-1
-          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace
+          TIME now granted to alice: printer; ttl SPAN, SPAN grace
           TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it
         next: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
         --- err
@@ -333,7 +333,7 @@ fn why_reads_like_an_explanation() {
         exit 0
         --- out
         resource printer
-          TIME now granted to alice: printer; heartbeat every SPAN, SPAN grace [TAG-1]
+          TIME now granted to alice: printer; ttl SPAN, SPAN grace [TAG-1]
           TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
           TIME now released by alice: printer free again [TAG-1]
         next: printer is free: the next grant takes it

@@ -43,6 +43,8 @@ fn every_command_has_help() {
               verify  Check every checksum, record, snapshot and invariant of a log
               dump    Print the records of a log as NDJSON, oldest first
               at      Print who held what at an LSN or at a time
+              why     Tell what happened to a lease, a registration, a resource or a session, from a log or an
+                      archive
               help    Print this message or the help of the given subcommand(s)
 
             Options:
@@ -66,6 +68,11 @@ fn every_command_has_help() {
                       The token to present
 
                       [env: TENURE_TOKEN]
+
+                  --token-from <FILE>
+                      A file with the token: command lines are seen by all
+
+                      [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
                       PEM file of the authority that signed the daemon's certificate [default: the system's]
@@ -102,7 +109,8 @@ fn every_command_has_help() {
 
             Arguments:
               <DIR>
-                      The data directory: the one that holds log/ and snapshots/
+                      The data directory (the one that holds log/ and snapshots/), or the directory of
+                      log.archive
 
             Options:
                   --json
@@ -125,6 +133,11 @@ fn every_command_has_help() {
                       The token to present
 
                       [env: TENURE_TOKEN]
+
+                  --token-from <FILE>
+                      A file with the token: command lines are seen by all
+
+                      [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
                       PEM file of the authority that signed the daemon's certificate [default: the system's]
@@ -161,7 +174,8 @@ fn every_command_has_help() {
 
             Arguments:
               <DIR>
-                      The data directory: the one that holds log/ and snapshots/
+                      The data directory (the one that holds log/ and snapshots/), or the directory of
+                      log.archive
 
             Options:
                   --from <LSN>
@@ -203,6 +217,11 @@ fn every_command_has_help() {
 
                       [env: TENURE_TOKEN]
 
+                  --token-from <FILE>
+                      A file with the token: command lines are seen by all
+
+                      [env: TENURE_TOKEN_FROM]
+
                   --ca <FILE>
                       PEM file of the authority that signed the daemon's certificate [default: the system's]
 
@@ -242,7 +261,8 @@ fn every_command_has_help() {
                       A number from 100000000000 on is a time in unix milliseconds, a smaller one is an LSN.
 
               <DIR>
-                      The data directory: the one that holds log/ and snapshots/
+                      The data directory (the one that holds log/ and snapshots/), or the directory of
+                      log.archive
 
             Options:
                   --json
@@ -265,6 +285,11 @@ fn every_command_has_help() {
                       The token to present
 
                       [env: TENURE_TOKEN]
+
+                  --token-from <FILE>
+                      A file with the token: command lines are seen by all
+
+                      [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
                       PEM file of the authority that signed the daemon's certificate [default: the system's]

@@ -296,7 +296,7 @@ impl Node {
         let mut all = vec!["--bind", &bind, "--port", &port, "--log", &log, "--advertise", &advertise];
         all.extend(["--node", name]);
         if net.shape() == Shape::Lan {
-            all.push("--insecure-no-auth");
+            all.extend(["--insecure-no-auth", "--auth-local", "admin"]);
         }
         all.extend(flags);
         // No two machines were started at the same time: only differences on one clock mean anything.

@@ -231,7 +231,7 @@ fn a_revoked_lease_is_reclaimed_when_that_is_safe() {
             acknowledge a → ! stale_epoch lost current=2
             acknowledge a → a alice revoking heartbeat epoch=2 F1 [r] ttl=60000 grace=30000 remaining=0 reason=admin_force reason_text=maintenance
             inspect a → a alice revoked heartbeat epoch=2 F1 [r] ttl=60000 grace=30000 reason=admin_force reason_text=maintenance waiters=[]
-            acknowledge a → ! invalid_state lost state=revoked
+            acknowledge a → a alice revoked heartbeat epoch=2 F1 [r] ttl=60000 grace=30000 reason=admin_force reason_text=maintenance replayed=true
             revoke a → ! invalid_state state=revoked
             reclaim a → ! invalid_state state=revoked
             b: acquire → b bob active/alive heartbeat epoch=1 F2 [r] ttl=60000 grace=30000 valid=60000 remaining=60000
