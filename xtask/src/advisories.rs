@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use crate::shell;
 use crate::tidy::advisories::{LIST, parse};
 
-/// Write the list of security advisories from a clone of https://github.com/rustsec/advisory-db.
+/// Write the list of security advisories from a clone of the RustSec database.
 ///
 /// Advisories that were withdrawn, and notes that a crate is not maintained, are left out.
 #[derive(clap::Args)]

@@ -25,6 +25,8 @@ pub(super) struct Queue {
     arrivals: u64,
     asking: BTreeMap<u64, Asking>,
     tickets: BTreeMap<Ticket, u64>,
+    /// Cancelled before they arrived: such a try never waits, and a later one of its operation has no place from it.
+    cancelled_before: BTreeSet<Ticket>,
     /// Operations that were answered: a retry may be answered from memory and never wait.
     answered: BTreeSet<u64>,
     /// Waits whose askers have all gone, and when.
@@ -73,10 +75,11 @@ impl Queue {
         self.arrivals += 1;
         self.tickets.insert(ticket, number);
         let is_operation = submit.operation.is_some();
+        let is_cancelled = self.cancelled_before.remove(&ticket);
         if let Some(known) = self.asking.get_mut(&number) {
             known.tickets.insert(ticket);
             known.last_try = aged;
-            known.unsure |= !is_operation || !known.waits;
+            known.unsure |= !is_operation || !known.waits || is_cancelled;
             return;
         }
         let before = self.interrupted.remove(&number).filter(|_| is_operation);
@@ -94,7 +97,7 @@ impl Queue {
             waits: submit.wait_ms > 0,
             tickets: BTreeSet::from([ticket]),
             // What is taken over is not what was asked for.
-            unsure: was_unsure || !submit.take_over.is_empty(),
+            unsure: was_unsure || is_cancelled || !submit.take_over.is_empty(),
             blocking_since: before.and_then(|(before, _)| before.blocking_since),
             overtaken: None,
         };
@@ -103,7 +106,10 @@ impl Queue {
 
     /// The caller of a waiting request is gone.
     pub(super) fn cancelled(&mut self, aged: u64, ticket: Ticket) {
-        let Some(number) = self.tickets.get(&ticket) else { return };
+        let Some(number) = self.tickets.get(&ticket) else {
+            self.cancelled_before.insert(ticket);
+            return;
+        };
         let Some(asking) = self.asking.get_mut(number) else { return };
         // Within one turn a cancel may come before what it cancels; and it may come after the end of the wait.
         asking.unsure |= asking.last_try == aged || asking.until <= aged;
