@@ -71,7 +71,7 @@ const PREPARED: usize = 20_000;
 const HTTP2_STREAMS: u32 = 200;
 /// How often a client that waits looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A write that is not taken for so long is given up, and its connection with it.
+/// After this long the attack gives up a write that the daemon does not take, and the connection with it.
 const WRITE_WITHIN: Duration = Duration::from_secs(1);
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 

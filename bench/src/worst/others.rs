@@ -24,7 +24,7 @@ pub(crate) struct Seen {
     pub(crate) stalls: u64,
 }
 
-/// Does what others do for so long.
+/// Renews, closes and asks for the status as other clients do, for this long.
 pub(crate) fn watch(socket: &Path, time: Duration) -> Result<Seen> {
     let until = now() + time;
     std::thread::scope(|scope| {

@@ -25,7 +25,7 @@ pub const SNAPSHOT_BYTES_MAX: usize = 128 << 20;
 pub const DUE_BYTES_MAX: u64 = 64 << 20;
 /// The share of the store's quota that frames may take before a snapshot is due.
 const QUOTA_PARTS: u64 = 32;
-/// Revisions of the store that are kept without a trim: one for so many bytes of its quota. A log that nobody writes to is
+/// Revisions of the store that are kept without a trim: one per this many bytes of its quota. A log that nobody writes to is
 /// never trimmed, and its writer's proofs of life are revisions too.
 const QUOTA_BYTES_PER_REVISION: u64 = 8 << 10;
 /// The same where the store does not say its quota.
@@ -47,7 +47,7 @@ pub struct Growth {
     earlier_bytes: Option<u64>,
     /// Whether nothing is left below the floor.
     is_swept: bool,
-    /// The revision of the last trim, whoever did it.
+    /// The revision of the last trim, by this writer or an earlier one.
     floor_revision: u64,
     /// After a trim, the revision of the one before it.
     compact_at: Option<u64>,
@@ -276,8 +276,8 @@ impl Growth {
         Ok(Tended::Trimmed { floor: self.floor.frame })
     }
 
-    /// Lets go of what keys had before: up to the trim before the last one, so that whoever was reading before a trim has
-    /// had until the next one; and without a trim, all but so many revisions. Counts what the store has, whoever wrote it.
+    /// Lets go of what keys had before: up to the trim before the last one, so that a reader from before a trim has
+    /// had until the next one; and without a trim, all but so many revisions. Counts what the store has, not what this process wrote.
     fn compact(&mut self, store: &dyn Store, quota_bytes: u64, revision: u64) -> Result<(), StoreError> {
         if !self.compacts {
             return Ok(());

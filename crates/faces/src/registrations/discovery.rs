@@ -14,7 +14,7 @@ use tokio::time::timeout;
 pub(super) const SIGHTSEERS_MAX: usize = 256;
 /// How long one service is looked for.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
-/// Addresses of one service come one by one. The answer waits until none has come for so long.
+/// Addresses of one service come one by one. The answer waits until this much time has passed without another.
 const SET_AFTER: Duration = Duration::from_millis(250);
 /// The type whose instances are types.
 const TYPES_TYPE: &str = "_services._dns-sd._udp";
