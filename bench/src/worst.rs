@@ -48,8 +48,7 @@ const MEMORY: &str = "memory";
 
 const HOW: &str = "\
 Each attack has a daemon of its own, with its defaults except those in the table of settings. Attackers, the others and \
-the daemon share the processors of one machine; attackers and the others have the same user, so that limits per principal \
-are shared too. The attack lasts for the given time and is bounded in connections. Meanwhile:
+the daemon share the processors of one machine. Attackers are another user than the others, who are operators. The attack lasts for the given time and is bounded in connections. Meanwhile:
 
 - *Renewals*: one connection renews a lease of its own, one heartbeat at a time, a new one 2 ms after each answer. A \
 refused heartbeat counts as refused.
@@ -141,7 +140,10 @@ fn under(site: &Site, attack: Attack, time: Duration) -> Result<(Seen, String)> 
         let attackers = attack.begin(scope, &target, &is_over);
         let seen = others::watch(&socket, time);
         is_over.store(true, Ordering::Release);
-        let done: u64 = attackers.into_iter().map(|attacker| attacker.join().unwrap_or(0)).sum();
+        let mut done = 0;
+        for attacker in attackers {
+            done += attacker.join().map_err(|_| anyhow::anyhow!("an attacker broke off"))??;
+        }
         let mut seen = seen?;
         seen.grown_kib = others::resident_kib(pid, "VmHWM")?.saturating_sub(before);
         let mut control = Control::open(&socket)?;

@@ -3,7 +3,8 @@
 use crate::gauge::now;
 use crate::peers::tenure::Control;
 use crate::process::pause;
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use rustix::process::Uid;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -65,6 +66,8 @@ trait Stream: Read + Write + Send + Sized {
     fn end(&self);
 }
 
+/// `nobody`, on every system.
+const STRANGER: u32 = 65_534;
 const LINES_PER_BURST: usize = 200;
 /// Leases in the log that streams and lists read.
 const PREPARED: usize = 20_000;
@@ -131,12 +134,13 @@ impl Attack {
         scope: &'scope Scope<'scope, '_>,
         target: &'scope Target,
         is_over: &'scope AtomicBool,
-    ) -> Vec<ScopedJoinHandle<'scope, u64>> {
+    ) -> Vec<ScopedJoinHandle<'scope, Result<u64>>> {
         let (connections, client) = self.client(target);
         (0..connections)
             .map(|number| {
                 let client = client(number);
                 scope.spawn(move || {
+                    become_a_stranger().context("attackers need a user of their own: run this as root")?;
                     let mut bursts = 0;
                     while !is_over.load(Ordering::Acquire) {
                         // Cut off or refused, it comes again.
@@ -145,7 +149,7 @@ impl Attack {
                             Over::Tcp => client.attack(TcpStream::connect(target.address), is_over),
                         };
                     }
-                    bursts
+                    Ok(bursts)
                 })
             })
             .collect()
@@ -199,6 +203,14 @@ impl Attack {
         };
         (connections, made)
     }
+}
+
+/// Gives this thread alone another user, whose limits are not those of the others. It keeps the capabilities: the
+/// directory of the socket is closed to strangers.
+fn become_a_stranger() -> rustix::io::Result<()> {
+    let capabilities = rustix::thread::capabilities(None)?;
+    rustix::thread::set_thread_res_uid(None, Uid::from_raw(STRANGER), None)?;
+    rustix::thread::set_capabilities(None, capabilities)
 }
 
 impl Client {
