@@ -163,6 +163,23 @@ fn lines_are_passed_on_and_every_answer_owed_comes_back() {
     assert_eq!(daemon.object(&["lease", "show", "printer"])["liveness"], "draining");
 }
 
+/// Errors were taken for the push `lost`, so that a refused line was waited for until the grace was over.
+#[test]
+fn a_line_that_is_refused_is_answered() {
+    let daemon = Daemon::start();
+    for line in
+        [r#"{"inspect":{"lease_id":"none-1"}}"#, r#"{"inspect":{"lease_id":"none-1"},"tag":1}"#, "garbage"]
+    {
+        let mut stdio = Running::start(
+            daemon.command(&["stdio", "--grace", "1h"]).stdin(Stdio::piped()).stderr(Stdio::piped()),
+        );
+        stdio.send(line);
+        drop(stdio.child.stdin.take());
+        assert!(stdio.object()["error"].is_string(), "{line}");
+        assert_eq!(stdio.child.wait().unwrap().code(), Some(0), "{line}");
+    }
+}
+
 #[test]
 fn many_lines_at_once_are_all_answered_in_order() {
     const LINES: usize = 20_000;

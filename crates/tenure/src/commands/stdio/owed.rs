@@ -104,7 +104,8 @@ impl Owed {
     pub(super) fn answered(&mut self, line: &[u8]) -> bool {
         let fields: Map<String, Value> = serde_json::from_slice(line).unwrap_or_default();
         let is = |key: &str| fields.contains_key(key);
-        if is("event") || is("found") || is("lagged") || is("lost") {
+        // Every error has a field `lost` of its own.
+        if !is("error") && ["event", "found", "lagged", "lost"].into_iter().any(is) {
             return true;
         }
         let tag = fields.get("tag").and_then(|tag| serde_json::from_value::<Tag>(tag.clone()).ok());
@@ -154,6 +155,7 @@ pub(super) fn check_welcome(line: &[u8]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tenure_api::{Answer, AnswerLine, Error, ErrorCode};
 
     fn asked(lines: &[&str]) -> Owed {
         let mut owed = Owed::default();
@@ -177,11 +179,19 @@ mod tests {
         assert_eq!(lines.push(b"ij\nk\n"), [b"abc".to_vec(), b"k".to_vec()]);
     }
 
+    /// A refusal as the daemon writes it.
+    fn refusal(tag: Option<Tag>) -> Vec<u8> {
+        let answer = Answer::Error(Error::new(ErrorCode::ParseError, "garbage"));
+        let mut line = Vec::new();
+        AnswerLine { answer, tag }.write(&mut line);
+        line
+    }
+
     #[test]
     fn every_line_is_owed_one_answer_and_blank_ones_none() {
         let mut owed = asked(&[r#"{"status":{}}"#, "  ", "garbage"]);
         assert!(owed.answered(br#"{"status":{}}"#) && !owed.is_settled());
-        assert!(owed.answered(br#"{"error":"parse_error"}"#) && owed.is_settled());
+        assert!(owed.answered(&refusal(None)) && owed.is_settled());
     }
 
     #[test]
@@ -190,7 +200,7 @@ mod tests {
         owed.answered(br#"{"status":{},"tag":"a"}"#);
         owed.answered(br#"{"event":{},"tag":1}"#);
         assert!(!owed.is_settled());
-        owed.answered(br#"{"error":"internal","tag":1}"#);
+        owed.answered(&refusal(serde_json::from_str("1").ok()));
         assert!(owed.is_settled());
     }
 
