@@ -371,9 +371,16 @@ impl Shared {
     /// The turn of a call, where it is a read that costs much.
     pub(crate) async fn read_turn(&self, caller: &Caller, call: &Call) -> Result<Option<Turn>, Error> {
         match Kind::of(call) {
-            Some(kind) => self.reads.turn(kind, &caller.principal, caller.is_operator()).await.map(Some),
+            Some(kind) => self.turn(kind, &caller.principal, caller.is_operator()).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    async fn turn(&self, kind: Kind, principal: &Text, is_operator: bool) -> Result<Turn, Error> {
+        let turn = self.reads.turn(kind, principal, is_operator).await?;
+        // A connection that pipelines such reads would otherwise have a thread for many of them.
+        tokio::task::yield_now().await;
+        Ok(turn)
     }
 
     /// The turn of a page of metrics.
@@ -382,7 +389,7 @@ impl Shared {
             Some(admitted) => (admitted.principal.clone(), admitted.scope == Scope::Admin),
             None => (Text::default(), false),
         };
-        self.reads.turn(Kind::Metrics, &principal, is_operator).await
+        self.turn(Kind::Metrics, &principal, is_operator).await
     }
 
     /// Whether the engine answers.

@@ -36,6 +36,10 @@ use crate::breadcrumb::{self, PublishError};
 use crate::writer::Writer;
 use hook::Hook;
 
+/// How many tasks a thread runs before it looks which connections can be read. The runtime's own 61 are too many where
+/// the tasks are those of clients that do their worst: each may have a whole slice of lines to answer.
+const TASKS_BETWEEN_LOOKS: u32 = 8;
+
 /// Everything a daemon is started with.
 pub(crate) struct Plan {
     pub(crate) data_dir: PathBuf,
@@ -211,11 +215,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let recovery_secs = recovered_in.as_secs_f64();
     let connections_max = within_files(plan.server.connections_max);
     let server = ServerOptions { recovery_secs, connections_max, ..plan.server };
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("tenure-async")
-        .build()
-        .map_err(DaemonError::Runtime)?;
+    let runtime = runtime()?;
     let outcome = runtime.block_on(serve(
         Serving {
             data_dir: plan.data_dir,
@@ -341,6 +341,16 @@ struct Serving {
     leases: u64,
     recovered_in: Duration,
     warnings: Vec<String>,
+}
+
+/// What connections are served on.
+fn runtime() -> Result<tokio::runtime::Runtime, DaemonError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .event_interval(TASKS_BETWEEN_LOOKS)
+        .thread_name("tenure-async")
+        .build()
+        .map_err(DaemonError::Runtime)
 }
 
 async fn serve(

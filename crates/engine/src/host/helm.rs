@@ -5,7 +5,7 @@
 //! is still decided together.
 
 use super::writer::{Keeps, Turned, Work, Writer};
-use super::{Message, read_clocks};
+use super::{Message, boot_us, read_clocks};
 use crate::engine::Stop;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{SendError, Sender};
@@ -25,7 +25,10 @@ const NEVER: u64 = u64::MAX;
 /// Turns that one who only came with a question runs for others; then the keeper takes over.
 const TURNS_FOR_OTHERS_MAX: usize = 8;
 
-/// The same for one who has a frame to append: the disk waits.
+/// The same in time, where turns are long: this thread has connections to serve.
+const FOR_OTHERS_US_MAX: u64 = 1_000;
+
+/// Turns of one who has a frame to append: the disk waits.
 const TURNS_BEFORE_WORK_MAX: usize = 2;
 
 /// Where turns are run, by one thread at a time.
@@ -72,6 +75,7 @@ impl Helm {
             return None;
         }
         let leaving = Leaving(self);
+        let began_us = boot_us();
         let mut kept = None;
         for turns in 1.. {
             self.state.swap(TAKEN, Ordering::AcqRel);
@@ -93,7 +97,8 @@ impl Helm {
                 return kept;
             }
             let turns_max = if kept.is_some() { TURNS_BEFORE_WORK_MAX } else { TURNS_FOR_OTHERS_MAX };
-            if keeps != Keeps::NothingForLong && turns >= turns_max {
+            let is_long = || boot_us().saturating_sub(began_us) >= FOR_OTHERS_US_MAX;
+            if keeps != Keeps::NothingForLong && (turns >= turns_max || is_long()) {
                 drop(leaving);
                 self.wake_keeper_at(0);
                 return kept;

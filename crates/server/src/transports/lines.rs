@@ -4,12 +4,16 @@
 //! Tagged lines are answered when ready, untagged ones in order. All lines of one read that ask for the same
 //! kind of thing cross to the engine together.
 
+mod in_order;
 mod streams;
+mod under_way;
 
 use super::closing::LAST_WITHIN;
 use super::http::stopped_waiting;
 use super::outbox::{Outbox, UNREAD_BYTES_MAX, Unread, outbox};
 use crate::server::{Asks, Shared};
+use in_order::{Answering, InOrder, Ordered, is_over};
+use std::convert::Infallible;
 use std::mem;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,13 +26,11 @@ use tenure_api::{
 use tenure_engine::kernel::{SessionKind, Text};
 use tenure_faces::{Begun, Call, Caller, Opening, Reply, Scope, over_limit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use under_way::UnderWay;
 
-/// Batches of untagged lines that may wait for the ones before them.
-const ORDERED_MAX: usize = 1_024;
 /// Tasks of one connection that may be under way.
 const UNDER_WAY_MAX: usize = 16_384;
 /// Lines of one connection that may be under way, in bytes.
@@ -41,10 +43,14 @@ const SHORT_LINE_BYTES: usize = 64;
 const LARGE_MAX: usize = 2;
 /// Bytes asked of the stream at once, by one who sends as much.
 const READ_BYTES_MAX: usize = 64 << 10;
+/// Lines taken before other connections have their turn.
+const LINES_MAX: usize = 32;
+/// The same in bytes: fewer than this are taken with what is read next, without a turn of others between.
+const BUSY_BYTES: usize = 4 << 10;
 /// The same at first: most connections are idle.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// Bytes of a burst that are read and dropped after its sender was cut off.
-const DROPPED_BYTES_MAX: u64 = 4 << 20;
+const DROPPED_BYTES_MAX: u64 = 64 << 20;
 /// How long a peer that sends nothing more may pause before it has read all that it is owed.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -76,23 +82,10 @@ enum Admitted {
     UnderWay,
 }
 
-/// A line that waits for its turn.
-enum Ordered {
-    Said(AnswerLine),
-    Call(Call, Option<Wrap>),
-    Watch(Source),
-}
-
 struct Asked {
     call: Call,
     wrap: Option<Wrap>,
     tag: Option<Tag>,
-}
-
-/// Lines that wait for their turn, and the room they take until they are answered.
-struct Batch {
-    lines: Vec<Ordered>,
-    room: Arc<OwnedSemaphorePermit>,
 }
 
 /// When a connection ends.
@@ -108,7 +101,8 @@ struct Connection {
     shared: Arc<Shared>,
     caller: Caller,
     out: Outbox,
-    ordered: Sender<Batch>,
+    in_order: InOrder,
+    under_way: UnderWay,
     ends: Ends,
     /// Room for lines that are not answered yet.
     room: Arc<Semaphore>,
@@ -140,11 +134,12 @@ pub(crate) async fn serve(
     let mut too_long = false;
     let mut at_end = false;
     let mut was_full = false;
+    let mut is_busy = false;
     let stopping = shared.stopping();
     // Made once: every one that is made stands in line with those of all other connections.
     let mut over = pin!(ends.over.cancelled());
     let mut stopped = pin!(stopping.cancelled());
-    while !at_end {
+    while !at_end || is_busy {
         if mem::take(&mut was_full) {
             let twice = (2 * buffer.capacity()).min(READ_BYTES_MAX);
             buffer.reserve(twice.saturating_sub(buffer.len()).max(READ_BYTES_MIN));
@@ -156,7 +151,9 @@ pub(crate) async fn serve(
             }
         };
         tokio::select! {
-            read = reading.read_buf(&mut buffer) => match read {
+            // The runtime itself interrupts a task only after 128 reads.
+            () = tokio::task::yield_now(), if is_busy => {}
+            read = reading.read_buf(&mut buffer), if !is_busy => match read {
                 Ok(0) => {
                     at_end = true;
                     // A last line without its end is a line all the same.
@@ -177,10 +174,12 @@ pub(crate) async fn serve(
         }
         let before = buffer.len();
         let lines = take_lines(&mut buffer, shared.options().line_bytes_max, &mut too_long);
+        let taken = before.saturating_sub(buffer.len());
+        is_busy = lines.len() == LINES_MAX || taken >= BUSY_BYTES;
         if lines.is_empty() {
             continue;
         }
-        let bytes = before.saturating_sub(buffer.len()) + lines.len() * LINE_BYTES;
+        let bytes = taken + lines.len() * LINE_BYTES;
         if begun.is_none() {
             let kind = kind_of_first(&lines[0]);
             match Connection::begin(&shared, kind, &principal, scope, &out, &ends).await {
@@ -192,7 +191,7 @@ pub(crate) async fn serve(
             }
         }
         if let Some((connection, _)) = &mut begun {
-            connection.take(lines, bytes);
+            out.gather(|| connection.take(lines, bytes));
         }
     }
     let is_cut_off = ends.over.is_cancelled();
@@ -217,7 +216,7 @@ pub(crate) async fn serve(
     let rest = is_cut_off.then_some(reading);
     let is_read = tokio::select! {
         is_read = while_it_is_read(&unread, &mut writer) => is_read,
-        () = throw_away(rest) => false,
+        never = throw_away(rest) => match never {},
     };
     if !is_read {
         // A peer that neither reads nor leaves.
@@ -242,13 +241,11 @@ fn cut_off(out: &Outbox, principal: &str, session: &str) {
     out.break_off(&AnswerLine { answer: Answer::Error(error), tag: None });
 }
 
-/// Reads and drops bytes; resolves when there are too many.
-async fn throw_away(stream: Option<impl AsyncRead + Unpin>) {
+/// Reads and drops bytes, up to a limit: beyond it the peer cannot write and has to read.
+async fn throw_away(stream: Option<impl AsyncRead + Unpin>) -> Infallible {
     if let Some(stream) = stream {
-        let dropped = tokio::io::copy(&mut stream.take(DROPPED_BYTES_MAX), &mut tokio::io::sink()).await;
-        if dropped.is_ok_and(|bytes| bytes == DROPPED_BYTES_MAX) {
-            return;
-        }
+        // A stream that ends or fails is over all the same.
+        let _ = tokio::io::copy(&mut stream.take(DROPPED_BYTES_MAX), &mut tokio::io::sink()).await;
     }
     std::future::pending().await
 }
@@ -267,15 +264,18 @@ async fn while_it_is_read(unread: &Unread, work: impl Future) -> bool {
     }
 }
 
-/// Whole lines that have arrived. A line over its limit is an error where it stands; its bytes are dropped.
+/// Whole lines that have arrived, as many as are taken at once. A line over its limit is an error where it stands; its
+/// bytes are dropped.
 fn take_lines(
     buffer: &mut Vec<u8>,
     line_bytes_max: usize,
     too_long: &mut bool,
 ) -> Vec<Result<Line, (Error, Option<Tag>)>> {
-    let mut lines = Vec::with_capacity(buffer.len() / SHORT_LINE_BYTES + 1);
+    let mut lines = Vec::with_capacity((buffer.len() / SHORT_LINE_BYTES + 1).min(LINES_MAX));
     let mut taken = 0;
-    while let Some(end) = memchr::memchr(b'\n', &buffer[taken..]) {
+    while lines.len() < LINES_MAX
+        && let Some(end) = memchr::memchr(b'\n', &buffer[taken..])
+    {
         let line = &buffer[taken..taken + end];
         taken += end + 1;
         if mem::take(too_long) {
@@ -288,7 +288,7 @@ fn take_lines(
         }
     }
     buffer.drain(..taken);
-    if buffer.len() > line_bytes_max {
+    if lines.len() < LINES_MAX && buffer.len() > line_bytes_max {
         if !*too_long {
             lines.push(Err((line_too_long(line_bytes_max), None)));
         }
@@ -328,23 +328,15 @@ impl Connection {
         ends: &Ends,
     ) -> Result<(Self, Opening), Error> {
         let (opening, caller) = shared.stage().open_connection(kind, principal, scope).await?;
-        let (ordered, lines) = channel(ORDERED_MAX);
         let tasks = TaskTracker::new();
         let streams = Arc::new(Mutex::new(Streams::new(out.clone(), ends.gone.clone())));
-        let in_order = InOrder {
-            shared: Arc::clone(shared),
-            caller: caller.clone(),
-            out: out.clone(),
-            tasks: tasks.clone(),
-            streams: Arc::clone(&streams),
-            gone: ends.gone.clone(),
-        };
-        tasks.spawn(in_order.answer(lines));
+        let in_order = InOrder::begin(shared, &caller, out, &tasks, &streams, ends.gone.clone());
         let connection = Self {
             shared: Arc::clone(shared),
             caller,
             out: out.clone(),
-            ordered,
+            in_order,
+            under_way: UnderWay::new(&tasks),
             ends: ends.clone(),
             room: Arc::new(Semaphore::new(UNDER_WAY_BYTES_MAX)),
             large: Arc::new(Semaphore::new(LARGE_MAX)),
@@ -407,13 +399,8 @@ impl Connection {
             self.answer_when_ready(group, &room);
         }
         self.answer_one_by_one(large, &room);
-        if !in_order.is_empty()
-            && let Err(refused) = self.ordered.try_send(Batch { lines: in_order, room })
-        {
-            // The ones before are not answered yet, and may never be.
-            for _ in refused.into_inner().lines {
-                self.out.say(&too_many(None, "unanswered_reads_per_connection", ORDERED_MAX));
-            }
+        if !in_order.is_empty() {
+            self.in_order.take(in_order, room);
         }
     }
 
@@ -467,11 +454,11 @@ impl Connection {
             out.say_all(frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag }));
         };
         if shared.stage().is_of_cluster() {
-            self.tasks.spawn(async move {
+            self.under_way.take(Box::pin(async move {
                 let _room = room;
                 let replies = shared.stage().dispatch_all(&caller, calls).await;
                 say_all(&out, frames, replies);
-            });
+            }));
             return;
         }
         let faces = shared.faces();
@@ -481,18 +468,18 @@ impl Connection {
                 if let Some(replies) = under_way.replies_now(&faces) {
                     return say_all(&out, frames, replies);
                 }
-                self.tasks.spawn(async move {
+                self.under_way.take(Box::pin(async move {
                     let _room = room;
                     let replies = under_way.replies(&faces).await;
                     say_all(&out, frames, replies);
-                });
+                }));
             }
             Begun::Planned(planned) => {
-                self.tasks.spawn(async move {
+                self.under_way.take(Box::pin(async move {
                     let _room = room;
                     let replies = faces.carry_out_all(&caller, planned).await;
                     say_all(&out, frames, replies);
-                });
+                }));
             }
         }
     }
@@ -531,7 +518,7 @@ impl Connection {
         let place = Arc::clone(&self.waits).try_acquire_owned().map_err(|_| self.too_many_waits())?;
         let (shared, caller, out) = (Arc::clone(&self.shared), self.caller.clone(), self.out.clone());
         let (over, stopping) = (self.ends.over.clone(), self.shared.stopping());
-        self.tasks.spawn(async move {
+        let mut waiting: Answering = Box::pin(async move {
             let _place = place;
             // Dropping the call withdraws it.
             tokio::select! {
@@ -545,6 +532,10 @@ impl Connection {
                 () = over.cancelled() => {}
             }
         });
+        // Begun here, waits keep the order of their lines, and one that need not wait is no task.
+        if !is_over(&mut waiting) {
+            self.under_way.take(waiting);
+        }
         Ok(())
     }
 
@@ -570,89 +561,17 @@ impl Connection {
 
     /// Lets the calls under way finish; streams and waits end.
     async fn end(self, shared: &Shared) {
-        let Self { ordered, ends, tasks, streams, out, .. } = self;
+        let Self { in_order, ends, tasks, streams, out, .. } = self;
         open_streams(&streams).end(shared);
-        drop(ordered);
+        drop(in_order);
         ends.over.cancel();
         tasks.close();
         while_it_is_read(&out.unread(), tasks.wait()).await;
     }
 }
 
-/// Answers untagged lines one after the other.
-struct InOrder {
-    shared: Arc<Shared>,
-    caller: Caller,
-    out: Outbox,
-    tasks: TaskTracker,
-    streams: Arc<Mutex<Streams>>,
-    gone: CancellationToken,
-}
-
 fn open_streams(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
     streams.lock().expect("invariant: nobody panics among streams")
-}
-
-impl InOrder {
-    /// What the lines behind it cause is told.
-    async fn watch(&self, source: Source) {
-        let admit = || self.shared.admit_watch(&self.caller);
-        let opened = open_streams(&self.streams).open(None, admit);
-        match opened {
-            Ok(stream) => {
-                if let Some(running) = stream.begin(&self.shared, source).await {
-                    self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
-                }
-            }
-            Err(error) => self.out.say(&AnswerLine { answer: Answer::Error(error), tag: None }),
-        }
-    }
-
-    /// Neighbours that ask for the same kind of thing go together.
-    async fn answer(self, mut batches: Receiver<Batch>) {
-        while let Some(Batch { lines, room: _room }) = batches.recv().await {
-            let mut batch = lines.into_iter().peekable();
-            while let Some(first) = batch.next() {
-                if self.out.hangs_up() {
-                    return;
-                }
-                let (call, wrap) = match first {
-                    Ordered::Said(line) => {
-                        self.out.say(&line);
-                        continue;
-                    }
-                    Ordered::Watch(source) => {
-                        self.watch(source).await;
-                        continue;
-                    }
-                    Ordered::Call(call, wrap) => (call, wrap),
-                };
-                if is_large(&call) {
-                    self.out.drained(&self.gone).await;
-                    if self.gone.is_cancelled() {
-                        return;
-                    }
-                    let reply = read(&self.shared, &self.caller, call).await;
-                    self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
-                    continue;
-                }
-                let kind = class(&call);
-                let goes_along = |call: &Call| class(call) == kind && !is_large(call);
-                let (mut calls, mut wraps) = (vec![call], vec![wrap]);
-                while let Some(Ordered::Call(call, wrap)) =
-                    batch.next_if(|next| matches!(next, Ordered::Call(call, _) if goes_along(call)))
-                {
-                    calls.push(call);
-                    wraps.push(wrap);
-                }
-                let replies = self.shared.stage().dispatch_all(&self.caller, calls).await;
-                let frames = wraps.into_iter().zip(replies);
-                self.out.say_all(
-                    frames.map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None }),
-                );
-            }
-        }
-    }
 }
 
 /// Calls of one class keep their order on the way to the engine; across classes proofs of life overtake.
@@ -814,7 +733,15 @@ async fn read(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Err
 
 /// Whether one answer alone may be large, or reads the disk: such are made one after the other.
 fn is_large(call: &Call) -> bool {
-    matches!(call, Call::List(_) | Call::Sessions { .. } | Call::Resources(_) | Call::Pools | Call::Why(_))
+    matches!(
+        call,
+        Call::List(_)
+            | Call::Sessions { .. }
+            | Call::Resources(_)
+            | Call::Pools
+            | Call::Why(_)
+            | Call::Status
+    )
 }
 
 /// Whether a call may wait for others than the engine; with a tag it holds nobody up.
@@ -870,5 +797,37 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Ended(_)),
         ) => unreachable!("invariant: no verb asks for {other:?}"),
         Err(error) => Answer::Error(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_taken_in_parts_and_nothing_of_it_is_lost_or_refused() {
+        let line = b"{\"status\":{}}\n";
+        // What is left is longer than one line may be.
+        let (mut buffer, mut too_long, mut parts) = (line.repeat(3 * LINES_MAX + 1), false, Vec::new());
+        while !buffer.is_empty() {
+            let lines = take_lines(&mut buffer, line.len(), &mut too_long);
+            assert!(lines.iter().all(Result::is_ok));
+            parts.push(lines.len());
+        }
+        assert_eq!(parts, [LINES_MAX, LINES_MAX, LINES_MAX, 1]);
+    }
+
+    #[test]
+    fn a_line_over_its_limit_is_refused_once_wherever_it_is_cut() {
+        let (mut buffer, mut too_long, mut refused) = (Vec::new(), false, 0);
+        for bytes in ["123456", "789", "\n{\"ab\"", ":", "\n"] {
+            buffer.extend_from_slice(bytes.as_bytes());
+            let lines = take_lines(&mut buffer, 5, &mut too_long);
+            refused += lines
+                .iter()
+                .filter(|line| matches!(line, Err((error, _)) if error.code == ErrorCode::TooLarge))
+                .count();
+        }
+        assert_eq!((refused, too_long, buffer.len()), (2, false, 0));
     }
 }

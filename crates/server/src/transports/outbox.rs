@@ -63,6 +63,10 @@ struct Way {
     said: Vec<u8>,
     /// How much of it the peer took.
     taken: usize,
+    /// The task that writes the rest waits until the peer takes more; nobody else may ask for that.
+    is_waiting: bool,
+    /// Lines are gathered until they all leave together.
+    is_gathering: bool,
     /// The last line is appended.
     is_broken_off: bool,
 }
@@ -77,6 +81,8 @@ pub(crate) fn outbox(
             stream: Some(Box::new(stream)),
             said: Vec::new(),
             taken: 0,
+            is_waiting: false,
+            is_gathering: false,
             is_broken_off: false,
         }),
         rest: Notify::new(),
@@ -162,25 +168,37 @@ impl Outbox {
         if way.is_broken_off {
             return;
         }
-        // While there is a rest its task waits to be told that the peer takes more; nobody else may ask for that.
-        let is_free = way.said.is_empty();
         for line in lines {
             line.borrow().write(&mut way.said);
         }
-        if !is_free {
-            self.shared.count(&way);
-            return;
-        }
-        let mut context = Context::from_waker(Waker::noop());
-        if way.poll_write(&mut context, &self.shared).is_pending() {
-            self.shared.rest.notify_one();
-        }
+        self.shared.write(&mut way);
+    }
+
+    /// Lets all that is said while `speak` runs leave together.
+    pub(crate) fn gather(&self, speak: impl FnOnce()) {
+        self.shared.way().is_gathering = true;
+        speak();
+        let mut way = self.shared.way();
+        way.is_gathering = false;
+        self.shared.write(&mut way);
     }
 }
 
 impl Shared {
     fn way(&self) -> MutexGuard<'_, Way> {
         self.way.lock().expect("invariant: nobody panics while speaking")
+    }
+
+    /// Writes as far as the peer takes it, unless that is for others to do.
+    fn write(&self, way: &mut Way) {
+        if way.is_waiting || way.is_gathering {
+            return self.count(way);
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        if way.poll_write(&mut context, self).is_pending() {
+            way.is_waiting = true;
+            self.rest.notify_one();
+        }
     }
 
     fn count(&self, way: &Way) {
@@ -210,6 +228,7 @@ impl Way {
                 self.stream = None;
             }
             self.taken = 0;
+            self.is_waiting = false;
             self.said.clear();
             self.said.shrink_to(KEPT_BYTES_MAX);
         }

@@ -147,11 +147,7 @@ pub(crate) fn run(
     if let Some(why) = &booted.put_aside {
         warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .thread_name("tenure-async")
-        .build()
-        .map_err(DaemonError::Runtime)?;
+    let runtime = super::runtime()?;
     let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
     let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
         .map_err(NodeError::Roots)?;

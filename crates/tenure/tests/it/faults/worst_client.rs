@@ -105,7 +105,8 @@ fn a_client_that_writes_a_burst_before_it_reads_is_told_why_it_is_cut_off() {
     let held = lines.ask(&json!({"acquire": {"resources": ["a"], "holder": "h"}}))["acquired"].clone();
     let inspect = format!("{}\n", json!({"inspect": {"lease_id": held["lease_id"]}}));
     let burst = inspect.repeat(100);
-    for _ in 0..800 {
+    // About 16 MB: longer than what the daemon reads before it cuts the client off.
+    for _ in 0..3_200 {
         // Cut off, it may not be able to write all of it.
         if lines.raw(burst.as_bytes()).is_err() {
             break;
