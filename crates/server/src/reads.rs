@@ -3,6 +3,7 @@
 //! read has places and a turn that others cannot take.
 
 use crate::places::{Counted, Passed, Tally, for_most};
+use bytes::Bytes;
 use std::sync::Arc;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::kernel::Text;
@@ -40,8 +41,27 @@ struct Gate {
 /// One read's turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _admitted: Counted<Text>,
+    admitted: Counted<Text>,
     _running: OwnedSemaphorePermit,
+}
+
+/// What a read found, as it is sent.
+struct Answer {
+    bytes: Vec<u8>,
+    _admitted: Counted<Text>,
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Turn {
+    /// The next read may run. This one keeps its place among those that run or wait as long as its answer is kept.
+    pub(crate) fn over(self, bytes: Vec<u8>) -> Bytes {
+        Bytes::from_owner(Answer { bytes, _admitted: self.admitted })
+    }
 }
 
 impl Kind {
@@ -121,7 +141,7 @@ impl Reads {
             running = operators_turn => running,
         };
         let running = running.expect("invariant: the gates of reads are never closed");
-        Ok(Turn { _admitted: admitted, _running: running })
+        Ok(Turn { admitted, _running: running })
     }
 }
 
@@ -152,6 +172,26 @@ mod tests {
                 Poll::Pending => waiting.push(asked),
             }
         }
+    }
+
+    /// Answers that nobody read were counted nowhere: 18 of 10 MB each were kept beside those that ran.
+    #[test]
+    fn an_answer_that_is_not_sent_keeps_its_place_and_not_its_turn() {
+        let (reads, one) = (Reads::default(), Text::from("uid:1"));
+        let (running, waiting, _) = flood(&reads, &one);
+        let (runs, waits) = (running.len(), waiting.len());
+        let kept: Vec<Bytes> = running.into_iter().map(|turn| turn.over(vec![0])).collect();
+        let mut waiting = waiting.into_iter();
+        let next: Vec<_> = waiting.by_ref().take(runs).map(|mut asked| poll(&mut asked)).collect();
+        assert!(next.iter().all(|next| matches!(next, Poll::Ready(Ok(_)))), "the next ones run");
+        assert!(matches!(poll(&mut ask(&reads, &one, false)), Poll::Ready(Err(_))), "no place is free");
+        drop(kept);
+        let freed = (0..runs).map(|_| ask(&reads, &one, false)).collect::<Vec<_>>();
+        assert!(
+            freed.into_iter().all(|mut asked| poll(&mut asked).is_pending()),
+            "as many as were sent may wait"
+        );
+        assert!(waits >= runs);
     }
 
     fn told(error: &Error) -> (&str, u64) {

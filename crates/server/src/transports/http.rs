@@ -14,6 +14,7 @@ mod streams;
 use crate::auth::{Admitted, Fetch, TcpAsk};
 use crate::dashboard::{self, Asset};
 use crate::node::PASS_PATH;
+use crate::reads::Turn;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared, Timeouts};
 use crate::transports::write_limit::WriteLimit;
@@ -271,6 +272,7 @@ async fn wanted_answer(
             }
             let opens = matches!(call, Call::OpenSession(_));
             let grants = matches!(call, Call::Acquire(_));
+            let turn = shared.read_turn(caller, &call).await?;
             let reply = dispatch(shared, caller, call).await?;
             let status = match &reply {
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
@@ -279,7 +281,10 @@ async fn wanted_answer(
                 Reply::Stream(_) if matches!(route.gives, Gives::Json(202, _)) => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            Ok(json(status, &reply.body()))
+            Ok(match turn {
+                Some(turn) => large_json(status, &reply.body(), turn),
+                None => json(status, &reply.body()),
+            })
         }
         Wanted::Events(query) => {
             let place = shared.admit_watch(caller)?;
@@ -343,7 +348,6 @@ fn check_outdated(
 
 /// Carries a call out. One that waits is not waited for once the daemon stops.
 async fn dispatch(shared: &Shared, caller: &Caller, call: Call) -> Result<Reply, Error> {
-    let _turn = shared.read_turn(caller, &call).await?;
     if call.wait_ms() == 0 {
         return shared.stage().dispatch(caller, call).await;
     }
@@ -549,8 +553,22 @@ fn media(kind: HeaderValue, body: AnswerBody) -> Answered {
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Answered {
-    let bytes = serde_json::to_vec(value).expect("invariant: answers can be written");
-    let mut answered = media(JSON, full(bytes));
+    json_of(status, full(written(value)))
+}
+
+/// The same of an answer that may have megabytes: others go on while it is written, and it is among the reads that run or
+/// wait until its bytes have left.
+fn large_json(status: StatusCode, value: &impl serde::Serialize, turn: Turn) -> Answered {
+    let bytes = tokio::task::block_in_place(|| written(value));
+    json_of(status, full(turn.over(bytes)))
+}
+
+fn written(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("invariant: answers can be written")
+}
+
+fn json_of(status: StatusCode, body: AnswerBody) -> Answered {
+    let mut answered = media(JSON, body);
     *answered.status_mut() = status;
     answered
 }
