@@ -131,8 +131,9 @@ fn under(site: &Site, attack: Attack, time: Duration) -> Result<(Seen, String)> 
     let command = tenure::command(site, &home, 0);
     let server = Server::start(home, command, tenure::is_ready).context("tenure serve")?;
     let socket = tenure::socket(server.home());
-    let target = Target { socket: socket.clone(), address: tenure::address(server.home())? };
-    attack.prepare(&target)?;
+    let address = tenure::address(server.home())?;
+    let mut target = Target { socket: socket.clone(), address, lease: String::new() };
+    attack.prepare(&mut target)?;
     let pid = server.pid().context("the daemon is gone")?;
     let before = others::resident_kib(pid, "VmRSS")?;
     let is_over = AtomicBool::new(false);

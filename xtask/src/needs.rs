@@ -330,4 +330,98 @@ mod tests {
         assert_eq!(one.path, other.path);
         assert_ne!(one.text, other.text);
     }
+
+    /// A machine on which the script runs: commands that write down what is asked of them, and nothing else of its own.
+    struct Machine {
+        dir: tempfile::TempDir,
+    }
+
+    impl Machine {
+        fn new() -> Self {
+            let machine = Self { dir: tempfile::tempdir().unwrap() };
+            for dir in ["bin", "units", "target"] {
+                fs::create_dir(machine.path(dir)).unwrap();
+            }
+            // Nothing else of this machine is found.
+            for tool in ["sh", "mkdir", "mktemp", "rm", "chmod", "cp", "touch"] {
+                std::os::unix::fs::symlink(format!("/bin/{tool}"), machine.path("bin").join(tool)).unwrap();
+            }
+            machine.program("id", "echo 0");
+            machine.program("unshare", "exit 1");
+            machine.program("systemctl", r#"echo "systemctl $*" >>asked"#);
+            machine.program(
+                "apt-get",
+                r#"
+                case "$*" in
+                    update) touch lists;;
+                    *--simulate*) test -e lists; exit;;
+                    *) test -e policy && touch units/redis-server.service; test ! -e broken || exit 1;;
+                esac
+                echo "apt-get $*" >>asked"#,
+            );
+            machine
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        fn program(&self, name: &str, text: &str) {
+            use std::os::unix::fs::PermissionsExt as _;
+            let path = self.path("bin").join(name);
+            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+
+        /// Asks for two packages: whether that worked, and what was asked of the machine.
+        fn install(&self) -> (bool, Vec<String>) {
+            let script =
+                APT.replace("/usr/sbin/policy-rc.d", "policy").replace("/lib/systemd/system", "units");
+            assert!(!script.contains("=/") && !script.contains("\"/"), "nothing of this machine is written");
+            let mut command = Command::new("/bin/sh");
+            command
+                .current_dir(self.dir.path())
+                .env("PATH", self.path("bin"))
+                .args(["-c", &script, "sh", "a", "b"]);
+            let worked = command.output().unwrap().status.success();
+            assert!(
+                !self.path("policy").exists() && fs::read_dir(self.path("target")).unwrap().next().is_none()
+            );
+            let asked = fs::read_to_string(self.path("asked")).unwrap_or_default();
+            (worked, asked.lines().map(str::to_owned).collect())
+        }
+    }
+
+    const INSTALL: &str = "apt-get install a b --yes --no-install-recommends";
+    const DISABLE: &str = "systemctl --quiet disable redis-server.service";
+
+    #[test]
+    fn packages_are_installed_together_and_lists_updated_only_where_they_lack_one() {
+        let machine = Machine::new();
+        assert_eq!(
+            machine.install(),
+            (true, ["apt-get update", INSTALL, DISABLE].map(str::to_owned).to_vec())
+        );
+        fs::remove_file(machine.path("asked")).unwrap();
+        // The service is the machine's by now: it stays as it is.
+        assert_eq!(machine.install(), (true, vec![INSTALL.to_owned()]));
+    }
+
+    #[test]
+    fn who_is_not_root_or_has_no_systemd_is_told_so_or_does_without() {
+        let machine = Machine::new();
+        machine.program("id", "echo 1000");
+        assert_eq!(machine.install(), (false, Vec::new()));
+        let machine = Machine::new();
+        fs::remove_file(machine.path("bin/systemctl")).unwrap();
+        let (worked, asked) = machine.install();
+        assert!(worked && asked.contains(&INSTALL.to_owned()), "{asked:?}");
+    }
+
+    #[test]
+    fn an_installer_that_fails_leaves_no_policy_behind() {
+        let machine = Machine::new();
+        fs::write(machine.path("broken"), "").unwrap();
+        assert!(!machine.install().0);
+    }
 }

@@ -3,7 +3,7 @@
 use crate::gauge::now;
 use crate::peers::tenure::Control;
 use crate::process::pause;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use rustix::process::Uid;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -40,6 +40,8 @@ pub(crate) enum Attack {
 pub(crate) struct Target {
     pub(crate) socket: PathBuf,
     pub(crate) address: SocketAddr,
+    /// A lease of somebody else, once there is one.
+    pub(crate) lease: String,
 }
 
 /// What one connection does.
@@ -106,7 +108,7 @@ impl Attack {
     }
 
     /// What there has to be first.
-    pub(crate) fn prepare(self, target: &Target) -> Result<()> {
+    pub(crate) fn prepare(self, target: &mut Target) -> Result<()> {
         let mut control = Control::open(&target.socket)?;
         let count = match self {
             Self::Calm => 0,
@@ -122,7 +124,8 @@ impl Attack {
             }
             for _ in names {
                 let answer = control.hear()?;
-                ensure!(answer["acquired"].is_object(), "the daemon says {answer}");
+                let lease = answer["acquired"]["lease_id"].as_str();
+                target.lease = lease.with_context(|| format!("the daemon says {answer}"))?.to_owned();
             }
         }
         Ok(())
@@ -157,7 +160,7 @@ impl Attack {
 
     /// How many connections, and what each of them does.
     fn client(self, target: &Target) -> (usize, impl Fn(usize) -> Client) {
-        let host = target.address.to_string();
+        let (host, lease) = (target.address.to_string(), target.lease.clone());
         let connections = match self {
             Self::Calm => 0,
             Self::Joins | Self::NeverReads | Self::Heartbeats | Self::Http2 => 4,
@@ -178,7 +181,7 @@ impl Attack {
                 let stays = Duration::from_millis(50);
                 Client { bursts_max: 1, stays, ..on_socket(move |_| all.clone().into_bytes()) }
             }
-            Self::Heartbeats => again(&json!({"heartbeat": {"lease_id": "none-1", "epoch": 1}, "tag": 1})),
+            Self::Heartbeats => again(&json!({"heartbeat": {"lease_id": lease, "epoch": 9}, "tag": 1})),
             Self::Acquires => on_socket(move |burst| {
                 let line = |n: usize| {
                     let name = format!("a/{number}/{burst}/{n}");

@@ -39,6 +39,7 @@ fn a_daemon_that_stood_still_for_longer_than_a_ttl_ends_nobody_early() {
         assert_eq!((&lease["state"], &lease["liveness"]), (&json!("active"), &json!("alive")), "{lease}");
     }
     assert_eq!(daemon.get("/v1/status").json()["stalls"], 1);
+    wait_until("the stall is logged", LIMIT, || daemon.said().contains("the daemon stalled"));
 
     // Silence is noticed as ever once the daemon runs: not sooner than the ttl, and not much later.
     let path = format!("/v1/leases/{}", id(&lease));
