@@ -599,7 +599,9 @@ impl Model {
                         Stand::Alive | Stand::Silent | Stand::Orphan { .. } => Stand::Alive,
                     }
                 }
-                State::Revoking { earliest, wait, .. } => {
+                State::Revoking { at, earliest, wait, .. } => {
+                    // The delay counts anew, whatever ends the wait.
+                    *at = now;
                     let delayed = now + u64::from(lease.terms.reclaim_delay_ms);
                     (*earliest, *wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
                         (ReclaimRule::AtOnce, _) if lease.former > now => {
