@@ -1,4 +1,4 @@
-//! A store in memory whose keys have what a cluster puts there, but for one: whoever reads it must not be harmed.
+//! A store in memory whose keys have what a cluster puts there, but for one, which must not harm its readers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

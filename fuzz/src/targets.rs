@@ -197,7 +197,7 @@ fn read_line(input: &[u8]) -> bool {
     })
 }
 
-/// What a daemon says may be anything too, for whoever asks it.
+/// A client must survive any answer of a daemon.
 fn read_answer(input: &[u8]) -> bool {
     serde_json::from_slice::<AnswerLine>(input).is_ok_and(|said| {
         let written = serde_json::to_vec(&said).expect("an answer can be written");

@@ -41,7 +41,7 @@ pub(crate) fn run(_: &Arguments) -> Result<()> {
     let outcome = STEPS.iter().try_for_each(|step| report.take(step));
     let total = begun.elapsed();
     println!("\n{}", summary(&report.taken, total));
-    // Also after a later step has failed: whoever reads the end sees how the tests went.
+    // Also after a later step has failed: the end of the output says how the tests went.
     for line in report.closing {
         println!("{line}");
     }

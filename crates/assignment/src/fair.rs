@@ -1,5 +1,5 @@
-//! Balance with few moves: whoever holds a target keeps it, unless it has too many or another has too few. Affinity
-//! decides who gets what is free, and which targets go.
+//! Balance with few moves: the poller that holds a target keeps it, unless it has too many or another has too few.
+//! Affinity decides who gets what is free, and which targets go.
 
 use crate::hash::{Hash, Score, weighted, xxh64};
 use crate::{Member, Target, by_name};

@@ -20,7 +20,7 @@ pub(crate) async fn count(
             .acquire()
             .await?;
         let number: u64 = fs::read_to_string(file)?.trim().parse()?;
-        // Whoever waits in between lets others in, if nothing keeps them out.
+        // A holder that waits in between lets others in, if nothing keeps them out.
         tokio::task::yield_now().await;
         // The last moment at which it can be known that nobody else writes.
         if guard.is_held() {

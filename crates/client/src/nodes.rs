@@ -102,7 +102,7 @@ impl Nodes {
     /// Something that this node had begun broke off: what comes next goes to another.
     pub(crate) fn leave(&self, node: usize) {
         let next = self.after(node);
-        // Whoever found another one meanwhile is right.
+        // A call that found another node meanwhile is right.
         let _ = self.preferred.compare_exchange(node, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
@@ -299,7 +299,7 @@ impl Asking {
     }
 }
 
-/// Whoever waits for a node. One that gives up before it answered asks another next time.
+/// A call that waits for a node. One that gives up before the answer asks another node next time.
 struct Patient<'a> {
     nodes: &'a Nodes,
     node: usize,

@@ -188,7 +188,7 @@ impl Shared {
 
     fn close(&self, why: &str) {
         tracing::debug!(endpoint = %self.endpoint, why, "connection closed");
-        // The token first: whoever finds the desk closed finds the connection closed.
+        // The token first: a caller that finds the desk closed finds the connection closed.
         self.closed.cancel();
         self.desk.close(&self.endpoint);
     }
@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// Newer daemons may say what we do not know; whoever asked is told.
+    /// Newer daemons may answer what we do not know; the caller gets it as an error.
     fn not_understood(&self, line: &[u8], error: &serde_json::Error) {
         #[derive(serde::Deserialize)]
         struct Tagged {

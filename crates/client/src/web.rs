@@ -123,7 +123,7 @@ impl Posted {
         self.0.status
     }
 
-    /// The beginning of its body: what comes within the limit, up to so many bytes.
+    /// The first `bytes_max` bytes of its body, or what arrives before `limit`.
     pub async fn beginning(mut self, bytes_max: usize, limit: Duration) -> Vec<u8> {
         let mut bytes = Vec::new();
         let reading = async {

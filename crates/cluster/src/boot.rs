@@ -362,7 +362,7 @@ fn read<T: serde::de::DeserializeOwned>(
     Ok((decode(name, &found.value)?, ranged.revision))
 }
 
-/// Begins a log. Whoever comes second finds the one that came first.
+/// Begins a log. The second node finds the log of the first.
 fn create(with: &BootOptions<'_>) -> Result<Meta, BootError> {
     let identity = with.options.genesis.identity();
     let meta = Meta::of(&identity, Lsn(1), 0, with.secret.clone());

@@ -1,7 +1,7 @@
 //! The store over etcd's gRPC: 3.4.23 and later. Knows nothing of what is kept in it.
 //!
 //! Every call blocks; one thread, `tenure-etcd`, speaks to etcd. A request that may change something leaves this machine
-//! once: if no answer comes, whoever asked finds out what became of it.
+//! once: if no answer comes, the caller finds out what became of it.
 
 mod health;
 mod link;

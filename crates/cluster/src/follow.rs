@@ -109,7 +109,7 @@ pub enum FollowError {
 
 enum News {
     Changed(Changed),
-    /// Nothing; whoever sends this finds out whether anybody still listens.
+    /// Nothing; its sender finds out whether the receiver still listens.
     Idle,
     /// Watch again, and read what may be missing.
     Broken,

@@ -1,8 +1,8 @@
 //! The store stays small: frames that a snapshot covers go, and what is gone is compacted away. Every step is done only
 //! while this writer's claim stands.
 //!
-//! Order: the snapshot's pieces, then `floor`, then the frames below it. Whoever finds `floor` finds the snapshot; below
-//! `floor` is trimmed, missing above it is damage.
+//! Order: the snapshot's pieces, then `floor`, then the frames below it. A reader that finds `floor` finds the
+//! snapshot; below `floor` is trimmed, missing above it is damage.
 
 use std::io::Read;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl Growth {
             floor,
             floor_bytes: found.value.clone(),
             earlier_bytes: None,
-            // Whoever raised it may not have come further.
+            // The node that raised it may not have come further.
             is_swept: false,
             floor_revision: found.revision,
             compact_at: None,

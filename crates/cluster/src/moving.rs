@@ -151,7 +151,7 @@ pub fn activate(store: &dyn Store, keys: &Keys) -> Result<Meta, MoveError> {
 /// Reads how the log stands.
 ///
 /// # Errors
-/// When there is none, or the store does not answer.
+/// When the store holds no log, or does not answer.
 pub fn standings(store: &dyn Store, keys: &Keys) -> Result<Standings, MoveError> {
     let (meta, meta_bytes) = read_meta_of(store, keys)?.ok_or(MoveError::Empty)?;
     let get = |key: String| -> Result<Vec<u8>, MoveError> {
@@ -279,7 +279,7 @@ impl Standings {
     }
 }
 
-/// Nobody writes, and whoever comes may claim.
+/// There is no leader, and every node may claim.
 fn nobody(epoch: u64, writer_ttl_ms: u64, tick: u64, wall_ms: u64) -> Writer {
     Writer {
         epoch,

@@ -125,7 +125,7 @@ impl RemoteLog {
         Arc::clone(&self.vitals)
     }
 
-    /// Whoever looks after the store's room says here whether it is short.
+    /// The upkeep of the store reports here whether its space is short.
     #[must_use]
     pub fn shortage(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_short)
@@ -193,7 +193,7 @@ impl RemoteLog {
         taken
     }
 
-    /// What a step came to, for the copy and for whoever waits.
+    /// What a step came to, for the copy and for the waiting caller.
     fn take_in(&mut self, written: Written, sent_ms: u64) -> Taken {
         let taken = match written {
             Written::Committed { frame } => {
@@ -369,7 +369,7 @@ impl OrderedLog for RemoteLog {
         lock(&self.mirror).chore_done(done);
     }
 
-    /// Gives the log up for whoever comes next. Nothing is written: the log goes on.
+    /// Gives the log up for the next leader. Nothing is written: the log goes on.
     fn close(&mut self, at: Moment) -> AppendOutcome {
         let txn = self.term.resign(at.tick.max(self.tick), (self.clock.wall_ms)());
         self.tell_authority();
@@ -382,8 +382,8 @@ impl OrderedLog for RemoteLog {
     }
 }
 
-/// Whoever stores a snapshot leaves the frames up to it to this copy: they are synced first. What the disk refuses is told
-/// to whoever copies next.
+/// Once a snapshot is stored, this copy alone has the frames up to it: they are synced first. The next copy returns what
+/// the disk refused.
 fn synced_for_snapshots(mirror: &SharedMirror) -> SnapshotStore {
     let mut mirror = lock(mirror);
     let _ = mirror.sync();

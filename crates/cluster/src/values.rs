@@ -36,7 +36,7 @@ pub struct Meta {
     pub parent_log_id: u64,
     /// Whether anybody may serve.
     pub state: State,
-    /// What nodes show each other. Whoever can read it here could write everything else as well.
+    /// What nodes show each other. A client that can read it here could write everything else as well.
     pub secret: String,
     /// After an adoption nothing is granted before this tick.
     #[serde(default, deserialize_with = "countable")]
@@ -86,7 +86,7 @@ pub struct Writer {
 pub enum Standing {
     /// It may write.
     Writes,
-    /// It said that it stopped: whoever comes may claim at once.
+    /// It said that it stopped: another node may claim at once.
     Resigned,
     /// The log went elsewhere, for good.
     Moved {

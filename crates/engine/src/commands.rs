@@ -36,6 +36,7 @@ enum Earlier {
 impl Engine {
     pub(crate) fn submit(&mut self, ticket: Ticket, submit: Submit) {
         if self.facts.take_withdrawn(ticket) {
+            self.lose_place_if_planted(&submit);
             return self.refuse(ticket, Lsn(0), Refused::Cancelled);
         }
         let operation = submit.operation.as_ref().map(|operation| self.identify(operation, &submit));

@@ -66,7 +66,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// A turn ends after this many events: whoever renews while many leases end at once waits for a turn of ends or two.
+/// A turn ends after this many events: a heartbeat while many leases end at once waits for a turn of ends or two.
 pub const TURN_EVENTS_MAX: usize = 1024;
 /// A turn ends after this much work; a unit is about a microsecond, so that a turn takes about 2 ms.
 pub const TURN_WORK_MAX: usize = 2_000;

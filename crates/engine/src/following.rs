@@ -30,7 +30,7 @@ impl Engine {
         Self::following(config, kernel, tick, next_lsn, now)
     }
 
-    /// The state and the last tick, for whoever goes on with them.
+    /// The state and the last tick, for the engine that goes on with them.
     #[must_use]
     pub fn into_state(self) -> (Kernel, Tick) {
         (self.kernel, self.tick)

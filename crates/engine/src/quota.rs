@@ -52,7 +52,7 @@ impl<K: Ord + Clone> Counts<K> {
     /// One less.
     ///
     /// # Panics
-    /// When there is none.
+    /// When no entry of this key was added before.
     pub fn remove(&mut self, key: &K) {
         let count = self.by.get_mut(key).expect("invariant: what goes was counted");
         *count -= 1;

@@ -16,7 +16,7 @@ use tenure_kernel::{
 
 /// How long a refusal is remembered.
 const REFUSAL_KEEP_MS: u64 = 60_000;
-/// The same where it passes by itself: shorter than whoever asks is told to wait.
+/// The same where it passes by itself: shorter than the wait that the error advises.
 const PASSING_KEEP_MS: u64 = 5_000;
 /// The same where a connection is likely gone already, and noticed in a moment.
 const CONNECTION_OPEN_KEEP_MS: u64 = 100;

@@ -238,12 +238,8 @@ impl Waiters {
 
     /// Another try of the same operation goes on waiting at this place.
     pub(crate) fn succeed(&mut self, place: Place, heir: Try) {
-        if planted(Planted::HeirLosesPlace)
-            && let Some((waiter, _)) = self.leave(place)
-        {
-            let left_ms = waiter.deadline.ms_since(waiter.since);
-            self.join(heir, waiter.since, left_ms, None);
-            return;
+        if planted(Planted::HeirLosesPlace) {
+            return self.move_to_end(place, Some(heir));
         }
         let waiter = self.by_place.get_mut(&place).expect("invariant: a place in use has a waiter");
         self.by_ticket.remove(&waiter.request.ticket);
@@ -251,6 +247,22 @@ impl Waiters {
         self.quota.remove(&waiter.request);
         self.quota.add(&heir);
         waiter.request = heir;
+    }
+
+    /// For planted bugs: a waiter loses its place.
+    fn move_to_end(&mut self, place: Place, heir: Option<Try>) {
+        let Some((waiter, _)) = self.leave(place) else { return };
+        let left_ms = waiter.deadline.ms_since(waiter.since);
+        self.join(heir.unwrap_or(waiter.request), waiter.since, left_ms, None);
+    }
+
+    /// For planted bugs: the waiter of an operation loses its place.
+    pub(crate) fn move_operation_to_end(&mut self, operation: &Operation) {
+        let waits = |waiter: &Waiter| waiter.operation().is_some_and(|own| own.key == operation.key);
+        let found = self.by_place.iter().find(|(_, waiter)| waits(waiter)).map(|(place, _)| *place);
+        if let Some(place) = found {
+            self.move_to_end(place, None);
+        }
     }
 
     /// Takes a waiter out. Those behind it may be served now: look at these queues.

@@ -4,10 +4,11 @@
 use crate::answer::{Answer, LeaseFound, Refused, WaitLimit};
 use crate::commands::{Outcome, face_of};
 use crate::engine::Engine;
-use crate::request::Ticket;
+use crate::request::{Submit, Ticket};
 use crate::retries::TRIES_MAX;
 use crate::status::GrantOutcome;
 use crate::waiters::{Place, Servable, Try, Wanted, is_free, wanted_by};
+use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{Action, Bundle, Grant, Lsn, Operation};
 
 impl Engine {
@@ -182,6 +183,16 @@ impl Engine {
             self.refuse(waiting, Lsn(0), Refused::Cancelled);
         }
         withdrawn
+    }
+
+    /// The simulator plants the bug that a try cancelled before it arrived costs its operation the place.
+    pub(crate) fn lose_place_if_planted(&mut self, submit: &Submit) {
+        if planted(Planted::CancelLosesPlace)
+            && let Some(operation) = &submit.operation
+        {
+            let operation = self.identify(operation, submit);
+            self.waiters.move_operation_to_end(&operation);
+        }
     }
 
     /// Ends the wait of one request. Its place goes to another try of the same operation, or is kept for the next one

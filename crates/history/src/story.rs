@@ -27,7 +27,7 @@ use gather::{Gathered, spans};
 pub enum Subject {
     /// One lease.
     Lease(LeaseId),
-    /// A resource, whoever held it; or a pool.
+    /// A resource, under any holder; or a pool.
     Resource(Text),
     /// A session and the leases while it kept them.
     Session(SessionId),

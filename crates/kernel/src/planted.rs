@@ -38,6 +38,8 @@ pub enum Planted {
     PoolAndMembersApart,
     /// A try that goes on with an interrupted wait goes to the end of the queue.
     HeirLosesPlace,
+    /// A try that is cancelled before it arrives sends its operation to the end of the queue.
+    CancelLosesPlace,
     /// Answers leave before their event is synced.
     AnswerBeforeSync,
     /// A snapshot leaves out the last event it covers.
@@ -80,7 +82,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -98,6 +100,7 @@ impl Planted {
         Self::WaiterOvertakes,
         Self::PoolAndMembersApart,
         Self::HeirLosesPlace,
+        Self::CancelLosesPlace,
         Self::AnswerBeforeSync,
         Self::SnapshotMissesOneEvent,
         Self::StallAgesHolders,
@@ -140,6 +143,7 @@ impl Planted {
             Self::WaiterOvertakes => "waiter-overtakes",
             Self::PoolAndMembersApart => "pool-and-members-apart",
             Self::HeirLosesPlace => "heir-loses-place",
+            Self::CancelLosesPlace => "cancel-loses-place",
             Self::AnswerBeforeSync => "answer-before-sync",
             Self::SnapshotMissesOneEvent => "snapshot-misses-one-event",
             Self::StallAgesHolders => "stall-ages-holders",

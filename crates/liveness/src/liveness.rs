@@ -41,6 +41,8 @@ const TIMERS_PER_EVENT: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Liveness {
     pub(crate) config: LivenessConfig,
+    /// The instant of the start or of recovery: reclaim delays count from here again.
+    pub(crate) began: Tick,
     pub(crate) wheel: Wheel,
     pub(crate) entries: Entries,
     pub(crate) sessions: Sessions,
@@ -65,6 +67,7 @@ impl Liveness {
     #[must_use]
     pub fn new(config: LivenessConfig, now: Tick) -> Self {
         Self {
+            began: now,
             wheel: Wheel::new(now),
             entries: Entries::default(),
             sessions: Sessions::default(),

@@ -256,7 +256,7 @@ impl Liveness {
             *looks -= 1;
             let entry = self.entries.get_mut(slot);
             if let Phase::Revoking { wait: Wait::Connection, .. } = entry.phase {
-                let earliest = delay_end(view).max(now).max(entry.promised_until);
+                let earliest = delay_end(view, self.began).max(now).max(entry.promised_until);
                 entry.phase = Phase::Revoking { earliest, wait: Wait::Promise };
                 self.arm(view);
             }
@@ -288,7 +288,7 @@ impl Liveness {
                 let stopped =
                     if planted(Planted::AcknowledgeAsPromise) { Wait::Promise } else { Wait::Acknowledged };
                 let (after, wait) = former.map_or((now, stopped), |until| (until, Wait::Promise));
-                entry.phase = Phase::Revoking { earliest: delay_end(view).max(after), wait };
+                entry.phase = Phase::Revoking { earliest: delay_end(view, self.began).max(after), wait };
                 entry.promised_until = entry.promised_until.min(after);
                 self.arm(view);
                 Ok(())
@@ -354,10 +354,12 @@ impl Liveness {
     }
 }
 
-/// End of the delay that stands between revoke and reclaim whatever the holder says.
-pub(crate) fn delay_end(view: LeaseView<'_>) -> Tick {
+/// End of the delay that stands between revoke and reclaim whatever the holder says. It counts anew from a restart.
+pub(crate) fn delay_end(view: LeaseView<'_>, began: Tick) -> Tick {
     match view.state() {
-        LeaseState::Revoking(revocation) => revocation.at.after_ms(view.terms().reclaim_delay_ms.into()),
+        LeaseState::Revoking(revocation) => {
+            revocation.at.max(began).after_ms(view.terms().reclaim_delay_ms.into())
+        }
         LeaseState::Reserved { .. } | LeaseState::Active { .. } => Tick(0),
     }
 }

@@ -49,7 +49,7 @@ impl Wheel {
         }
     }
 
-    /// Fires once `now` reaches `at`. An instant beyond the horizon fires early, at the horizon; whoever is
+    /// Fires once `now` reaches `at`. An instant beyond the horizon fires early, at the horizon; the caller that is
     /// woken looks at its own deadline anyway.
     pub(crate) fn arm(&mut self, at: Tick, who: u32, arming: u32) {
         self.armed += 1;

@@ -68,7 +68,7 @@ impl FrameHeader {
     }
 }
 
-/// A valid frame, lent by whoever holds its bytes.
+/// A valid frame that borrows its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
     /// Its fields.

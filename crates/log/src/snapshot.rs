@@ -1,7 +1,7 @@
 //! Snapshots: a state at one LSN as opaque bytes, stored so that a damaged one is noticed and the one before it used.
 //!
 //! Invariant: a file with a snapshot's name is complete; the newest two are kept. The store is shared by the log and by
-//! whoever builds snapshots on another thread.
+//! the thread that builds snapshots.
 
 mod format;
 mod read;

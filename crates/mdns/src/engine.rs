@@ -1,5 +1,5 @@
 //! The engine: mdns-sd in our own words, one incarnation of its thread. The only file that names it. It keeps
-//! no state of ours and decides nothing; whoever calls it knows that its queue may be full and its thread dead.
+//! no state of ours and decides nothing. Callers handle a full queue and a dead thread.
 
 use core::net::Ipv4Addr;
 use std::net::{IpAddr, SocketAddr};

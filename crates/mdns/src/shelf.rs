@@ -74,7 +74,7 @@ pub struct Browse {
 }
 
 impl Shelves {
-    /// Adds a listener. Whoever calls this tells the supervisor.
+    /// Adds a listener. The caller notifies the supervisor.
     pub(crate) fn listen(&self, wanted: &Wanted, shared: Arc<Shared>) -> Browse {
         let mut shelves = unpoisoned(&self.by_wanted);
         let shelf = shelves.entry(wanted.clone()).or_insert_with(|| {

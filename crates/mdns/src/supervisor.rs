@@ -98,7 +98,7 @@ pub(crate) struct Supervisor {
     /// Who is told of names that conflicts changed, and what was told.
     renamed: mpsc::UnboundedSender<Renamed>,
     names_told: HashMap<u128, String>,
-    /// Said goodbye for while an interface was away: whoever is behind it has not heard.
+    /// Said goodbye for while an interface was away: hosts behind it did not receive the goodbye.
     owed: Vec<(Instant, Service)>,
     reports: mpsc::UnboundedReceiver<Report>,
     report: mpsc::UnboundedSender<Report>,

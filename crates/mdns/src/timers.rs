@@ -1,5 +1,5 @@
 //! What is to be looked at again, and when. A timer that comes too late or for something that is gone does no
-//! harm: whoever gets it looks first.
+//! harm: its receiver looks first.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;

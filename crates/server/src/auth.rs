@@ -326,8 +326,8 @@ impl Auth {
         Ok(Admitted::new(format!("uid:{}", peer.uid), scope))
     }
 
-    /// Whose sign-in was shown. One that is not good is none; a token, or a certificate that must name somebody,
-    /// counts for more.
+    /// The caller that the cookie of a sign-in names. A cookie that is not valid names no caller. A token, or a
+    /// certificate where one is required, takes precedence over the cookie.
     fn signed_in(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Option<Admitted> {
         let names_nobody = self.settings.client_certificates && ask.certificate.is_none();
         let halves = ask.signed_in.filter(|_| ask.authorization.is_none() && !names_nobody)?;

@@ -18,7 +18,7 @@ use tenure_kernel::names::split_pool_member;
 use tenure_kernel::{Action, Change, GateReport, Grant, LeaseId, Lsn, Member, Tick, Token};
 use tenure_log::{AppendOutcome, Batch, Chore, FileLog, FileLogOptions, Genesis, OrderedLog, Space};
 
-/// A lease for so long is one of a slow seed.
+/// Only slow seeds grant leases for this long.
 const LONG_MS: u32 = 60 * 60 * 1000;
 /// The host's own request.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -41,6 +41,8 @@ pub(crate) struct Daemon {
     pub(crate) upkeep: Upkeep,
     /// History below here is to go.
     pub(crate) trim_below: Option<tenure_log::Lsn>,
+    /// The engine has been asked for it and has not answered.
+    pub(crate) trim_asked: bool,
     /// The turn that is planned; earlier plans no longer count.
     pub(crate) turn_token: u64,
     pub(crate) turn_at: Option<u64>,
@@ -148,7 +150,9 @@ impl World {
         let mut inputs = inputs;
         self.flood(&mut inputs);
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
-        if let Some(below) = daemon.trim_below {
+        if let Some(below) = daemon.trim_below
+            && !core::mem::replace(&mut daemon.trim_asked, true)
+        {
             inputs.push(Input::new(TRIM_TICKET, Request::Trim(Lsn(below.0))));
         }
         let outputs = daemon.work(now, inputs, completions);
@@ -288,9 +292,15 @@ impl World {
         self.invariants = invariants;
         judged?;
         match out {
-            // Refused, it is asked again with the next turn.
-            Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
-            Out::Answer(TRIM_TICKET, _) => self.trim()?,
+            Out::Answer(TRIM_TICKET, answer) => {
+                // Refused, it is asked again with the next turn.
+                if let Some(daemon) = &mut self.daemon {
+                    daemon.trim_asked = false;
+                }
+                if !matches!(answer, Answer::Refused(_)) {
+                    self.trim()?;
+                }
+            }
             Out::Answer(ticket, answer) => {
                 let Some(ask) = ask else { return Ok(()) };
                 if let Some(daemon) = &mut self.daemon {

@@ -301,6 +301,14 @@ impl World {
         }
     }
 
+    /// Ends the daemon within a moment, in seeds in which its process ends at all.
+    pub(crate) fn restart_shortly(&mut self) {
+        if self.faults.kill + self.faults.burst + self.faults.stop > 0 {
+            let (wait, incarnation) = (self.random.within(10..=800), self.incarnation);
+            self.at(wait, Happening::Dies { incarnation });
+        }
+    }
+
     pub(crate) fn dies(&mut self) -> Result<(), Break> {
         if self.healing {
             return Ok(());
@@ -308,7 +316,7 @@ impl World {
         if self.random.chance(500) {
             return self.stop_cleanly();
         }
-        self.kill("dies young");
+        self.kill("dies");
         Ok(())
     }
 

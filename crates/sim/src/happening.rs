@@ -41,7 +41,7 @@ pub(crate) enum Happening {
     Chore { incarnation: u64 },
     /// A snapshot is built.
     Snapshot { incarnation: u64, upto: Lsn },
-    /// The daemon dies young, one of several times in a row.
+    /// The daemon stops or is killed.
     Dies { incarnation: u64 },
     /// The daemon reports a fact to its engine.
     Told { incarnation: u64, control: Control },

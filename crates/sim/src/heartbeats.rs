@@ -80,7 +80,7 @@ impl World {
         let work = self.profile.work;
         let epoch = self.random.chance(600).then_some(hand.epoch);
         let request = Request::TimelyHeartbeat { lease: hand.lease, epoch, asker: None };
-        // Without an epoch it counts for whoever holds the lease by then: where leases change hands, nobody may
+        // Without an epoch it counts for the holder of that moment: where leases change hands, no client may
         // believe such an answer.
         let believes = epoch.is_some() || !(work.rebinds || work.take_over);
         let purpose = if believes { Purpose::Heartbeat(hand.lease, hand.epoch) } else { Purpose::Other };

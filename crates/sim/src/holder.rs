@@ -27,6 +27,7 @@ impl World {
             (Purpose::Rebind { to, .. }, Answer::Lease(answer)) => {
                 if let LeaseFound::Live(lease) = &answer.lease {
                     self.take(*to, from, answer.lsn, lease);
+                    self.give_back_soon(client, *to, tag, lease.id);
                 }
             }
             (Purpose::Heartbeat(lease, epoch), Answer::Renewed { valid_ms, .. }) => {
@@ -134,6 +135,17 @@ impl World {
         if !self.clients[client].dead && lease.holder == self.clients[client].name {
             self.clients[client].take(hand);
             self.plan_last_beat(client, tag, lease.id);
+        }
+    }
+
+    /// One that got a lease from another, and was promised nothing, may need it for a moment only.
+    fn give_back_soon(&mut self, from: usize, to: usize, tag: u32, lease: LeaseId) {
+        if from != to
+            && let Some(hand) = self.clients[to].hand(tag, lease).cloned()
+            && hand.at_once
+            && self.random.chance(600)
+        {
+            self.give_back(to, &hand);
         }
     }
 

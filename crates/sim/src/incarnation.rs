@@ -131,6 +131,7 @@ impl World {
             space: Space::Ok,
             upkeep: Upkeep::new(&self.profile.host),
             trim_below: None,
+            trim_asked: false,
             turn_token: 0,
             turn_at: None,
             stalled_until: 0,

@@ -11,7 +11,7 @@ use tenure_kernel::{Change, Epoch, LeaseId, SessionId, Tick};
 pub(crate) struct Memory {
     /// When the daemon started last.
     pub(crate) started: u64,
-    /// The tick from which whoever decides now counts.
+    /// The tick from which the present leader counts.
     pub(crate) began: Tick,
     /// Last proof of life of a lease: grant, activation, rebind, revive, heartbeat.
     pub(crate) proofs: BTreeMap<LeaseId, u64>,

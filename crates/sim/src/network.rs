@@ -4,8 +4,12 @@
 use crate::happening::{Happening, Sender};
 use crate::violation::Violation;
 use crate::world::World;
-use tenure_engine::{Answer, Input, Refused, Request, Ticket};
+use tenure_engine::{Answer, Control, Input, Refused, Request, Ticket};
 use tenure_kernel::{Action, Epoch, LeaseId, Lsn, Rejection, SessionId, Tick};
+
+/// So many of a thousand requests that would wait arrive together with the news that their caller is gone, and so many
+/// of those that are asked again.
+const GONE_PERMILLE: (u64, u64) = (40, 250);
 
 /// Number of a call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -168,8 +172,13 @@ impl World {
         let ask =
             Ask { call: id, request: request.clone(), sent, handled: None, epoch_before: None, turn: None };
         daemon.asks.insert(ticket, ask);
+        let waits = matches!(&request, Request::Submit(submit) if submit.wait_ms > 0);
+        let gone = if call.tries > 1 { GONE_PERMILLE.1 } else { GONE_PERMILLE.0 };
         daemon.inbox.push(Input::new(ticket, request));
         self.turn_in(0);
+        if waits && self.random.chance(gone) {
+            self.told(Control::Cancel(ticket));
+        }
     }
 
     /// An answer reaches its caller.

@@ -70,8 +70,8 @@ impl Told {
         self.state.is_live()
     }
 
-    /// Until when a former holder may act at most. A writer that began at this tick knows no better than that whoever
-    /// held the lease before was promised as much as can be from there. (decision 0052)
+    /// Until when a former holder may act at most. A leader that began at this tick must assume that every
+    /// earlier holder was promised the longest time from there. (decision 0052)
     pub(crate) fn formers_until(&self, began: Tick) -> Tick {
         let assumed = if self.was_rebound { began.after_ms(self.promise_ms_max) } else { Tick(0) };
         self.formers_until.max(assumed)

@@ -198,8 +198,13 @@ impl World {
     }
 
     fn release(&mut self, client: usize) {
-        let Some(hand) = self.some_hand(client, |_| true) else { return };
-        let release = Release { token: self.token(client, &hand), text: Text::default() };
+        if let Some(hand) = self.some_hand(client, |_| true) {
+            self.give_back(client, &hand);
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, client: usize, hand: &Hand) {
+        let release = Release { token: self.token(client, hand), text: Text::default() };
         // From the moment it asks, it does not act on it any more.
         self.clients[client].stop(hand.tag, hand.lease);
         self.submit(client, Some(hand.tag), Submit::now(Action::Release(release)), Purpose::Other, false);
@@ -221,7 +226,16 @@ impl World {
         };
         // Another client's lease must not hang on a session of this one.
         let keep = to == client && self.random.chance(300);
-        let policy = if keep { None } else { Some(self.policy(to)) };
+        let mut policy = if keep { None } else { Some(self.policy(to)) };
+        // One that gives its lease to another may go on acting for as long as it was promised.
+        let goes_on = to != client && self.random.chance(500);
+        if !goes_on {
+            self.clients[client].stop(hand.tag, hand.lease);
+        } else if self.random.chance(400) {
+            // Its terms promise nothing, and a restart has to know that those before it did.
+            policy.iter_mut().for_each(|policy| policy.reclaim_rule = ReclaimRule::AtOnce);
+            self.restart_shortly();
+        }
         let rebind = Rebind {
             token: self.token(client, &hand),
             holder: Some(self.clients[to].name.clone()),
@@ -229,10 +243,6 @@ impl World {
             attachment: None,
             face_data: None,
         };
-        // One that gives its lease to another may go on acting for as long as it was promised.
-        if to == client || self.random.chance(500) {
-            self.clients[client].stop(hand.tag, hand.lease);
-        }
         let purpose = Purpose::Rebind { lease: hand.lease, to };
         // Over its connection or beside it.
         let over = self.random.chance(500);

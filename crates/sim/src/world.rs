@@ -97,7 +97,7 @@ pub struct Tally {
     pub connections: u64,
     /// Words of nodes for their connections that were heard.
     pub words: u64,
-    /// Connections that whoever writes was told are gone.
+    /// Connections that a node reported to the leader as gone.
     pub connections_gone: u64,
     /// Leases that went on by another connection.
     pub resumed: u64,

@@ -182,7 +182,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// What must move, whoever decides: what is above a cap.
+    /// What every assignment must move: what is above a cap.
     pub(crate) fn above_caps(&self) -> usize {
         self.loads().into_iter().map(|(name, load)| load.saturating_sub(self.bounds_of(name).cap)).sum()
     }

@@ -1,4 +1,4 @@
-//! How few targets move. From nothing everybody gets its share, rounded either way; from then on whoever is between
+//! How few targets move. From nothing everybody gets its share, rounded either way; from then on a poller between
 //! nine tenths of its share and its cap is left alone, and a change moves exactly as many as bring everybody between
 //! these. For joins and leaves that is the optimum and at most a tenth. Targets that go can leave many pollers at an
 //! edge; the change that moves the edge then costs more, and that is told here too.

@@ -104,7 +104,7 @@ impl Life {
         self.change(|state| state.draining = draining);
     }
 
-    /// The state first, then the token: whoever is woken by the token finds the loss.
+    /// The state first, then the token: a task that the token wakes finds the loss.
     pub(crate) fn lose(&self, reason: LossReason) {
         self.change(|state| state.lose(reason));
         self.token.cancel();

@@ -25,7 +25,7 @@ pub(crate) enum Farewell {
     Nothing,
 }
 
-/// Whoever holds this owes the daemon a farewell.
+/// Its owner still has to release the lease.
 pub(crate) struct Parting {
     voice: Voice,
     lease_id: String,

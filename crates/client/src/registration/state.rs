@@ -223,7 +223,7 @@ impl Core {
     }
 }
 
-/// Whoever ended it meant it; every other end is an accident of time.
+/// An operator or a client ended it on purpose; every other end is an accident of time.
 fn is_somebodys_will(reason: &str) -> bool {
     matches!(reason, "admin_force" | "explicit")
 }

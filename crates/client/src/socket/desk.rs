@@ -1,5 +1,5 @@
 //! Who waits for what on a connection: answers by their tag, losses by their lease. Reading never waits for
-//! anybody: whoever is too slow loses its stream, not the others theirs.
+//! anybody: a reader that is too slow loses its own stream only.
 
 use crate::endpoint::Endpoint;
 use crate::error::CallError;

@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-/// How a door treats whoever comes to it.
+/// How a door treats its clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Manners {
     /// Lets bytes through in both directions.

@@ -220,7 +220,7 @@ async fn one_that_was_taken_over_is_left_to_the_other() {
     assert_eq!(quick.registration().id, id);
     patient.unregister().await.expect("it is another's");
     assert!(is_registered(&client, &id).await);
-    // One that is drained by an operator is taken over by whoever asks for it next.
+    // The next registrant takes over a registration that an operator drained.
     let third = client.register(&service("App", None)).await.expect("registered");
     assert_eq!(third.id, id);
     let end = soon("the end", quick.ended()).await;

@@ -24,7 +24,7 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 struct Connected {
     channel: Option<Channel>,
-    /// Rises with each channel: whoever gives one up gives up that one.
+    /// Rises with each channel: a caller that gives up a channel gives up that one only.
     number: u64,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Failure {
 /// What shows etcd who asks.
 pub(crate) type Token = MetadataValue<Ascii>;
 
-/// Frames of the log come several in one answer, and how many is up to whoever asks.
+/// Frames of the log come several in one answer, and the caller chooses how many.
 pub(crate) const ANSWER_BYTES_MAX: usize = 512 << 20;
 
 impl Link {
@@ -188,7 +188,7 @@ impl Open {
 
 /// What every request begins with.
 pub(crate) fn lead<Q>(request: &mut Request<Q>, path: &'static str, token: Option<Token>) {
-    // A member that is cut off from the others says so at once, instead of keeping whoever asks waiting; but it does
+    // A member that is cut off from the others says so at once, instead of keeping the caller waiting; but it does
     // say how it is itself.
     if !path.starts_with("/etcdserverpb.Maintenance/") {
         request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));

@@ -32,7 +32,7 @@ impl Thread {
     pub(crate) fn wait<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let (done, waiting) = sync_channel(1);
         self.spawn(async move {
-            // Whoever asked waits until it is told.
+            // The caller waits for the answer.
             let _ = done.send(work.await);
         });
         waiting.recv().expect("invariant: work on the thread that speaks to etcd does not panic")

@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// A watch as whoever blocks on it sees it.
+/// A watch as the thread that blocks on it sees it.
 #[derive(Debug)]
 pub(crate) struct EtcdWatch {
     read: Receiver<Result<Vec<Changed>, WatchEnded>>,

@@ -22,7 +22,7 @@ pub(crate) struct Members {
 pub(crate) struct Setup {
     /// More arguments for each member.
     pub(crate) args: Vec<String>,
-    /// Certificates: those of the members are files, those for whoever asks are text.
+    /// Certificates: those of the members are files, those of clients are text.
     pub(crate) tls: Option<EtcdTls>,
 }
 

@@ -1,4 +1,4 @@
-//! Whoever asks runs the turn: what that means for those who ask, for what is said meanwhile, and for a turn that breaks.
+//! The caller's thread runs the turn: what that means for callers, for what is said meanwhile, and for a turn that breaks.
 
 use crate::running::{Failing, files, grant, release, start};
 use std::sync::atomic::{AtomicUsize, Ordering};

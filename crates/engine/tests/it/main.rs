@@ -3,7 +3,8 @@
 //! - `turns`: what leaves when, what it rests on, frames, ticks and lanes
 //! - `outcomes`: a frame that is not committed; authority that ends
 //! - `waiting`: fairness, passing, cancelling, retries
-//! - `ends`: sessions, pools, gates, notices, restored logs
+//! - `ends`: sessions, pools, gates, notices
+//! - `restored`: a log that came back from a backup
 //! - `promises`: former holders, connections in a restored log, a session that comes back while its leases end
 //! - `behind_gates`: what a face with a gate relies on: giving back, taking over, names coming free
 //! - `changing_hands`: what a former holder hears, and when the next one may act
@@ -35,6 +36,7 @@ mod killed;
 mod outcomes;
 mod promises;
 mod recovery;
+mod restored;
 mod retrying;
 mod running;
 mod steering;

@@ -186,7 +186,7 @@ fn what_may_be_in_a_frame_when_authority_ends_is_not_known() {
     ));
 }
 
-/// Like a restart: whoever could not be heard meanwhile gets a full ttl from the instant it can.
+/// Like a restart: a holder that could not be heard meanwhile gets a full ttl from the instant at which it can.
 #[test]
 fn a_spell_without_authority_ages_nobody() {
     expect![[r#"

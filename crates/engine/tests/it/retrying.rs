@@ -44,7 +44,7 @@ const OPERATIONS: [(&str, &str, &str); 21] = [
     ("close a session", "alice: grant a session=4", "shut: close 4 asker=local op=x"),
 ];
 
-/// What happens while the answer is on its way to nobody. Some of it is refused, where the operation ended the lease.
+/// What happens after the answer is lost and before the retry. Some of it is refused, where the operation ended the lease.
 const AFTERWARDS: [(&str, &str); 9] = [
     ("nothing", ""),
     ("released", "later: release alice"),

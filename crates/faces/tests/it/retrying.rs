@@ -43,7 +43,7 @@ const AGAIN: &[&str] = &[
 /// Between nodes alone; the last two stand for other calls.
 const OF_NODES: &[&str] = &["NodeTold", "ConnectionsTold", "RegisterAt", "Under"];
 
-/// What happens while the answer is on its way to nobody.
+/// What happens after the answer is lost and before the retry.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Since {
     Nothing,

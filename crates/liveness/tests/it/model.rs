@@ -583,7 +583,7 @@ impl Model {
             let lease = self.leases.get_mut(&id).unwrap();
             let grace_end = now + u64::from(lease.terms.grace_ms);
             (lease.last, lease.promise, lease.told) = (now, promise, promise);
-            // It is not known whether whoever held it before has stopped.
+            // It is not known whether the holder before has stopped.
             lease.former = if lease.holder.is_some() { promise.max(lease.bound) } else { 0 };
             let promise = promise.max(lease.former);
             let given_back = lease.given_back;
@@ -599,7 +599,9 @@ impl Model {
                         Stand::Alive | Stand::Silent | Stand::Orphan { .. } => Stand::Alive,
                     }
                 }
-                State::Revoking { earliest, wait, .. } => {
+                State::Revoking { at, earliest, wait, .. } => {
+                    // The delay counts anew, whatever ends the wait.
+                    *at = now;
                     let delayed = now + u64::from(lease.terms.reclaim_delay_ms);
                     (*earliest, *wait) = match (lease.terms.reclaim_rule, lease.terms.mode) {
                         (ReclaimRule::AtOnce, _) if lease.former > now => {

@@ -326,6 +326,33 @@ fn revoking_leases_wait_a_full_ttl_again() {
     );
 }
 
+/// After an acknowledge, the delay ended where it would have ended without the restart.
+#[test]
+fn an_acknowledge_after_a_restart_leaves_the_delay_that_counts_anew() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=90 grace=30 delay=20
+        10 revoke L1
+        15 restart
+        16 acknowledge L1 epoch=1
+        30 wait
+        34 wait
+        35 wait",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=90 grace=30 delay=20 → L1 valid 88
+                  0 L1 granted r1 to a
+            10  revoke L1
+                 10 L1 revoked by root admin_force epoch 2
+            15  restart
+            16  acknowledge L1 epoch=1 → acknowledged
+            30  wait
+            34  wait
+            35  wait
+                 35 ~ L1 due for reclaim, Acknowledged
+                 35 L1 reclaimed admin_force Acknowledged r1 of a
+        "#]],
+    );
+}
+
 #[test]
 fn an_acknowledge_counts_after_a_restart_too() {
     check(

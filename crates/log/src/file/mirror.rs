@@ -1,6 +1,6 @@
 //! A copy of a log that is kept elsewhere: the same frames, byte for byte, in the same segments. It writes nothing of its
-//! own; whatever is torn is cut and copied again. So its frames need not be synced one by one: whoever waits for one waits
-//! for where the log is kept.
+//! own; whatever is torn is cut and copied again. So its frames need not be synced one by one: a caller that waits for
+//! one waits for where the log is kept.
 //!
 //! Invariant: a frame is taken in only if it continues the one before it. Only in the last segment may frames be unsynced,
 //! and only its last [`UNSYNCED_BYTES_MAX`].
@@ -54,7 +54,7 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// Frames remembered; whoever trims needs those since the last snapshot.
+/// Frames remembered; trimming needs those since the last snapshot.
 const RECENT_MAX: usize = 1 << 20;
 
 /// Bytes of frames that may be written before they are synced together.

@@ -53,7 +53,7 @@ impl RawFrames {
             }
         }
         let Some(next) = next else { return Ok(false) };
-        // One that does not follow would look like damage to whoever reads.
+        // A reader would take a frame that does not follow for damage.
         if next.previous_lsn != self.segment.last_lsn {
             return Err(io::Error::new(io::ErrorKind::NotFound, "what follows was trimmed"));
         }

@@ -96,7 +96,7 @@ impl FileReader {
         Self { disk, directory, published, place: None, last: None }
     }
 
-    /// Another reader of the same log, at its beginning: whoever has a reader needs no access to the log for more.
+    /// Another reader of the same log, at its beginning. A caller with one reader opens more without access to the log.
     pub fn another(&self) -> Self {
         Self::new(self.disk.clone(), self.directory.clone(), self.published.clone())
     }

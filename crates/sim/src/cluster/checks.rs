@@ -52,8 +52,8 @@ pub(super) struct Checks {
     /// When a proof of life was handled that was answered.
     proofs: BTreeMap<LeaseId, u64>,
     sessions: kept::Sessions,
-    /// When frames were given out.
-    given: BTreeMap<u64, u64>,
+    /// When writers had their turns, by epoch and tick: a frame may gather events for long before it is given out.
+    turns: BTreeMap<(u64, Tick), u64>,
     outcomes: BTreeMap<u64, LeaseId>,
     across: AcrossWriters,
     memory: Memory,
@@ -83,7 +83,7 @@ impl Checks {
             bases: BTreeMap::new(),
             proofs: BTreeMap::new(),
             sessions: kept::Sessions::default(),
-            given: BTreeMap::new(),
+            turns: BTreeMap::new(),
             outcomes: BTreeMap::new(),
             across: AcrossWriters::default(),
             memory: Memory::default(),
@@ -134,8 +134,9 @@ impl Checks {
         self.bases.entry(epoch).or_default().push(tick);
     }
 
-    pub(super) fn gives(&mut self, now: u64, batch: &Batch) {
-        self.given.entry(batch.id().0).or_insert(now);
+    /// A writer had a turn. Ticks stand still while it has no authority: what it decides at one is of its last turn.
+    pub(super) fn decides(&mut self, now: u64, epoch: u64, tick: Tick) {
+        self.turns.insert((epoch, tick), now);
     }
 
     /// A frame is in the store.
@@ -155,17 +156,18 @@ impl Checks {
             return Err(Violation::new("tick_never_back", text));
         }
         let batch = Batch::of_frame(&decoded);
-        let given = self.given.get(&batch.id().0).copied().unwrap_or(now);
+        let epoch = batch.id().writer_epoch();
         let last = Lsn(decoded.header.last_lsn().0);
         self.committed.insert(last, now);
         let events = recorded(&batch);
         for event in &events {
-            let bases = self.bases.get(&batch.id().writer_epoch()).into_iter().flatten();
+            let bases = self.bases.get(&epoch).into_iter().flatten();
             self.memory.began = bases.filter(|tick| **tick <= event.tick).max().copied().unwrap_or(Tick(0));
             let scene = Self::scene(&self.story, &self.memory, &self.profile, now, last);
             self.across.committed(&scene, event)?;
-            self.in_time(given, batch.id().writer_epoch(), event)?;
-            self.sessions_in_time(given, batch.id().writer_epoch(), event)?;
+            let decided = self.turns.get(&(epoch, event.tick)).copied().unwrap_or(now);
+            self.in_time(decided, epoch, event)?;
+            self.sessions_in_time(decided, epoch, event)?;
             self.nobody_acts(now, event, holders)?;
             self.silent += u64::from(self.sessions.follow(now, event));
             self.story.tell(event);
@@ -185,7 +187,7 @@ impl Checks {
 
     /// Silence is forgiven for ttl and grace: from the last proof of life that was answered, and from the instant at which
     /// its writer began to serve, or served again. (cluster.md C3)
-    fn in_time(&self, given: u64, epoch: u64, event: &Recorded) -> Result<(), Violation> {
+    fn in_time(&self, decided: u64, epoch: u64, event: &Recorded) -> Result<(), Violation> {
         let Change::Revoked(revoked) = &event.event.change else { return Ok(()) };
         let Some(told) = self.story.leases.get(&revoked.lease) else { return Ok(()) };
         if revoked.reason != Reason::HeartbeatExpired {
@@ -207,9 +209,11 @@ impl Checks {
             ));
         }
         match self.proofs.get(&revoked.lease) {
-            Some(proof) if given < proof + kept::least_ms(forgiven_ms) => {
-                wrong(format!("lease {} ended {} ms after a proof of life", told.id, given - proof))
-            }
+            Some(proof) if decided < proof + kept::least_ms(forgiven_ms) => wrong(format!(
+                "lease {} ended {} ms after a proof of life",
+                told.id,
+                decided.saturating_sub(*proof)
+            )),
             Some(_) | None => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
 //! The connections that are open at a node: its word for all of them, again and again, until it is heard; those that are
-//! gone; and what becomes of them when whoever writes was not heard for too long. As the product's `faces/connections.rs`.
+//! gone; and what becomes of them when the leader was not heard for too long. As the product's `faces/connections.rs`.
 
 use super::node::Life;
 use super::world::{Happening, World};
@@ -24,7 +24,7 @@ pub(super) struct Open {
     holder: usize,
     /// It has asked for something that it would keep.
     is_used: bool,
-    /// Until when whoever writes takes it for open; `None` while it keeps nothing.
+    /// Until when the leader takes it for open; `None` while it keeps nothing.
     trust_until_ms: Option<u64>,
 }
 
@@ -162,7 +162,7 @@ impl World {
             self.hang_up_on(node, life, session);
         }
         let connections = &mut life.connections;
-        // Whoever writes has noticed by itself.
+        // The leader has noticed by itself.
         connections.gone.retain(|_, since_ms| now_ms < *since_ms + self.profile.word_ms);
         let late = connections.telling.take_if(|telling| now_ms >= telling.sent_ms + word.told_within_ms);
         if let Some(telling) = late {
@@ -201,7 +201,7 @@ impl World {
         life.connections.telling = Some(Telling { sent_ms: now_ms, word, open, gone });
     }
 
-    /// What whoever writes says to what this node told.
+    /// The leader's answer to this node's report.
     pub(super) fn connections_heard(&mut self, node: usize, life: &mut Life, pass: u64, answer: &Answer) {
         let word = self.word();
         let connections = &mut life.connections;

@@ -279,10 +279,10 @@ impl World {
             (Purpose::OpenSession(session) | Purpose::SessionHeartbeat(session), answer) => {
                 self.session_heard(number, session, sent, answer)?;
             }
-            // Whoever writes has not heard the node for a while, or not yet: nothing more is promised.
+            // The leader has not heard the node for a while, or not yet: it promises nothing more.
             (Purpose::Heartbeat(..), Answer::Refused(Refused::Liveness(Refusal::NoLiveness)))
                 if self.holders[number].by_connection => {}
-            // Whoever writes has not noticed yet that the former connection is gone: it is asked for again.
+            // The leader has not noticed yet that the former connection is gone: the holder asks again.
             (Purpose::Resume(_), Answer::Refused(Refused::ConnectionOpen)) => {}
             (
                 Purpose::Heartbeat(lease, _) | Purpose::Activate(lease) | Purpose::Resume(lease),

@@ -129,7 +129,7 @@ impl World {
         Ok(())
     }
 
-    /// Keys changed: whoever watches is told, or not, or twice.
+    /// Keys changed: each watcher is notified once, twice or not at all.
     fn changed(&mut self, changed: &[Changed]) -> Result<(), crate::violation::Violation> {
         self.judge_store(changed)?;
         for index in 0..self.watches.len() {

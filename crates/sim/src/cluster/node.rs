@@ -311,8 +311,8 @@ impl World {
     fn after_turn(&mut self, node: usize, life: &mut Life, outputs: Outputs) -> Result<(), Violation> {
         let Outputs { outs, append, resolve, reads: _, wake_in_ms, stop } = outputs;
         if let Part::Writing(writing) = &mut life.part {
+            self.checks.decides(self.now, writing.term.writer().epoch, life.engine.tick());
             if let Some(batch) = append {
-                self.checks.gives(self.now, &batch);
                 writing.work = Some(Work::Append(batch));
             } else if let Some(batch) = resolve {
                 writing.work = Some(Work::Resolve(batch));

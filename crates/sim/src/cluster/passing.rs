@@ -1,5 +1,5 @@
-//! Requests at a node: answered here while it writes, passed on to whoever it believes writes, and tried again with the same
-//! operation id until somebody knows the outcome.
+//! Requests at a node: answered here while it leads, passed on to the node that it takes for the leader, and tried
+//! again with the same operation id until somebody knows the outcome.
 
 use super::network::{CallId, Packet, Station};
 use super::node::{Life, Part, Resigning};
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    /// Whoever wrote does not any more: what it was asked goes to the new one.
+    /// The leader changed: requests to the former one go to the new one.
     pub(super) fn pass_to_new_writer(&mut self, node: usize, life: &mut Life) {
         let epoch = life.lookout.writer().map_or(0, |writer| writer.epoch);
         if epoch <= life.known_epoch {

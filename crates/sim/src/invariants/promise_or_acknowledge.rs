@@ -1,5 +1,6 @@
 //! After revoke, reclaim never before the promise ran out, the holder acknowledged or gave the lease back itself; rule
-//! `at_once` and an operator's force excepted, both recorded. (kernel.md §6; leases.md §1 "Promise")
+//! `at_once` and an operator's force excepted, both recorded. A release frees nothing that a former holder counts on.
+//! (kernel.md §6; leases.md §1 "Promise")
 
 use super::{Scene, Verdict};
 use crate::ledger::Recorded;
@@ -9,13 +10,18 @@ use tenure_kernel::{Change, Epoch, LeaseId, Mode, ReclaimGround, ReclaimRule, Re
 const NAME: &str = "promise_or_acknowledge";
 
 pub(super) fn event(scene: &Scene<'_>, recorded: &Recorded) -> Verdict {
+    if let Change::Released(released) = &recorded.event.change {
+        return nobody_counts_on(scene, released.was.lease);
+    }
     let Change::Reclaimed(reclaimed) = &recorded.event.change else { return Ok(()) };
     let lease = reclaimed.was.lease;
     let wrong = |text: &str| Err(Violation::new(NAME, format!("lease {lease} was reclaimed {text}")));
     if reclaimed.ground != ReclaimGround::Forced {
         nobody_counts_on(scene, lease)?;
+        let delay_ms = u64::from(reclaimed.was.policy.reclaim_delay_ms);
         let revoked = scene.story.leases.get(&lease).map_or(Tick(0), |told| told.revoked_tick);
-        if recorded.tick.ms_since(revoked) < u64::from(reclaimed.was.policy.reclaim_delay_ms) {
+        // After a restart the delay counts anew.
+        if recorded.tick.ms_since(revoked) < delay_ms || since_revoke(scene, lease) < delay_ms {
             return wrong("before its delay");
         }
     }
@@ -50,22 +56,22 @@ fn nobody_counts_on(scene: &Scene<'_>, lease: LeaseId) -> Verdict {
         !client.dead && client.hands.iter().any(believes)
     });
     if let Some(client) = believer {
-        let text = format!("lease {lease} was reclaimed while {} still counts on it", client.name);
+        let text = format!("lease {lease} was freed while {} still counts on it", client.name);
         return Err(Violation::new(NAME, text));
     }
     Ok(())
 }
 
+/// How long ago the lease was revoked or, where that is later, the daemon started.
+fn since_revoke(scene: &Scene<'_>, lease: LeaseId) -> u64 {
+    let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0);
+    scene.aged.saturating_sub(revoked.max(scene.memory.started))
+}
+
 fn promise_over(scene: &Scene<'_>, reclaimed: &Reclaimed) -> Verdict {
     let lease = reclaimed.was.lease;
     let policy = &reclaimed.was.policy;
-    let revoked = scene.memory.revoked.get(&lease).copied().unwrap_or(0).max(scene.memory.started);
-    let since_revoke = scene.aged.saturating_sub(revoked);
-    if since_revoke < u64::from(policy.reclaim_delay_ms) {
-        let text =
-            format!("lease {lease} was reclaimed {since_revoke} ms after its revoke, before its delay");
-        return Err(Violation::new(NAME, text));
-    }
+    let since_revoke = since_revoke(scene, lease);
     // The holder of an open connection has until the timeout; so has that of a permanent lease.
     let open = policy.session.is_some_and(|session| scene.memory.is_open(session));
     let waits = match policy.mode {

@@ -3,7 +3,8 @@
 //!
 //! Judged from requests, answers and events alone. A request for any of a pool wants every member of it; one that names
 //! a member wants that one. Tries of one operation are one waiter, which keeps its place when one of them goes, and for
-//! some seconds when all of them have gone. Where the order cannot be known from outside, nothing is claimed.
+//! some seconds when all of them have gone. A try that was cancelled before it arrived, or refused without a wait, is not
+//! one of them. Where the order cannot be known from outside, nothing is claimed.
 
 use super::{Said, Scene, Verdict};
 use crate::ledger::Recorded;
@@ -25,7 +26,7 @@ pub(super) struct Queue {
     arrivals: u64,
     asking: BTreeMap<u64, Asking>,
     tickets: BTreeMap<Ticket, u64>,
-    /// Cancelled before they arrived: such a try never waits, and a later one of its operation has no place from it.
+    /// Cancelled before they arrived: such a try never waits. It neither gives its operation a place nor costs it one.
     cancelled_before: BTreeSet<Ticket>,
     /// Operations that were answered: a retry may be answered from memory and never wait.
     answered: BTreeSet<u64>,
@@ -41,14 +42,14 @@ struct Asking {
     /// Its place at best, when it passes others.
     order_at_best: u64,
     arrived: u64,
-    /// Whoever comes back finds its place again after this; what was free meanwhile was anybody's.
+    /// An interrupted wait has its place again after this; until then others may take what is free.
     away_until: u64,
-    last_try: u64,
     until: u64,
     wants: Wants,
     /// Otherwise it counts as the last of all and is answered at once.
     waits: bool,
-    tickets: BTreeSet<Ticket>,
+    /// Its tries, with the order in which they arrived.
+    tries: BTreeMap<Ticket, u64>,
     /// Its place or what it waits for is not known from outside.
     unsure: bool,
     /// Since when at the earliest it kept a later request from something free.
@@ -74,12 +75,13 @@ impl Queue {
         let Some(number) = number(&grant.attachment) else { return };
         self.arrivals += 1;
         self.tickets.insert(ticket, number);
+        if self.cancelled_before.remove(&ticket) {
+            return;
+        }
         let is_operation = submit.operation.is_some();
-        let is_cancelled = self.cancelled_before.remove(&ticket);
         if let Some(known) = self.asking.get_mut(&number) {
-            known.tickets.insert(ticket);
-            known.last_try = aged;
-            known.unsure |= !is_operation || !known.waits || is_cancelled;
+            known.tries.insert(ticket, self.arrivals);
+            known.unsure |= !is_operation || !known.waits;
             return;
         }
         let before = self.interrupted.remove(&number).filter(|_| is_operation);
@@ -91,13 +93,12 @@ impl Queue {
             order_at_best: returned,
             arrived: aged,
             away_until: if before.is_some() { aged } else { 0 },
-            last_try: aged,
             until: aged + submit.wait_ms,
             wants: Wants::of(&grant.bundle),
             waits: submit.wait_ms > 0,
-            tickets: BTreeSet::from([ticket]),
+            tries: BTreeMap::from([(ticket, self.arrivals)]),
             // What is taken over is not what was asked for.
-            unsure: was_unsure || is_cancelled || !submit.take_over.is_empty(),
+            unsure: was_unsure || !submit.take_over.is_empty(),
             blocking_since: before.and_then(|(before, _)| before.blocking_since),
             overtaken: None,
         };
@@ -111,10 +112,10 @@ impl Queue {
             return;
         };
         let Some(asking) = self.asking.get_mut(number) else { return };
-        // Within one turn a cancel may come before what it cancels; and it may come after the end of the wait.
-        asking.unsure |= asking.last_try == aged || asking.until <= aged;
-        if asking.tickets.remove(&ticket)
-            && asking.tickets.is_empty()
+        // It may come after the end of the wait.
+        asking.unsure |= asking.until <= aged;
+        if asking.tries.remove(&ticket).is_some()
+            && asking.tries.is_empty()
             && let Some(asking) = self.asking.remove(number)
         {
             self.interrupted.insert(*number, (asking, aged));
@@ -189,14 +190,17 @@ impl Queue {
             asking.unsure = true;
         }
         let Some(asking) = self.asking.get_mut(&number) else { return Ok(()) };
-        let own = asking.tickets.remove(ticket);
+        let Some(arrival) = asking.tries.remove(ticket) else {
+            // It was cancelled too late: the wait of the others was over.
+            asking.unsure |= !matches!(answer, Answer::Refused(Refused::Cancelled));
+            return Ok(());
+        };
         let for_all = match answer {
             Answer::Refused(refused) => matches!(refused, Refused::WaitTimeout),
             _ => true,
         };
-        if !own || (!for_all && !asking.tickets.is_empty()) {
-            // One was cancelled too late, or answered without a wait: the place of the others is not its place.
-            asking.unsure |= !matches!(answer, Answer::Refused(Refused::Cancelled));
+        if let (false, Some(first)) = (for_all, asking.tries.values().min()) {
+            asking.go_on_without(arrival, *first);
             return Ok(());
         }
         self.answered.insert(number);
@@ -219,6 +223,14 @@ impl Queue {
 }
 
 impl Asking {
+    /// A try was refused without a wait, so its place was never theirs; `first` is the earliest of the others.
+    fn go_on_without(&mut self, refused: u64, first: u64) {
+        if refused < first {
+            self.order = self.order.max(first);
+            self.overtaken = None;
+        }
+    }
+
     /// Whether it has blocked others for long enough and cannot be served as things stand.
     fn may_be_passed(&self, scene: &Scene<'_>) -> bool {
         let long = self.blocking_since.is_some_and(|since| scene.aged >= since + PATIENCE_MS);

@@ -2,7 +2,7 @@
 
 use tenure_sim::{Options, Plant, Search};
 
-const SEEDS_MAX: u64 = 4_000;
+const SEEDS_MAX: u64 = 2_000;
 
 #[test]
 fn each_planted_bug_is_found() {

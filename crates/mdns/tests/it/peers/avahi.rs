@@ -34,7 +34,7 @@ const BUS_CONFIG: &str = r#"<!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bu
 /// It says goodbye for a publisher that is gone, however that ended: it notices that the publisher's connection to
 /// the bus is closed. Only if the daemon itself is killed is there none.
 pub(crate) struct Avahi {
-    // Dropped in this order: whoever uses the daemon, the daemon, its bus.
+    // Dropped in this order: the daemon's clients, the daemon, its bus.
     browsers: Vec<Process>,
     daemon: Process,
     _bus: Process,

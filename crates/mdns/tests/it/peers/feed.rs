@@ -113,7 +113,7 @@ impl<T: Clone + Debug> Feed<T> {
         })
     }
 
-    /// Nothing more comes: whoever waits need not wait longer.
+    /// Nothing more comes: a reader stops waiting.
     pub(crate) fn end(&self) {
         self.state().is_over = true;
         self.shared.grown.notify_all();

@@ -224,7 +224,7 @@ impl Namespace {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Kills what runs inside: whoever is in this namespace was started through it.
+    /// Kills what runs inside: every process in this namespace was started through it.
     fn kill_all(&self) {
         let Ok(inside) = fs::metadata(self.path()) else { return };
         for _ in 0..KILL_ROUNDS_MAX {

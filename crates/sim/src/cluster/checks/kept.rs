@@ -1,5 +1,5 @@
 //! Sessions, and connections that a node gives its word for: nothing that they keep ends while they are heard, what is gone
-//! stays gone, and what whoever writes says of them is so. (cluster.md §3 "Connections"; record 0045)
+//! stays gone, and what the leader answers about them is so. (cluster.md §3 "Connections"; record 0045)
 
 use super::Checks;
 use crate::ledger::Recorded;
@@ -139,26 +139,37 @@ impl Checks {
 
     /// Silence of a session is forgiven for its ttl and the grace, from the last proof of life that was answered and from
     /// the instant at which its writer began to serve; a connection that is gone, for the grace.
-    pub(super) fn sessions_in_time(&self, given: u64, epoch: u64, event: &Recorded) -> Result<(), Violation> {
+    pub(super) fn sessions_in_time(
+        &self,
+        decided: u64,
+        epoch: u64,
+        event: &Recorded,
+    ) -> Result<(), Violation> {
         match &event.event.change {
             Change::Revoked(revoked) if revoked.reason == Reason::SessionExpired => {
-                self.lease_in_time(given, epoch, event.tick, revoked)
+                self.lease_in_time(decided, epoch, event.tick, revoked)
             }
             Change::SessionClosed { session, reason: Reason::SessionExpired } => {
                 let Some(known) = self.sessions.known.get(session) else { return Ok(()) };
                 let grace_ms = known.open.grace_ms.into();
                 match self.sessions.gone_asked.get(session) {
                     // It may have been silent before.
-                    Some(asked) => gone_for(given, *asked, grace_ms, &format!("session {session}"))
-                        .or_else(|_| self.silent_for(given, epoch, event.tick, known, grace_ms)),
-                    None => self.silent_for(given, epoch, event.tick, known, grace_ms),
+                    Some(asked) => gone_for(decided, *asked, grace_ms, &format!("session {session}"))
+                        .or_else(|_| self.silent_for(decided, epoch, event.tick, known, grace_ms)),
+                    None => self.silent_for(decided, epoch, event.tick, known, grace_ms),
                 }
             }
             _ => Ok(()),
         }
     }
 
-    fn lease_in_time(&self, given: u64, epoch: u64, tick: Tick, revoked: &Revoked) -> Result<(), Violation> {
+    fn lease_in_time(
+        &self,
+        decided: u64,
+        epoch: u64,
+        tick: Tick,
+        revoked: &Revoked,
+    ) -> Result<(), Violation> {
         let lease = revoked.lease;
         let wrong = |text: &str| Err(Violation::new(IN_TIME, format!("lease {lease} {text}")));
         let Some(told) = self.story.leases.get(&lease) else { return Ok(()) };
@@ -176,7 +187,7 @@ impl Checks {
                 None => wrong("ended as disconnected, which no node said"),
                 Some(_) if tick.ms_since(at) < grace_ms => wrong("ended before its grace"),
                 Some(_) if tick.ms_since(at) > late_ms_max => wrong("ended long after its connection"),
-                Some(asked) => gone_for(given, *asked, grace_ms, &format!("lease {lease}")),
+                Some(asked) => gone_for(decided, *asked, grace_ms, &format!("lease {lease}")),
             },
             Evidence::Silence { last_seen, .. } => {
                 if tick.ms_since(last_seen) > late_ms_max {
@@ -188,9 +199,9 @@ impl Checks {
                     return Ok(());
                 }
                 let what = format!("lease {lease}");
-                let silent = self.silent_for(given, epoch, tick, known, grace_ms);
+                let silent = self.silent_for(decided, epoch, tick, known, grace_ms);
                 silent.or_else(|silent| match gone_asked {
-                    Some(asked) => gone_for(given, *asked, grace_ms, &what),
+                    Some(asked) => gone_for(decided, *asked, grace_ms, &what),
                     None => Err(silent),
                 })
             }
@@ -202,7 +213,7 @@ impl Checks {
 
     fn silent_for(
         &self,
-        given: u64,
+        decided: u64,
         epoch: u64,
         tick: Tick,
         known: &Known,
@@ -216,19 +227,19 @@ impl Checks {
         {
             return wrong(format!("in part or whole at {tick}, its writer served from {base}"));
         }
-        // Part of a session may end, and a word that comes before that is committed keeps the rest.
-        match known.proofs.iter().filter(|proof| **proof < given).max() {
-            Some(proof) if given < proof + least_ms(forgiven_ms) => {
-                wrong(format!("in part or whole {} ms after it was heard", given - proof))
+        // Part of a session may end, and a later word keeps the rest.
+        match known.proofs.iter().filter(|proof| **proof < decided).max() {
+            Some(proof) if decided < proof + least_ms(forgiven_ms) => {
+                wrong(format!("in part or whole {} ms after it was heard", decided - proof))
             }
             Some(_) | None => Ok(()),
         }
     }
 }
 
-fn gone_for(given: u64, asked: u64, grace_ms: u64, what: &str) -> Result<(), Violation> {
-    if given < asked + least_ms(grace_ms) {
-        let text = format!("{what} ended {} ms after its connection was gone", given.saturating_sub(asked));
+fn gone_for(decided: u64, asked: u64, grace_ms: u64, what: &str) -> Result<(), Violation> {
+    if decided < asked + least_ms(grace_ms) {
+        let text = format!("{what} ended {} ms after its connection was gone", decided.saturating_sub(asked));
         return Err(Violation::new(IN_TIME, text));
     }
     Ok(())
