@@ -7,14 +7,14 @@
 //! Invariant: how long a comparison takes says nothing about the hashes; every entry is compared, whatever was found.
 
 use super::{Admitted, AuthError};
+use crate::followed::Followed;
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
 use tenure_faces::{Scope, Within};
 
@@ -22,8 +22,6 @@ use tenure_faces::{Scope, Within};
 pub const TOKEN_NAME_BYTES_MAX: usize = 64;
 /// Larger files are refused; this is room for about ten thousand tokens.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The file is looked at no more often than this.
-const LOOK_EVERY_MS: u64 = 1_000;
 /// Lines of one reading whose problem is logged; the others are counted.
 const PROBLEMS_LOGGED_MAX: usize = 16;
 
@@ -182,10 +180,8 @@ impl fmt::Display for TokenEntry {
 #[derive(Debug)]
 pub(super) struct TokenTable {
     path: PathBuf,
+    followed: Followed,
     known: RwLock<Arc<Known>>,
-    look_at_ms: AtomicU64,
-    /// The file as it was when it was read last.
-    seen: Mutex<Seen>,
 }
 
 /// What was read last.
@@ -195,25 +191,14 @@ struct Known {
     state: TokenFileState,
 }
 
-/// Differs when the file was changed or replaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
-    Missing,
-    Found { device: u64, inode: u64, bytes: u64, modified_ns: i128, changed_ns: i128 },
-}
-
 impl TokenTable {
     pub(super) fn open(path: PathBuf) -> Result<Self, AuthError> {
-        let (seen, text) = read(&path)?;
+        let followed = Followed::new(vec![path.clone()]);
+        let text = read(&path)?;
         let entries =
             parse_tokens(&text).map_err(|fault| AuthError::Malformed { path: path.clone(), fault })?;
         let known = Known { entries, state: TokenFileState { lines_refused: 0, is_outdated: false } };
-        Ok(Self {
-            path,
-            known: RwLock::new(Arc::new(known)),
-            look_at_ms: AtomicU64::new(0),
-            seen: Mutex::new(seen),
-        })
+        Ok(Self { path, followed, known: RwLock::new(Arc::new(known)) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -256,35 +241,24 @@ impl TokenTable {
 
     /// Reads the file again if it changed.
     fn follow(&self, boot_ms: u64) {
-        let due_ms = self.look_at_ms.load(Ordering::Relaxed);
-        let next_ms = boot_ms.saturating_add(LOOK_EVERY_MS);
-        let is_first =
-            |due| self.look_at_ms.compare_exchange(due, next_ms, Ordering::Relaxed, Ordering::Relaxed);
-        if boot_ms < due_ms || is_first(due_ms).is_err() {
-            return;
+        if let Some(Err(error)) = self.followed.follow(boot_ms, || self.read_again()) {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(path = %self.path.display(), error, "the token file cannot be used; its tokens only keep and release leases");
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = std::fs::metadata(&self.path).map_or(Seen::Missing, |found| Seen::of(&found));
-        if now == *seen {
-            return;
-        }
+    }
+
+    fn read_again(&self) -> Result<(), AuthError> {
+        let outcome = read(&self.path).map(|text| self.apply(&text));
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        match read(&self.path) {
-            Ok((read, text)) => {
-                *seen = read;
-                *known = Arc::new(self.apply(&text));
-            }
+        let (next, outcome) = match outcome {
+            Ok(next) => (next, Ok(())),
             Err(error) => {
-                // What is there and cannot be read is tried again.
-                *seen = Seen::Missing;
-                if !known.state.is_outdated {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(path = %self.path.display(), error, "the token file cannot be used; its tokens only keep and release leases");
-                }
                 let state = TokenFileState { is_outdated: true, ..known.state };
-                *known = Arc::new(Known { state, ..Known::clone(&known) });
+                (Known { state, ..Known::clone(&known) }, Err(error))
             }
-        }
+        };
+        *known = Arc::new(next);
+        outcome
     }
 
     fn apply(&self, text: &str) -> Known {
@@ -298,20 +272,7 @@ impl TokenTable {
     }
 }
 
-impl Seen {
-    fn of(found: &Metadata) -> Self {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Self::Found {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.size(),
-            modified_ns: ns(found.mtime(), found.mtime_nsec()),
-            changed_ns: ns(found.ctime(), found.ctime_nsec()),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<(Seen, String), AuthError> {
+fn read(path: &Path) -> Result<String, AuthError> {
     let unreadable = |source| AuthError::Unreadable { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let found = file.metadata().map_err(unreadable)?;
@@ -327,7 +288,7 @@ fn read(path: &Path) -> Result<(Seen, String), AuthError> {
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB")));
     }
-    Ok((Seen::of(&found), text))
+    Ok(text)
 }
 
 #[cfg(test)]
