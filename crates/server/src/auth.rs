@@ -89,14 +89,6 @@ pub enum AuthError {
         #[source]
         source: io::Error,
     },
-    /// Everybody can put a token into the file.
-    #[error("every user can write to the token file {} (mode {mode:04o}): run chmod o-w {}", path.display(), path.display())]
-    Writable {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
     /// The token file is not understood.
     #[error("{}: {fault}", path.display())]
     Malformed {

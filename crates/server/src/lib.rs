@@ -7,6 +7,7 @@ mod auth;
 mod dashboard;
 mod docs;
 mod followed;
+mod guarded;
 mod metrics;
 mod node;
 mod openapi;
@@ -25,6 +26,7 @@ pub use auth::{
     Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope,
     check_token_name, parse_tokens, token_hash,
 };
+pub use guarded::{Owner, open_guarded, warn_if_readable};
 pub use node::{
     APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH,
     PassedBack, PassedOn, ToldElsewhere,

@@ -7,11 +7,14 @@ mod subject;
 pub(crate) use subject::subject_of;
 
 use crate::followed::Followed;
+use crate::guarded::{Owner, open_guarded, warn_if_readable};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use std::fs::Metadata;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -132,8 +135,9 @@ impl Tls {
 impl TlsFiles {
     fn read(&self) -> Result<TlsRead, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain: Vec<CertificateDer<'static>> = items(&self.certificate, CERTIFICATE)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Pem {
+        let chain: Vec<CertificateDer<'static>> = items(&self.certificate, CERTIFICATE, Owner::Any)?;
+        let (text, found) = contents(&self.key, KEY, Owner::Any)?;
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|source| TlsError::Pem {
             what: KEY,
             path: self.key.clone(),
             source,
@@ -164,15 +168,25 @@ impl TlsFiles {
             }
             other => unusable(KEY, &self.key, other.to_string()),
         })?;
+        warn_if_readable(&self.key, &found);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsRead { config, names })
     }
 }
 
+fn contents(path: &Path, what: &'static str, owner: Owner) -> Result<(Vec<u8>, Metadata), TlsError> {
+    let failed = |error| TlsError::Pem { what, path: path.to_owned(), source: pem::Error::Io(error) };
+    let (mut file, found) = open_guarded(path, owner).map_err(failed)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(failed)?;
+    Ok((text, found))
+}
+
 /// All items of one kind in a file; none is an error.
-fn items<T: PemObject>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
+fn items<T: PemObject>(path: &Path, what: &'static str, owner: Owner) -> Result<Vec<T>, TlsError> {
     let failed = |source| TlsError::Pem { what, path: path.to_owned(), source };
-    let read: Vec<T> = T::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let (text, _) = contents(path, what, owner)?;
+    let read: Vec<T> = T::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(failed)?;
     if read.is_empty() {
         return Err(failed(pem::Error::NoItemsFound));
     }
@@ -187,11 +201,11 @@ fn client_verifier(
     let unusable =
         |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
     let mut roots = RootCertStore::empty();
-    for root in items(ca, CLIENT_CA)? {
+    for root in items(ca, CLIENT_CA, Owner::Trusted)? {
         roots.add(root).map_err(|error| unusable(CLIENT_CA, ca, error.to_string()))?;
     }
     let lists: Vec<CertificateRevocationListDer<'static>> =
-        crl.map(|crl| items(crl, CLIENT_CRL)).transpose()?.unwrap_or_default();
+        crl.map(|crl| items(crl, CLIENT_CRL, Owner::Trusted)).transpose()?.unwrap_or_default();
     // With lists, a certificate whose issuer has none among them is refused: nobody knows whether it is revoked.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .with_crls(lists)

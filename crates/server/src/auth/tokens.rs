@@ -8,11 +8,10 @@
 
 use super::{Admitted, AuthError};
 use crate::followed::Followed;
+use crate::guarded::{Owner, open_guarded, warn_if_readable};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use subtle::ConstantTimeEq;
@@ -274,20 +273,13 @@ impl TokenTable {
 
 fn read(path: &Path) -> Result<String, AuthError> {
     let unreadable = |source| AuthError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
-    if found.mode() & 0o002 != 0 {
-        return Err(AuthError::Writable { path: path.to_owned(), mode: found.mode() & 0o7777 });
-    }
-    if found.mode() & 0o007 != 0 {
-        let mode = format!("{:04o}", found.mode() & 0o7777);
-        tracing::warn!(path = %path.display(), mode, "the token file is open to everybody; chmod o= would close it");
-    }
+    let (file, found) = open_guarded(path, Owner::Trusted).map_err(unreadable)?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
     if text.len() as u64 > FILE_BYTES_MAX {
         return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB")));
     }
+    warn_if_readable(path, &found);
     Ok(text)
 }
 
@@ -295,7 +287,7 @@ fn read(path: &Path) -> Result<String, AuthError> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
 
     const HASH: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
@@ -422,12 +414,6 @@ mod tests {
         put(&path, &line("a", "1"));
         assert_eq!(who(&table, "1", 3_000), full("a"), "it is there again");
 
-        // Whatever stands there, anybody may have written it.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o606)).unwrap();
-        assert_eq!(who(&table, "1", 4_000), outdated);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(who(&table, "1", 5_000), full("a"));
-
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert_eq!(who(&table, "1", 6_000), outdated);
@@ -435,6 +421,30 @@ mod tests {
         fs::remove_dir(&path).unwrap();
         put(&path, &line("b", "2"));
         assert_eq!((who(&table, "1", 8_000), who(&table, "2", 8_000)), (None, full("b")));
+    }
+
+    /// Whatever stands in such a file, a stranger may have written it.
+    #[test]
+    fn a_file_that_strangers_can_write_cannot_be_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &line("a", "1"));
+        let table = TokenTable::open(path.clone()).unwrap();
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for (at, exposed) in [(1_000, 0o606), (3_000, 0o660), (5_000, 0o620)] {
+            fs::write(&path, line("b", "2")).unwrap();
+            mode(exposed);
+            assert_eq!(who(&table, "1", at), Some(("token:a".to_owned(), true)), "{exposed:o}");
+            assert_eq!(who(&table, "2", at), None, "{exposed:o}");
+            fs::write(&path, line("a", "1")).unwrap();
+            mode(0o600);
+            assert_eq!(who(&table, "1", at + 1_000), full("a"), "{exposed:o}");
+        }
+        chown(&path, Some(4_711), None).unwrap();
+        assert_eq!(who(&table, "1", 7_000), Some(("token:a".to_owned(), true)));
+        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        chown(&path, Some(0), None).unwrap();
+        assert_eq!(who(&table, "1", 8_000), full("a"));
     }
 
     #[test]
@@ -447,10 +457,10 @@ mod tests {
         fs::write(&path, "#".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
         assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
         fs::write(&path, "").unwrap();
-        for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, false), (0o644, false)] {
+        for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, true), (0o644, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
             let opened = TokenTable::open(path.clone());
-            assert_eq!(matches!(opened, Err(AuthError::Writable { .. })), is_refused, "{mode:o}");
+            assert_eq!(matches!(opened, Err(AuthError::Unreadable { .. })), is_refused, "{mode:o}");
         }
     }
 }

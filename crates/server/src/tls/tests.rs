@@ -392,3 +392,31 @@ fn errors_say_which_file_and_what_is_wrong() {
     fs::write(desk.path("list"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
     assert!(with_crl("list").starts_with("a revocation list in DIR/list cannot be used: "));
 }
+
+#[test]
+fn files_that_strangers_can_write_do_not_count() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let desk = Desk::new();
+    let files = TlsFiles { client_ca: Some(desk.path("root.pem")), ..desk.server() };
+    let files = TlsFiles { client_crl: Some(desk.path("crl.pem")), ..files };
+    desk.revoke(&[]);
+    let tls = Tls::open(files.clone()).unwrap();
+    for (at, name) in [(1_000, "server.pem"), (3_000, "server.key"), (5_000, "root.pem"), (7_000, "crl.pem")]
+    {
+        let mode = |mode| fs::set_permissions(desk.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        let before = tls.config(at);
+        mode(0o664);
+        let shown = problem(&files, &desk);
+        assert!(shown.ends_with(&format!("(mode 0664): run chmod go-w DIR/{name}")), "{shown}");
+        assert!(Arc::ptr_eq(&before, &tls.config(at + 1_000)), "{name}: what was read before stays in use");
+        mode(0o644);
+        assert!(!Arc::ptr_eq(&before, &tls.config(at + 2_000)), "{name}");
+    }
+    for (name, counts) in
+        [("server.pem", true), ("server.key", true), ("root.pem", false), ("crl.pem", false)]
+    {
+        chown(desk.path(name), Some(4_711), None).unwrap();
+        assert_eq!(Tls::open(files.clone()).is_ok(), counts, "{name}");
+        chown(desk.path(name), Some(rustix::process::geteuid().as_raw()), None).unwrap();
+    }
+}

@@ -200,16 +200,34 @@ fn while_the_token_file_cannot_be_read_tokens_keep_and_release_and_do_nothing_el
 }
 
 #[test]
-fn a_token_file_that_everybody_can_write_stops_the_start() {
+fn a_token_file_that_strangers_can_write_stops_the_start() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    for (mode, uid, repair) in [(0o666, 0, "chmod go-w"), (0o660, 0, "chmod go-w"), (0o600, 4_711, "chown 0")]
+    {
+        let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
+        write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
+        fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(mode)).unwrap();
+        chown(daemon.path("tokens"), Some(uid), None).unwrap();
+        daemon.spawn();
+        assert_eq!(daemon.code(), 2, "{}", daemon.said());
+        let said = daemon.said();
+        assert!(said.contains(&format!("{repair} {}", daemon.path("tokens").display())), "{said}");
+        assert!(!daemon.data_dir().exists());
+    }
+}
+
+#[test]
+fn while_strangers_can_write_the_token_file_it_counts_as_unreadable() {
     use std::os::unix::fs::PermissionsExt;
-    let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
-    write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
-    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o666)).unwrap();
-    daemon.spawn();
-    assert_eq!(daemon.code(), 2, "{}", daemon.said());
+    let daemon = with_tokens(&[("boss", "admin")], &[]);
+    let status = || as_token(&daemon, "boss").get("/v1/leases").status;
+    assert_eq!(status(), 200);
+    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o664)).unwrap();
+    wait_until("the file to be distrusted", LIMIT, || status() == 401);
     let said = daemon.said();
-    assert!(said.contains(&format!("chmod o-w {}", daemon.path("tokens").display())), "{said}");
-    assert!(!daemon.data_dir().exists());
+    assert!(said.contains("the token file cannot be used") && said.contains("chmod go-w"), "{said}");
+    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o600)).unwrap();
+    wait_until("the file to be trusted", LIMIT, || status() == 200);
 }
 
 /// Puts a text in the place of the token file.
