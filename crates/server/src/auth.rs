@@ -286,8 +286,8 @@ impl Auth {
                 return Err(unauthorized(message));
             }
             if ask.is_forwarded {
-                let message =
-                    "a proxy passed the request on (Forwarded, X-Forwarded-* or Via): send a credential";
+                let message = "a proxy passed the request on, as its headers say (Forwarded, X-Forwarded-*, Via, X-Real-IP \
+                     and the like): send a credential";
                 return Err(unauthorized(message));
             }
         }

@@ -428,12 +428,32 @@ fn admit(
     shared.auth().tcp(&ask)
 }
 
+/// Headers that proxies add to what they pass on, in lower case; what ends with `-` is a prefix.
+const FORWARDING: &[&str] = &[
+    "forwarded",
+    "via",
+    "x-forwarded-",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-envoy-external-address",
+    "true-client-ip",
+    "cf-connecting-",
+    "fastly-client-ip",
+    "fly-client-ip",
+];
+
 /// Whether a proxy says that it passed a request on.
 fn is_forwarded(headers: &HeaderMap) -> bool {
-    let says_so = |name: &HeaderName| name.as_str().starts_with("x-forwarded-");
-    headers.contains_key(header::FORWARDED)
-        || headers.contains_key(header::VIA)
-        || headers.keys().any(says_so)
+    let says_so = |name: &HeaderName| {
+        let is_same = |known: &&str| match known.ends_with('-') {
+            true => name.as_str().starts_with(known),
+            false => name.as_str() == *known,
+        };
+        FORWARDING.iter().any(is_same)
+    };
+    headers.keys().any(says_so)
 }
 
 /// The name that a request is addressed to. HTTP/2 has it in the target.
