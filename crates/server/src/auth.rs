@@ -4,18 +4,18 @@
 //! Invariant: a credential that must be shown and is not right is refused, never taken for a weaker one.
 
 mod browser;
+mod credentials;
 mod peer;
 mod rate;
 mod sign_in;
 mod tokens;
 
 pub(crate) use browser::{Fetch, ForeignPages};
+pub(crate) use credentials::FileState;
+pub use credentials::LineFault;
 pub(crate) use peer::SocketPeer;
 pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS, Halves};
-pub(crate) use tokens::TokenFileState;
-pub use tokens::{
-    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope, check_token_name, parse_tokens, token_hash,
-};
+pub use tokens::{TOKEN_NAME_BYTES_MAX, TokenEntry, TokenScope, check_token_name, parse_tokens, token_hash};
 
 use browser::{Authority, Names};
 use rate::RateLimits;
@@ -24,7 +24,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use tenure_api::{Error, ErrorCode};
+use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
 use tenure_faces::{Scope, Within};
@@ -80,8 +80,8 @@ pub enum AuthError {
         /// The other setting.
         other: &'static str,
     },
-    /// The token file cannot be read.
-    #[error("cannot read the token file {}", path.display())]
+    /// A credential file cannot be read.
+    #[error("cannot read {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -89,13 +89,13 @@ pub enum AuthError {
         #[source]
         source: io::Error,
     },
-    /// The token file is not understood.
+    /// A credential file is not understood.
     #[error("{}: {fault}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        fault: TokenFileFault,
+        fault: LineFault,
     },
     /// A name is not one.
     #[error("{name:?} is not a name of a server: write NAME or NAME:PORT, without a scheme")]
@@ -190,7 +190,8 @@ impl Auth {
     /// When the settings leave the daemon open, contradict each other, or name a file that is no token file.
     pub fn new(settings: AuthSettings) -> Result<Self, AuthError> {
         check_bind(&settings)?;
-        let tokens = settings.token_file.clone().map(TokenTable::open).transpose()?;
+        let boot_ms = read_clocks().boot_ms;
+        let tokens = settings.token_file.clone().map(|path| TokenTable::open(path, boot_ms)).transpose()?;
         let origins = settings
             .allow_origin
             .iter()
@@ -328,7 +329,8 @@ impl Auth {
 
     /// Why a token of a file that cannot be read any more does nothing but keep and give back what it has.
     pub(crate) fn outdated(&self) -> Error {
-        let path = self.tokens.as_ref().map(|tokens| tokens.path().display().to_string()).unwrap_or_default();
+        let path =
+            self.tokens.as_ref().map(|tokens| tokens.file().path().display().to_string()).unwrap_or_default();
         unauthorized(&format!(
             "the daemon cannot read the token file {path}: until it can, tokens renew and release what they hold, and \
              nothing else"
@@ -336,8 +338,13 @@ impl Auth {
     }
 
     /// How the token file is at present; `None`: there is none.
-    pub(crate) fn token_file(&self) -> Option<TokenFileState> {
-        self.tokens.as_ref().map(|tokens| tokens.state(read_clocks().boot_ms))
+    pub(crate) fn token_file(&self) -> Option<FileState> {
+        self.tokens.as_ref().map(|tokens| tokens.file().known(read_clocks().boot_ms).state.clone())
+    }
+
+    /// Adds the credential files to the daemon's status.
+    pub(crate) fn add_files(&self, status: &mut api::Status) {
+        status.token_file = self.tokens.as_ref().map(|tokens| tokens.file().status(read_clocks()));
     }
 
     /// Makes a code that signs a browser in as whoever asks.

@@ -23,8 +23,8 @@ mod tls;
 mod transports;
 
 pub use auth::{
-    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope,
-    check_token_name, parse_tokens, token_hash,
+    Auth, AuthError, AuthSettings, LineFault, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenScope, check_token_name,
+    parse_tokens, token_hash,
 };
 pub use guarded::{Owner, open_guarded, warn_if_readable};
 pub use node::{

@@ -23,7 +23,7 @@ use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
-use tenure_faces::{Call, Caller, Faces, Scope, Stage, over_limit};
+use tenure_faces::{Call, Caller, Faces, Reply, Scope, Stage, over_limit};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -292,6 +292,14 @@ impl Shared {
 
     pub(crate) fn options(&self) -> &ServerOptions {
         &self.options
+    }
+
+    /// Adds to a reply what only the outside knows.
+    pub(crate) fn complete(&self, mut reply: Reply) -> Reply {
+        if let Reply::Status(status) = &mut reply {
+            self.options.auth.add_files(status);
+        }
+        reply
     }
 
     pub(crate) fn auth(&self) -> &Auth {

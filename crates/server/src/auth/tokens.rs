@@ -1,29 +1,20 @@
-//! The token file: lines `name scope sha256-hex`, read again when it changes. Holds hashes, never tokens.
+//! The token file: lines `name scope sha256-hex`. Holds hashes, never tokens.
 //!
-//! A changed file counts line by line: a slip in one line takes no token from the others, and a line that is gone ends its
-//! token. While the file cannot be read the last tokens keep and give back what they hold, and do nothing else: one slip
-//! must not end every lease, and must not keep a revoked token alive.
+//! A line that is gone ends its token. While the file cannot be read the last tokens keep and give back what they hold, and
+//! do nothing else: one slip must not end every lease, and must not keep a revoked token alive.
 //!
 //! Invariant: how long a comparison takes says nothing about the hashes; every entry is compared, whatever was found.
 
+use super::credentials::{CredentialFile, LineFault, Reading, read_lines};
 use super::{Admitted, AuthError};
-use crate::followed::Followed;
-use crate::guarded::{Owner, open_guarded, warn_if_readable};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::path::PathBuf;
 use subtle::ConstantTimeEq;
 use tenure_faces::{Scope, Within};
 
 /// Longest name of a token.
 pub const TOKEN_NAME_BYTES_MAX: usize = 64;
-/// Larger files are refused; this is room for about ten thousand tokens.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Lines of one reading whose problem is logged; the others are counted.
-const PROBLEMS_LOGGED_MAX: usize = 16;
-
 /// One line of a token file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenEntry {
@@ -42,25 +33,6 @@ pub struct TokenScope {
     pub scope: Scope,
     /// What it may hold; `None`: everything.
     pub within: Option<Within>,
-}
-
-/// What is wrong with a token file.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub struct TokenFileFault {
-    /// Counted from 1.
-    pub line: usize,
-    /// In words.
-    pub problem: String,
-}
-
-/// How the token file is at present.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TokenFileState {
-    /// Lines that do not count.
-    pub(crate) lines_refused: usize,
-    /// It cannot be read, and the tokens are those of before.
-    pub(crate) is_outdated: bool,
 }
 
 impl TokenScope {
@@ -115,31 +87,13 @@ pub fn check_token_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The first line that is not understood.
-pub fn parse_tokens(text: &str) -> Result<Vec<TokenEntry>, TokenFileFault> {
+pub fn parse_tokens(text: &str) -> Result<Vec<TokenEntry>, LineFault> {
     let (entries, faults) = read_tokens(text);
     faults.into_iter().next().map_or(Ok(entries), Err)
 }
 
-/// Reads the lines that are understood, and what is wrong with the others. Of two lines of one name the first counts.
-fn read_tokens(text: &str) -> (Vec<TokenEntry>, Vec<TokenFileFault>) {
-    let (mut entries, mut faults): (Vec<TokenEntry>, Vec<TokenFileFault>) = (Vec::new(), Vec::new());
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let is_taken = |entry: &TokenEntry| entries.iter().any(|earlier| earlier.name == entry.name);
-        let problem = match parse_entry(line) {
-            Ok(entry) if is_taken(&entry) => format!("the name {} is taken by an earlier line", entry.name),
-            Ok(entry) => {
-                entries.push(entry);
-                continue;
-            }
-            Err(problem) => problem,
-        };
-        faults.push(TokenFileFault { line: index + 1, problem });
-    }
-    (entries, faults)
+fn read_tokens(text: &str) -> Reading<TokenEntry> {
+    read_lines(text, parse_entry, |entry| &entry.name)
 }
 
 fn parse_entry(line: &str) -> Result<TokenEntry, String> {
@@ -177,47 +131,27 @@ impl fmt::Display for TokenEntry {
 
 /// The tokens of a file, followed while it changes.
 #[derive(Debug)]
-pub(super) struct TokenTable {
-    path: PathBuf,
-    followed: Followed,
-    known: RwLock<Arc<Known>>,
-}
-
-/// What was read last.
-#[derive(Clone, Debug)]
-struct Known {
-    entries: Vec<TokenEntry>,
-    state: TokenFileState,
-}
+pub(super) struct TokenTable(CredentialFile<TokenEntry>);
 
 impl TokenTable {
-    pub(super) fn open(path: PathBuf) -> Result<Self, AuthError> {
-        let followed = Followed::new(vec![path.clone()]);
-        let text = read(&path)?;
-        let entries =
-            parse_tokens(&text).map_err(|fault| AuthError::Malformed { path: path.clone(), fault })?;
-        let known = Known { entries, state: TokenFileState { lines_refused: 0, is_outdated: false } };
-        Ok(Self { path, followed, known: RwLock::new(Arc::new(known)) })
+    pub(super) fn open(path: PathBuf, boot_ms: u64) -> Result<Self, AuthError> {
+        CredentialFile::open(path, read_tokens, boot_ms).map(Self)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn state(&self, boot_ms: u64) -> TokenFileState {
-        self.known(boot_ms).state
+    pub(super) fn file(&self) -> &CredentialFile<TokenEntry> {
+        &self.0
     }
 
     /// The token of this name, and whether the file it is from cannot be read any more.
     pub(super) fn entry(&self, name: &str, boot_ms: u64) -> Option<(TokenEntry, bool)> {
-        let known = self.known(boot_ms);
+        let known = self.0.known(boot_ms);
         let entry = known.entries.iter().find(|entry| entry.name == name).cloned();
-        entry.map(|entry| (entry, known.state.is_outdated))
+        entry.map(|entry| (entry, known.state.is_outdated()))
     }
 
     /// Whose token this is.
     pub(super) fn find(&self, token: &str, boot_ms: u64) -> Option<Admitted> {
-        let known = self.known(boot_ms);
+        let known = self.0.known(boot_ms);
         let hash = token_hash(token);
         let mut found = None;
         for entry in &known.entries {
@@ -228,66 +162,20 @@ impl TokenTable {
         let TokenEntry { name, scope, .. } = found?;
         Some(Admitted {
             within: scope.within.clone(),
-            is_outdated: known.state.is_outdated,
+            is_outdated: known.state.is_outdated(),
             ..Admitted::new(format!("token:{name}"), scope.scope)
         })
     }
-
-    fn known(&self, boot_ms: u64) -> Arc<Known> {
-        self.follow(boot_ms);
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Reads the file again if it changed.
-    fn follow(&self, boot_ms: u64) {
-        if let Some(Err(error)) = self.followed.follow(boot_ms, || self.read_again()) {
-            let error = &error as &dyn std::error::Error;
-            tracing::warn!(path = %self.path.display(), error, "the token file cannot be used; its tokens only keep and release leases");
-        }
-    }
-
-    fn read_again(&self) -> Result<(), AuthError> {
-        let outcome = read(&self.path).map(|text| self.apply(&text));
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        let (next, outcome) = match outcome {
-            Ok(next) => (next, Ok(())),
-            Err(error) => {
-                let state = TokenFileState { is_outdated: true, ..known.state };
-                (Known { state, ..Known::clone(&known) }, Err(error))
-            }
-        };
-        *known = Arc::new(next);
-        outcome
-    }
-
-    fn apply(&self, text: &str) -> Known {
-        let path = self.path.display();
-        let (entries, faults) = read_tokens(text);
-        for fault in faults.iter().take(PROBLEMS_LOGGED_MAX) {
-            tracing::warn!(%path, %fault, "a line of the token file is refused; the other lines count");
-        }
-        tracing::info!(%path, tokens = entries.len(), refused = faults.len(), "the token file was read again");
-        Known { entries, state: TokenFileState { lines_refused: faults.len(), is_outdated: false } }
-    }
-}
-
-fn read(path: &Path) -> Result<String, AuthError> {
-    let unreadable = |source| AuthError::Unreadable { path: path.to_owned(), source };
-    let (file, found) = open_guarded(path, Owner::Trusted).map_err(unreadable)?;
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB")));
-    }
-    warn_if_readable(path, &found);
-    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::credentials::FILE_BYTES_MAX;
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::Path;
+    use tenure_engine::Now;
 
     const HASH: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
@@ -363,7 +251,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &line("one", "first"));
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
         assert_eq!(who(&table, "first", 10_000), full("one"));
         assert_eq!(who(&table, "second", 10_000), None);
 
@@ -378,7 +266,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &[line("a", "1"), line("b", "2")].concat());
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
 
         let broken = [line("b", "2"), "garbage\n".to_owned(), line("b", "9"), line("c", "3")].concat();
         put(&path, &broken);
@@ -390,13 +278,13 @@ mod tests {
         assert_eq!(who(&table, "2", 1_000), full("b"));
         assert_eq!(who(&table, "9", 1_000), None, "of two lines of one name the first counts");
         assert_eq!(who(&table, "3", 1_000), full("c"), "a new line counts at once");
-        assert_eq!(table.state(1_000), TokenFileState { lines_refused: 2, is_outdated: false });
+        assert_eq!(table.0.known(1_000).state.lines_refused, 2);
 
         put(&path, "nonsense\n");
         assert_eq!(who(&table, "2", 2_000), None);
         put(&path, &line("b", "2"));
         assert_eq!(who(&table, "2", 3_000), full("b"));
-        assert_eq!(table.state(3_000), TokenFileState { lines_refused: 0, is_outdated: false });
+        assert_eq!(table.0.known(3_000).state.lines_refused, 0);
     }
 
     #[test]
@@ -404,7 +292,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &line("a", "1"));
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
         let outdated = Some(("token:a".to_owned(), true));
 
         fs::remove_file(&path).unwrap();
@@ -429,7 +317,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &line("a", "1"));
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
         let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         for (at, exposed) in [(1_000, 0o606), (3_000, 0o660), (5_000, 0o620)] {
             fs::write(&path, line("b", "2")).unwrap();
@@ -442,7 +330,7 @@ mod tests {
         }
         chown(&path, Some(4_711), None).unwrap();
         assert_eq!(who(&table, "1", 7_000), Some(("token:a".to_owned(), true)));
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
         chown(&path, Some(0), None).unwrap();
         assert_eq!(who(&table, "1", 8_000), full("a"));
     }
@@ -451,16 +339,50 @@ mod tests {
     fn a_file_that_cannot_be_used_is_refused_at_the_start() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
         fs::write(&path, "x").unwrap();
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Malformed { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Malformed { .. })));
         fs::write(&path, "#".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
         fs::write(&path, "").unwrap();
         for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, true), (0o644, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let opened = TokenTable::open(path.clone());
+            let opened = TokenTable::open(path.clone(), 0);
             assert_eq!(matches!(opened, Err(AuthError::Unreadable { .. })), is_refused, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn the_status_tells_when_the_file_was_read_and_since_when_it_cannot_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &[line("a", "1"), line("b", "2")].concat());
+        let table = TokenTable::open(path.clone(), 1_000).unwrap();
+        let at = |boot_ms: u64| {
+            // The wall clock was set back in between: times are counted from now.
+            let status = table.0.status(Now { boot_ms, wall_ms: 50_000 + boot_ms });
+            let seconds = |time: String| time[17..19].to_owned();
+            let error =
+                status.error.map(|error| error.replace(&directory.path().display().to_string(), "DIR"));
+            (
+                seconds(status.read_at),
+                status.lines,
+                status.lines_refused,
+                status.unusable_since.map(seconds),
+                error,
+            )
+        };
+        let good = |read: &str, lines, refused| (read.to_owned(), lines, refused, None, None);
+        assert_eq!(at(1_000), good("51", 2, 0));
+        put(&path, &[line("a", "1"), "slip".to_owned()].concat());
+        assert_eq!(at(2_000), good("52", 1, 1));
+        assert_eq!(at(3_000), good("52", 1, 1));
+        fs::remove_file(&path).unwrap();
+        let error = "cannot read DIR/tokens: No such file or directory (os error 2)".to_owned();
+        let broken = ("52".to_owned(), 1, 1, Some("54".to_owned()), Some(error));
+        assert_eq!(at(4_000), broken);
+        assert_eq!(at(6_000), broken, "it is broken since it was first seen to be");
+        put(&path, &line("a", "1"));
+        assert_eq!(at(7_000), good("57", 1, 0));
     }
 }

@@ -149,7 +149,7 @@ fn page_of(
         pools,
         polling,
         goodbyes: 7,
-        token_file: Some(TokenFileState { lines_refused: 5, is_outdated: true }),
+        token_file: Some(FileState::broken(5)),
         node,
     })
 }

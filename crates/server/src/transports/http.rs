@@ -271,7 +271,7 @@ async fn wanted_answer(
             }
             let opens = matches!(call, Call::OpenSession(_));
             let grants = matches!(call, Call::Acquire(_));
-            let reply = dispatch(shared, caller, call).await?;
+            let reply = shared.complete(dispatch(shared, caller, call).await?);
             let status = match &reply {
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
                 Reply::Session(_) if opens => StatusCode::CREATED,

@@ -462,9 +462,12 @@ impl Connection {
         let room = Arc::clone(room);
         let (calls, frames): (Vec<Call>, Vec<Frame>) =
             asked.into_iter().map(|Asked { call, wrap, tag }| (call, (wrap, tag))).unzip();
+        let told = Arc::clone(&shared);
         let say_all = move |out: &Outbox, frames: Vec<Frame>, replies: Vec<Result<Reply, Error>>| {
             let frames = frames.into_iter().zip(replies);
-            out.say_all(frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag }));
+            out.say_all(
+                frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(&told, reply, wrap), tag }),
+            );
         };
         if shared.stage().is_of_cluster() {
             self.tasks.spawn(async move {
@@ -511,7 +514,7 @@ impl Connection {
                     return;
                 }
                 let reply = read(&shared, &caller, call).await;
-                out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+                out.say(&AnswerLine { answer: answer(&shared, reply, wrap), tag });
             }
         });
     }
@@ -540,7 +543,7 @@ impl Connection {
                     out.say(&AnswerLine { answer: Answer::Error(stopped_waiting()), tag });
                 }
                 reply = shared.stage().dispatch(&caller, call) => {
-                    out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+                    out.say(&AnswerLine { answer: answer(&shared, reply, wrap), tag });
                 }
                 () = over.cancelled() => {}
             }
@@ -633,7 +636,7 @@ impl InOrder {
                         return;
                     }
                     let reply = read(&self.shared, &self.caller, call).await;
-                    self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
+                    self.out.say(&AnswerLine { answer: answer(&self.shared, reply, wrap), tag: None });
                     continue;
                 }
                 let kind = class(&call);
@@ -647,9 +650,10 @@ impl InOrder {
                 }
                 let replies = self.shared.stage().dispatch_all(&self.caller, calls).await;
                 let frames = wraps.into_iter().zip(replies);
-                self.out.say_all(
-                    frames.map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None }),
-                );
+                self.out.say_all(frames.map(|(wrap, reply)| AnswerLine {
+                    answer: answer(&self.shared, reply, wrap),
+                    tag: None,
+                }));
             }
         }
     }
@@ -832,8 +836,8 @@ fn needs_tag(what: &str) -> Error {
     Error::new(ErrorCode::InvalidRequest, format!("{what} needs a tag"))
 }
 
-fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
-    match reply {
+fn answer(shared: &Shared, reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
+    match reply.map(|reply| shared.complete(reply)) {
         Ok(Reply::Lease(lease)) => wrap.unwrap_or(Answer::Lease)(lease),
         Ok(Reply::Renewed(body)) => Answer::Renewed(body),
         Ok(Reply::Leases(body)) => Answer::Leases(body),
