@@ -286,7 +286,7 @@ async fn wanted_answer(
             events::begin(shared, query, headers, place).await
         }
         Wanted::Browse { query, whole } => {
-            sightings::begin(shared, &query, whole, shared.admit_watch(caller)?)
+            sightings::begin(shared, caller, &query, whole, shared.admit_watch(caller)?)
         }
         Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {

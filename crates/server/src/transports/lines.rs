@@ -563,9 +563,9 @@ impl Connection {
     }
 
     fn watch(&self, stream: Stream, source: Source) {
-        let shared = Arc::clone(&self.shared);
+        let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
         self.tasks.spawn(async move {
-            if let Some(running) = stream.begin(&shared, source).await {
+            if let Some(running) = stream.begin(&shared, &caller, source).await {
                 stream.run(shared, running).await;
             }
         });
@@ -603,7 +603,7 @@ impl InOrder {
         let opened = open_streams(&self.streams).open(None, admit);
         match opened {
             Ok(stream) => {
-                if let Some(running) = stream.begin(&self.shared, source).await {
+                if let Some(running) = stream.begin(&self.shared, &self.caller, source).await {
                     self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
                 }
             }
