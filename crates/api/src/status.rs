@@ -72,6 +72,9 @@ pub struct Status {
     /// The file with tokens; null: there is none.
     #[serde(default)]
     pub token_file: Option<CredentialFile>,
+    /// The file with the scopes of certain certificates; null: there is none.
+    #[serde(default)]
+    pub cert_scope_file: Option<CredentialFile>,
     /// The daemon's clock.
     pub server_time: Time,
 }

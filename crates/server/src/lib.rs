@@ -35,6 +35,6 @@ pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions, Timeouts};
 pub use tcp_owner::server_uid;
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tls::{CertifiedNames, Tls, TlsError, TlsFiles};
 pub use transports::http::{understand, understand_call};
 pub use transports::lines::understand_line;

@@ -4,7 +4,7 @@
 
 mod subject;
 
-pub(crate) use subject::subject_of;
+pub(crate) use subject::CertificateNames;
 
 use crate::followed::Followed;
 use crate::guarded::{Owner, open_guarded, warn_if_readable};
@@ -37,8 +37,12 @@ pub struct Tls {
     files: TlsFiles,
     followed: Followed,
     config: RwLock<Arc<ServerConfig>>,
-    names: Vec<String>,
+    names: CertifiedNames,
 }
+
+/// Names and addresses in the daemon's certificate, as they are now.
+#[derive(Clone, Default, Debug)]
+pub struct CertifiedNames(Arc<RwLock<Vec<String>>>);
 
 /// TLS as its files were at one moment.
 struct TlsRead {
@@ -95,12 +99,13 @@ impl Tls {
             [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref(), files.client_crl.as_ref()];
         let followed = Followed::new(paths.into_iter().flatten().cloned().collect());
         let TlsRead { config, names } = files.read()?;
+        let names = CertifiedNames::from(names);
         Ok(Self { files, followed, config: RwLock::new(Arc::new(config)), names })
     }
 
-    /// Names and addresses in the certificate that the daemon was started with.
+    /// Names and addresses in the certificate that new connections are shown.
     #[must_use]
-    pub fn names(&self) -> &[String] {
+    pub fn names(&self) -> &CertifiedNames {
         &self.names
     }
 
@@ -121,14 +126,29 @@ impl Tls {
     /// resume one.
     fn read_again(&self) -> Result<(), TlsError> {
         let TlsRead { config, names } = self.files.read()?;
-        if names != self.names {
-            tracing::warn!(
-                ?names,
-                "the new certificate has other names; requests to them are refused until a restart"
-            );
-        }
+        self.names.set(names);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         Ok(())
+    }
+}
+
+impl CertifiedNames {
+    /// Whether one of them is so.
+    pub(crate) fn any(&self, is_so: impl FnMut(&String) -> bool) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(is_so)
+    }
+
+    fn set(&self, names: Vec<String>) {
+        let names = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+}
+
+impl From<Vec<String>> for CertifiedNames {
+    fn from(names: Vec<String>) -> Self {
+        let certified = Self::default();
+        certified.set(names);
+        certified
     }
 }
 

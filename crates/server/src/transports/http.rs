@@ -16,6 +16,7 @@ use crate::dashboard::{self, Asset};
 use crate::node::PASS_PATH;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared, Timeouts};
+use crate::tls::CertificateNames;
 use crate::transports::write_limit::WriteLimit;
 use crate::{docs, metrics};
 use activity::Activity;
@@ -52,7 +53,7 @@ pub(crate) enum Peer {
         /// Its user, where it is of this machine and known.
         uid: Option<u32>,
         /// Subject of the certificate.
-        certificate: Option<String>,
+        certificate: Option<CertificateNames>,
     },
     /// Somebody on the socket, known to the system.
     Socket(Admitted),
@@ -406,7 +407,7 @@ fn admit(
 ) -> Result<Option<Admitted>, Error> {
     let (address, uid, certificate) = match peer {
         Peer::Socket(admitted) => return Ok(Some(admitted.clone())),
-        Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_deref()),
+        Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_ref()),
     };
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let ask = TcpAsk {
@@ -498,6 +499,7 @@ async fn page_answer(
             let snapshot_age_ms =
                 shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
             let (network, registrations) = shared.faces().network_health();
+            let (token_file, cert_scope_file) = shared.auth().file_states();
             let text = metrics::text(&metrics::Numbers {
                 status: &status,
                 http: shared.http(),
@@ -508,7 +510,8 @@ async fn page_answer(
                 pools: shared.faces().pools().await?,
                 polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
-                token_file: shared.auth().token_file(),
+                token_file,
+                cert_scope_file,
                 node: shared.node().ok().map(|node| node.numbers()),
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))

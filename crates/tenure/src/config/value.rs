@@ -43,9 +43,9 @@ pub(crate) trait Value: Sized + PartialOrd {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// What programs on the daemon's machine may do; `None`: nothing.
+/// What certain callers may do; `None`: nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(crate) struct LocalScope(pub(crate) Option<Scope>);
+pub(crate) struct ScopeOrNone(pub(crate) Option<Scope>);
 
 /// Which log lines are written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
@@ -250,7 +250,7 @@ impl Value for Scope {
     }
 }
 
-impl Value for LocalScope {
+impl Value for ScopeOrNone {
     const PLACEHOLDER: &'static str = "SCOPE";
     const CHOICES: &'static [&'static str] = &["admin", "hold", "read", "none"];
 

@@ -52,6 +52,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
         page.row("failing", format!("{}: {}", failing.task, failing.error));
     }
     page.row("tokens", status.token_file.as_ref().map(credential_file));
+    page.row("certificates", status.cert_scope_file.as_ref().map(credential_file));
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("clock", status.server_time.clone());
