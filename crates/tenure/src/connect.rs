@@ -268,7 +268,7 @@ pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
 #[error("cannot read {}: {cause}", path.display())]
 struct Unreadable {
     path: PathBuf,
-    cause: std::io::Error,
+    cause: io::Error,
 }
 
 fn is_https(endpoints: &Endpoints) -> bool {

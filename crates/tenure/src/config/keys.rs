@@ -3,8 +3,6 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tenure_faces::Scope;
-
 use super::Preset::{ByUser, Place, Text};
 use super::value::{
     Bytes, Compaction, Filter, LogFormat, NodeName, NodeUrl, OnEnd, PlainText, PoolName, Pools, ScopeOrNone,

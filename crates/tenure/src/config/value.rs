@@ -237,19 +237,6 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl Value for Scope {
-    const PLACEHOLDER: &'static str = "SCOPE";
-    const CHOICES: &'static [&'static str] = &["read", "hold", "admin"];
-
-    fn parse(text: &str) -> Result<Self, String> {
-        Self::from_word(text).ok_or_else(|| one_of(Self::CHOICES))
-    }
-
-    fn written(&self) -> String {
-        quoted(self.as_str())
-    }
-}
-
 impl Value for ScopeOrNone {
     const PLACEHOLDER: &'static str = "SCOPE";
     const CHOICES: &'static [&'static str] = &["admin", "hold", "read", "none"];

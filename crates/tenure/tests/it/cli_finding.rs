@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
 use expect_test::{Expect, expect};
+use serde_json::Value;
 
 use crate::cli_desk::{Desk, Place};
 use crate::cli_terminal::at_terminal;
@@ -133,13 +134,13 @@ fn of_two_daemons_the_caller_s_own_is_asked_and_one_that_is_not_there_does_not_c
         let desk = Desk::new();
         let _user = desk.leave_live_breadcrumb(Place::User, user);
         let _machine = desk.leave_live_breadcrumb(Place::Machine, machine);
-        let answer = desk.tenure(&["status"]);
+        let answer = desk.tenure(&["status", "--json"]);
         assert_eq!(answer.code, 0, "{}", answer.all());
-        let noted = answer.err.lines().next().unwrap();
-        noted.split(' ').find_map(|word| word.strip_prefix("http://")).unwrap().trim_matches(',').to_owned()
+        let status: Value = serde_json::from_str(&answer.out).unwrap();
+        status["http"].as_str().unwrap().to_owned()
     };
-    assert_eq!(asked(&at(&one), &at(&two)), one.address().to_string());
-    assert_eq!(asked(&deserted(), &at(&two)), two.address().to_string());
+    assert_eq!(asked(&at(&one), &at(&two)), at(&one));
+    assert_eq!(asked(&deserted(), &at(&two)), at(&two));
 }
 
 /// Listens as a program of another user, and says nothing.
