@@ -90,8 +90,8 @@ pub enum AuthError {
         "auth.cert_scope_file is set, and auth.token_file too: with a token file every request needs a token"
     )]
     NoCertificates,
-    /// A credential file cannot be read.
-    #[error("cannot read {}", path.display())]
+    /// A credential file cannot be read, or strangers can write it.
+    #[error("cannot use {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(at(2_000), good("52", 1, 1));
         assert_eq!(at(3_000), good("52", 1, 1));
         fs::remove_file(&path).unwrap();
-        let error = "cannot read DIR/tokens: No such file or directory (os error 2)".to_owned();
+        let error = "cannot use DIR/tokens: No such file or directory (os error 2)".to_owned();
         let broken = ("52".to_owned(), 1, 1, Some("54".to_owned()), Some(error));
         assert_eq!(at(4_000), broken);
         assert_eq!(at(6_000), broken, "it is broken since it was first seen to be");
