@@ -69,8 +69,33 @@ pub struct Status {
     /// What the process takes; null where the system does not say.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
+    /// The file with tokens; null: there is none.
+    #[serde(default)]
+    pub token_file: Option<CredentialFile>,
+    /// The file with the scopes of certain certificates; null: there is none.
+    #[serde(default)]
+    pub cert_scope_file: Option<CredentialFile>,
     /// The daemon's clock.
     pub server_time: Time,
+}
+
+/// A file that says who may do what.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CredentialFile {
+    /// Where it is.
+    pub path: String,
+    /// When the daemon last read it.
+    pub read_at: Time,
+    /// Lines that count.
+    pub lines: u64,
+    /// Lines that do not, because they were not understood.
+    pub lines_refused: u64,
+    /// Since when the daemon cannot read the file, or others can write it; null: it is in use. Meanwhile what was read
+    /// last renews and releases, and does nothing else.
+    pub unusable_since: Option<Time>,
+    /// Why; null: it is in use.
+    pub error: Option<String>,
 }
 
 /// Memory of the process.

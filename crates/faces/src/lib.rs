@@ -39,6 +39,7 @@ mod steps;
 mod story;
 mod streams;
 mod switchboard;
+mod tally;
 mod within;
 
 pub use call::{Call, Reply, ReplyBody};
@@ -62,4 +63,5 @@ pub use stage::Stage;
 pub use story::{readings_at_rest, story_at_rest};
 pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
 pub use switchboard::{Ends, Switchboard};
+pub use tally::{Counted, Full, Tally};
 pub use within::Within;

@@ -40,8 +40,8 @@ use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, out_of_range};
 use crate::refusal::Asked;
 use crate::sessions;
 use crate::show;
+use crate::tally::Tally;
 use book::{AskedFor, Kept, Place};
-use discovery::SIGHTSEERS_MAX;
 use facts::ID_BYTES;
 use service::host_label;
 use std::net::{IpAddr, UdpSocket};
@@ -56,7 +56,6 @@ use tenure_engine::{
     Answer, LeaseAnswer, LeaseFound, LeaseSnapshot, OperationId, Refused, Request, Submit, TakeOver,
     speaks_for,
 };
-use tokio::sync::Semaphore;
 
 /// How long a registration waits for a name that is coming free.
 const NAME_WAIT_MS: u64 = 2_000;
@@ -100,7 +99,7 @@ pub(crate) struct Registrations {
     /// Set on a node of a cluster.
     homes: OnceLock<Homes>,
     /// Room to look at the network.
-    sightseers: Arc<Semaphore>,
+    sightseers: Arc<Tally<Text>>,
 }
 
 /// What is asked for, checked.
@@ -143,8 +142,7 @@ impl Live {
 
 impl Registrations {
     pub(crate) fn new(book: Arc<Book>, network: Arc<dyn Network>, options: RegistrationOptions) -> Self {
-        let sightseers = Arc::new(Semaphore::new(SIGHTSEERS_MAX));
-        Self { book, network, options, homes: OnceLock::new(), sightseers }
+        Self { book, network, options, homes: OnceLock::new(), sightseers: Arc::default() }
     }
 
     /// From now on registrations have homes.

@@ -75,6 +75,8 @@ pub(crate) fn shown(
         operations: status.operations,
         operation_floor: rfc3339(lens.wall_ms.saturating_sub(status.tick.ms_since(status.operation_floor))),
         memory: memory(),
+        token_file: None,
+        cert_scope_file: None,
         server_time: lens.now(),
     }
 }

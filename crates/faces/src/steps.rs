@@ -50,7 +50,7 @@ impl Faces {
             Call::Unregister(id) => self.unregister(caller, &id, None, operation_id).await,
             Call::UnregisterEpoch(id, epoch) => self.unregister(caller, &id, Some(epoch), operation_id).await,
             Call::HeartbeatRegistration(id, body) => self.heartbeat_registration(caller, &id, body).await,
-            Call::Resolve(query) => self.resolve(&query.name).await,
+            Call::Resolve(query) => self.resolve(caller, &query.name).await,
             Call::RegistrationStatus => self.registration_status().await,
             Call::Registrations => self.list_registrations().await,
             Call::InspectRegistration(id) => self.inspect_registration(&id).await,

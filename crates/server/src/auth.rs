@@ -4,27 +4,30 @@
 //! Invariant: a credential that must be shown and is not right is refused, never taken for a weaker one.
 
 mod browser;
+mod certificates;
+mod credentials;
 mod peer;
 mod rate;
 mod sign_in;
 mod tokens;
 
 pub(crate) use browser::{Fetch, ForeignPages};
+pub(crate) use credentials::FileState;
+pub use credentials::LineFault;
 pub(crate) use peer::SocketPeer;
 pub(crate) use sign_in::{CODE_SECS, COOKIE_SECS, Halves};
-pub(crate) use tokens::TokenFileState;
-pub use tokens::{
-    TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope, check_token_name, parse_tokens, token_hash,
-};
+pub use tokens::{TOKEN_NAME_BYTES_MAX, TokenEntry, TokenScope, check_token_name, parse_tokens, token_hash};
 
+use crate::tls::{CertificateNames, CertifiedNames};
 use browser::{Authority, Names};
+use certificates::{CertificateTable, Row};
 use rate::RateLimits;
 use sign_in::{Bearer, SignIns};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use tenure_api::{Error, ErrorCode};
+use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
 use tenure_faces::{Scope, Within};
@@ -46,10 +49,12 @@ pub struct AuthSettings {
     pub tls: bool,
     /// TLS admits only those who show a certificate.
     pub client_certificates: bool,
-    /// Scope of whoever shows a certificate.
-    pub certificate_scope: Scope,
+    /// Scope of callers whose certificate is in no line of `certificate_scope_file`; `None`: nothing.
+    pub certificate_scope: Option<Scope>,
+    /// Scopes of certain certificates.
+    pub certificate_scope_file: Option<PathBuf>,
     /// Names in the daemon's own certificate.
-    pub certified_names: Vec<String>,
+    pub certified_names: CertifiedNames,
     /// Names that callers reach the daemon by besides: `NAME` or `NAME:PORT`.
     pub server_names: Vec<String>,
     /// Origins besides the daemon's own whose pages may ask: `https://host[:port]`.
@@ -80,8 +85,13 @@ pub enum AuthError {
         /// The other setting.
         other: &'static str,
     },
-    /// The token file cannot be read.
-    #[error("cannot read the token file {}", path.display())]
+    /// A setting would have no effect.
+    #[error(
+        "auth.cert_scope_file is set, and auth.token_file too: with a token file every request needs a token"
+    )]
+    NoCertificates,
+    /// A credential file cannot be read, or strangers can write it.
+    #[error("cannot use {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -89,21 +99,13 @@ pub enum AuthError {
         #[source]
         source: io::Error,
     },
-    /// Everybody can put a token into the file.
-    #[error("every user can write to the token file {} (mode {mode:04o}): run chmod o-w {}", path.display(), path.display())]
-    Writable {
-        /// The file.
-        path: PathBuf,
-        /// Its mode.
-        mode: u32,
-    },
-    /// The token file is not understood.
+    /// A credential file is not understood.
     #[error("{}: {fault}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        fault: TokenFileFault,
+        fault: LineFault,
     },
     /// A name is not one.
     #[error("{name:?} is not a name of a server: write NAME or NAME:PORT, without a scheme")]
@@ -153,8 +155,8 @@ pub(crate) struct TcpAsk<'a> {
     pub(crate) uid: Option<u32>,
     /// A proxy says that it passed the request on: the sender is not the peer.
     pub(crate) is_forwarded: bool,
-    /// Subject of a certificate that the TLS layer accepted.
-    pub(crate) certificate: Option<&'a str>,
+    /// A certificate that the TLS layer accepted.
+    pub(crate) certificate: Option<&'a CertificateNames>,
     /// Header `Authorization`.
     pub(crate) authorization: Option<&'a str>,
     /// The daemon's cookie, with what its page sends beside it.
@@ -180,6 +182,7 @@ pub(crate) struct TcpAsk<'a> {
 pub struct Auth {
     settings: AuthSettings,
     tokens: Option<TokenTable>,
+    certificates: Option<CertificateTable>,
     names: OnceLock<Names>,
     /// Names of the settings.
     named: Vec<Authority>,
@@ -198,7 +201,13 @@ impl Auth {
     /// When the settings leave the daemon open, contradict each other, or name a file that is no token file.
     pub fn new(settings: AuthSettings) -> Result<Self, AuthError> {
         check_bind(&settings)?;
-        let tokens = settings.token_file.clone().map(TokenTable::open).transpose()?;
+        let boot_ms = read_clocks().boot_ms;
+        let tokens = settings.token_file.clone().map(|path| TokenTable::open(path, boot_ms)).transpose()?;
+        let certificates = settings
+            .certificate_scope_file
+            .clone()
+            .map(|path| CertificateTable::open(path, boot_ms))
+            .transpose()?;
         let origins = settings
             .allow_origin
             .iter()
@@ -213,12 +222,12 @@ impl Auth {
             .collect::<Result<_, _>>()?;
         let rate = (settings.requests_per_second > 0).then(|| RateLimits::new(settings.requests_per_second));
         let sign_ins = SignIns::new();
-        Ok(Self { settings, tokens, names: OnceLock::new(), named, origins, rate, sign_ins })
+        Ok(Self { settings, tokens, certificates, names: OnceLock::new(), named, origins, rate, sign_ins })
     }
 
     /// Tells where the daemon listens, once it does: requests must be addressed to it.
     pub(crate) fn listens_on(&self, address: SocketAddr) {
-        let certified = &self.settings.certified_names;
+        let certified = self.settings.certified_names.clone();
         let names = Names::new(address, self.settings.tls, certified, &self.named, &self.origins);
         // A second listener would bring its own names; there is one.
         let _ = self.names.set(names);
@@ -274,8 +283,8 @@ impl Auth {
             })?;
             return tokens.find(token, boot_ms).ok_or_else(|| unauthorized("the token is not known"));
         }
-        if let Some(subject) = ask.certificate {
-            return Ok(Admitted::new(format!("cert:{subject}"), self.settings.certificate_scope));
+        if let Some(shown) = ask.certificate {
+            return self.certified(shown, boot_ms);
         }
         if self.settings.client_certificates {
             return Err(unauthorized(
@@ -283,6 +292,27 @@ impl Auth {
             ));
         }
         self.near(ask)
+    }
+
+    /// Establishes whose certificate was shown.
+    fn certified(&self, shown: &CertificateNames, boot_ms: u64) -> Result<Admitted, Error> {
+        let row = self.certificates.as_ref().map_or(Row::None, |table| table.find(shown, boot_ms));
+        let (scope, is_outdated) = match (row, self.settings.certificate_scope) {
+            (Row::Scope(scope), _) => (scope, false),
+            (Row::Outdated(Some(scope)), _) => (scope, true),
+            // Whatever it has now, it may keep what it took before.
+            (Row::Outdated(None), _) => (TokenScope { scope: Scope::Hold, within: None }, true),
+            (Row::None, Some(scope)) => (TokenScope { scope, within: None }, false),
+            (Row::None, None) => {
+                let message = format!(
+                    "the certificate {} may do nothing: no line of auth.cert_scope_file names it, and auth.cert_scope is none",
+                    shown.subject
+                );
+                return Err(Error::new(ErrorCode::Forbidden, message));
+            }
+        };
+        let principal = format!("cert:{}", shown.subject);
+        Ok(Admitted { within: scope.within, is_outdated, ..Admitted::new(principal, scope.scope) })
     }
 
     /// Establishes who asks without a credential. A program of this machine is its user, as on the socket.
@@ -294,8 +324,8 @@ impl Auth {
                 return Err(unauthorized(message));
             }
             if ask.is_forwarded {
-                let message =
-                    "a proxy passed the request on (Forwarded, X-Forwarded-* or Via): send a credential";
+                let message = "a proxy passed the request on, as its headers say (Forwarded, X-Forwarded-*, Via, X-Real-IP \
+                     and the like): send a credential";
                 return Err(unauthorized(message));
             }
         }
@@ -331,21 +361,39 @@ impl Auth {
     fn signed_in(&self, ask: &TcpAsk<'_>, boot_ms: u64) -> Option<Admitted> {
         let names_nobody = self.settings.client_certificates && ask.certificate.is_none();
         let halves = ask.signed_in.filter(|_| ask.authorization.is_none() && !names_nobody)?;
-        self.sign_ins.find(halves, self.tokens.as_ref(), boot_ms)
+        let signed_in = self.sign_ins.find(halves, self.tokens.as_ref(), boot_ms)?;
+        // The sign-in of a certificate counts beside that certificate, with what it may do now.
+        if signed_in.principal.starts_with("cert:") {
+            let now = self.certified(ask.certificate?, boot_ms).ok()?;
+            return (now.principal == signed_in.principal).then_some(Admitted { by_cookie: true, ..now });
+        }
+        Some(signed_in)
     }
 
-    /// Why a token of a file that cannot be read any more does nothing but keep and give back what it has.
+    /// Why a credential of a file that cannot be used any more does nothing but keep and give back what it has.
     pub(crate) fn outdated(&self) -> Error {
-        let path = self.tokens.as_ref().map(|tokens| tokens.path().display().to_string()).unwrap_or_default();
+        let tokens = self.tokens.as_ref().map(|tokens| tokens.file().path());
+        let path = tokens.or(self.certificates.as_ref().map(|table| table.file().path()));
+        let path = path.map(|path| path.display().to_string()).unwrap_or_default();
         unauthorized(&format!(
-            "the daemon cannot read the token file {path}: until it can, tokens renew and release what they hold, and \
-             nothing else"
+            "the daemon cannot use all of {path}: until it can, callers renew and release what they hold, and nothing \
+             else"
         ))
     }
 
-    /// How the token file is at present; `None`: there is none.
-    pub(crate) fn token_file(&self) -> Option<TokenFileState> {
-        self.tokens.as_ref().map(|tokens| tokens.state(read_clocks().boot_ms))
+    /// How the token file and the file of certificates are at present; `None`: there is none.
+    pub(crate) fn file_states(&self) -> (Option<FileState>, Option<FileState>) {
+        let boot_ms = read_clocks().boot_ms;
+        let tokens = self.tokens.as_ref().map(|tokens| tokens.file().known(boot_ms).state.clone());
+        let certificates = self.certificates.as_ref().map(|table| table.file().known(boot_ms).state.clone());
+        (tokens, certificates)
+    }
+
+    /// Adds the credential files to the daemon's status.
+    pub(crate) fn add_files(&self, status: &mut api::Status) {
+        let now = read_clocks();
+        status.token_file = self.tokens.as_ref().map(|tokens| tokens.file().status(now));
+        status.cert_scope_file = self.certificates.as_ref().map(|table| table.file().status(now));
     }
 
     /// Makes a code that signs a browser in as whoever asks.
@@ -420,6 +468,9 @@ impl Admitted {
 }
 
 fn check_bind(settings: &AuthSettings) -> Result<(), AuthError> {
+    if settings.certificate_scope_file.is_some() && settings.token_file.is_some() {
+        return Err(AuthError::NoCertificates);
+    }
     let contradicted =
         [(settings.token_file.is_some(), "a token file"), (settings.client_certificates, "a client CA")];
     if settings.insecure_no_auth {

@@ -7,6 +7,7 @@ mod auth;
 mod dashboard;
 mod docs;
 mod followed;
+mod guarded;
 mod metrics;
 mod node;
 mod openapi;
@@ -22,9 +23,10 @@ mod tls;
 mod transports;
 
 pub use auth::{
-    Auth, AuthError, AuthSettings, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenFileFault, TokenScope,
-    check_token_name, parse_tokens, token_hash,
+    Auth, AuthError, AuthSettings, LineFault, TOKEN_NAME_BYTES_MAX, TokenEntry, TokenScope, check_token_name,
+    parse_tokens, token_hash,
 };
+pub use guarded::{Owner, open_guarded, warn_if_readable};
 pub use node::{
     APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH,
     PassedBack, PassedOn, ToldElsewhere,
@@ -33,6 +35,6 @@ pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
 pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions, Timeouts};
 pub use tcp_owner::server_uid;
-pub use tls::{Tls, TlsError, TlsFiles};
+pub use tls::{CertifiedNames, Tls, TlsError, TlsFiles};
 pub use transports::http::{understand, understand_call};
 pub use transports::lines::understand_line;

@@ -11,7 +11,7 @@ mod polling;
 
 pub(crate) use self::http::HttpCounters;
 
-use crate::auth::TokenFileState;
+use crate::auth::FileState;
 use crate::node::NodeNumbers;
 use page::{Kind, Page, Unit};
 use std::ops::RangeInclusive;
@@ -45,7 +45,8 @@ pub(crate) struct Numbers<'a> {
     pub(crate) polling: PollingNumbers,
     pub(crate) goodbyes: u64,
     /// `None`: there is none.
-    pub(crate) token_file: Option<TokenFileState>,
+    pub(crate) token_file: Option<FileState>,
+    pub(crate) cert_scope_file: Option<FileState>,
     /// `None`: the daemon is no node.
     pub(crate) node: Option<NodeNumbers>,
 }
@@ -61,7 +62,7 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     waiting(&mut page, status);
     log(&mut page, &status.counters, snapshot_age_ms, recovery_secs);
     trouble(&mut page, status);
-    token_file(&mut page, numbers.token_file);
+    credential_files(&mut page, numbers.token_file.as_ref(), numbers.cert_scope_file.as_ref());
     registrations(&mut page, numbers);
     streams(&mut page, numbers);
     polling::write(&mut page, &numbers.polling);
@@ -265,16 +266,23 @@ fn trouble(page: &mut Page, status: &Status) {
     page.sample(&[], status.counters.notices_given_up);
 }
 
-fn token_file(page: &mut Page, state: Option<TokenFileState>) {
-    let Some(TokenFileState { lines_refused, is_outdated }) = state else { return };
-    page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that do not count.");
-    page.sample(&[], lines_refused);
-    page.family(
-        "token_file_outdated",
-        Kind::Gauge,
-        "1 while the token file cannot be read and its tokens only renew and release.",
-    );
-    page.sample(&[], u8::from(is_outdated));
+fn credential_files(page: &mut Page, tokens: Option<&FileState>, certificates: Option<&FileState>) {
+    if let Some(state) = tokens {
+        page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that do not count.");
+        page.sample(&[], state.lines_refused);
+        let help = "1 while the token file cannot be read and its tokens only renew and release.";
+        page.family("token_file_outdated", Kind::Gauge, help);
+        page.sample(&[], u8::from(state.is_outdated()));
+    }
+    if let Some(state) = certificates {
+        let help = "Lines of the file of certificate scopes that do not count.";
+        page.family("cert_scope_lines_refused", Kind::Gauge, help);
+        page.sample(&[], state.lines_refused);
+        let help =
+            "1 while the file of certificate scopes cannot be read and certificates only renew and release.";
+        page.family("cert_scope_file_outdated", Kind::Gauge, help);
+        page.sample(&[], u8::from(state.is_outdated()));
+    }
 }
 
 fn histogram(page: &mut Page, values: &Histogram, unit: Unit, bounds: RangeInclusive<u32>) {

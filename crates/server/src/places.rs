@@ -3,10 +3,9 @@
 //! Invariant: TCP clients cannot take the socket's last places, and one user cannot take root's.
 
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tenure_api::{Error, ErrorCode};
-use tenure_engine::Counts;
-use tenure_faces::over_limit;
+use tenure_faces::{Counted, Full, Tally, over_limit};
 
 /// The socket keeps at least this many, but at most half of all.
 const SOCKET_PLACES_MIN: usize = 64;
@@ -35,64 +34,6 @@ pub(crate) struct Places {
 pub(crate) struct Place {
     _in_all: Counted<Source>,
     _of_tcp: Option<Counted<Option<u32>>>,
-}
-
-/// Counts in all and by key.
-#[derive(Debug)]
-pub(crate) struct Tally<K>(Mutex<Counts<K>>);
-
-/// One of what is counted, until it is dropped.
-#[derive(Debug)]
-pub(crate) struct Counted<K: Ord + Clone> {
-    tally: Arc<Tally<K>>,
-    key: K,
-}
-
-/// Which bound a tally would have passed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Passed {
-    All,
-    ByKey,
-}
-
-impl<K> Default for Tally<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<K: Ord + Clone> Tally<K> {
-    fn counts(&self) -> MutexGuard<'_, Counts<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts one more, unless there are as many already in all or of this key.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
-        key: K,
-        max: usize,
-        of_key_max: usize,
-    ) -> Result<Counted<K>, Passed> {
-        let mut counts = self.counts();
-        if counts.all() >= max {
-            return Err(Passed::All);
-        }
-        if counts.of(&key) >= of_key_max {
-            return Err(Passed::ByKey);
-        }
-        counts.add(&key);
-        Ok(Counted { tally: Arc::clone(self), key })
-    }
-
-    fn all(&self) -> usize {
-        self.counts().all()
-    }
-}
-
-impl<K: Ord + Clone> Drop for Counted<K> {
-    fn drop(&mut self) {
-        self.tally.counts().remove(&self.key);
-    }
 }
 
 /// What callers other than operators may have of a whole.
@@ -130,8 +71,8 @@ impl Places {
         let of_user_max =
             if address.is_loopback() && uid != Some(0) { max - max / RESERVED_PART } else { max };
         self.tcp.admit(uid, max, of_user_max).map_err(|passed| match passed {
-            Passed::All => self.refused("connections_tcp", max, "over TCP"),
-            Passed::ByKey => self.refused("connections_per_uid", of_user_max, "of one user over TCP"),
+            Full::InAll => self.refused("connections_tcp", max, "over TCP"),
+            Full::OfKey => self.refused("connections_per_uid", of_user_max, "of one user over TCP"),
         })
     }
 
@@ -145,11 +86,11 @@ impl Places {
         let of_source_max = self.of_source_max(source);
         let in_all =
             self.taken.admit(source, self.max, of_source_max).map_err(|passed| match (passed, source) {
-                (Passed::All, _) => self.refused("connections", self.max, "in all"),
-                (Passed::ByKey, Source::Tcp { .. }) => {
+                (Full::InAll, _) => self.refused("connections", self.max, "in all"),
+                (Full::OfKey, Source::Tcp { .. }) => {
                     self.refused("connections_per_address", of_source_max, "from one address")
                 }
-                (Passed::ByKey, Source::Socket { .. }) => {
+                (Full::OfKey, Source::Socket { .. }) => {
                     self.refused("connections_per_uid", of_source_max, "of one user")
                 }
             })?;
@@ -260,7 +201,7 @@ mod tests {
         let over_tcp = take(&places, of_user(Some(1_000)), 300);
         assert_eq!(take(&places, USER, 800).len(), 400, "of 700");
         drop(over_tcp);
-        assert_eq!(places.taken.counts().keys(), 0, "users without a connection have no entry");
+        assert_eq!(places.taken.keys(), 0, "users without a connection have no entry");
     }
 
     #[test]
@@ -277,7 +218,7 @@ mod tests {
         assert!(places.admit(from("2001:db8::2")).is_err(), "one network of IPv6 is one source");
         assert!(places.admit(from("2001:db8:0:1::2")).is_ok());
         drop(crowd);
-        assert_eq!(places.taken.counts().keys(), 0, "sources without a connection have no entry");
+        assert_eq!(places.taken.keys(), 0, "sources without a connection have no entry");
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! other, and nothing that renews or ends a lease is among them. One principal has half of the places, and an operator's
 //! read has places and a turn that others cannot take.
 
-use crate::places::{Counted, Passed, Tally, for_most};
+use crate::places::for_most;
 use bytes::Bytes;
 use std::sync::Arc;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::kernel::Text;
-use tenure_faces::Call;
+use tenure_faces::{Call, Counted, Full, Tally};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Reads of one kind that run at once.
@@ -118,8 +118,8 @@ impl Reads {
         let max = if is_operator { whole } else { for_most(whole) };
         let admitted = gate.admitted.admit(principal.clone(), max, whole / 2).map_err(|passed| {
             let (limit, max, of_what) = match passed {
-                Passed::All => (kind.limit().to_owned(), max, ""),
-                Passed::ByKey => (format!("{}_per_principal", kind.limit()), whole / 2, " of one principal"),
+                Full::InAll => (kind.limit().to_owned(), max, ""),
+                Full::OfKey => (format!("{}_per_principal", kind.limit()), whole / 2, " of one principal"),
             };
             Error::new(
                 ErrorCode::Overloaded,

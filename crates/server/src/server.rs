@@ -6,7 +6,7 @@
 use crate::auth::{Admitted, Auth};
 use crate::metrics::HttpCounters;
 use crate::node::Node;
-use crate::places::{Counted, Passed, Place, Places, Source, Tally, for_most};
+use crate::places::{Place, Places, Source, for_most};
 use crate::reads::{Kind, Reads, Turn};
 use crate::ready::Readiness;
 use crate::tls::Tls;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
-use tenure_faces::{Call, Caller, Faces, Scope, Stage, over_limit};
+use tenure_faces::{Call, Caller, Counted, Faces, Full, Reply, Scope, Stage, Tally, over_limit};
 use tenure_history::rfc3339;
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -294,6 +294,14 @@ impl Shared {
         &self.options
     }
 
+    /// Adds to a reply what only the outside knows.
+    pub(crate) fn complete(&self, mut reply: Reply) -> Reply {
+        if let Reply::Status(status) = &mut reply {
+            self.options.auth.add_files(status);
+        }
+        reply
+    }
+
     pub(crate) fn auth(&self) -> &Auth {
         &self.options.auth
     }
@@ -355,8 +363,8 @@ impl Shared {
         let of_one_max = whole.div_ceil(2);
         self.watches.admit(caller.principal.clone(), max, of_one_max).map_err(|passed| {
             let (limit, value, of_what) = match passed {
-                Passed::All => ("watches", max, "in all"),
-                Passed::ByKey => ("watches_per_principal", of_one_max, "of one principal"),
+                Full::InAll => ("watches", max, "in all"),
+                Full::OfKey => ("watches_per_principal", of_one_max, "of one principal"),
             };
             let message = format!("at most {value} streams may be open {of_what}");
             over_limit(ErrorCode::Overloaded, message, limit, "limits.watches", value)

@@ -4,14 +4,17 @@
 
 mod subject;
 
-pub(crate) use subject::subject_of;
+pub(crate) use subject::CertificateNames;
 
 use crate::followed::Followed;
+use crate::guarded::{Owner, open_guarded, warn_if_readable};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use std::fs::Metadata;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -34,8 +37,12 @@ pub struct Tls {
     files: TlsFiles,
     followed: Followed,
     config: RwLock<Arc<ServerConfig>>,
-    names: Vec<String>,
+    names: CertifiedNames,
 }
+
+/// Names and addresses in the daemon's certificate, as they are now.
+#[derive(Clone, Default, Debug)]
+pub struct CertifiedNames(Arc<RwLock<Vec<String>>>);
 
 /// TLS as its files were at one moment.
 struct TlsRead {
@@ -92,12 +99,13 @@ impl Tls {
             [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref(), files.client_crl.as_ref()];
         let followed = Followed::new(paths.into_iter().flatten().cloned().collect());
         let TlsRead { config, names } = files.read()?;
+        let names = CertifiedNames::from(names);
         Ok(Self { files, followed, config: RwLock::new(Arc::new(config)), names })
     }
 
-    /// Names and addresses in the certificate that the daemon was started with.
+    /// Names and addresses in the certificate that new connections are shown.
     #[must_use]
-    pub fn names(&self) -> &[String] {
+    pub fn names(&self) -> &CertifiedNames {
         &self.names
     }
 
@@ -118,22 +126,38 @@ impl Tls {
     /// resume one.
     fn read_again(&self) -> Result<(), TlsError> {
         let TlsRead { config, names } = self.files.read()?;
-        if names != self.names {
-            tracing::warn!(
-                ?names,
-                "the new certificate has other names; requests to them are refused until a restart"
-            );
-        }
+        self.names.set(names);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
         Ok(())
+    }
+}
+
+impl CertifiedNames {
+    /// Whether one of them is so.
+    pub(crate) fn any(&self, is_so: impl FnMut(&String) -> bool) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).iter().any(is_so)
+    }
+
+    fn set(&self, names: Vec<String>) {
+        let names = names.into_iter().map(|name| name.to_ascii_lowercase()).collect();
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+}
+
+impl From<Vec<String>> for CertifiedNames {
+    fn from(names: Vec<String>) -> Self {
+        let certified = Self::default();
+        certified.set(names);
+        certified
     }
 }
 
 impl TlsFiles {
     fn read(&self) -> Result<TlsRead, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain: Vec<CertificateDer<'static>> = items(&self.certificate, CERTIFICATE)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|source| TlsError::Pem {
+        let chain: Vec<CertificateDer<'static>> = items(&self.certificate, CERTIFICATE, Owner::Any)?;
+        let (text, found) = contents(&self.key, KEY, Owner::Any)?;
+        let key = PrivateKeyDer::from_pem_slice(&text).map_err(|source| TlsError::Pem {
             what: KEY,
             path: self.key.clone(),
             source,
@@ -164,15 +188,25 @@ impl TlsFiles {
             }
             other => unusable(KEY, &self.key, other.to_string()),
         })?;
+        warn_if_readable(&self.key, &found);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsRead { config, names })
     }
 }
 
+fn contents(path: &Path, what: &'static str, owner: Owner) -> Result<(Vec<u8>, Metadata), TlsError> {
+    let failed = |error| TlsError::Pem { what, path: path.to_owned(), source: pem::Error::Io(error) };
+    let (mut file, found) = open_guarded(path, owner).map_err(failed)?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text).map_err(failed)?;
+    Ok((text, found))
+}
+
 /// All items of one kind in a file; none is an error.
-fn items<T: PemObject>(path: &Path, what: &'static str) -> Result<Vec<T>, TlsError> {
+fn items<T: PemObject>(path: &Path, what: &'static str, owner: Owner) -> Result<Vec<T>, TlsError> {
     let failed = |source| TlsError::Pem { what, path: path.to_owned(), source };
-    let read: Vec<T> = T::pem_file_iter(path).map_err(failed)?.collect::<Result<_, _>>().map_err(failed)?;
+    let (text, _) = contents(path, what, owner)?;
+    let read: Vec<T> = T::pem_slice_iter(&text).collect::<Result<_, _>>().map_err(failed)?;
     if read.is_empty() {
         return Err(failed(pem::Error::NoItemsFound));
     }
@@ -187,11 +221,11 @@ fn client_verifier(
     let unusable =
         |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
     let mut roots = RootCertStore::empty();
-    for root in items(ca, CLIENT_CA)? {
+    for root in items(ca, CLIENT_CA, Owner::Trusted)? {
         roots.add(root).map_err(|error| unusable(CLIENT_CA, ca, error.to_string()))?;
     }
     let lists: Vec<CertificateRevocationListDer<'static>> =
-        crl.map(|crl| items(crl, CLIENT_CRL)).transpose()?.unwrap_or_default();
+        crl.map(|crl| items(crl, CLIENT_CRL, Owner::Trusted)).transpose()?.unwrap_or_default();
     // With lists, a certificate whose issuer has none among them is refused: nobody knows whether it is revoked.
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .with_crls(lists)

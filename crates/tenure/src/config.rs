@@ -127,6 +127,12 @@ impl Settings {
                 "server.client_ca",
                 server.client_ca.is_some(),
             ),
+            (
+                "auth.cert_scope_file",
+                self.auth.cert_scope_file.is_some(),
+                "server.client_ca",
+                server.client_ca.is_some(),
+            ),
         ];
         match given.into_iter().find(|(_, given, _, other_given)| *given && !other_given) {
             Some((key, _, other, _)) => Err(ConfigError::Incomplete { key, other }),

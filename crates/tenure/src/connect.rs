@@ -10,6 +10,7 @@ pub(crate) use refusal::call_failure;
 pub(crate) use route::{Route, route};
 
 use std::fs;
+use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -74,8 +75,10 @@ enum How {
     /// The caller said where it is.
     Told,
     Trail(Trail),
-    /// It listens where daemons usually do.
-    Looked,
+    /// It listens where daemons usually do, and is the caller's own or another trusted user's.
+    Looked {
+        is_own: bool,
+    },
 }
 
 /// A daemon for mDNS commands: one that was found, or one of this process.
@@ -112,16 +115,16 @@ pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Res
 }
 
 impl Reach {
-    /// Finds the daemon and says how it was found.
+    /// Finds the daemon. A person is told which one it is where nothing named it and it is another user's.
     pub(crate) async fn daemon(&self, printer: &mut Printer) -> Result<Daemon, Failure> {
         let daemon = self.find().await?;
-        let how = match &daemon.how {
-            How::Told => "as told".to_owned(),
-            How::Trail(trail) => format!("found by {}", trail.file.display()),
-            How::Looked => "where one usually is".to_owned(),
-        };
-        let places: Vec<String> = daemon.client.endpoints().map(ToString::to_string).collect();
-        printer.talk(format_args!("note: asking the daemon at {}, {how}", places.join(" or ")));
+        match &daemon.how {
+            How::Looked { is_own: false } if io::stderr().is_terminal() => {
+                let endpoint = daemon.endpoint();
+                printer.talk(format_args!("note: using the daemon at {endpoint}, which is another user's"));
+            }
+            How::Looked { .. } | How::Told | How::Trail(_) => {}
+        }
         Ok(daemon)
     }
 
@@ -217,7 +220,7 @@ impl Daemon {
             (Endpoint::Http(_) | Endpoint::Https(_), How::Trail(trail)) => {
                 trail.breadcrumb.socket.as_ref().map(PathBuf::from)
             }
-            (Endpoint::Http(_) | Endpoint::Https(_), How::Told | How::Looked) => None,
+            (Endpoint::Http(_) | Endpoint::Https(_), How::Told | How::Looked { .. }) => None,
         }
     }
 
@@ -265,7 +268,7 @@ pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
 #[error("cannot read {}: {cause}", path.display())]
 struct Unreadable {
     path: PathBuf,
-    cause: std::io::Error,
+    cause: io::Error,
 }
 
 fn is_https(endpoints: &Endpoints) -> bool {

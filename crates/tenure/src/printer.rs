@@ -204,3 +204,20 @@ fn is_hidden(character: char) -> bool {
 fn say(line: &dyn Display) {
     let _ = writeln!(io::stderr(), "{}", plain(&line.to_string()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_neither_steers_the_terminal_nor_turns_or_hides_text() {
+        for hidden in ['\u{1b}', '\n', '\u{9b}', '\u{202e}', '\u{2066}', '\u{200b}', '\u{feff}', '\u{e0041}']
+        {
+            assert_eq!(plain(&format!("a{hidden}b")), "a\u{fffd}b", "{hidden:?}");
+        }
+        // Joiners make letters and emoji of several characters.
+        for shown in ["Küche 台所", "نام\u{200c}ها", "👩\u{200d}🔧"] {
+            assert_eq!(plain(shown), shown);
+        }
+    }
+}

@@ -99,6 +99,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
         bind: IpAddr::V4(Ipv4Addr::LOCALHOST),
         token_file: None,
         client_certificates: false,
+        certificate_scope_file: None,
         ..settings.auth_settings(None)
     };
     let auth = Auth::new(here).map_err(|error| Failure::Usage(Words::new(chain(&error))))?;

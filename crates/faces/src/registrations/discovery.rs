@@ -3,15 +3,18 @@
 use super::network::{Record, Seen, Service, Sightings};
 use super::service::{Wanted, folded, parse_instance};
 use crate::call::Reply;
+use crate::caller::Caller;
 use crate::dispatch::Faces;
+use crate::tally::{Counted, Full, Tally};
 use core::time::Duration;
 use std::sync::Arc;
 use tenure_api::{Address, Browsed, Error, ErrorCode, Resolved, ServiceRecord, Sighting, SightingKind};
-use tokio::sync::OwnedSemaphorePermit;
+use tenure_engine::kernel::Text;
 use tokio::time::timeout;
 
-/// Who may look at once.
-pub(super) const SIGHTSEERS_MAX: usize = 256;
+/// Requests that look at the network at once, in all and of one principal.
+const SIGHTSEERS_MAX: usize = 256;
+const SIGHTSEERS_OF_ONE_MAX: usize = SIGHTSEERS_MAX / 2;
 /// How long one service is looked for.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// Addresses of one service come one by one. The answer waits until this much time has passed without another.
@@ -22,7 +25,7 @@ const TYPES_TYPE: &str = "_services._dns-sd._udp";
 /// What is seen, in wire types. Looking ends when this is dropped.
 pub struct Sightseeing {
     sightings: Box<dyn Sightings>,
-    _permit: OwnedSemaphorePermit,
+    _place: Counted<Text>,
 }
 
 impl Sightseeing {
@@ -59,27 +62,24 @@ impl Faces {
     ///
     /// # Errors
     /// When it is no type.
-    pub fn browse(&self, service_type: Option<&str>) -> Result<Sightseeing, Error> {
-        self.look_for(&Wanted::parse(service_type)?)
+    pub fn browse(&self, caller: &Caller, service_type: Option<&str>) -> Result<Sightseeing, Error> {
+        self.look_for(caller, &Wanted::parse(service_type)?)
     }
 
-    fn look_for(&self, wanted: &Wanted) -> Result<Sightseeing, Error> {
+    fn look_for(&self, caller: &Caller, wanted: &Wanted) -> Result<Sightseeing, Error> {
         let registrations = self.registrations();
         if let Wanted::Services { service_type, subtype } = wanted {
             let subtypes = subtype.iter().cloned().collect();
             registrations.check(&Service::sample(service_type.clone(), subtypes))?;
         }
-        let permit = Arc::clone(&registrations.sightseers).try_acquire_owned().map_err(|_| {
-            let message = format!("at most {SIGHTSEERS_MAX} may look at the network at once");
-            Error::new(ErrorCode::Overloaded, message).with("limit", "browses").with("value", SIGHTSEERS_MAX)
-        })?;
-        Ok(Sightseeing { sightings: registrations.network.browse(wanted), _permit: permit })
+        let place = place(&registrations.sightseers, &caller.principal)?;
+        Ok(Sightseeing { sightings: registrations.network.browse(wanted), _place: place })
     }
 
-    pub(crate) async fn resolve(&self, name: &str) -> Result<Reply, Error> {
+    pub(crate) async fn resolve(&self, caller: &Caller, name: &str) -> Result<Reply, Error> {
         let (instance, service_type) = parse_instance(name)?;
         let wanted = Wanted::Services { service_type, subtype: None };
-        let mut sights = self.look_for(&wanted)?;
+        let mut sights = self.look_for(caller, &wanted)?;
         self.registrations().network.ask(&wanted);
         match look_up(&mut *sights.sightings, &instance).await {
             LookedUp::Found(record) => Ok(Reply::Resolved(Resolved { resolved: shown(record) })),
@@ -90,6 +90,18 @@ impl Faces {
             )),
         }
     }
+}
+
+/// A place to look. One principal leaves half of them to others.
+fn place(sightseers: &Arc<Tally<Text>>, principal: &Text) -> Result<Counted<Text>, Error> {
+    sightseers.admit(principal.clone(), SIGHTSEERS_MAX, SIGHTSEERS_OF_ONE_MAX).map_err(|full| {
+        let (limit, value, of_what) = match full {
+            Full::InAll => ("browses", SIGHTSEERS_MAX, "in all"),
+            Full::OfKey => ("browses_per_principal", SIGHTSEERS_OF_ONE_MAX, "of one principal"),
+        };
+        let message = format!("at most {value} requests {of_what} may browse or resolve at once");
+        Error::new(ErrorCode::Overloaded, message).with("limit", limit).with("value", value)
+    })
 }
 
 enum LookedUp {
@@ -197,6 +209,29 @@ mod tests {
         for (bytes, text) in vectors {
             assert_eq!(base64(bytes), text);
         }
+    }
+
+    #[test]
+    fn one_principal_leaves_half_of_the_places_to_others() {
+        // One principal once had all 256, and nobody else could browse or resolve.
+        let sightseers = Arc::default();
+        let (greedy, other) = (Text::from("uid:7"), Text::from("uid:8"));
+        let told = |refused: &Error| {
+            (refused.details["limit"].as_str().expect("text").to_owned(), refused.details["value"].as_u64())
+        };
+        let mut held: Vec<_> = (0..256).map_while(|_| place(&sightseers, &greedy).ok()).collect();
+        assert_eq!(held.len(), 128);
+        let refused = place(&sightseers, &greedy).expect_err("it has its part");
+        assert_eq!(
+            (refused.code, told(&refused)),
+            (ErrorCode::Overloaded, ("browses_per_principal".to_owned(), Some(128)))
+        );
+        held.extend((0..128).map_while(|_| place(&sightseers, &other).ok()));
+        assert_eq!(held.len(), 256);
+        let refused = place(&sightseers, &Text::from("uid:9")).expect_err("all are taken");
+        assert_eq!(told(&refused), ("browses".to_owned(), Some(256)));
+        held.clear();
+        assert_eq!(sightseers.keys(), 0, "places come back, and nobody stays listed");
     }
 
     #[test]

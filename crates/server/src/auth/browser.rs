@@ -1,6 +1,7 @@
 //! What keeps web pages of others away: a request must be addressed to a name of the daemon (a page cannot rebind
 //! such a name), and a page that sends one must be from the name that it sends it to, or from an origin that is allowed.
 
+use crate::tls::CertifiedNames;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use tenure_api::{Error, ErrorCode};
@@ -11,7 +12,7 @@ pub(super) struct Names {
     scheme: Scheme,
     address: SocketAddr,
     /// Names in the daemon's certificate; the first label may be `*`.
-    certified: Vec<String>,
+    certified: CertifiedNames,
     /// Names of the settings; one without a port counts with every port.
     named: Vec<Authority>,
     /// In normal form.
@@ -78,11 +79,10 @@ impl Names {
     pub(super) fn new(
         address: SocketAddr,
         tls: bool,
-        certified: &[String],
+        certified: CertifiedNames,
         named: &[Authority],
         origins: &[String],
     ) -> Self {
-        let certified = certified.iter().map(|name| name.to_ascii_lowercase()).collect();
         let scheme = if tls { Scheme::Https } else { Scheme::Http };
         Self { scheme, address, certified, named: named.to_vec(), origins: origins.to_vec() }
     }
@@ -167,7 +167,7 @@ impl Names {
     }
 
     fn certifies(&self, name: &str) -> bool {
-        self.certified.iter().any(|certified| match certified.strip_prefix("*.") {
+        self.certified.any(|certified| match certified.strip_prefix("*.") {
             Some(parent) => name.split_once('.').is_some_and(|(_, rest)| rest == parent),
             None => certified == name,
         })
@@ -284,12 +284,12 @@ mod tests {
     fn names(address: &str, tls: bool, certified: &[&str], origins: &[&str]) -> Names {
         let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let origins: Vec<String> = origins.iter().map(|origin| normal_origin(origin).unwrap()).collect();
-        Names::new(address.parse().unwrap(), tls, &owned(certified), &[], &origins)
+        Names::new(address.parse().unwrap(), tls, owned(certified).into(), &[], &origins)
     }
 
     fn named(address: &str, names: &[&str]) -> Names {
         let named: Vec<Authority> = names.iter().map(|name| server_name(name).unwrap()).collect();
-        Names::new(address.parse().unwrap(), false, &[], &named, &[])
+        Names::new(address.parse().unwrap(), false, CertifiedNames::default(), &named, &[])
     }
 
     #[test]

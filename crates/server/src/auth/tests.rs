@@ -12,8 +12,9 @@ fn settings() -> AuthSettings {
         insecure_no_auth: false,
         tls: false,
         client_certificates: false,
-        certificate_scope: Scope::Hold,
-        certified_names: Vec::new(),
+        certificate_scope: Some(Scope::Hold),
+        certificate_scope_file: None,
+        certified_names: CertifiedNames::default(),
         server_names: Vec::new(),
         allow_origin: Vec::new(),
         requests_per_second: 0,
@@ -49,6 +50,10 @@ fn near() -> TcpAsk<'static> {
 
 fn far() -> TcpAsk<'static> {
     TcpAsk { address: "10.1.2.3:40000".parse().unwrap(), host: Some("10.0.0.1:5641"), ..near() }
+}
+
+fn shown(subject: &str) -> CertificateNames {
+    CertificateNames { subject: subject.to_owned(), alternatives: Vec::new() }
 }
 
 fn said(outcome: Result<Option<Admitted>, Error>) -> String {
@@ -139,7 +144,8 @@ fn without_tokens_a_header_for_another_daemon_does_no_harm() {
 fn with_a_token_file_everybody_needs_a_token() {
     let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame"), ("boss", Scope::Admin, "open")]);
     let auth = auth(AuthSettings { bind: IpAddr::from([0, 0, 0, 0]), token_file: Some(path), ..settings() });
-    let with = |ask: TcpAsk<'static>, authorization| said(auth.tcp_at(&TcpAsk { authorization, ..ask }, 0));
+    let with = |ask: TcpAsk<'_>, authorization| said(auth.tcp_at(&TcpAsk { authorization, ..ask }, 0));
+    let other = shown("CN=x");
     for ask in [near(), far()] {
         assert_eq!(with(ask, None), "unauthorized");
         assert_eq!(with(ask, Some("Bearer sesame")), "token:ci hold");
@@ -149,7 +155,7 @@ fn with_a_token_file_everybody_needs_a_token() {
         assert_eq!(with(ask, Some("Basic sesame")), "unauthorized");
         assert_eq!(with(ask, Some("sesame")), "unauthorized");
         // A certificate does not stand for a token.
-        assert_eq!(with(TcpAsk { certificate: Some("CN=x"), ..ask }, None), "unauthorized");
+        assert_eq!(with(TcpAsk { certificate: Some(&other), ..ask }, None), "unauthorized");
     }
     let public = TcpAsk { needs_credential: false, ..far() };
     assert_eq!(said(auth.tcp_at(&public, 0)), "nobody");
@@ -163,13 +169,79 @@ fn a_certificate_is_a_principal() {
         bind: IpAddr::from([10, 0, 0, 1]),
         tls: true,
         client_certificates: true,
-        certificate_scope: Scope::Admin,
+        certificate_scope: Some(Scope::Admin),
         ..settings()
     });
-    let ask = TcpAsk { certificate: Some("CN=node-7,O=Lab"), ..far() };
+    let node = shown("CN=node-7,O=Lab");
+    let ask = TcpAsk { certificate: Some(&node), ..far() };
     assert_eq!(said(auth.tcp_at(&ask, 0)), "cert:CN=node-7,O=Lab admin");
     assert_eq!(said(auth.tcp_at(&far(), 0)), "unauthorized");
     assert_eq!(said(auth.tcp_at(&near(), 0)), "unauthorized", "this machine is no exception");
+}
+
+#[test]
+fn a_line_of_the_file_says_what_a_certificate_may_do_and_others_have_the_default() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("certificates");
+    fs::write(&path, "CN=ci hold:build/*\nCN=boss admin\n").unwrap();
+    let with = |default: Option<Scope>| {
+        auth(AuthSettings {
+            tls: true,
+            client_certificates: true,
+            certificate_scope: default,
+            certificate_scope_file: Some(path.clone()),
+            ..settings()
+        })
+    };
+    let who = |auth: &Auth, name: &str, at: u64| {
+        let names = shown(name);
+        auth.tcp_at(&TcpAsk { certificate: Some(&names), ..near() }, at)
+    };
+    for default in [Some(Scope::Read), None] {
+        let auth = with(default);
+        let ci = who(&auth, "CN=ci", 0).unwrap().unwrap();
+        assert_eq!((ci.scope, ci.within.unwrap().patterns()), (Scope::Hold, &["build/*".to_owned()][..]));
+        assert_eq!(said(who(&auth, "CN=boss", 0)), "cert:CN=boss admin");
+        let other = if default.is_some() { "cert:CN=other read" } else { "forbidden" };
+        assert_eq!(said(who(&auth, "CN=other", 0)), other);
+    }
+    let auth = with(Some(Scope::Admin));
+    fs::write(&path, "CN=ci hold:*\n").unwrap();
+    let ci = who(&auth, "CN=ci", 5_000).unwrap().unwrap();
+    assert!(ci.is_outdated, "a slip in its line does not make it what others are: {ci:?}");
+    assert!(auth.outdated().message.contains(&path.display().to_string()));
+    let both =
+        AuthSettings { token_file: Some(path.clone()), certificate_scope_file: Some(path), ..settings() };
+    assert!(matches!(Auth::new(both), Err(AuthError::NoCertificates)));
+}
+
+#[test]
+fn a_sign_in_of_a_certificate_counts_beside_it_and_follows_its_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("certificates");
+    fs::write(&path, "CN=boss admin\n").unwrap();
+    let auth = auth(AuthSettings {
+        client_certificates: true,
+        certificate_scope_file: Some(path.clone()),
+        ..settings()
+    });
+    let (boss, other) = (shown("CN=boss"), shown("CN=other"));
+    let asker = auth.tcp_at(&TcpAsk { certificate: Some(&boss), ..near() }, 0).unwrap().unwrap();
+    let cookie = signed_in(&auth, &asker, 0);
+    let with = |shown: &CertificateNames, at| {
+        let ask = TcpAsk { certificate: Some(shown), signed_in: cookie.halves(), ..near() };
+        auth.tcp_at(&ask, at)
+            .unwrap()
+            .map(|admitted| (admitted.principal.to_string(), admitted.scope, admitted.by_cookie))
+    };
+    assert_eq!(with(&boss, 0), Some(("cert:CN=boss".to_owned(), Scope::Admin, true)));
+    assert_eq!(
+        with(&other, 0),
+        Some(("cert:CN=other".to_owned(), Scope::Hold, false)),
+        "it is not the other's"
+    );
+    fs::write(&path, "CN=boss read\n").unwrap();
+    assert_eq!(with(&boss, 5_000), Some(("cert:CN=boss".to_owned(), Scope::Read, true)));
 }
 
 #[test]
@@ -444,7 +516,8 @@ fn a_cookie_does_not_stand_for_a_certificate() {
     let ask =
         |certificate| said(auth.tcp_at(&TcpAsk { signed_in: cookie.halves(), certificate, ..near() }, 0));
     assert_eq!(ask(None), "unauthorized");
-    assert_eq!(ask(Some("CN=ci")), "uid:7 admin");
+    let ci = shown("CN=ci");
+    assert_eq!(ask(Some(&ci)), "uid:7 admin");
 }
 
 #[test]

@@ -1,32 +1,20 @@
-//! The token file: lines `name scope sha256-hex`, read again when it changes. Holds hashes, never tokens.
+//! The token file: lines `name scope sha256-hex`. Holds hashes, never tokens.
 //!
-//! A changed file counts line by line: a slip in one line takes no token from the others, and a line that is gone ends its
-//! token. While the file cannot be read the last tokens keep and give back what they hold, and do nothing else: one slip
-//! must not end every lease, and must not keep a revoked token alive.
+//! A line that is gone ends its token. While the file cannot be read the last tokens keep and give back what they hold, and
+//! do nothing else: one slip must not end every lease, and must not keep a revoked token alive.
 //!
 //! Invariant: how long a comparison takes says nothing about the hashes; every entry is compared, whatever was found.
 
+use super::credentials::{CredentialFile, LineFault, Reading, read_lines};
 use super::{Admitted, AuthError};
 use sha2::{Digest, Sha256};
 use std::fmt;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::PathBuf;
 use subtle::ConstantTimeEq;
 use tenure_faces::{Scope, Within};
 
 /// Longest name of a token.
 pub const TOKEN_NAME_BYTES_MAX: usize = 64;
-/// Larger files are refused; this is room for about ten thousand tokens.
-const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The file is looked at no more often than this.
-const LOOK_EVERY_MS: u64 = 1_000;
-/// Lines of one reading whose problem is logged; the others are counted.
-const PROBLEMS_LOGGED_MAX: usize = 16;
-
 /// One line of a token file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenEntry {
@@ -45,25 +33,6 @@ pub struct TokenScope {
     pub scope: Scope,
     /// What it may hold; `None`: everything.
     pub within: Option<Within>,
-}
-
-/// What is wrong with a token file.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub struct TokenFileFault {
-    /// Counted from 1.
-    pub line: usize,
-    /// In words.
-    pub problem: String,
-}
-
-/// How the token file is at present.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct TokenFileState {
-    /// Lines that do not count.
-    pub(crate) lines_refused: usize,
-    /// It cannot be read, and the tokens are those of before.
-    pub(crate) is_outdated: bool,
 }
 
 impl TokenScope {
@@ -118,31 +87,13 @@ pub fn check_token_name(name: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The first line that is not understood.
-pub fn parse_tokens(text: &str) -> Result<Vec<TokenEntry>, TokenFileFault> {
+pub fn parse_tokens(text: &str) -> Result<Vec<TokenEntry>, LineFault> {
     let (entries, faults) = read_tokens(text);
     faults.into_iter().next().map_or(Ok(entries), Err)
 }
 
-/// Reads the lines that are understood, and what is wrong with the others. Of two lines of one name the first counts.
-fn read_tokens(text: &str) -> (Vec<TokenEntry>, Vec<TokenFileFault>) {
-    let (mut entries, mut faults): (Vec<TokenEntry>, Vec<TokenFileFault>) = (Vec::new(), Vec::new());
-    for (index, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
-        }
-        let is_taken = |entry: &TokenEntry| entries.iter().any(|earlier| earlier.name == entry.name);
-        let problem = match parse_entry(line) {
-            Ok(entry) if is_taken(&entry) => format!("the name {} is taken by an earlier line", entry.name),
-            Ok(entry) => {
-                entries.push(entry);
-                continue;
-            }
-            Err(problem) => problem,
-        };
-        faults.push(TokenFileFault { line: index + 1, problem });
-    }
-    (entries, faults)
+fn read_tokens(text: &str) -> Reading<TokenEntry> {
+    read_lines(text, parse_entry, |entry| &entry.name)
 }
 
 fn parse_entry(line: &str) -> Result<TokenEntry, String> {
@@ -180,60 +131,27 @@ impl fmt::Display for TokenEntry {
 
 /// The tokens of a file, followed while it changes.
 #[derive(Debug)]
-pub(super) struct TokenTable {
-    path: PathBuf,
-    known: RwLock<Arc<Known>>,
-    look_at_ms: AtomicU64,
-    /// The file as it was when it was read last.
-    seen: Mutex<Seen>,
-}
-
-/// What was read last.
-#[derive(Clone, Debug)]
-struct Known {
-    entries: Vec<TokenEntry>,
-    state: TokenFileState,
-}
-
-/// Differs when the file was changed or replaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
-    Missing,
-    Found { device: u64, inode: u64, bytes: u64, modified_ns: i128, changed_ns: i128 },
-}
+pub(super) struct TokenTable(CredentialFile<TokenEntry>);
 
 impl TokenTable {
-    pub(super) fn open(path: PathBuf) -> Result<Self, AuthError> {
-        let (seen, text) = read(&path)?;
-        let entries =
-            parse_tokens(&text).map_err(|fault| AuthError::Malformed { path: path.clone(), fault })?;
-        let known = Known { entries, state: TokenFileState { lines_refused: 0, is_outdated: false } };
-        Ok(Self {
-            path,
-            known: RwLock::new(Arc::new(known)),
-            look_at_ms: AtomicU64::new(0),
-            seen: Mutex::new(seen),
-        })
+    pub(super) fn open(path: PathBuf, boot_ms: u64) -> Result<Self, AuthError> {
+        CredentialFile::open(path, read_tokens, boot_ms).map(Self)
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn state(&self, boot_ms: u64) -> TokenFileState {
-        self.known(boot_ms).state
+    pub(super) fn file(&self) -> &CredentialFile<TokenEntry> {
+        &self.0
     }
 
     /// The token of this name, and whether the file it is from cannot be read any more.
     pub(super) fn entry(&self, name: &str, boot_ms: u64) -> Option<(TokenEntry, bool)> {
-        let known = self.known(boot_ms);
+        let known = self.0.known(boot_ms);
         let entry = known.entries.iter().find(|entry| entry.name == name).cloned();
-        entry.map(|entry| (entry, known.state.is_outdated))
+        entry.map(|entry| (entry, known.state.is_outdated()))
     }
 
     /// Whose token this is.
     pub(super) fn find(&self, token: &str, boot_ms: u64) -> Option<Admitted> {
-        let known = self.known(boot_ms);
+        let known = self.0.known(boot_ms);
         let hash = token_hash(token);
         let mut found = None;
         for entry in &known.entries {
@@ -244,97 +162,20 @@ impl TokenTable {
         let TokenEntry { name, scope, .. } = found?;
         Some(Admitted {
             within: scope.within.clone(),
-            is_outdated: known.state.is_outdated,
+            is_outdated: known.state.is_outdated(),
             ..Admitted::new(format!("token:{name}"), scope.scope)
         })
     }
-
-    fn known(&self, boot_ms: u64) -> Arc<Known> {
-        self.follow(boot_ms);
-        Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// Reads the file again if it changed.
-    fn follow(&self, boot_ms: u64) {
-        let due_ms = self.look_at_ms.load(Ordering::Relaxed);
-        let next_ms = boot_ms.saturating_add(LOOK_EVERY_MS);
-        let is_first =
-            |due| self.look_at_ms.compare_exchange(due, next_ms, Ordering::Relaxed, Ordering::Relaxed);
-        if boot_ms < due_ms || is_first(due_ms).is_err() {
-            return;
-        }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = std::fs::metadata(&self.path).map_or(Seen::Missing, |found| Seen::of(&found));
-        if now == *seen {
-            return;
-        }
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        match read(&self.path) {
-            Ok((read, text)) => {
-                *seen = read;
-                *known = Arc::new(self.apply(&text));
-            }
-            Err(error) => {
-                // What is there and cannot be read is tried again.
-                *seen = Seen::Missing;
-                if !known.state.is_outdated {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::warn!(path = %self.path.display(), error, "the token file cannot be used; its tokens only keep and release leases");
-                }
-                let state = TokenFileState { is_outdated: true, ..known.state };
-                *known = Arc::new(Known { state, ..Known::clone(&known) });
-            }
-        }
-    }
-
-    fn apply(&self, text: &str) -> Known {
-        let path = self.path.display();
-        let (entries, faults) = read_tokens(text);
-        for fault in faults.iter().take(PROBLEMS_LOGGED_MAX) {
-            tracing::warn!(%path, %fault, "a line of the token file is refused; the other lines count");
-        }
-        tracing::info!(%path, tokens = entries.len(), refused = faults.len(), "the token file was read again");
-        Known { entries, state: TokenFileState { lines_refused: faults.len(), is_outdated: false } }
-    }
-}
-
-impl Seen {
-    fn of(found: &Metadata) -> Self {
-        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
-        Self::Found {
-            device: found.dev(),
-            inode: found.ino(),
-            bytes: found.size(),
-            modified_ns: ns(found.mtime(), found.mtime_nsec()),
-            changed_ns: ns(found.ctime(), found.ctime_nsec()),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<(Seen, String), AuthError> {
-    let unreadable = |source| AuthError::Unreadable { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let found = file.metadata().map_err(unreadable)?;
-    if found.mode() & 0o002 != 0 {
-        return Err(AuthError::Writable { path: path.to_owned(), mode: found.mode() & 0o7777 });
-    }
-    if found.mode() & 0o007 != 0 {
-        let mode = format!("{:04o}", found.mode() & 0o7777);
-        tracing::warn!(path = %path.display(), mode, "the token file is open to everybody; chmod o= would close it");
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(unreadable(io::Error::new(io::ErrorKind::FileTooLarge, "larger than 1 MiB")));
-    }
-    Ok((Seen::of(&found), text))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::credentials::FILE_BYTES_MAX;
     use super::*;
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown};
+    use std::path::Path;
+    use tenure_engine::Now;
 
     const HASH: &str = "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
@@ -410,7 +251,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &line("one", "first"));
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
         assert_eq!(who(&table, "first", 10_000), full("one"));
         assert_eq!(who(&table, "second", 10_000), None);
 
@@ -425,7 +266,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &[line("a", "1"), line("b", "2")].concat());
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
 
         let broken = [line("b", "2"), "garbage\n".to_owned(), line("b", "9"), line("c", "3")].concat();
         put(&path, &broken);
@@ -437,13 +278,13 @@ mod tests {
         assert_eq!(who(&table, "2", 1_000), full("b"));
         assert_eq!(who(&table, "9", 1_000), None, "of two lines of one name the first counts");
         assert_eq!(who(&table, "3", 1_000), full("c"), "a new line counts at once");
-        assert_eq!(table.state(1_000), TokenFileState { lines_refused: 2, is_outdated: false });
+        assert_eq!(table.0.known(1_000).state.lines_refused, 2);
 
         put(&path, "nonsense\n");
         assert_eq!(who(&table, "2", 2_000), None);
         put(&path, &line("b", "2"));
         assert_eq!(who(&table, "2", 3_000), full("b"));
-        assert_eq!(table.state(3_000), TokenFileState { lines_refused: 0, is_outdated: false });
+        assert_eq!(table.0.known(3_000).state.lines_refused, 0);
     }
 
     #[test]
@@ -451,7 +292,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         put(&path, &line("a", "1"));
-        let table = TokenTable::open(path.clone()).unwrap();
+        let table = TokenTable::open(path.clone(), 0).unwrap();
         let outdated = Some(("token:a".to_owned(), true));
 
         fs::remove_file(&path).unwrap();
@@ -460,12 +301,6 @@ mod tests {
         assert_eq!(who(&table, "2", 2_000), None);
         put(&path, &line("a", "1"));
         assert_eq!(who(&table, "1", 3_000), full("a"), "it is there again");
-
-        // Whatever stands there, anybody may have written it.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o606)).unwrap();
-        assert_eq!(who(&table, "1", 4_000), outdated);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        assert_eq!(who(&table, "1", 5_000), full("a"));
 
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
@@ -476,20 +311,78 @@ mod tests {
         assert_eq!((who(&table, "1", 8_000), who(&table, "2", 8_000)), (None, full("b")));
     }
 
+    /// Whatever stands in such a file, a stranger may have written it.
+    #[test]
+    fn a_file_that_strangers_can_write_cannot_be_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &line("a", "1"));
+        let table = TokenTable::open(path.clone(), 0).unwrap();
+        let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for (at, exposed) in [(1_000, 0o606), (3_000, 0o660), (5_000, 0o620)] {
+            fs::write(&path, line("b", "2")).unwrap();
+            mode(exposed);
+            assert_eq!(who(&table, "1", at), Some(("token:a".to_owned(), true)), "{exposed:o}");
+            assert_eq!(who(&table, "2", at), None, "{exposed:o}");
+            fs::write(&path, line("a", "1")).unwrap();
+            mode(0o600);
+            assert_eq!(who(&table, "1", at + 1_000), full("a"), "{exposed:o}");
+        }
+        chown(&path, Some(4_711), None).unwrap();
+        assert_eq!(who(&table, "1", 7_000), Some(("token:a".to_owned(), true)));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
+        chown(&path, Some(0), None).unwrap();
+        assert_eq!(who(&table, "1", 8_000), full("a"));
+    }
+
     #[test]
     fn a_file_that_cannot_be_used_is_refused_at_the_start() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
         fs::write(&path, "x").unwrap();
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Malformed { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Malformed { .. })));
         fs::write(&path, "#".repeat(FILE_BYTES_MAX as usize + 1)).unwrap();
-        assert!(matches!(TokenTable::open(path.clone()), Err(AuthError::Unreadable { .. })));
+        assert!(matches!(TokenTable::open(path.clone(), 0), Err(AuthError::Unreadable { .. })));
         fs::write(&path, "").unwrap();
-        for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, false), (0o644, false)] {
+        for (mode, is_refused) in [(0o602, true), (0o666, true), (0o660, true), (0o644, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let opened = TokenTable::open(path.clone());
-            assert_eq!(matches!(opened, Err(AuthError::Writable { .. })), is_refused, "{mode:o}");
+            let opened = TokenTable::open(path.clone(), 0);
+            assert_eq!(matches!(opened, Err(AuthError::Unreadable { .. })), is_refused, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn the_status_tells_when_the_file_was_read_and_since_when_it_cannot_be() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        put(&path, &[line("a", "1"), line("b", "2")].concat());
+        let table = TokenTable::open(path.clone(), 1_000).unwrap();
+        let at = |boot_ms: u64| {
+            // The wall clock was set back in between: times are counted from now.
+            let status = table.0.status(Now { boot_ms, wall_ms: 50_000 + boot_ms });
+            let seconds = |time: String| time[17..19].to_owned();
+            let error =
+                status.error.map(|error| error.replace(&directory.path().display().to_string(), "DIR"));
+            (
+                seconds(status.read_at),
+                status.lines,
+                status.lines_refused,
+                status.unusable_since.map(seconds),
+                error,
+            )
+        };
+        let good = |read: &str, lines, refused| (read.to_owned(), lines, refused, None, None);
+        assert_eq!(at(1_000), good("51", 2, 0));
+        put(&path, &[line("a", "1"), "slip".to_owned()].concat());
+        assert_eq!(at(2_000), good("52", 1, 1));
+        assert_eq!(at(3_000), good("52", 1, 1));
+        fs::remove_file(&path).unwrap();
+        let error = "cannot use DIR/tokens: No such file or directory (os error 2)".to_owned();
+        let broken = ("52".to_owned(), 1, 1, Some("54".to_owned()), Some(error));
+        assert_eq!(at(4_000), broken);
+        assert_eq!(at(6_000), broken, "it is broken since it was first seen to be");
+        put(&path, &line("a", "1"));
+        assert_eq!(at(7_000), good("57", 1, 0));
     }
 }

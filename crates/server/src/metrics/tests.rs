@@ -149,7 +149,8 @@ fn page_of(
         pools,
         polling,
         goodbyes: 7,
-        token_file: Some(TokenFileState { lines_refused: 5, is_outdated: true }),
+        token_file: Some(FileState::broken(5)),
+        cert_scope_file: Some(FileState::broken(6)),
         node,
     })
 }
@@ -213,6 +214,8 @@ const NAMES: &[&str] = &[
     "notifications_given_up_total",
     "token_lines_refused",
     "token_file_outdated",
+    "cert_scope_lines_refused",
+    "cert_scope_file_outdated",
     "mdns_registrations",
     "mdns_goodbyes_total",
     "sessions",
@@ -292,6 +295,8 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_notifications_dropped_total", &[]), 15.0);
     assert_eq!(scrape.value("tenure_token_lines_refused", &[]), 5.0);
     assert_eq!(scrape.value("tenure_token_file_outdated", &[]), 1.0);
+    assert_eq!(scrape.value("tenure_cert_scope_lines_refused", &[]), 6.0);
+    assert_eq!(scrape.value("tenure_cert_scope_file_outdated", &[]), 1.0);
     assert_eq!(scrape.value("tenure_stalls_total", &[]), 2.0);
     assert_eq!(scrape.value("tenure_sessions", &[("state", "new")]), 15.0);
     assert_eq!(scrape.value("tenure_session_start_rejected_total", &[("reason", "no_capacity")]), 14.0);

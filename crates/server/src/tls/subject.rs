@@ -28,13 +28,34 @@ const TYPES: &[(&str, &str)] = &[
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
+/// The names of a caller's certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct CertificateNames {
+    /// Whom it names, as in the principal.
+    pub(crate) subject: String,
+    /// All its alternative names, as `URI:…`, `DNS:…` or `email:…`.
+    pub(crate) alternatives: Vec<String>,
+}
+
+impl CertificateNames {
+    /// `None`: it names nobody.
+    pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
+        let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+        let alternatives = alternatives(&certificate);
+        Some(Self { subject: subject(&certificate, &alternatives)?, alternatives })
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.subject == name || self.alternatives.iter().any(|alternative| alternative == name)
+    }
+}
+
 /// Whom a certificate names: its subject as in RFC 4514, most specific part first; without one its first
 /// alternative name, as `URI:…`, `DNS:…` or `email:…`. `None`: nobody. A name that is too long for a principal is
 /// replaced by its hash, because cutting it could make two the same.
-pub(crate) fn subject_of(certificate: &CertificateDer<'_>) -> Option<String> {
-    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
+fn subject(certificate: &X509Certificate<'_>, alternatives: &[String]) -> Option<String> {
     let shown = match distinguished(certificate.subject()) {
-        shown if shown.is_empty() => alternative(&certificate)?,
+        shown if shown.is_empty() => alternatives.first()?.clone(),
         shown => shown,
     };
     if PREFIX.len() + shown.len() <= PRINCIPAL_BYTES_MAX {
@@ -67,19 +88,22 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn alternative(certificate: &X509Certificate<'_>) -> Option<String> {
-    let extension = certificate.subject_alternative_name().ok()??;
-    extension.value.general_names.iter().find_map(|name| {
-        let (kind, name) = match name {
-            GeneralName::URI(name) => ("URI", name),
-            GeneralName::DNSName(name) => ("DNS", name),
-            GeneralName::RFC822Name(name) => ("email", name),
-            _ => return None,
-        };
-        let mut shown = format!("{kind}:");
-        write_escaped(&mut shown, name);
-        Some(shown)
-    })
+fn alternatives(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let extension = certificate.subject_alternative_name().ok().flatten();
+    let general = extension.iter().flat_map(|extension| &extension.value.general_names);
+    let named = general.filter_map(|name| match name {
+        GeneralName::URI(name) => Some(("URI", name)),
+        GeneralName::DNSName(name) => Some(("DNS", name)),
+        GeneralName::RFC822Name(name) => Some(("email", name)),
+        _ => None,
+    });
+    named
+        .map(|(kind, name)| {
+            let mut shown = format!("{kind}:");
+            write_escaped(&mut shown, name);
+            shown
+        })
+        .collect()
 }
 
 fn distinguished(name: &X509Name<'_>) -> String {

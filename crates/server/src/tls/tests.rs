@@ -115,6 +115,10 @@ impl Desk {
     }
 }
 
+fn subject_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    CertificateNames::of(certificate).map(|names| names.subject)
+}
+
 fn dns(name: &str) -> SanType {
     SanType::DnsName(name.try_into().unwrap())
 }
@@ -190,7 +194,7 @@ fn problem(files: &TlsFiles, desk: &Desk) -> String {
 async fn http_versions_are_agreed_on_and_names_are_known() {
     let desk = Desk::new();
     let tls = Tls::open(desk.server()).unwrap();
-    assert_eq!(tls.names(), ["lease.example", "*.pool.example", "10.1.2.3"]);
+    assert_eq!(*tls.names().0.read().unwrap(), ["lease.example", "*.pool.example", "10.1.2.3"]);
     let agreed = async |alpn: &[&[u8]]| {
         let shaken = handshake(tls.config(0), &desk.connector(None, alpn)).await.unwrap();
         shaken.alpn().map(<[u8]>::to_vec)
@@ -391,4 +395,62 @@ fn errors_say_which_file_and_what_is_wrong() {
     assert_eq!(with_crl("root.pem"), "cannot read a revocation list from DIR/root.pem: there is none in it");
     fs::write(desk.path("list"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
     assert!(with_crl("list").starts_with("a revocation list in DIR/list cannot be used: "));
+}
+
+#[test]
+fn the_daemons_names_follow_its_certificate() {
+    let desk = Desk::new();
+    let tls = Tls::open(desk.server()).unwrap();
+    // Given away at the start, as to the check of Host headers.
+    let names = tls.names().clone();
+    desk.sign("server", named(&[(DnType::CommonName, "x")]), &[dns("Other.example")]);
+    tls.config(1_000);
+    let has = |wanted: &str| names.any(|name| name == wanted);
+    assert!(has("other.example") && !has("lease.example"), "{names:?}");
+    fs::write(desk.path("server.pem"), "half").unwrap();
+    tls.config(2_000);
+    assert!(has("other.example"), "a file that cannot be used changes no names: {names:?}");
+}
+
+#[test]
+fn a_certificate_has_a_subject_and_alternative_names() {
+    let desk = Desk::new();
+    let names = [dns("ci.example"), SanType::URI("spiffe://lab/ci".try_into().unwrap())];
+    let signed = desk.sign("x", named(&[(DnType::CommonName, "ci")]), &names);
+    let shown = CertificateNames::of(&signed.certificate).unwrap();
+    assert_eq!(
+        (shown.subject.as_str(), shown.alternatives.join(" ").as_str()),
+        ("CN=ci", "DNS:ci.example URI:spiffe://lab/ci")
+    );
+    for (name, is_its) in [("CN=ci", true), ("URI:spiffe://lab/ci", true), ("DNS:ci", false), ("ci", false)] {
+        assert_eq!(shown.has(name), is_its, "{name}");
+    }
+}
+
+#[test]
+fn files_that_strangers_can_write_do_not_count() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let desk = Desk::new();
+    let files = TlsFiles { client_ca: Some(desk.path("root.pem")), ..desk.server() };
+    let files = TlsFiles { client_crl: Some(desk.path("crl.pem")), ..files };
+    desk.revoke(&[]);
+    let tls = Tls::open(files.clone()).unwrap();
+    for (at, name) in [(1_000, "server.pem"), (3_000, "server.key"), (5_000, "root.pem"), (7_000, "crl.pem")]
+    {
+        let mode = |mode| fs::set_permissions(desk.path(name), fs::Permissions::from_mode(mode)).unwrap();
+        let before = tls.config(at);
+        mode(0o664);
+        let shown = problem(&files, &desk);
+        assert!(shown.ends_with(&format!("(mode 0664): run chmod go-w DIR/{name}")), "{shown}");
+        assert!(Arc::ptr_eq(&before, &tls.config(at + 1_000)), "{name}: what was read before stays in use");
+        mode(0o644);
+        assert!(!Arc::ptr_eq(&before, &tls.config(at + 2_000)), "{name}");
+    }
+    for (name, counts) in
+        [("server.pem", true), ("server.key", true), ("root.pem", false), ("crl.pem", false)]
+    {
+        chown(desk.path(name), Some(4_711), None).unwrap();
+        assert_eq!(Tls::open(files.clone()).is_ok(), counts, "{name}");
+        chown(desk.path(name), Some(rustix::process::geteuid().as_raw()), None).unwrap();
+    }
 }

@@ -17,6 +17,7 @@ use crate::node::PASS_PATH;
 use crate::reads::Turn;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, Shared, Timeouts};
+use crate::tls::CertificateNames;
 use crate::transports::write_limit::WriteLimit;
 use crate::{docs, metrics};
 use activity::Activity;
@@ -53,7 +54,7 @@ pub(crate) enum Peer {
         /// Its user, where it is of this machine and known.
         uid: Option<u32>,
         /// Subject of the certificate.
-        certificate: Option<String>,
+        certificate: Option<CertificateNames>,
     },
     /// Somebody on the socket, known to the system.
     Socket(Admitted),
@@ -273,7 +274,7 @@ async fn wanted_answer(
             let opens = matches!(call, Call::OpenSession(_));
             let grants = matches!(call, Call::Acquire(_));
             let turn = shared.read_turn(caller, &call).await?;
-            let reply = dispatch(shared, caller, call).await?;
+            let reply = shared.complete(dispatch(shared, caller, call).await?);
             let status = match &reply {
                 Reply::Lease(lease) if grants && !lease.replayed => StatusCode::CREATED,
                 Reply::Session(_) if opens => StatusCode::CREATED,
@@ -291,7 +292,7 @@ async fn wanted_answer(
             events::begin(shared, query, headers, place).await
         }
         Wanted::Browse { query, whole } => {
-            sightings::begin(shared, &query, whole, shared.admit_watch(caller)?)
+            sightings::begin(shared, caller, &query, whole, shared.admit_watch(caller)?)
         }
         Wanted::FollowStream(id) => streams::begin(shared, &id),
         Wanted::ShutDown(body) => {
@@ -410,7 +411,7 @@ fn admit(
 ) -> Result<Option<Admitted>, Error> {
     let (address, uid, certificate) = match peer {
         Peer::Socket(admitted) => return Ok(Some(admitted.clone())),
-        Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_deref()),
+        Peer::Tcp { address, uid, certificate } => (*address, *uid, certificate.as_ref()),
     };
     let text = |name| head.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let ask = TcpAsk {
@@ -432,12 +433,32 @@ fn admit(
     shared.auth().tcp(&ask)
 }
 
+/// Headers that proxies add to what they pass on, in lower case; what ends with `-` is a prefix.
+const FORWARDING: &[&str] = &[
+    "forwarded",
+    "via",
+    "x-forwarded-",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-envoy-external-address",
+    "true-client-ip",
+    "cf-connecting-",
+    "fastly-client-ip",
+    "fly-client-ip",
+];
+
 /// Whether a proxy says that it passed a request on.
 fn is_forwarded(headers: &HeaderMap) -> bool {
-    let says_so = |name: &HeaderName| name.as_str().starts_with("x-forwarded-");
-    headers.contains_key(header::FORWARDED)
-        || headers.contains_key(header::VIA)
-        || headers.keys().any(says_so)
+    let says_so = |name: &HeaderName| {
+        let is_same = |known: &&str| match known.ends_with('-') {
+            true => name.as_str().starts_with(known),
+            false => name.as_str() == *known,
+        };
+        FORWARDING.iter().any(is_same)
+    };
+    headers.keys().any(says_so)
 }
 
 /// The name that a request is addressed to. HTTP/2 has it in the target.
@@ -482,6 +503,7 @@ async fn page_answer(
             let snapshot_age_ms =
                 shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
             let (network, registrations) = shared.faces().network_health();
+            let (token_file, cert_scope_file) = shared.auth().file_states();
             let text = metrics::text(&metrics::Numbers {
                 status: &status,
                 http: shared.http(),
@@ -492,7 +514,8 @@ async fn page_answer(
                 pools: shared.faces().pools().await?,
                 polling: shared.faces().polling_numbers().await?,
                 goodbyes: network.goodbyes,
-                token_file: shared.auth().token_file(),
+                token_file,
+                cert_scope_file,
                 node: shared.node().ok().map(|node| node.numbers()),
             });
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))

@@ -449,9 +449,12 @@ impl Connection {
         let room = Arc::clone(room);
         let (calls, frames): (Vec<Call>, Vec<Frame>) =
             asked.into_iter().map(|Asked { call, wrap, tag }| (call, (wrap, tag))).unzip();
+        let told = Arc::clone(&shared);
         let say_all = move |out: &Outbox, frames: Vec<Frame>, replies: Vec<Result<Reply, Error>>| {
             let frames = frames.into_iter().zip(replies);
-            out.say_all(frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(reply, wrap), tag }));
+            out.say_all(
+                frames.map(|((wrap, tag), reply)| AnswerLine { answer: answer(&told, reply, wrap), tag }),
+            );
         };
         if shared.stage().is_of_cluster() {
             self.under_way.take(Box::pin(async move {
@@ -498,7 +501,7 @@ impl Connection {
                     return;
                 }
                 let reply = read(&shared, &caller, call).await;
-                out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+                out.say(&AnswerLine { answer: answer(&shared, reply, wrap), tag });
             }
         });
     }
@@ -527,7 +530,7 @@ impl Connection {
                     out.say(&AnswerLine { answer: Answer::Error(stopped_waiting()), tag });
                 }
                 reply = shared.stage().dispatch(&caller, call) => {
-                    out.say(&AnswerLine { answer: answer(reply, wrap), tag });
+                    out.say(&AnswerLine { answer: answer(&shared, reply, wrap), tag });
                 }
                 () = over.cancelled() => {}
             }
@@ -551,9 +554,9 @@ impl Connection {
     }
 
     fn watch(&self, stream: Stream, source: Source) {
-        let shared = Arc::clone(&self.shared);
+        let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
         self.tasks.spawn(async move {
-            if let Some(running) = stream.begin(&shared, source).await {
+            if let Some(running) = stream.begin(&shared, &caller, source).await {
                 stream.run(shared, running).await;
             }
         });
@@ -759,8 +762,8 @@ fn needs_tag(what: &str) -> Error {
     Error::new(ErrorCode::InvalidRequest, format!("{what} needs a tag"))
 }
 
-fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
-    match reply {
+fn answer(shared: &Shared, reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
+    match reply.map(|reply| shared.complete(reply)) {
         Ok(Reply::Lease(lease)) => wrap.unwrap_or(Answer::Lease)(lease),
         Ok(Reply::Renewed(body)) => Answer::Renewed(body),
         Ok(Reply::Leases(body)) => Answer::Leases(body),

@@ -4,7 +4,7 @@ use super::http::{self, Peer};
 use crate::places::Source;
 use crate::server::Shared;
 use crate::tcp_owner::peer_uid;
-use crate::tls::subject_of;
+use crate::tls::CertificateNames;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, uid:
     match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let certificate = shown.and_then(|certificate| subject_of(certificate));
+            let certificate = shown.and_then(|certificate| CertificateNames::of(certificate));
             http::serve(shared, stream, Peer::Tcp { address, uid, certificate }).await;
         }
         Ok(Err(error)) => tracing::debug!(%address, %error, "a TLS handshake failed"),

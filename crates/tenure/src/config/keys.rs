@@ -3,11 +3,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use tenure_faces::Scope;
-
 use super::Preset::{ByUser, Place, Text};
 use super::value::{
-    Bytes, Compaction, Filter, LocalScope, LogFormat, NodeName, NodeUrl, OnEnd, PlainText, PoolName, Pools,
+    Bytes, Compaction, Filter, LogFormat, NodeName, NodeUrl, OnEnd, PlainText, PoolName, Pools, ScopeOrNone,
     SlotReuse, StoreAddress, Value,
 };
 use super::{ConfigError, Given, Key, Origin};
@@ -139,13 +137,19 @@ settings! {
         /// What programs on this machine may do over TCP without a credential
         ///
         /// Root and the daemon's own user are administrators, as on the socket.
-        local: LocalScope = ByUser { root: "hold", others: "admin" }, "auth-local", like "read";
+        local: ScopeOrNone = ByUser { root: "hold", others: "admin" }, "auth-local", like "read";
         /// File with tokens; with it TCP always needs one
         ///
         /// Lines `name scope sha256-hex`, kept by `tenure token`; read again when it changes.
         token_file: Option<PathBuf> = Text(""), "token-file", like "/srv/tokens";
         /// What a caller with a certificate of the client CA may do
-        cert_scope: Scope = Text("hold"), "auth-cert-scope", like "admin";
+        ///
+        /// Certificates that `cert_scope_file` names have the scope of their line.
+        cert_scope: ScopeOrNone = Text("hold"), "auth-cert-scope", like "admin";
+        /// File with the scopes of certain certificates
+        ///
+        /// Lines `subject scope`, such as `CN=ci,O=Example hold:build/*` or `DNS:ci.example read`; read again when it changes.
+        cert_scope_file: Option<PathBuf> = Text(""), "auth-cert-scope-file", like "/srv/cert-scopes";
         /// Let everybody who reaches the port do what local programs may
         insecure_no_auth: bool = Text("false"), "insecure-no-auth", like "true";
     }

@@ -1,5 +1,7 @@
 //! Settings as the parts of the daemon take them.
 
+use std::fs::Metadata;
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use tenure_engine::host::HostOptions;
 use tenure_faces::{RegistrationOptions, Reuse, StreamOptions};
 use tenure_kernel::{Limits, Retention};
 use tenure_liveness::{BreakerConfig, LivenessConfig};
-use tenure_server::{AuthSettings, Timeouts, Tls, TlsFiles};
+use tenure_server::{AuthSettings, Owner, Timeouts, Tls, TlsFiles, open_guarded, warn_if_readable};
 
 use super::Settings;
 use super::value::{Compaction, EtcdAddress, LogFormat, SlotReuse};
@@ -162,7 +164,7 @@ impl Settings {
             Some(ca) => Some(EtcdTls {
                 ca_pem: read(ca)?,
                 identity: match (&cluster.etcd_cert, &cluster.etcd_key) {
-                    (Some(cert), Some(key)) => Some((read(cert)?, read(key)?)),
+                    (Some(cert), Some(key)) => Some((read(cert)?, read_secret(key)?)),
                     (None, None) => None,
                     (Some(_), None) | (None, Some(_)) => {
                         return Err(Words::new("--etcd-cert and --etcd-key belong together"));
@@ -175,7 +177,7 @@ impl Settings {
             ("", None) => None,
             ("", Some(_)) => return Err(Words::new("--etcd-password-file needs --etcd-user")),
             (_, None) => return Err(Words::new("--etcd-user needs --etcd-password-file")),
-            (user, Some(file)) => Some((user.to_owned(), read(file)?.trim_end().to_owned())),
+            (user, Some(file)) => Some((user.to_owned(), read_secret(file)?.trim_end().to_owned())),
         };
         if user.is_some() && tls.is_none() && !address.is_on_this_machine() {
             let words = Words::new("the password of --etcd-user would cross the network in the clear");
@@ -218,8 +220,9 @@ impl Settings {
             insecure_no_auth: self.auth.insecure_no_auth,
             tls: tls.is_some(),
             client_certificates: self.server.client_ca.is_some(),
-            certificate_scope: self.auth.cert_scope,
-            certified_names: tls.map(|tls| tls.names().to_vec()).unwrap_or_default(),
+            certificate_scope: self.auth.cert_scope.0,
+            certificate_scope_file: self.auth.cert_scope_file.clone(),
+            certified_names: tls.map(|tls| tls.names().clone()).unwrap_or_default(),
             server_names: self.server_names(),
             allow_origin: self.server.allow_origin.clone(),
             requests_per_second: self.limits.requests_per_second,
@@ -243,6 +246,19 @@ fn ms(span: Span) -> u32 {
 }
 
 fn read(path: &Path) -> Result<String, Words> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Words::new(format!("cannot read {}: {error}", path.display())))
+    read_guarded(path).map(|(text, _)| text)
+}
+
+fn read_secret(path: &Path) -> Result<String, Words> {
+    let (text, found) = read_guarded(path)?;
+    warn_if_readable(path, &found);
+    Ok(text)
+}
+
+fn read_guarded(path: &Path) -> Result<(String, Metadata), Words> {
+    let unreadable = |error: io::Error| Words::new(format!("cannot read {}: {error}", path.display()));
+    let (mut file, found) = open_guarded(path, Owner::Any).map_err(unreadable)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable)?;
+    Ok((text, found))
 }

@@ -49,7 +49,7 @@ fn at(settings: &Settings, path: &str) -> (String, Origin) {
 fn companions(path: &str) -> impl Iterator<Item = &'static Key> {
     let needed = match path {
         path if TLS.contains(&path) => &TLS[..2],
-        "server.client_crl" => TLS,
+        "server.client_crl" | "auth.cert_scope_file" => TLS,
         path if HOOK.contains(&path) => &["sessions.on_end"],
         _ => &[],
     };
@@ -270,6 +270,30 @@ fn settings_that_need_each_other_are_asked_for_together() {
         error(&["--client-crl=l", "--tls-cert=c", "--tls-key=k"]),
         "server.client_crl is set, and server.client_ca is not"
     );
+    assert_eq!(
+        error(&["--auth-cert-scope-file=l", "--tls-cert=c", "--tls-key=k"]),
+        "auth.cert_scope_file is set, and server.client_ca is not"
+    );
+}
+
+#[test]
+fn a_password_for_etcd_does_not_cross_the_network_in_the_clear() {
+    let (directory, password) = file("s3cret\n");
+    let options = |store: &str, more: &[&str]| {
+        let password = format!("--etcd-password-file={}", password.display());
+        let store = format!("--log={store}");
+        let flags = [&[store.as_str(), "--etcd-user=tenure", &password], more].concat();
+        let settings = load(&flags, &[], None).unwrap();
+        let address = settings.cluster.store.0.clone().unwrap();
+        settings.etcd_options(&address).map(drop).map_err(|words| words.line)
+    };
+    let refused = Err("the password of --etcd-user would cross the network in the clear".to_owned());
+    assert_eq!(options("etcd://10.0.0.1:2379/t", &[]), refused);
+    assert_eq!(options("etcd://127.0.0.1:2379,etcd.example:2379/t", &[]), refused);
+    assert_eq!(options("etcd://127.0.0.1:2379,[::1]:2379/t", &[]), Ok(()));
+    let ca = directory.path().join("ca.pem");
+    fs::write(&ca, "").unwrap();
+    assert_eq!(options("etcd://10.0.0.1:2379/t", &[&format!("--etcd-ca={}", ca.display())]), Ok(()));
 }
 
 #[test]

@@ -43,9 +43,9 @@ pub(crate) trait Value: Sized + PartialOrd {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Bytes(pub(crate) u64);
 
-/// What programs on the daemon's machine may do; `None`: nothing.
+/// What certain callers may do; `None`: nothing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug)]
-pub(crate) struct LocalScope(pub(crate) Option<Scope>);
+pub(crate) struct ScopeOrNone(pub(crate) Option<Scope>);
 
 /// Which log lines are written.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
@@ -237,20 +237,7 @@ impl fmt::Display for Bytes {
     }
 }
 
-impl Value for Scope {
-    const PLACEHOLDER: &'static str = "SCOPE";
-    const CHOICES: &'static [&'static str] = &["read", "hold", "admin"];
-
-    fn parse(text: &str) -> Result<Self, String> {
-        Self::from_word(text).ok_or_else(|| one_of(Self::CHOICES))
-    }
-
-    fn written(&self) -> String {
-        quoted(self.as_str())
-    }
-}
-
-impl Value for LocalScope {
+impl Value for ScopeOrNone {
     const PLACEHOLDER: &'static str = "SCOPE";
     const CHOICES: &'static [&'static str] = &["admin", "hold", "read", "none"];
 

@@ -5,6 +5,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_client::{CallError, Cause, Client, Endpoint, Peer};
@@ -56,25 +58,25 @@ impl Reach {
         let mut passed = Vec::new();
         for trail in trails {
             match self.first_of(ways(&trail), trusted).await {
-                Ok(client) => return Ok(Daemon { client, how: How::Trail(trail) }),
+                Ok((client, _)) => return Ok(Daemon { client, how: How::Trail(trail) }),
                 Err(missed) => passed.push((missed.or_over()?, Some(trail))),
             }
         }
         for endpoint in usual_places() {
             match self.first_of(vec![endpoint], trusted).await {
-                Ok(client) => return Ok(Daemon { client, how: How::Looked }),
+                Ok((client, is_own)) => return Ok(Daemon { client, how: How::Looked { is_own } }),
                 Err(missed) => passed.push((missed.or_over()?, None)),
             }
         }
         Err(none(passed))
     }
 
-    /// The first of several ways to one daemon that leads to it.
-    async fn first_of(&self, ways: Vec<Endpoint>, trusted: Trusted) -> Result<Client, Missed> {
+    /// The first of several ways to one daemon that leads to it, and whether the daemon is the caller's own.
+    async fn first_of(&self, ways: Vec<Endpoint>, trusted: Trusted) -> Result<(Client, bool), Missed> {
         let mut first = None;
         for endpoint in ways {
             let why = match self.probe(&endpoint, trusted).await {
-                Ok(client) => return Ok(client),
+                Ok(found) => return Ok(found),
                 Err(why) => why,
             };
             let goes_on = matches!(why, Why::Absent | Why::Denied(_));
@@ -91,13 +93,19 @@ impl Reach {
         Err(first.expect("invariant: a daemon is reached somewhere"))
     }
 
-    async fn probe(&self, endpoint: &Endpoint, trusted: Trusted) -> Result<Client, Why> {
+    async fn probe(&self, endpoint: &Endpoint, trusted: Trusted) -> Result<(Client, bool), Why> {
+        let is_own = Arc::new(AtomicBool::new(false));
+        let noted = Arc::clone(&is_own);
+        let check = move |peer| {
+            admit(peer, trusted).map(|uid| noted.store(trusted.is_caller(uid), Ordering::Relaxed))
+        };
         let client = self
             .builder(endpoint.clone().into())
-            .and_then(|builder| Ok(builder.check_peer(move |peer| admit(peer, trusted)).build()?))
+            .and_then(|builder| Ok(builder.check_peer(check).build()?))
             // A breadcrumb names no authority to trust; without one `https` is out of reach.
             .map_err(|error| Why::Mute(chain(error.as_ref())))?;
-        client.health_within(PROBE_LIMIT).await.map(|()| client).map_err(why)
+        client.health_within(PROBE_LIMIT).await.map_err(why)?;
+        Ok((client, is_own.load(Ordering::Relaxed)))
     }
 }
 
@@ -129,14 +137,14 @@ fn usual_places() -> impl Iterator<Item = Endpoint> {
         .chain([address])
 }
 
-/// Lets only daemons of trusted users see what is sent.
-fn admit(peer: Peer, trusted: Trusted) -> Result<(), Cause> {
+/// Lets only daemons of trusted users see what is sent; gives the user.
+fn admit(peer: Peer, trusted: Trusted) -> Result<u32, Cause> {
     let uid = match peer {
         Peer::Socket { uid } => Some(uid),
         Peer::Tcp { own, remote } => server_uid(own, remote),
     };
     match uid {
-        Some(uid) if trusted.includes(uid) => Ok(()),
+        Some(uid) if trusted.includes(uid) => Ok(uid),
         uid => Err(Foreign { uid }.into()),
     }
 }

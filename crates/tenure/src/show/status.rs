@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_api::{DiskStatus, Latency, Status};
+use tenure_api::{CredentialFile, DiskStatus, Latency, Status};
 use tenure_history::duration;
 
 use super::{Now, Page, when};
@@ -51,10 +51,25 @@ pub(crate) fn status_page(status: &Status) -> Page {
     for failing in &status.failing {
         page.row("failing", format!("{}: {}", failing.task, failing.error));
     }
+    page.row("tokens", status.token_file.as_ref().map(credential_file));
+    page.row("certificates", status.cert_scope_file.as_ref().map(credential_file));
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("clock", status.server_time.clone());
     page
+}
+
+fn credential_file(file: &CredentialFile) -> String {
+    let refused = match file.lines_refused {
+        0 => String::new(),
+        refused => format!(", {} REFUSED", counted(refused, "line")),
+    };
+    let unusable = match (&file.unusable_since, &file.error) {
+        (Some(since), Some(error)) => format!("; UNUSABLE since {since}: {error}"),
+        (Some(since), None) => format!("; UNUSABLE since {since}"),
+        (None, _) => String::new(),
+    };
+    format!("{} in {}, read at {}{refused}{unusable}", counted(file.lines, "line"), file.path, file.read_at)
 }
 
 fn log_words(status: &Status) -> String {

@@ -7,8 +7,10 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Command, Stdio};
 
 use expect_test::{Expect, expect};
+use serde_json::Value;
 
 use crate::cli_desk::{Desk, Place};
+use crate::cli_terminal::at_terminal;
 use crate::daemon::Daemon;
 use crate::fixture::Answer;
 
@@ -132,13 +134,13 @@ fn of_two_daemons_the_caller_s_own_is_asked_and_one_that_is_not_there_does_not_c
         let desk = Desk::new();
         let _user = desk.leave_live_breadcrumb(Place::User, user);
         let _machine = desk.leave_live_breadcrumb(Place::Machine, machine);
-        let answer = desk.tenure(&["status"]);
+        let answer = desk.tenure(&["status", "--json"]);
         assert_eq!(answer.code, 0, "{}", answer.all());
-        let noted = answer.err.lines().next().unwrap();
-        noted.split(' ').find_map(|word| word.strip_prefix("http://")).unwrap().trim_matches(',').to_owned()
+        let status: Value = serde_json::from_str(&answer.out).unwrap();
+        status["http"].as_str().unwrap().to_owned()
     };
-    assert_eq!(asked(&at(&one), &at(&two)), one.address().to_string());
-    assert_eq!(asked(&deserted(), &at(&two)), two.address().to_string());
+    assert_eq!(asked(&at(&one), &at(&two)), at(&one));
+    assert_eq!(asked(&deserted(), &at(&two)), at(&two));
 }
 
 /// Listens as a program of another user, and says nothing.
@@ -218,6 +220,10 @@ const ALONE: &[&str] = &["unshare", "--net", "sh", "-c", "ip link set lo up && e
 
 /// Runs the binary beside a daemon as some user, with an environment that says nothing of daemons.
 fn beside(daemon: &Daemon, uid: u32, words: &[&str]) -> Answer {
+    daemon.desk.answer(&mut command_beside(daemon, uid, words))
+}
+
+fn command_beside(daemon: &Daemon, uid: u32, words: &[&str]) -> Command {
     let (target, user) = (daemon.pid().to_string(), format!("--reuid={uid}"));
     let mut command = Command::new("nsenter");
     command
@@ -234,7 +240,17 @@ fn beside(daemon: &Daemon, uid: u32, words: &[&str]) -> Answer {
         .env_clear()
         .env("HOME", daemon.path("nowhere"))
         .env("TENURE_RUN_DIR", daemon.path("nowhere"));
-    daemon.desk.answer(&mut command)
+    command
+}
+
+#[test]
+fn a_daemon_that_was_named_or_left_a_breadcrumb_is_used_without_a_word() {
+    let daemon = Daemon::start();
+    let http = daemon.object(&["status"])["http"].as_str().unwrap().to_owned();
+    for words in [&["pool", "ls"][..], &["pool", "ls", "--endpoint", &http]] {
+        assert_eq!(daemon.tenure(words).err, "0 pools\n");
+        assert_eq!(at_terminal(&mut daemon.command(words), 200, "").text, "0 pools\n");
+    }
 }
 
 #[test]
@@ -244,8 +260,11 @@ fn without_a_breadcrumb_the_usual_address_is_looked_at() {
     for uid in [0, 47_111] {
         let answer = beside(&daemon, uid, &["status"]);
         assert_eq!(answer.code, 0, "{}", answer.all());
-        let note = "note: asking the daemon at http://127.0.0.1:5641, where one usually is";
-        assert!(answer.err.starts_with(note), "{}", answer.all());
+        assert_eq!(answer.err, "", "stderr is for what went wrong");
+        // A person is told whose daemon it is, where nothing named it and it is not theirs.
+        let shown = at_terminal(&mut command_beside(&daemon, uid, &["pool", "ls"]), 200, "");
+        let note = "note: using the daemon at http://127.0.0.1:5641, which is another user's\n";
+        assert_eq!((shown.code, shown.text.starts_with(note)), (0, uid != 0), "{}", shown.text);
     }
     let mut words = vec!["setpriv", "--reuid=47113", "--clear-groups"];
     words.splice(0..0, ALONE.iter().copied());
@@ -292,14 +311,11 @@ fn an_endpoint_that_is_told_is_asked_and_no_other() {
             exit 3
             --- out
             --- err
-            note: asking the daemon at ENDPOINT, as told
             Error: Tenure daemon is not running at ENDPOINT
             hint: start it with: tenure serve
         "#]]
         .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
     }
-    let quiet = desk.tenure(&["--quiet", "--endpoint", &endpoint, "status"]);
-    assert!(quiet.err.starts_with("Error: "), "{}", quiet.err);
     check(
         &desk,
         &["--endpoint", "unix:DIR/nobody.sock", "lease", "ls"],
@@ -307,7 +323,6 @@ fn an_endpoint_that_is_told_is_asked_and_no_other() {
         exit 3
         --- out
         --- err
-        note: asking the daemon at unix:DIR/nobody.sock, as told
         Error: Tenure daemon is not running at unix:DIR/nobody.sock
         hint: start it with: tenure serve
     "#]],

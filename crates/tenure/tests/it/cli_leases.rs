@@ -31,7 +31,6 @@ fn the_life_of_a_lease() {
         next drains unless its holder is heard in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         hint: renew it with: tenure lease heartbeat TAG-1 --epoch 1
     "#]],
     );
@@ -44,7 +43,6 @@ fn the_life_of_a_lease() {
         ID HOLDER STATE MODE EPOCH RESOURCES LEFT AGE GRANTED
         TAG-1 alice active, alive heartbeat 1 printer SPAN SPAN TIME
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         1 lease at lsn 1
     "#]],
     );
@@ -68,7 +66,6 @@ fn the_life_of_a_lease() {
         next drains unless its holder is heard in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -81,7 +78,6 @@ fn the_life_of_a_lease() {
         epoch 1
         promise the holder may act for SPAN
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     let lease = daemon.object(&["lease", "show", "printer"]);
@@ -106,7 +102,6 @@ fn the_life_of_a_lease() {
         face leases
         attachment {"job":7}
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -127,7 +122,6 @@ fn the_life_of_a_lease() {
         reason explicit: done
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -137,7 +131,6 @@ fn the_life_of_a_lease() {
         exit 0
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         0 leases at lsn 3
     "#]],
     );
@@ -148,7 +141,6 @@ fn the_life_of_a_lease() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: there is no lease printer, and nobody holds printer
         hint: tenure lease ls, or tenure why printer
     "#]],
@@ -160,7 +152,6 @@ fn the_life_of_a_lease() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: the lease was released (invalid_state)
         hint: tenure lease show tells its state, tenure why how it came to it
     "#]],
@@ -207,7 +198,6 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: "printer" is held by "alice" (resource_held)
         hint: held since TIME; wait for it with --wait, or see: tenure why printer
     "#]],
@@ -219,7 +209,6 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: the wait was over before everything asked for was free (wait_timeout)
         hint: wait longer with --wait; tenure resource show tells who holds it and who waits
     "#]],
@@ -243,7 +232,6 @@ fn an_operation_id_makes_a_retry_harmless() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: the operation id was used for another request (operation_conflict)
         hint: use another --operation-id for another request
     "#]],
@@ -271,7 +259,6 @@ fn a_reservation_is_activated() {
         next expires unless it is activated in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         hint: take it into use with: tenure lease activate TAG-1 --epoch 1
     "#]],
     );
@@ -282,7 +269,6 @@ fn a_reservation_is_activated() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: the lease is only reserved; activate it first (invalid_state)
         hint: tenure lease show tells its state, tenure why how it came to it
     "#]],
@@ -306,7 +292,6 @@ fn a_reservation_is_activated() {
         next drains unless its holder is heard in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
 }
@@ -331,7 +316,6 @@ fn permanent_leases_need_no_proof_of_life() {
         last seen now (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         hint: give it back with: tenure lease release TAG-1 --epoch 1
     "#]],
     );
@@ -342,7 +326,6 @@ fn permanent_leases_need_no_proof_of_life() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
         error: a permanent lease has no liveness; revoke it instead (permanent_lease)
         hint: tenure lease revoke ends it
@@ -373,7 +356,6 @@ fn a_stale_epoch_is_told_the_present_one() {
         next drains unless its holder is heard in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -383,7 +365,6 @@ fn a_stale_epoch_is_told_the_present_one() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: the epoch is not the current one; that is 2 (stale_epoch)
         hint: tenure lease show tells the present epoch and who holds it
     "#]],
@@ -439,7 +420,6 @@ fn an_operator_drains_and_revives() {
         next ends unless it is revived in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
     "#]],
     );
@@ -450,7 +430,6 @@ fn an_operator_drains_and_revives() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, active, drained by an operator, epoch 1, held for SPAN
         error: the lease drains already (already_draining)
         hint: tenure lease revive takes the drain back
@@ -467,7 +446,6 @@ fn an_operator_drains_and_revives() {
         promise the holder may act for SPAN
         draining an operator asked this lease to end, SPAN left: wind down
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -489,7 +467,6 @@ fn an_operator_drains_and_revives() {
         next drains unless its holder is heard in SPAN (TIME)
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
 }
@@ -517,7 +494,6 @@ fn an_operator_revokes_and_reclaims() {
         reason admin_force
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
     "#]],
     );
@@ -528,7 +504,6 @@ fn an_operator_revokes_and_reclaims() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
         error: gate, promise or delay stand in the way; force would override them (not_yet)
         hint: safe in 59m 59s; --force does it now and is recorded as such
@@ -552,7 +527,6 @@ fn an_operator_revokes_and_reclaims() {
         reason admin_force
         face leases
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
     "#]],
     );
@@ -596,7 +570,6 @@ fn the_name_of_a_pool_stands_for_its_members() {
         exit 2
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: several leases cover members of gpu
         hint: name one of TAG-2, TAG-3
     "#]],
@@ -608,7 +581,6 @@ fn the_name_of_a_pool_stands_for_its_members() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: there is no lease nothing, and nobody holds nothing
         hint: tenure lease ls, or tenure why nothing
     "#]],
@@ -620,7 +592,6 @@ fn the_name_of_a_pool_stands_for_its_members() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: there is no such lease (not_found)
         hint: tenure lease ls shows what there is
     "#]],
@@ -632,7 +603,6 @@ fn the_name_of_a_pool_stands_for_its_members() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: 2 of pool "gpu" asked for, 1 free (pool_exhausted)
         hint: wait for it with --wait
     "#]],

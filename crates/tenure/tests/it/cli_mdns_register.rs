@@ -65,7 +65,6 @@ fn it_tells_what_is_registered_under_which_name_and_by_whom() {
         advertised as  Küche (2)._http._tcp.local
         mode           heartbeat, 90s each"#]]
     .assert_eq(&lines.join("\n"));
-    running.said("asking the daemon at unix:");
     running.said("warning: 192.0.2.7 is no address of this host");
     running.said("note: advertised until interrupted");
     let registered = daemon.object(&["admin", "inspect", &id]);

@@ -34,17 +34,6 @@ fn status_at_a_glance() {
 }
 
 #[test]
-fn the_way_to_the_daemon_is_told() {
-    let daemon = Daemon::start();
-    let http = daemon.object(&["status"])["http"].as_str().unwrap().to_owned();
-    let found = daemon.tenure(&["pool", "ls"]).err;
-    assert!(found.starts_with("note: asking the daemon at unix:DIR/tenure.sock, found by DIR/"), "{found}");
-    let told = daemon.tenure(&["pool", "ls", "--endpoint", &http]).err;
-    assert!(told.starts_with(&format!("note: asking the daemon at {http}, as told")), "{told}");
-    assert_eq!(daemon.tenure(&["pool", "ls", "--quiet"]).err, "");
-}
-
-#[test]
 fn pools_are_defined_listed_and_removed() {
     let daemon = Daemon::start();
     check(
@@ -54,7 +43,6 @@ fn pools_are_defined_listed_and_removed() {
         exit 0
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         0 pools
     "#]],
     );
@@ -67,7 +55,6 @@ fn pools_are_defined_listed_and_removed() {
         NAME SIZE FREE
         gpu 4 4
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     daemon.take(&["--pool", "gpu=2", "--holder", "alice"]);
@@ -80,7 +67,6 @@ fn pools_are_defined_listed_and_removed() {
         NAME SIZE FREE
         gpu 4 2
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         1 pool
     "#]],
     );
@@ -91,7 +77,6 @@ fn pools_are_defined_listed_and_removed() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         pool gpu: 4 members, 2 of them held
         error: 2 of its members are held; force ends their leases (pool_in_use)
         hint: --force removes it all the same and ends the leases of its members
@@ -106,7 +91,6 @@ fn pools_are_defined_listed_and_removed() {
         NAME SIZE FREE
         gpu (removed) 0 0
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         pool gpu: 4 members, 2 of them held
         ends lease TAG-2 of alice: gpu/1, gpu/2, active, alive, epoch 1, held for SPAN
     "#]],
@@ -118,7 +102,6 @@ fn pools_are_defined_listed_and_removed() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: there is no pool nothing
         hint: tenure pool ls shows what there is
     "#]],
@@ -149,7 +132,6 @@ fn resources_show_their_holder_and_who_waits() {
         left SPAN of its present phase
         waiters 1: bob
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -161,7 +143,6 @@ fn resources_show_their_holder_and_who_waits() {
         NAME HOLDER LEASE FENCE LEFT AGE SINCE
         printer alice TAG-1 FENCE SPAN SPAN TIME
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         1 resource held
     "#]],
     );
@@ -174,7 +155,6 @@ fn resources_show_their_holder_and_who_waits() {
         resource scanner
         holder nobody: it is free
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     daemon.object(&["lease", "release", "printer", "--epoch", "1"]);
@@ -199,7 +179,6 @@ fn a_guarded_store_asks_by_exit_code() {
         epoch 1
         fence FENCE
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -214,7 +193,6 @@ fn a_guarded_store_asks_by_exit_code() {
         epoch 1
         fence FENCE
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: this fence is not current
     "#]],
     );
@@ -230,7 +208,6 @@ fn a_guarded_store_asks_by_exit_code() {
         epoch 1
         fence FENCE
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     assert_eq!(daemon.tenure(&["check", id, "--epoch", "2"]).code, 1);
@@ -257,7 +234,6 @@ fn sessions_are_kept_by_hand() {
         promise its leases are good for SPAN
         next its present phase ends in SPAN (TIME)
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]]
     .assert_eq(&plain(&["admin", "session", "show", &id]));
     expect![[r#"
@@ -266,7 +242,6 @@ fn sessions_are_kept_by_hand() {
         ID HOLDER KEPT BY GRACE LIVENESS LEASES LEFT LAST SEEN
         SESSION alice a heartbeat every SPAN SPAN alive 1 SPAN now (TIME)
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         1 session
     "#]]
     .assert_eq(&plain(&["admin", "session", "ls"]));
@@ -277,7 +252,6 @@ fn sessions_are_kept_by_hand() {
         promise its leases are good for SPAN
         lsn 2 (the next --seen-lsn)
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]]
     .assert_eq(&plain(&["admin", "session", "heartbeat", &id]));
     expect![[r#"
@@ -285,7 +259,6 @@ fn sessions_are_kept_by_hand() {
         --- out
         session SESSION closed at lsn 3
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         session SESSION of alice: 1 lease would be released
     "#]]
     .assert_eq(&plain(&["admin", "session", "close", &id, "--yes"]));
@@ -308,7 +281,6 @@ fn why_reads_like_an_explanation() {
           TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
         next: held by alice: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     check(
@@ -322,7 +294,6 @@ fn why_reads_like_an_explanation() {
           TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it
         next: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     daemon.object(&["lease", "release", &id, "--epoch", "1"]);
@@ -347,7 +318,6 @@ fn why_reads_like_an_explanation() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
         error: nothing is known of "nothing"; history is kept from position 1 (not_found)
         hint: tenure lease ls shows what there is
     "#]],
@@ -498,7 +468,6 @@ fn stopping_ends_no_lease_unless_told() {
         --- out
         ends go on
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
     "#]],
     );
     let answer = daemon.tenure(&["admin", "shutdown"]);

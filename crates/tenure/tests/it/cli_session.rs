@@ -124,7 +124,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         note: it ends at TIME unless: tenure session heartbeat ID1
     "#]]
     .assert_eq(&plain(&daemon, &started, &[&id]));
@@ -134,7 +133,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         ID STATE CLIENT RESOURCES LEFT AGE ABOUT STARTED
         ID1 running alice antenna, tuner/1 SPAN SPAN channel 7 TIME
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         1 session at lsn 2
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "ls"]), &[&id]));
@@ -145,7 +143,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         next ends in SPAN (TIME) unless it is heard of
         heartbeat the next one within SPAN
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "heartbeat", &id]), &[&id]));
     expect![[r#"
@@ -164,7 +161,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         session ID1 of alice: antenna, tuner/1, running, started now
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "stop", &id, "--yes"]), &[&id]));
@@ -173,7 +169,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: the session has ended: USER_STOPPED (session_gone)
         hint: tenure why ID1 tells how it came to it
     "#]]
@@ -182,7 +177,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: the session has ended: USER_STOPPED (session_gone)
         hint: tenure why ID1 tells how it came to it
     "#]]
@@ -229,7 +223,6 @@ fn without_a_free_slot_it_is_said_when_to_ask_again() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: 1 of pool "tuner" asked for, 0 of 1 free (no_capacity)
         hint: a slot may be free in SPAN; queue for it with --wait
     "#]]
@@ -471,7 +464,6 @@ fn what_cannot_be_is_said_before_anything_is_asked() {
         exit 1
         --- out
         --- err
-        note: asking the daemon at unix:DIR/tenure.sock, as told
         error: there is no session "00000000-0000-4000-8000-000000000000" (session_not_found)
         hint: tenure session ls shows what there is
     "#]]

@@ -96,7 +96,6 @@ fn a_watch_tells_what_happened_and_what_happens() {
 fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
     let mut daemon = Daemon::start();
     let watch = Running::start(&mut daemon.command(&["watch", "--json", "--resource-prefix", "p"]));
-    watch.said("asking the daemon");
     // The first event that is told proves that the watch has begun.
     let mut first = 0;
     for round in 0..1_000 {

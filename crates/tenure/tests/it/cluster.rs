@@ -20,6 +20,7 @@ mod losing;
 mod migrating;
 mod past;
 mod planted;
+mod prefixes;
 mod restoring;
 mod schedule;
 mod split;

@@ -3,7 +3,7 @@
 //! share of first parts is for operators.
 
 use crate::auth::Admitted;
-use crate::places::{Counted, Tally, for_most};
+use crate::places::for_most;
 use bytes::Bytes;
 use http_body_util::BodyExt;
 use hyper::body::Body;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::kernel::Text;
-use tenure_faces::{Scope, over_limit};
+use tenure_faces::{Counted, Scope, Tally, over_limit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How long a body may take.

@@ -1,6 +1,5 @@
 //! Bodies of answers: bytes that are there, or bytes that come.
 
-use crate::places::Counted;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
@@ -9,6 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tenure_engine::kernel::Text;
+use tenure_faces::Counted;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 /// The body of any answer.

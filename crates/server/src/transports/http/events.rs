@@ -3,7 +3,6 @@
 use super::body::{Pieces, stream};
 use super::{Answered, media, passing};
 use crate::node::{EVENTS_PATH, ToldElsewhere};
-use crate::places::Counted;
 use crate::routes::Parts;
 use crate::server::Shared;
 use crate::transports::closing::{closing, last_events};
@@ -14,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{Error, ErrorCode, EventsQuery};
 use tenure_engine::kernel::Text;
-use tenure_faces::{EventStream, Streamed};
+use tenure_faces::{Counted, EventStream, Streamed};
 
 /// How long a stream may say nothing.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -7,15 +7,16 @@ use crate::server::Shared;
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_api::{Error, ErrorCode};
 use tenure_faces::Reply;
 
 /// Carries out what another node passes on. What this node cannot decide is not passed any further.
 pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answered, Error> {
     let node = admit(shared, &request)?;
-    let passed: PassedOn = understood(read(request.into_body()).await?)?;
+    let passed: PassedOn = understood(read(request.into_body(), BODY_WITHIN).await?)?;
     if passed.step_down {
         return Ok(json(StatusCode::OK, &node.step_down_here().await?));
     }
@@ -51,8 +52,11 @@ pub(super) fn admit<'a>(shared: &'a Shared, request: &Request<Incoming>) -> Resu
     Ok(node)
 }
 
-async fn read(body: Incoming) -> Result<Bytes, Error> {
-    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, PASSED_BYTES_MAX).collect()).await;
+async fn read<B>(body: B, within: Duration) -> Result<Bytes, Error>
+where
+    B: Body<Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
+{
+    let collected = tokio::time::timeout(within, Limited::new(body, PASSED_BYTES_MAX).collect()).await;
     let collected = collected.map_err(|_| unreadable(&"its end did not come"))?;
     collected.map(|body| body.to_bytes()).map_err(|error| unreadable(&error))
 }
@@ -63,4 +67,25 @@ fn understood(bytes: Bytes) -> Result<PassedOn, Error> {
 
 fn unreadable(why: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorCode::ParseError, format!("what a node passed on cannot be understood: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::{full, stream};
+    use super::*;
+
+    #[test]
+    fn a_body_that_does_not_end_is_not_waited_for_without_bound() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (pieces, body) = stream();
+            assert!(pieces.send("{".into()).await);
+            let error = read(body, Duration::from_millis(1)).await.unwrap_err();
+            assert_eq!(error.code, ErrorCode::ParseError);
+            assert!(error.message.ends_with("its end did not come"), "{error:?}");
+            let large = full(vec![b' '; PASSED_BYTES_MAX + 1]);
+            assert_eq!(read(large, BODY_WITHIN).await.unwrap_err().code, ErrorCode::ParseError);
+            assert_eq!(read(full("{}"), BODY_WITHIN).await.unwrap(), "{}");
+        });
+    }
 }

@@ -3,7 +3,6 @@
 use super::body::{Pieces, stream};
 use super::events::KEEP_ALIVE;
 use super::{Answered, media};
-use crate::places::Counted;
 use crate::server::Shared;
 use crate::transports::closing::closing;
 use bytes::Bytes;
@@ -12,16 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_api::{BrowseQuery, Error};
 use tenure_engine::kernel::Text;
-use tenure_faces::Sightseeing;
+use tenure_faces::{Caller, Counted, Sightseeing};
 
 /// Begins a stream; what is wrong with the type is said before it begins.
 pub(super) fn begin(
     shared: &Arc<Shared>,
+    caller: &Caller,
     query: &BrowseQuery,
     whole: bool,
     place: Counted<Text>,
 ) -> Result<Answered, Error> {
-    let sights = shared.faces().browse(query.service_type.as_deref())?;
+    let sights = shared.faces().browse(caller, query.service_type.as_deref())?;
     let idle_for = query.idle_for.filter(|secs| *secs > 0).map(Duration::from_secs);
     let (pieces, body) = stream();
     shared.tasks().spawn(pump(Arc::clone(shared), sights, whole, idle_for, pieces.holding(place)));

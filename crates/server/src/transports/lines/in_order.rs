@@ -110,7 +110,7 @@ impl Answers {
         let opened = open_streams(&self.streams).open(None, admit);
         match opened {
             Ok(stream) => {
-                if let Some(running) = stream.begin(&self.shared, source).await {
+                if let Some(running) = stream.begin(&self.shared, &self.caller, source).await {
                     self.tasks.spawn(stream.run(Arc::clone(&self.shared), running));
                 }
             }
@@ -143,7 +143,7 @@ impl Answers {
                     return;
                 }
                 let reply = read(&self.shared, &self.caller, call).await;
-                self.out.say(&AnswerLine { answer: answer(reply, wrap), tag: None });
+                self.out.say(&AnswerLine { answer: answer(&self.shared, reply, wrap), tag: None });
                 continue;
             }
             let kind = class(&call);
@@ -157,8 +157,10 @@ impl Answers {
             }
             let replies = self.shared.stage().dispatch_all(&self.caller, calls).await;
             let frames = wraps.into_iter().zip(replies);
-            self.out
-                .say_all(frames.map(|(wrap, reply)| AnswerLine { answer: answer(reply, wrap), tag: None }));
+            self.out.say_all(
+                frames
+                    .map(|(wrap, reply)| AnswerLine { answer: answer(&self.shared, reply, wrap), tag: None }),
+            );
         }
         if is_long {
             // Answers that need no disk are there at once, so that nothing above waits.

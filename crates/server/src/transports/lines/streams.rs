@@ -4,13 +4,12 @@
 use super::super::closing::{closing, last_events};
 use super::super::outbox::Outbox;
 use super::needs_tag;
-use crate::places::Counted;
 use crate::server::Shared;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::{Answer, AnswerLine, Browsed, Error, ErrorCode, EventsQuery, Tag};
 use tenure_engine::kernel::Text;
-use tenure_faces::{EventStream, Sightseeing, Streamed};
+use tenure_faces::{Caller, Counted, EventStream, Sightseeing, Streamed};
 use tokio_util::sync::CancellationToken;
 
 /// Streams of one connection.
@@ -144,11 +143,11 @@ fn told(streamed: Streamed) -> Answer {
 
 impl Stream {
     /// Begins to watch; what happens from now on will be told.
-    pub(super) async fn begin(&self, shared: &Shared, source: Source) -> Option<Running> {
+    pub(super) async fn begin(&self, shared: &Shared, caller: &Caller, source: Source) -> Option<Running> {
         let begun = match source {
             Source::Events(query) => shared.faces().events(query).await.map(Running::Events),
-            Source::Browse(of) => shared.faces().browse(Some(&of)).map(Running::Browse),
-            Source::Subscribe(of) => shared.faces().browse(Some(&of)).map(Running::Subscribe),
+            Source::Browse(of) => shared.faces().browse(caller, Some(&of)).map(Running::Browse),
+            Source::Subscribe(of) => shared.faces().browse(caller, Some(&of)).map(Running::Subscribe),
         };
         match begun {
             Ok(running) => Some(running),

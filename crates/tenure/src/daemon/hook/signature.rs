@@ -2,13 +2,13 @@
 //! webhooks: `t=SECONDS,v1=HEX`.
 
 use std::fmt::Write as _;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
+use tenure_server::{Owner, open_guarded, warn_if_readable};
 
 /// Where the secret is. It is read for each signature, so that a new one counts at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,26 +25,22 @@ impl SecretFile {
     /// Checks that the file can be used.
     pub(super) fn open(path: &Path) -> Result<Self, String> {
         let file = Self(path.to_owned());
-        file.read()?;
-        let mode = std::fs::metadata(path).map_or(0, |found| found.mode());
-        if mode & 0o007 != 0 {
-            let mode = format!("{:04o}", mode & 0o7777);
-            tracing::warn!(path = %path.display(), mode, "the secret of sessions.on_end is open to everybody; chmod o= would close it");
-        }
+        let (_, found) = file.read()?;
+        warn_if_readable(path, &found);
         Ok(file)
     }
 
     /// The header's value for a body that is sent at this time.
     pub(super) fn sign(&self, unix_seconds: u64, body: &[u8]) -> Result<String, String> {
-        Ok(self.read()?.sign(unix_seconds, body))
+        Ok(self.read()?.0.sign(unix_seconds, body))
     }
 
-    fn read(&self) -> Result<Secret, String> {
+    fn read(&self) -> Result<(Secret, Metadata), String> {
         let path = self.0.display();
+        let unreadable = |error| format!("cannot read the secret from {path}: {error}");
+        let (file, found) = open_guarded(&self.0, Owner::Any).map_err(unreadable)?;
         let mut bytes = Vec::new();
-        File::open(&self.0)
-            .and_then(|file| file.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes))
-            .map_err(|error| format!("cannot read the secret from {path}: {error}"))?;
+        file.take(SECRET_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         let end = bytes.trim_ascii_end().len();
         bytes.truncate(end);
         if bytes.len() > SECRET_BYTES_MAX || bytes.contains(&b'\n') {
@@ -55,7 +51,7 @@ impl SecretFile {
                 "the secret in {path} is shorter than {SECRET_BYTES_MIN} characters; make one with: openssl rand -hex 32"
             ));
         }
-        Ok(Secret(bytes))
+        Ok((Secret(bytes), found))
     }
 }
 
@@ -77,6 +73,7 @@ impl Secret {
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_signature_is_what_openssl_makes_of_time_and_body() {
@@ -112,6 +109,9 @@ mod tests {
         assert_eq!(first, Secret(b"0123456789abcdef".to_vec()).sign(1, b"{}"));
         fs::write(&path, "fedcba9876543210").unwrap();
         assert_eq!(file.sign(1, b"{}").unwrap(), Secret(b"fedcba9876543210".to_vec()).sign(1, b"{}"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o620)).unwrap();
+        let exposed = file.sign(1, b"{}").unwrap_err();
+        assert!(exposed.ends_with(&format!("run chmod go-w {}", path.display())), "{exposed}");
         fs::remove_file(&path).unwrap();
         assert!(file.sign(1, b"{}").unwrap_err().starts_with("cannot read the secret from "));
     }

@@ -1,6 +1,7 @@
 //! A session's end, posted to a URL: one connection for one end, over the client's own HTTP and TLS. Redirects are not
 //! followed.
 
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use tenure_api::Stream;
 use tenure_client::web::{Poster, Url};
 use tenure_client::{CallError, Endpoint};
 use tenure_engine::host::read_clocks;
+use tenure_server::{Owner, open_guarded};
 
 use super::signature::{self, SecretFile};
 use super::{EVENT, WORDS_BYTES_MAX, json_of, quoted};
@@ -70,7 +72,10 @@ impl WebhookPlan {
     /// Reads the files.
     pub(super) fn start(self) -> Result<Webhook, String> {
         let read = |path: &PathBuf| {
-            std::fs::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))
+            let unreadable = |error| format!("cannot read {}: {error}", path.display());
+            let (mut file, _) = open_guarded(path, Owner::Any).map_err(unreadable)?;
+            let mut pem = Vec::new();
+            file.read_to_end(&mut pem).map(|_| pem).map_err(unreadable)
         };
         let ca_pem = self.ca.as_ref().map(read).transpose()?;
         let poster = Poster::new(&self.url, ca_pem.as_deref());

@@ -57,16 +57,22 @@ fn named(name: &str) -> DistinguishedName {
 }
 
 fn started(flags: &[&str]) -> Daemon {
+    started_with(flags, |_| {})
+}
+
+fn started_with(flags: &[&str], prepare: impl FnOnce(&Daemon)) -> Daemon {
     let mut daemon =
         Daemon::prepared(&[&["--tls-cert", "DIR/server.pem", "--tls-key", "DIR/server.key"], flags].concat());
     let root = Authority::new(&daemon, "root");
     let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
     root.sign(&daemon, "server", &[ip, SanType::DnsName("lease.example".try_into().unwrap())]);
-    for caller in ["alice", "bob"] {
-        root.sign(&daemon, caller, &[]);
+    for caller in ["alice", "bob", "carol"] {
+        let name = SanType::DnsName(format!("{caller}.example").try_into().unwrap());
+        root.sign(&daemon, caller, &[name]);
     }
     let foreign = Authority::new(&daemon, "foreign");
     foreign.sign(&daemon, "mallory", &[]);
+    prepare(&daemon);
     daemon.start_again();
     daemon
 }
@@ -181,6 +187,65 @@ fn certificates_may_be_administrators_if_the_operator_says_so() {
     assert_eq!(revoked.status, 200, "{revoked:?}");
     let why = connect(&daemon, "root", Some("bob")).get(&format!("/v1/why?lease={id}"));
     assert!(why.text().contains("cert:CN=alice"), "{why:?}");
+}
+
+#[test]
+fn a_line_of_a_file_says_what_a_certificate_may_do() {
+    let flags =
+        ["--client-ca", "DIR/root.pem", "--auth-cert-scope-file", "DIR/scopes", "--auth-cert-scope", "none"];
+    let daemon = started_with(&flags, |daemon| {
+        fs::write(daemon.path("scopes"), "CN=alice hold:build/*\nDNS:bob.example admin\n").unwrap();
+    });
+    let take = |who: &str, resource: &str| {
+        let body = json!({"resources": [resource], "holder": "h", "ttl_ms": 60_000});
+        connect(&daemon, "root", Some(who)).post("/v1/leases", &body)
+    };
+    let refused = take("alice", "deploy");
+    assert_eq!(refused.refusal(), (403, "outside_scope".to_owned()), "{refused:?}");
+    let lease = take("alice", "build/x");
+    assert_eq!(lease.status, 201, "{lease:?}");
+    let caller = connect(&daemon, "root", Some("alice")).get("/v1/caller").json();
+    assert_eq!((&caller["principal"], &caller["prefixes"]), (&json!("cert:CN=alice"), &json!(["build/*"])));
+    let by_name = connect(&daemon, "root", Some("bob")).put("/v1/pools/p", &json!({"size": 1}));
+    assert_eq!(by_name.status, 200, "an alternative name counts: {by_name:?}");
+    let unnamed = connect(&daemon, "root", Some("carol")).get("/v1/leases");
+    assert_eq!(unnamed.refusal(), (403, "forbidden".to_owned()), "{unnamed:?}");
+    assert!(unnamed.text().contains("CN=carol"), "{unnamed:?}");
+
+    // An open connection has what the file says now.
+    let mut open = connect(&daemon, "root", Some("carol"));
+    fs::write(daemon.path("scopes.draft"), "CN=carol read\nCN=alice hold:*\n").unwrap();
+    fs::rename(daemon.path("scopes.draft"), daemon.path("scopes")).unwrap();
+    wait_until("the new line", LIMIT, || open.get("/v1/leases").status == 200);
+    let slip = take("alice", "build/y");
+    assert_eq!(
+        slip.refusal(),
+        (401, "unauthorized".to_owned()),
+        "a slip in its line widens nothing: {slip:?}"
+    );
+    let id = lease.json()["lease_id"].as_str().unwrap().to_owned();
+    let kept = connect(&daemon, "root", Some("alice"))
+        .post(&format!("/v1/leases/{id}/heartbeat"), &json!({"epoch": 1}));
+    assert_eq!(kept.status, 200, "{kept:?}");
+    let status = daemon.http_over_socket().get("/v1/status").json();
+    let file = &status["cert_scope_file"];
+    assert_eq!((&file["lines"], &file["lines_refused"]), (&json!(1), &json!(1)), "{status}");
+}
+
+#[test]
+fn the_names_of_a_renewed_certificate_are_the_daemons_at_once() {
+    let daemon = started(&[]);
+    let port = daemon.address().port();
+    let asked =
+        |name: &str| connect(&daemon, "root", None).to(&format!("{name}:{port}")).get("/v1/leases").status;
+    assert_eq!((asked("lease.example"), asked("other.example")), (200, 403));
+    let ip = SanType::IpAddress("127.0.0.1".parse().unwrap());
+    let renewed = Authority::new(&daemon, "root");
+    renewed.sign(&daemon, "server", &[ip, SanType::DnsName("other.example".try_into().unwrap())]);
+    wait_until("the renewed certificate", LIMIT, || {
+        connect(&daemon, "root", None).try_ask("GET", "/healthz", b"").is_ok()
+    });
+    assert_eq!((asked("lease.example"), asked("other.example")), (403, 200));
 }
 
 #[test]

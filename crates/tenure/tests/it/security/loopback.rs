@@ -98,6 +98,13 @@ fn a_request_that_a_proxy_passed_on_needs_a_credential() {
         ("X-Forwarded-Proto", "https"),
         ("X-Forwarded-Anything", ""),
         ("via", "1.1 gate"),
+        ("X-Real-IP", "192.0.2.1"),
+        ("True-Client-IP", "192.0.2.1"),
+        ("CF-Connecting-IP", "192.0.2.1"),
+        ("cf-connecting-ipv6", "2001:db8::1"),
+        ("X-Client-IP", ""),
+        ("X-Cluster-Client-Ip", "192.0.2.1"),
+        ("Fastly-Client-IP", "192.0.2.1"),
     ] {
         let mut http = daemon.http().with(name, value);
         let refused = http.get("/v1/leases");

@@ -148,10 +148,14 @@ fn a_readable_token_file_counts_line_by_line() {
     wait_until("the removed token to end", LIMIT, || status("a") == 401);
     assert_eq!(status("b"), 200, "a slip in another line takes nothing from this one");
     let said = daemon.said();
-    assert!(said.contains("a line of the token file is refused") && said.contains("line 2"), "{said}");
+    assert!(said.contains("a line of a credential file is refused") && said.contains("line 2"), "{said}");
     assert!(!said.contains("tenure_slip"), "{said}");
     let metrics = as_token(&daemon, "b").get("/metrics").text();
     assert!(metrics.contains("tenure_token_lines_refused 1\n"), "{metrics}");
+    let status = as_token(&daemon, "b").get("/v1/status").json();
+    let file = &status["token_file"];
+    assert_eq!((&file["lines"], &file["lines_refused"]), (&json!(1), &json!(1)), "{status}");
+    assert_eq!(file["path"], daemon.path("tokens").display().to_string());
 }
 
 #[test]
@@ -200,16 +204,45 @@ fn while_the_token_file_cannot_be_read_tokens_keep_and_release_and_do_nothing_el
 }
 
 #[test]
-fn a_token_file_that_everybody_can_write_stops_the_start() {
+fn a_token_file_that_strangers_can_write_stops_the_start() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    for (mode, uid, repair) in [(0o666, 0, "chmod go-w"), (0o660, 0, "chmod go-w"), (0o600, 4_711, "chown 0")]
+    {
+        let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
+        write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
+        fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(mode)).unwrap();
+        chown(daemon.path("tokens"), Some(uid), None).unwrap();
+        daemon.spawn();
+        assert_eq!(daemon.code(), 2, "{}", daemon.said());
+        let said = daemon.said();
+        assert!(said.contains(&format!("{repair} {}", daemon.path("tokens").display())), "{said}");
+        assert!(!daemon.data_dir().exists());
+    }
+}
+
+#[test]
+fn while_strangers_can_write_the_token_file_it_counts_as_unreadable() {
     use std::os::unix::fs::PermissionsExt;
-    let mut daemon = Daemon::prepared(&["--token-file", "DIR/tokens"]);
-    write_tokens(&daemon.path("tokens"), &[("boss", "admin")]);
-    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o666)).unwrap();
-    daemon.spawn();
-    assert_eq!(daemon.code(), 2, "{}", daemon.said());
+    let daemon = with_tokens(&[("boss", "admin")], &[]);
+    let status = || as_token(&daemon, "boss").get("/v1/leases").status;
+    assert_eq!(status(), 200);
+    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o664)).unwrap();
+    wait_until("the file to be distrusted", LIMIT, || status() == 401);
     let said = daemon.said();
-    assert!(said.contains(&format!("chmod o-w {}", daemon.path("tokens").display())), "{said}");
-    assert!(!daemon.data_dir().exists());
+    assert!(said.contains("a credential file cannot be used") && said.contains("chmod go-w"), "{said}");
+    // Over the socket nobody shows a token, and the state is that of this moment all the same.
+    let told = |file: &Value| {
+        assert!(file["unusable_since"].as_str().unwrap() >= file["read_at"].as_str().unwrap(), "{file}");
+        assert!(file["error"].as_str().unwrap().contains("chmod go-w"), "{file}");
+    };
+    told(&daemon.http_over_socket().get("/v1/status").json()["token_file"]);
+    told(&daemon.lines().ask(&json!({"status": {}}))["status"]["token_file"]);
+    let shown = daemon.tenure(&["status"]);
+    assert!(shown.out.contains("UNUSABLE since "), "{}", shown.all());
+    fs::set_permissions(daemon.path("tokens"), fs::Permissions::from_mode(0o600)).unwrap();
+    wait_until("the file to be trusted", LIMIT, || status() == 200);
+    let file = daemon.http_over_socket().get("/v1/status").json()["token_file"].clone();
+    assert_eq!((&file["unusable_since"], &file["error"]), (&Value::Null, &Value::Null), "{file}");
 }
 
 /// Puts a text in the place of the token file.
