@@ -733,7 +733,8 @@ fn class(call: &Call) -> Class {
         | Call::InspectRegistration(_)
         | Call::Stream(_)
         | Call::Streams(_)
-        | Call::Polling(_) => Class::Reading,
+        | Call::Polling(_)
+        | Call::PollingGroups => Class::Reading,
     }
 }
 
@@ -865,6 +866,7 @@ fn answer(reply: Result<Reply, Error>, wrap: Option<Wrap>) -> Answer {
             | Reply::Streams(_)
             | Reply::StreamRenewed(_)
             | Reply::Polling(_)
+            | Reply::PollingGroups(_)
             | Reply::Moved(_)
             | Reply::Cordoned(_)
             | Reply::Ended(_)),
