@@ -15,8 +15,7 @@ const NOBODY: &str = "-";
 
 /// Pollers and how much each has.
 pub(crate) fn node_table(view: &PollingView) -> Table {
-    let mut table =
-        Table::new(&["POLLER", "STATUS", "WEIGHT", "TARGETS", "FAILING", "NOT SETTLED", "INSTANCE"]);
+    let mut table = Table::new(&["POLLER", "STATUS", "WEIGHT", "TARGETS", "NOT SETTLED", "INSTANCE"]);
     let abandoned: Vec<String> = view.abandoned.keys().cloned().collect();
     for (status, targets, total) in [
         ("unowned", &view.unowned_targets, unowned_total(view)),
@@ -30,7 +29,6 @@ pub(crate) fn node_table(view: &PollingView) -> Table {
             status.to_owned(),
             NOBODY.to_owned(),
             total.to_string(),
-            NOBODY.to_owned(),
             if targets.is_empty() { NOBODY.to_owned() } else { names(targets, NAMES_MAX) },
             NOBODY.to_owned(),
         ]);
@@ -43,8 +41,10 @@ pub(crate) fn node_table(view: &PollingView) -> Table {
             node.name.clone(),
             word(&node.status),
             node.weight.to_string(),
-            node.owned_targets.len().to_string(),
-            if node.failing == 0 { NOBODY.to_owned() } else { node.failing.to_string() },
+            match (node.owned_targets.len(), node.failing) {
+                (owned, 0) => owned.to_string(),
+                (owned, failing) => format!("{owned}, {failing} failing"),
+            },
             if unsettled.is_empty() { NOBODY.to_owned() } else { names(&unsettled, NAMES_MAX) },
             if node.instance_id == node.name { NOBODY.to_owned() } else { node.instance_id.clone() },
         ]);
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn what_needs_somebody_comes_first() {
         expect![[r#"
-            POLLER    STATUS    WEIGHT  TARGETS  FAILING  NOT SETTLED  INSTANCE
-            (nobody)  unowned   -       1        -        s9           -
-            b         cordoned  1       2        1        s3           b~2
-            a-1       online    1       1        -        -            -"#]]
+            POLLER    STATUS    WEIGHT  TARGETS       NOT SETTLED  INSTANCE
+            (nobody)  unowned   -       1             s9           -
+            b         cordoned  1       2, 1 failing  s3           b~2
+            a-1       online    1       1             -            -"#]]
         .assert_eq(&node_table(&view()).lines(None).join("\n"));
         expect![[r#"
             TARGET  STATE                   POLLER   PREFERRED  FENCE  SINCE  RENEWED
@@ -284,8 +284,8 @@ mod tests {
         view.abandoned = core::mem::take(&mut view.unowned);
         view.state = GroupState::Abandoned;
         expect![[r#"
-            POLLER    STATUS     WEIGHT  TARGETS  FAILING  NOT SETTLED  INSTANCE
-            (nobody)  abandoned  -       1        -        s9           -"#]]
+            POLLER    STATUS     WEIGHT  TARGETS  NOT SETTLED  INSTANCE
+            (nobody)  abandoned  -       1        s9           -"#]]
         .assert_eq(&node_table(&view).lines(None).join("\n"));
         expect![[r#"
             TARGET  STATE                  POLLER   PREFERRED  FENCE  SINCE  RENEWED

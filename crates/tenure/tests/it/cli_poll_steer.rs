@@ -121,7 +121,7 @@ fn polls_that_fail_are_shown() {
     assert!(targets.err.contains("2 targets polled, 1 with polls that fail"), "{}", targets.err);
     let nodes = desk.tenure(&["nodes"]);
     assert!(
-        nodes.out.lines().nth(1).unwrap().starts_with("one     online  1       2        1"),
+        nodes.out.lines().nth(1).unwrap().starts_with("one     online  1       2, 1 failing"),
         "{}",
         nodes.out
     );
