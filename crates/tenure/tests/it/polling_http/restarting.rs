@@ -7,6 +7,7 @@ use super::ways::{
     view,
 };
 use crate::daemon::Daemon;
+use crate::streams::ways::ms;
 
 /// How a daemon ends before it starts again.
 const ENDS: [fn(&mut Daemon); 2] = [Daemon::kill, Daemon::stop];
@@ -86,9 +87,11 @@ fn who_died_with_the_daemon_has_a_full_ttl_and_is_missed_then() {
     let mut daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", SHORT_MS);
     kitchen.take(&daemon, "s1");
+    let before = view(&daemon);
     daemon.kill();
     daemon.start_again();
-    assert_eq!(target(&view(&daemon), "s1")["state"], "owned");
     let seen = until(&daemon, "its end", |seen| abandoned(seen) == ["s1"]);
     assert_eq!(seen["abandoned"]["s1"]["last_owner_id"], "kitchen~1");
+    let lasted = ms(&seen["abandoned"]["s1"]["since"]) - ms(&before["timestamp"]);
+    assert!(lasted >= SHORT_MS as i64, "a full ttl after the restart: {lasted} ms after the kill");
 }
