@@ -39,8 +39,9 @@ pub use line::{
     Welcome,
 };
 pub use polling::{
-    CordonPoller, Cordoned, MoveTarget, Moved, NodesQuery, PollName, PollNameError, PolledTarget,
-    PollerFacts, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget,
+    CordonPoller, Cordoned, GroupState, MoveTarget, Moved, NodesQuery, PollName, PollNameError, PolledTarget,
+    PollerFacts, PollerNode, PollerReport, PollerStatus, PollingGroup, PollingGroups, PollingView,
+    ReportedTargets, TargetState, UnownedTarget,
 };
 pub use pool::{Pool, PoolList, PoolSize, RemovePool};
 pub use registration::{

@@ -44,6 +44,20 @@ pub enum TargetState {
     Unowned,
 }
 
+/// How a group stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum GroupState {
+    /// It has pollers.
+    #[default]
+    Active,
+    /// It had targets and has no poller any more. The daemon forgets it a day after its last target came free.
+    Abandoned,
+    /// The daemon knows no poller and no target of it.
+    Unknown,
+}
+
 /// What a poller tells of itself, as the attachment of its membership.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -56,6 +70,56 @@ pub struct PollerFacts {
     pub status: PollerStatus,
     /// Whether its name is one that it comes back with.
     pub fixed_name: bool,
+    /// Which of its targets need attention; pollers before this field report nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<PollerReport>,
+}
+
+/// Which targets of a poller need attention.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PollerReport {
+    /// Targets on its list that no poller holds.
+    #[serde(default)]
+    pub unowned: ReportedTargets,
+    /// Targets it holds whose last polls failed.
+    #[serde(default)]
+    pub failing: ReportedTargets,
+}
+
+/// Targets by name, as many as fit into an attachment, and how many there are.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReportedTargets {
+    /// How many there are.
+    pub total: u64,
+    /// Their names, or the first of them.
+    pub names: Vec<String>,
+}
+
+impl ReportedTargets {
+    /// Bytes that names may take, written as JSON. Two such lists and the other facts fit into an attachment.
+    pub const NAMES_BYTES_MAX: usize = 1_500;
+
+    /// Names the first targets, as far as there is room for them, and counts all.
+    pub fn of<'a>(targets: impl IntoIterator<Item = &'a str>) -> Self {
+        let (mut reported, mut bytes) = (Self::default(), 0_usize);
+        for target in targets {
+            reported.total += 1;
+            let written = serde_json::to_string(target).map_or(usize::MAX, |written| written.len());
+            bytes = bytes.saturating_add(written).saturating_add(1);
+            if bytes <= Self::NAMES_BYTES_MAX {
+                reported.names.push(target.to_owned());
+            }
+        }
+        reported
+    }
+
+    /// Whether every target is named.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.names.len() as u64 >= self.total
+    }
 }
 
 /// A group of pollers.
@@ -68,10 +132,22 @@ pub struct PollingView {
     pub this_instance_id: Option<String>,
     /// The pollers that live, in order of name.
     pub live_nodes: Vec<PollerNode>,
-    /// What nobody polls.
+    /// What a poller of the group asks for and nobody polls.
     pub unowned_targets: Vec<String>,
     /// Since when, and who is to take it.
     pub unowned: BTreeMap<String, UnownedTarget>,
+    /// Whether it has pollers.
+    #[serde(default)]
+    pub state: GroupState,
+    /// How many targets are unowned, those included that no poller names.
+    #[serde(default)]
+    pub unowned_total: u64,
+    /// What was polled last in a group that has no pollers any more; empty in any other.
+    #[serde(default)]
+    pub abandoned: BTreeMap<String, UnownedTarget>,
+    /// How many targets have a poller and polls that fail, those included that no poller names.
+    #[serde(default)]
+    pub failing_total: u64,
     /// Rises with every change of membership and of who polls what.
     pub generation: u64,
     /// When this was so.
@@ -108,6 +184,9 @@ pub struct PollerNode {
     pub weight: u32,
     /// What it polls; what is not simply owned comes first.
     pub owned_targets: Vec<PolledTarget>,
+    /// How many of them have polls that fail, as it reports itself.
+    #[serde(default)]
+    pub failing: u64,
 }
 
 /// A target that somebody polls.
@@ -133,6 +212,41 @@ pub struct PolledTarget {
     /// Whether an operator's word keeps it here.
     #[serde(default)]
     pub pinned: bool,
+    /// Whether its last polls failed, as its poller reports.
+    #[serde(default)]
+    pub failing: bool,
+}
+
+/// Every group of pollers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PollingGroups {
+    /// In order of name.
+    pub groups: Vec<PollingGroup>,
+}
+
+/// A group of pollers in numbers.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PollingGroup {
+    /// The group.
+    pub group: String,
+    /// Whether it has pollers.
+    pub state: GroupState,
+    /// Its pollers.
+    pub pollers: u64,
+    /// Targets that are polled.
+    pub owned: u64,
+    /// Targets whose pollers are not heard of.
+    pub uncertain: u64,
+    /// Targets that are handed over or let go.
+    pub draining: u64,
+    /// Targets that a poller asks for and nobody polls.
+    pub unowned: u64,
+    /// Targets that were polled last, where the group has no pollers any more.
+    pub abandoned: u64,
+    /// Targets that have a poller and polls that fail.
+    pub failing: u64,
 }
 
 /// Which group to show.
@@ -199,4 +313,43 @@ pub struct Cordoned {
     pub owned: u64,
     /// As of this position in the log.
     pub lsn: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An attachment takes 4096 bytes.
+    #[test]
+    fn a_report_of_any_size_fits_into_an_attachment() {
+        let names: Vec<String> = (0..100_000).map(|number| format!("\u{1}\"{number}")).collect();
+        let all = ReportedTargets::of(names.iter().map(String::as_str));
+        assert_eq!((all.total, all.is_whole()), (100_000, false));
+        assert_eq!(all.names[0], names[0], "the first are named");
+        let facts = PollerFacts {
+            instance: "i".repeat(128),
+            weight: u32::MAX,
+            status: PollerStatus::Leaving,
+            fixed_name: false,
+            report: Some(PollerReport { unowned: all.clone(), failing: all }),
+        };
+        let written = serde_json::to_vec(&facts).unwrap();
+        assert!(written.len() < 4_096, "{}", written.len());
+        assert_eq!(serde_json::from_slice::<PollerFacts>(&written).unwrap(), facts);
+    }
+
+    #[test]
+    fn few_targets_are_all_named() {
+        let few = ReportedTargets::of(["a", "b"]);
+        assert_eq!((few.total, few.names.len(), few.is_whole()), (2, 2, true));
+        assert!(ReportedTargets::default().is_whole());
+    }
+
+    #[test]
+    fn facts_of_older_pollers_report_nothing() {
+        let old = r#"{"instance":"a","weight":1,"status":"online","fixed_name":false}"#;
+        let facts: PollerFacts = serde_json::from_str(old).unwrap();
+        assert_eq!(facts.report, None);
+        assert_eq!(serde_json::to_string(&facts).unwrap(), old, "and are written as before");
+    }
 }

@@ -226,6 +226,7 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
         | Call::StopStream(_)
         | Call::IntendStop { .. }
         | Call::Polling(_)
+        | Call::PollingGroups
         | Call::MoveTarget { .. }
         | Call::CordonPoller { .. }
         | Call::UncordonPoller { .. } => Ok(Plan::Steps(call)),

@@ -135,6 +135,8 @@ pub enum Call {
     },
     /// Show a group of pollers.
     Polling(String),
+    /// List groups of pollers.
+    PollingGroups,
     /// Say which poller is to have a target.
     MoveTarget {
         /// In which group.
@@ -236,6 +238,8 @@ pub enum Reply {
     StreamRenewed(api::StreamRenewed),
     /// A group of pollers.
     Polling(Box<api::PollingView>),
+    /// Every group of pollers.
+    PollingGroups(api::PollingGroups),
     /// A target will move.
     Moved(api::Moved),
     /// A poller is cordoned, or not any more.
@@ -260,7 +264,8 @@ impl Call {
             | Self::Why(_)
             | Self::Status
             | Self::Resolve(_)
-            | Self::Polling(_) => Scope::Read,
+            | Self::Polling(_)
+            | Self::PollingGroups => Scope::Read,
             Self::Acquire(_)
             | Self::Activate(..)
             | Self::Heartbeat(..)
@@ -396,6 +401,7 @@ impl Call {
             | Self::StopStream(_)
             | Self::IntendStop { .. }
             | Self::Polling(_)
+            | Self::PollingGroups
             | Self::MoveTarget { .. }
             | Self::CordonPoller { .. }
             | Self::UncordonPoller { .. } => false,
@@ -527,7 +533,8 @@ impl Call {
             | Self::InspectRegistration(_)
             | Self::Stream(_)
             | Self::Streams(_)
-            | Self::Polling(_) => return false,
+            | Self::Polling(_)
+            | Self::PollingGroups => return false,
         };
         let has_none = place.is_none();
         if has_none {
@@ -582,6 +589,7 @@ impl Serialize for ReplyBody<'_> {
             Reply::Streams(body) => body.serialize(serializer),
             Reply::StreamRenewed(body) => body.serialize(serializer),
             Reply::Polling(body) => body.serialize(serializer),
+            Reply::PollingGroups(body) => body.serialize(serializer),
             Reply::Moved(body) => body.serialize(serializer),
             Reply::Cordoned(body) => body.serialize(serializer),
         }

@@ -3,6 +3,7 @@
 //!
 //! Who has what comes from the book; only how alive the holders are is asked of the engine, once for each session.
 
+mod asked;
 mod book;
 mod counters;
 mod group;
@@ -25,10 +26,10 @@ use crate::leases::contradiction;
 use crate::refusal::Asked;
 use group::Group;
 use plans::Plans;
-use shown::{Beat, Beats, Keeper, shown, stands, statuses};
+use shown::{Beat, Beats, Keeper, failing_of, shown, stands, statuses};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tenure_api::{Error, ErrorCode, PollName, TargetState};
+use tenure_api::{Error, ErrorCode, GroupState, PollName, PollingGroup, PollingGroups, TargetState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{EndedLease, Face, LeaseId, Lsn};
 use tenure_engine::liveness::Standing;
@@ -66,8 +67,47 @@ pub struct TargetCounts {
     pub uncertain: u64,
     /// Being handed over or let go.
     pub draining: u64,
-    /// Nobody's.
+    /// Nobody's, and a poller asks for them.
     pub unowned: u64,
+    /// Nobody's, in a group without pollers.
+    pub abandoned: u64,
+    /// Polled, and the polls fail. They count by their state too.
+    pub failing: u64,
+}
+
+impl TargetCounts {
+    fn of(group: &Group, beats: &Beats) -> Self {
+        let statuses = statuses(group);
+        let mut counts = Self { unowned: group.unowned().total, ..Self::default() };
+        if group.state() == GroupState::Abandoned {
+            counts.abandoned = group.free.len() as u64;
+        }
+        for poller in group.members() {
+            counts.failing = counts.failing.saturating_add(failing_of(group, &poller));
+        }
+        for held in group.targets.values() {
+            let status = statuses.get(held.holder.as_str()).copied();
+            match stands(held, status, beats.get(&held.keeper())).0 {
+                TargetState::Uncertain => counts.uncertain += 1,
+                TargetState::Draining => counts.draining += 1,
+                TargetState::Owned | TargetState::Other | TargetState::Unowned => counts.owned += 1,
+            }
+        }
+        counts
+    }
+
+    fn add(&mut self, other: Self) {
+        for (mine, others) in [
+            (&mut self.owned, other.owned),
+            (&mut self.uncertain, other.uncertain),
+            (&mut self.draining, other.draining),
+            (&mut self.unowned, other.unowned),
+            (&mut self.abandoned, other.abandoned),
+            (&mut self.failing, other.failing),
+        ] {
+            *mine = mine.saturating_add(others);
+        }
+    }
 }
 
 impl Polling {
@@ -107,6 +147,7 @@ pub(crate) fn check_not_operators<'a>(
 impl Faces {
     pub(crate) async fn show_polling(&self, group: &str) -> Result<Reply, Error> {
         check_group(group)?;
+        self.polling().book.forget_over(group, read_clocks().wall_ms);
         let (found, at_least) = self.polling().book.group(group);
         let found = found.unwrap_or_else(|| Arc::new(Group { generation: at_least, ..Group::default() }));
         let beats = self.beats(found.targets.values().map(|held| held.keeper()).collect()).await?;
@@ -122,30 +163,41 @@ impl Faces {
         Ok(Reply::Polling(Box::new(view)))
     }
 
+    pub(crate) async fn list_polling(&self) -> Result<Reply, Error> {
+        self.polling().book.forget_all_over(read_clocks().wall_ms);
+        let groups = self.polling().named_groups();
+        let beats = self.beats(keepers(&groups)).await?;
+        let in_numbers = |(name, group): &(String, Arc<Group>)| {
+            let counts = TargetCounts::of(group, &beats);
+            PollingGroup {
+                group: name.clone(),
+                state: group.state(),
+                pollers: group.pollers.len() as u64,
+                owned: counts.owned,
+                uncertain: counts.uncertain,
+                draining: counts.draining,
+                unowned: counts.unowned,
+                abandoned: counts.abandoned,
+                failing: counts.failing,
+            }
+        };
+        Ok(Reply::PollingGroups(PollingGroups { groups: groups.iter().map(in_numbers).collect() }))
+    }
+
     /// What is counted of polling.
     ///
     /// # Errors
     /// When the engine takes nothing more.
     pub async fn polling_numbers(&self) -> Result<PollingNumbers, Error> {
+        self.polling().book.forget_all_over(read_clocks().wall_ms);
         let groups = self.polling().book.groups();
-        let held = groups.iter().flat_map(|(_, group)| group.targets.values());
-        let beats = self.beats(held.map(|held| held.keeper()).collect()).await?;
+        let beats = self.beats(keepers(&groups)).await?;
         let (moves, unowned) = self.polling().book.counted();
         // A group that was counted stays: its numbers fall to zero instead of vanishing.
         let mut targets: BTreeMap<String, TargetCounts> =
             moves.iter().map(|(group, _)| (group.clone(), TargetCounts::default())).collect();
         for (label, group) in groups {
-            let statuses = statuses(&group);
-            let counts = targets.entry(label).or_default();
-            counts.unowned += group.free.len() as u64;
-            for held in group.targets.values() {
-                let status = statuses.get(held.holder.as_str()).copied();
-                match stands(held, status, beats.get(&held.keeper())).0 {
-                    TargetState::Uncertain => counts.uncertain += 1,
-                    TargetState::Draining => counts.draining += 1,
-                    TargetState::Owned | TargetState::Other | TargetState::Unowned => counts.owned += 1,
-                }
-            }
+            targets.entry(label).or_default().add(TargetCounts::of(&group, &beats));
         }
         Ok(PollingNumbers { targets, moves, unowned })
     }
@@ -254,6 +306,11 @@ impl Faces {
     fn held_since(&self, lease: &LeaseSnapshot) -> Lsn {
         Lsn(lease.fence.0.saturating_sub(self.identity().fence_base))
     }
+}
+
+/// What keeps the targets of these groups.
+fn keepers(groups: &[(String, Arc<Group>)]) -> BTreeSet<Keeper> {
+    groups.iter().flat_map(|(_, group)| group.targets.values()).map(|held| held.keeper()).collect()
 }
 
 fn session_beat(session: &SessionSnapshot, wall_ms: u64) -> Option<Beat> {

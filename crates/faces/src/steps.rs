@@ -74,6 +74,7 @@ impl Faces {
             Call::StopStream(id) => self.stop_stream(caller, &id, operation_id).await,
             Call::IntendStop { stop, operation_id } => self.intend_stop(caller, stop, operation_id).await,
             Call::Polling(group) => self.show_polling(&group).await,
+            Call::PollingGroups => self.list_polling().await,
             Call::MoveTarget { group, body, operation_id } => {
                 self.move_target(caller, &group, body, operation_id).await
             }

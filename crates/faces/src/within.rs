@@ -156,6 +156,7 @@ impl<'a> Takes<'a> {
             | Call::StopStream(_)
             | Call::IntendStop { .. }
             | Call::Polling(_)
+            | Call::PollingGroups
             | Call::MoveTarget { .. }
             | Call::CordonPoller { .. }
             | Call::UncordonPoller { .. } => Self::Nothing,

@@ -75,6 +75,8 @@ impl MoveReason {
 pub struct Numbers {
     /// Targets by state: owned, other, uncertain, draining, unowned.
     pub targets: [(&'static str, u64); 5],
+    /// Targets held here whose last polls failed.
+    pub failing: u64,
     /// Changes of hands by reason.
     pub moves: Vec<(MoveReason, u64)>,
     /// How many targets were nobody's for at most each of [`UNOWNED_BUCKETS_MS`], and longer.
@@ -98,6 +100,7 @@ pub(crate) struct Counters {
     paused: AtomicBool,
     store_calls: AtomicU64,
     targets: Mutex<[(&'static str, u64); 5]>,
+    failing: AtomicU64,
 }
 
 impl Counters {
@@ -127,7 +130,8 @@ impl Counters {
         self.store_calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn set_targets(&self, targets: [(&'static str, u64); 5]) {
+    pub(crate) fn set_targets(&self, targets: [(&'static str, u64); 5], failing: u64) {
+        self.failing.store(failing, Ordering::Relaxed);
         *self.targets.lock().unwrap_or_else(PoisonError::into_inner) = targets;
     }
 
@@ -135,6 +139,7 @@ impl Counters {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Numbers {
             targets: *self.targets.lock().unwrap_or_else(PoisonError::into_inner),
+            failing: count(&self.failing),
             moves: MoveReason::ALL.into_iter().zip(self.moves.iter().map(count)).collect(),
             unowned: core::array::from_fn(|place| count(&self.unowned[place])),
             unowned_ms: count(&self.unowned_ms),

@@ -16,7 +16,7 @@ use crate::instance::Instance;
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenure_api::PollerStatus;
+use tenure_api::{PollerReport, PollerStatus};
 use tenure_client::clock::BootInstant;
 
 /// How a target is called.
@@ -287,6 +287,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Tells the others how this poller stands (leaving, online).
     fn tell(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Publishes which targets of this poller need attention. `false`: this store publishes no reports.
+    fn report(&self, report: &PollerReport) -> impl Future<Output = Result<bool, StoreError>> + Send {
+        let _ = report;
+        async { Ok(false) }
+    }
 
     /// Ends the membership, or what is under way of one. With a window, these claims stay reserved for the name that long, and the name stays a
     /// member, absent; without one the claims are released.

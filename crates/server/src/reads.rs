@@ -69,7 +69,7 @@ impl Kind {
     pub(crate) fn of(call: &Call) -> Option<Self> {
         match call {
             Call::Why(_) => Some(Self::Why),
-            Call::Polling(_) => Some(Self::Polling),
+            Call::Polling(_) | Call::PollingGroups => Some(Self::Polling),
             Call::List(_)
             | Call::Sessions { .. }
             | Call::Resources(_)

@@ -18,7 +18,7 @@ pub(crate) use cluster::{cluster_node_words, cluster_page, node_list, writer_wor
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;
-pub(crate) use polling::{cordoned_page, group_line, moved_page, node_table, target_table};
+pub(crate) use polling::{cordoned_page, group_line, group_table, moved_page, node_table, target_table};
 pub(crate) use registration::{
     daemon_lines, registered_page, registration_lines, registration_table, registration_words,
 };

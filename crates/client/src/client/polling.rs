@@ -7,10 +7,18 @@ use crate::operation::operation_id;
 use http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_api::{CordonPoller, Cordoned, MoveTarget, Moved, PollingView};
+use tenure_api::{CordonPoller, Cordoned, MoveTarget, Moved, PollingGroups, PollingView};
 
 /// Calls about groups of pollers.
 impl Client {
+    /// Every group, in numbers.
+    ///
+    /// # Errors
+    /// As any call.
+    pub async fn polling_groups(&self) -> Result<PollingGroups, CallError> {
+        self.ask(Method::GET, "/v1/polling", None::<&()>, Manner::REPEATABLE).await
+    }
+
     /// A group: who polls what, who should, and what nobody polls. One that nobody ever polled in is empty.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Who has which target, group by group, and which targets came free. Kept from what the engine says as it happens,
 //! before whoever asked for it has its answer; nobody watches the log for it.
 //!
-//! Targets that nobody has are remembered until somebody takes them, up to a number; the oldest are forgotten.
+//! Targets that nobody has are remembered until somebody takes them or nobody asks for them any more (`asked.rs`), up to
+//! a number; the oldest are forgotten.
 
 use super::counters::{Counters, UnownedTimes};
 use super::group::{Free, Group, Held, poller_name};
@@ -102,6 +103,33 @@ impl Book {
     pub(crate) fn named_groups(&self) -> Vec<(String, Arc<Group>)> {
         let pages = self.pages();
         pages.groups.iter().map(|(name, group)| (name.clone(), Arc::clone(group))).collect()
+    }
+
+    /// Forgets targets of a group that nobody asks for any more. Looked for outside of the lock, which the engine's
+    /// writer waits for.
+    pub(crate) fn forget_over(&self, name: &str, wall_ms: u64) {
+        let Some(group) = self.pages().groups.get(name).cloned() else { return };
+        let over = group.forgettable(wall_ms);
+        drop(group);
+        if over.is_empty() {
+            return;
+        }
+        let mut pages = self.pages();
+        for (target, lsn) in over {
+            let free = pages.groups.get(name).and_then(|group| group.free.get(&target));
+            if free.is_some_and(|free| free.lsn == lsn) {
+                pages.unset_free(name, &target);
+            }
+        }
+        pages.forget_if_empty(name);
+    }
+
+    /// The same of every group.
+    pub(crate) fn forget_all_over(&self, wall_ms: u64) {
+        let names: Vec<String> = self.pages().groups.keys().cloned().collect();
+        for name in names {
+            self.forget_over(&name, wall_ms);
+        }
     }
 
     /// Targets that left their pollers by what their group is counted under, and how long others were nobody's.

@@ -108,11 +108,6 @@ impl Held {
 }
 
 impl Group {
-    /// Whether it has, or had, a target of this name.
-    pub(crate) fn knows(&self, target: &str) -> bool {
-        self.targets.contains_key(target) || self.free.contains_key(target)
-    }
-
     /// Where things of this kind stand, and under which name.
     pub(crate) fn place<'a>(&mut self, name: &'a PollName) -> (&mut Names<Held>, &'a str) {
         match name {
@@ -209,6 +204,7 @@ fn facts(membership: &Held) -> PollerFacts {
         weight: 0,
         status: PollerStatus::Online,
         fixed_name: false,
+        report: None,
     })
 }
 

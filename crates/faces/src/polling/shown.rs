@@ -1,13 +1,15 @@
-//! A group as it is shown: who polls what, who should, and what is nobody's. What is not simply owned comes first; it
-//! is what the reader came for.
+//! A group as it is shown: who polls what, who should, what is nobody's and what fails. What is not simply owned comes
+//! first; it is what the reader came for.
 //!
 //! A poller renews every third of its ttl. One that was not heard of for two thirds has missed a renewal and may be
 //! about to lose what it has: its targets are *uncertain*, since the renewal that it missed.
 
-use super::group::{Group, Held, Phase, Poller, is_absent, poller_name};
+use super::group::{Free, Group, Held, Phase, Poller, is_absent, poller_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
-use tenure_api::{PolledTarget, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget};
+use tenure_api::{
+    GroupState, PolledTarget, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget,
+};
 use tenure_assignment::{self as assignment, Member, Target, assign};
 use tenure_engine::kernel::{LeaseId, SessionId};
 use tenure_history::rfc3339;
@@ -103,7 +105,8 @@ pub(crate) fn preferred(group: &Group) -> Preferred {
     let mut preferred = HashMap::new();
     let (mut names, mut targets) = (Vec::new(), Vec::new());
     let owned = group.targets.iter().map(|(name, held)| (name, Some(held.holder.as_str())));
-    for (name, holder) in owned.chain(group.free.keys().map(|name| (name, None))) {
+    let unowned = group.unowned().names;
+    for (name, holder) in owned.chain(unowned.keys().map(|name| (name, None))) {
         let held_by = holder.map(poller_name);
         if let Some(holder) =
             holder.filter(|holder| is_absent(holder) && held_by.is_none_or(|by| !is_member(by)))
@@ -128,9 +131,43 @@ pub(crate) fn shown(
     beats: &Beats,
     wall_ms: u64,
 ) -> PollingView {
+    let live_nodes = live_nodes(group, preferred, beats);
+    let unowned = group.unowned();
+    let told = |target: &str, free: Option<&Free>| UnownedTarget {
+        since: free.map(|free| rfc3339(free.since_wall_ms)),
+        last_owner_id: free.map(|free| free.last_holder.to_string()),
+        preferred_owner_id: preferred.get(target).cloned(),
+        reason: free.map(|free| free.left_for.as_str().to_owned()),
+    };
+    let state = group.state();
+    let abandoned = group.free.iter().filter(|_| state == GroupState::Abandoned);
+    PollingView {
+        group: name.to_owned(),
+        this_instance_id: None,
+        failing_total: live_nodes.iter().map(|node| node.failing).fold(0, u64::saturating_add),
+        live_nodes,
+        unowned_targets: unowned.names.keys().map(ToString::to_string).collect(),
+        unowned: unowned
+            .names
+            .iter()
+            .map(|(target, free)| (target.to_string(), told(target, free.as_deref())))
+            .collect(),
+        state,
+        unowned_total: unowned.total,
+        abandoned: abandoned.map(|(target, free)| (target.to_string(), told(target, Some(free)))).collect(),
+        generation: group.generation.0,
+        timestamp: rfc3339(wall_ms),
+    }
+}
+
+/// The pollers with what each has.
+fn live_nodes(group: &Group, preferred: &Preferred, beats: &Beats) -> Vec<PollerNode> {
     let statuses = statuses(group);
+    let members: Vec<Poller<'_>> = group.members().collect();
     let mut nodes: BTreeMap<(String, String), PollerNode> = BTreeMap::new();
-    for poller in group.members() {
+    let mut aliases: HashMap<&str, (String, String)> = HashMap::new();
+    let mut failing: HashSet<(&str, &str)> = HashSet::new();
+    for poller in &members {
         let node = PollerNode {
             instance_id: poller.instance.to_owned(),
             name: poller.name.to_owned(),
@@ -138,13 +175,14 @@ pub(crate) fn shown(
             status: poller.status(),
             weight: poller.facts.weight,
             owned_targets: Vec::new(),
+            failing: failing_of(group, poller),
         };
-        nodes.insert((poller.name.to_owned(), poller.instance.to_owned()), node);
+        let key = (poller.name.to_owned(), poller.instance.to_owned());
+        aliases.insert(&poller.facts.instance, key.clone());
+        nodes.insert(key, node);
+        let reported = poller.facts.report.iter().flat_map(|report| &report.failing.names);
+        failing.extend(reported.map(|target| (poller.name, target.as_str())));
     }
-    let aliases: HashMap<String, (String, String)> = group
-        .members()
-        .map(|poller| (poller.facts.instance.clone(), (poller.name.to_owned(), poller.instance.to_owned())))
-        .collect();
     for (target, held) in &group.targets {
         let holder = held.holder.as_str();
         let own = (poller_name(holder).to_owned(), holder.to_owned());
@@ -161,31 +199,25 @@ pub(crate) fn shown(
             last_renewed_at: beat.map(|beat| rfc3339(beat.last_seen_wall_ms)),
             uncertain_since: uncertain_since.map(rfc3339),
             pinned: group.pinned_to(target).as_deref() == Some(key.0.as_str()),
+            failing: failing.contains(&(poller_name(holder), target)),
         };
         nodes.entry(key).or_insert_with_key(stranger).owned_targets.push(polled);
     }
     let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
     for node in &mut live_nodes {
-        node.owned_targets.sort_by_key(|polled| polled.state == TargetState::Owned);
+        node.owned_targets.sort_by_key(|polled| polled.state == TargetState::Owned && !polled.failing);
     }
-    let unowned = group.free.iter().map(|(target, free)| {
-        let unowned = UnownedTarget {
-            since: Some(rfc3339(free.since_wall_ms)),
-            last_owner_id: Some(free.last_holder.to_string()),
-            preferred_owner_id: preferred.get(&**target).cloned(),
-            reason: Some(free.left_for.as_str().to_owned()),
-        };
-        (target.to_string(), unowned)
-    });
-    PollingView {
-        group: name.to_owned(),
-        this_instance_id: None,
-        live_nodes,
-        unowned_targets: group.free.keys().map(ToString::to_string).collect(),
-        unowned: unowned.collect(),
-        generation: group.generation.0,
-        timestamp: rfc3339(wall_ms),
-    }
+    live_nodes
+}
+
+/// How many targets of a poller have polls that fail. What it named and does not hold any more does not count.
+pub(crate) fn failing_of(group: &Group, poller: &Poller<'_>) -> u64 {
+    let Some(reported) = poller.facts.report.as_ref().map(|report| &report.failing) else { return 0 };
+    let is_its = |name: &String| {
+        group.targets.get(name.as_str()).is_some_and(|held| poller_name(&held.holder) == poller.name)
+    };
+    let gone = reported.names.iter().filter(|name| !is_its(name)).count();
+    reported.total.saturating_sub(gone as u64)
 }
 
 /// Somebody who has a target and is no member: it gets no more.
@@ -197,8 +229,9 @@ fn stranger((name, instance): &(String, String)) -> PollerNode {
         status: PollerStatus::Leaving,
         weight: 0,
         owned_targets: Vec::new(),
+        failing: 0,
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -53,7 +53,7 @@ impl Faces {
             Some(poller) => {
                 let poller = member(&found, group, poller)?;
                 check_takes_targets(&poller, group)?;
-                if !found.targets.contains_key(target) && !found.free.contains_key(target) {
+                if !found.knows(target) {
                     let message = format!("group {group:?} has no target {target:?}: nobody polls it or did");
                     return Err(Error::new(ErrorCode::NotFound, message).with("target", target));
                 }

@@ -28,6 +28,7 @@ const LOOKS: &[&str] = &[
     "Stream",
     "Streams",
     "Polling",
+    "PollingGroups",
 ];
 /// Asked again they do no more than they did, and have no id: proofs of life count as often as they come, and the others
 /// name all that they are about.

@@ -5,6 +5,7 @@ mod budget;
 mod orphans;
 mod parting;
 mod refusals;
+mod reporting;
 
 use super::holdings::Standing;
 use super::plan::{Plan, Situation, plan};
@@ -15,6 +16,7 @@ use budget::Budget;
 use core::time::Duration;
 use orphans::Orphans;
 use refusals::Refusals;
+use reporting::Reporting;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use tenure_client::Backoff;
@@ -52,6 +54,7 @@ pub(super) struct Control<S> {
     /// What was given to whom lately: who did not want it is not given it again at once.
     given: HashMap<TargetName, (String, BootInstant)>,
     moved_since_renewal: usize,
+    reporting: Reporting,
     is_leaving: bool,
 }
 
@@ -87,6 +90,7 @@ impl<S: Store> Control<S> {
             successors: HashMap::new(),
             given: HashMap::new(),
             moved_since_renewal: 0,
+            reporting: Reporting::begin(now),
             is_leaving: false,
         }
     }
@@ -128,6 +132,7 @@ impl<S: Store> Control<S> {
             match self.shared.store.join(&self.shared.membership).await {
                 Ok(()) => {
                     self.membership = self.shared.set_member();
+                    self.reporting = Reporting::begin(BootInstant::now());
                     return Ok(());
                 }
                 Err(StoreError::NameTaken(why)) => return Err(PollerError::NameTaken(why)),
@@ -211,6 +216,7 @@ impl<S: Store> Control<S> {
             // What is nobody's does not wait.
             *busy = Duration::ZERO;
         }
+        self.report(&targets, &mut wake).await;
         Ok(wake.0)
     }
 

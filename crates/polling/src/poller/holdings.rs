@@ -4,6 +4,7 @@
 //! Invariant: a poll starts only while its target is owned and its deadline is far enough away; a claim that is given
 //! away or released has no poll running.
 
+use crate::numbers::RunOutcome;
 use crate::store::{Claim, LetGo, TargetName};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -12,6 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// Polls of a target that fail one after the other before it counts as failing.
+const FAILING_AFTER: u32 = 3;
 
 /// How a held target stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,6 +46,8 @@ pub(crate) struct Holding {
     pub(crate) uncertain_since: Option<BootInstant>,
     /// To whom it may have gone: it is not acted on until that is known.
     pub(crate) handed_maybe: bool,
+    /// How many of its polls failed since the last that did not.
+    failures: u32,
     /// When its next poll is due.
     due: BootInstant,
 }
@@ -119,6 +125,12 @@ impl Tie {
     }
 }
 
+impl Holding {
+    pub(crate) fn is_failing(&self) -> bool {
+        self.failures >= FAILING_AFTER
+    }
+}
+
 impl Holdings {
     pub(crate) fn get(&self, target: &TargetName) -> Option<&Holding> {
         self.held.get(target)
@@ -159,6 +171,7 @@ impl Holdings {
             renewed: now,
             uncertain_since: self.in_doubt,
             handed_maybe: false,
+            failures: 0,
             due: now,
         };
         self.due.insert((now, target.clone()));
@@ -334,6 +347,30 @@ impl Holdings {
             return Some(Start { target, fence, tie: holding.tie.clone() });
         }
         None
+    }
+
+    /// How a poll of this claim went. Whether its target begins to fail by it, or does not any more; `None`: neither.
+    pub(crate) fn went(&mut self, target: &TargetName, fence: u64, outcome: RunOutcome) -> Option<bool> {
+        let holding = self.held.get_mut(target).filter(|holding| holding.claim.fence == fence)?;
+        let was_failing = holding.is_failing();
+        match outcome {
+            RunOutcome::Ok => holding.failures = 0,
+            RunOutcome::Failed | RunOutcome::TimedOut | RunOutcome::Panicked => {
+                holding.failures = holding.failures.saturating_add(1);
+            }
+            // It was not let to its end.
+            RunOutcome::Cancelled => {}
+        }
+        let is_failing = holding.is_failing();
+        (is_failing != was_failing).then_some(is_failing)
+    }
+
+    /// Targets whose last polls failed, in order of name.
+    pub(crate) fn failing(&self) -> Vec<&TargetName> {
+        let failing = self.held.iter().filter(|(_, holding)| holding.is_failing());
+        let mut failing: Vec<&TargetName> = failing.map(|(target, _)| target).collect();
+        failing.sort();
+        failing
     }
 
     /// A poll ended; the next is due then, or at once if another claim waited for it to end. Whether the target only

@@ -143,9 +143,31 @@ fn finish<S: Store>(
     );
     let now = BootInstant::now();
     let next = ended.started.after(interval(&shared.options, scatter)).max(now);
-    let is_let_go = shared.holdings().finished(&ended.target, ended.fence, next, now);
-    if is_let_go {
+    let (turned, is_let_go) = {
+        let mut holdings = shared.holdings();
+        let turned = holdings.went(&ended.target, ended.fence, outcome);
+        (turned, holdings.finished(&ended.target, ended.fence, next, now))
+    };
+    if let Some(is_failing) = turned {
+        log_turn(shared, ended, is_failing, outcome, fault);
+    }
+    if is_let_go || turned.is_some() {
         shared.control_wake.notify_one();
+    }
+}
+
+fn log_turn<S: Store>(
+    shared: &Arc<Shared<S>>,
+    ended: &Running,
+    is_failing: bool,
+    outcome: RunOutcome,
+    fault: Option<&str>,
+) {
+    let (instance, target, group) = (&shared.membership.instance, &ended.target, &shared.group);
+    let (fence, outcome) = (ended.fence, outcome.as_str());
+    match is_failing {
+        true => tracing::warn!(%instance, %target, group, fence, outcome, fault, "polls fail"),
+        false => tracing::info!(%instance, %target, group, fence, outcome, "polls succeed again"),
     }
 }
 

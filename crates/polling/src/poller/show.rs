@@ -2,10 +2,10 @@
 
 use super::Shared;
 use super::holdings::{Holding, Standing};
-use crate::store::{Store, TargetName};
+use crate::store::{Store, TargetName, View};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use tenure_api::{PolledTarget, PollerNode, PollingView, TargetState, UnownedTarget};
+use tenure_api::{GroupState, PolledTarget, PollerNode, PollingView, TargetState, UnownedTarget};
 use tenure_client::clock::{BootInstant, wall_time};
 
 impl<S: Store> Shared<S> {
@@ -13,27 +13,7 @@ impl<S: Store> Shared<S> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let holdings = self.holdings();
         let me = &self.membership.instance;
-        let mut nodes: BTreeMap<String, PollerNode> = BTreeMap::new();
-        for member in &seen.view.members {
-            let instance_id = member.instance.to_string();
-            let node = PollerNode {
-                name: member.instance.name().to_owned(),
-                is_this_instance: member.instance == *me,
-                status: member.status,
-                weight: member.weight,
-                owned_targets: Vec::new(),
-                instance_id: instance_id.clone(),
-            };
-            nodes.insert(instance_id, node);
-        }
-        nodes.entry(me.to_string()).or_insert_with(|| PollerNode {
-            instance_id: me.to_string(),
-            name: me.name().to_owned(),
-            is_this_instance: true,
-            status: *self.status.lock().unwrap_or_else(PoisonError::into_inner),
-            weight: self.membership.weight,
-            owned_targets: Vec::new(),
-        });
+        let mut nodes = self.member_nodes(&seen.view);
         let mut unowned = BTreeMap::new();
         for target in seen.targets.iter() {
             let preferred = seen.preferred.get(target).cloned();
@@ -50,6 +30,7 @@ impl<S: Store> Shared<S> {
                     last_renewed_at: owner.renewed_at.clone(),
                     uncertain_since: None,
                     pinned,
+                    failing: false,
                 },
                 (None, None) => {
                     let told = UnownedTarget { preferred_owner_id: preferred, ..UnownedTarget::default() };
@@ -64,24 +45,60 @@ impl<S: Store> Shared<S> {
                 status: tenure_api::PollerStatus::Leaving,
                 weight: 0,
                 owned_targets: Vec::new(),
+                failing: 0,
             });
+            node.failing += u64::from(shown.failing);
             node.owned_targets.push(shown);
         }
         let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
         for node in &mut live_nodes {
-            let is_settled =
-                |shown: &PolledTarget| matches!(shown.state, TargetState::Owned | TargetState::Other);
+            let is_settled = |shown: &PolledTarget| {
+                matches!(shown.state, TargetState::Owned | TargetState::Other) && !shown.failing
+            };
             node.owned_targets.sort_by_key(is_settled);
         }
         PollingView {
             group: self.group.clone(),
             this_instance_id: Some(me.to_string()),
+            failing_total: live_nodes.iter().map(|node| node.failing).sum(),
             live_nodes,
             unowned_targets: unowned.keys().cloned().collect(),
+            state: GroupState::Active,
+            unowned_total: unowned.len() as u64,
             unowned,
+            abandoned: BTreeMap::new(),
             generation: seen.view.generation,
             timestamp: wall_time(BootInstant::now()),
         }
+    }
+
+    /// The members, itself among them; what they have is not in it.
+    fn member_nodes(&self, view: &View) -> BTreeMap<String, PollerNode> {
+        let me = &self.membership.instance;
+        let mut nodes: BTreeMap<String, PollerNode> = BTreeMap::new();
+        for member in &view.members {
+            let instance_id = member.instance.to_string();
+            let node = PollerNode {
+                name: member.instance.name().to_owned(),
+                is_this_instance: member.instance == *me,
+                status: member.status,
+                weight: member.weight,
+                owned_targets: Vec::new(),
+                failing: 0,
+                instance_id: instance_id.clone(),
+            };
+            nodes.insert(instance_id, node);
+        }
+        nodes.entry(me.to_string()).or_insert_with(|| PollerNode {
+            instance_id: me.to_string(),
+            name: me.name().to_owned(),
+            is_this_instance: true,
+            status: *self.status.lock().unwrap_or_else(PoisonError::into_inner),
+            weight: self.membership.weight,
+            owned_targets: Vec::new(),
+            failing: 0,
+        });
+        nodes
     }
 
     pub(super) fn count_targets(&self) {
@@ -97,13 +114,14 @@ impl<S: Store> Shared<S> {
                 (None, None) => unowned += 1,
             }
         }
-        self.counters.set_targets([
+        let targets = [
             ("owned", owned),
             ("other", other),
             ("uncertain", uncertain),
             ("draining", draining),
             ("unowned", unowned),
-        ]);
+        ];
+        self.counters.set_targets(targets, holdings.failing().len() as u64);
     }
 }
 
@@ -132,5 +150,6 @@ fn own(
         last_renewed_at: Some(wall_time(holding.renewed)),
         uncertain_since: holding.uncertain_since.map(wall_time),
         pinned,
+        failing: holding.is_failing(),
     }
 }

@@ -1,10 +1,13 @@
 //! Pollers of one process that share targets through memory, watched by a witness that refuses old fences.
 
+mod reports;
+
 use super::*;
 use crate::source::Fixed;
 use crate::store::{Claim, LetGo, MemoryStore, Outcome, Renewal, SeenMember, SeenOwner, StoreError, Wanted};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use tenure_api::PollerReport;
 use tenure_client::clock::BootInstant;
 use tokio::task::JoinHandle;
 
@@ -260,6 +263,10 @@ struct Failing {
     loses_answers: Arc<AtomicBool>,
     /// So many joins take longer than the ttl.
     slow_joins: Arc<AtomicU32>,
+    /// A target that nobody gets.
+    never_given: Option<TargetName>,
+    /// What was reported, the newest last.
+    reports: Arc<Mutex<Vec<PollerReport>>>,
 }
 
 impl Failing {
@@ -269,6 +276,8 @@ impl Failing {
             hangs: Arc::default(),
             loses_answers: Arc::default(),
             slow_joins: Arc::default(),
+            never_given: None,
+            reports: Arc::default(),
         }
     }
 
@@ -311,7 +320,19 @@ impl Store for Failing {
     }
 
     async fn acquire(&self, wanted: &[Wanted]) -> Result<Vec<Outcome<Claim>>, StoreError> {
-        self.store.acquire(wanted).await
+        let mut outcomes = Vec::new();
+        for one in wanted {
+            match self.never_given.as_ref() == Some(&one.target) {
+                true => outcomes.push(Outcome::Refused("the test keeps it".to_owned())),
+                false => outcomes.extend(self.store.acquire(core::slice::from_ref(one)).await?),
+            }
+        }
+        Ok(outcomes)
+    }
+
+    async fn report(&self, report: &PollerReport) -> Result<bool, StoreError> {
+        self.reports.lock().expect("unpoisoned").push(report.clone());
+        Ok(true)
     }
 
     fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim> {

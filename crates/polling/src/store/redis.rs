@@ -574,6 +574,7 @@ fn about(membership: &Membership, instance: &Instance, status: PollerStatus) -> 
         weight: membership.weight,
         status,
         fixed_name: instance.has_fixed_name(),
+        report: None,
     };
     let about = About { facts, ttl_ms: millis(membership.ttl) };
     serde_json::to_string(&about).expect("invariant: facts can be written as JSON")

@@ -12,14 +12,14 @@ use super::{
     StoreError, TargetName, View, Wanted,
 };
 use crate::instance::Instance;
-use calls::{amend, each, hand_over, is_gone, keys, take, understood, within};
+use calls::{amend, each, facts, hand_over, is_gone, keys, take, understood, within};
 use core::time::Duration;
 use feed::Feed;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_api::{
-    EndedLease, ErrorCode, HolderCall, Lease, LeaseQuery, PollName, PollNameError, PollerStatus,
-    SessionHeartbeat, SessionRenewed, State,
+    EndedLease, ErrorCode, HolderCall, Lease, LeaseQuery, PollName, PollNameError, PollerReport,
+    PollerStatus, SessionHeartbeat, SessionRenewed, State,
 };
 use tenure_client::clock::BootInstant;
 use tenure_client::{CallError, Client, operation_id};
@@ -59,6 +59,9 @@ struct Member {
     valid_until: BootInstant,
     /// Leases that a heartbeat told to be lost, and as of where.
     ended: HashMap<String, u64>,
+    /// What was told of it last.
+    status: PollerStatus,
+    report: PollerReport,
 }
 
 impl TenureStore {
@@ -225,6 +228,18 @@ impl TenureStore {
         Some(Claim { target: target.clone(), fence: lease.fence, valid_until: member.valid_until, key })
     }
 
+    /// Writes what this poller tells of itself.
+    async fn tell_all(&self, status: PollerStatus, report: PollerReport) -> Result<(), StoreError> {
+        let member = self.member()?;
+        let amend = amend(member.epoch, facts(&member.membership, status, Some(report.clone())));
+        let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
+        told.map_err(|error| understood(&error))?;
+        if let Some(present) = self.inner().member.as_mut().filter(|it| it.session == member.session) {
+            (present.status, present.report) = (status, report);
+        }
+        Ok(())
+    }
+
     /// Moves everything to a session that nobody keeps alive: it ends by itself when the window is over.
     async fn leave_with_window(
         &self,
@@ -239,7 +254,7 @@ impl TenureStore {
             ..member.membership.clone()
         };
         let session = self.open_session(&absent, limit).await?.session;
-        let amended = amend(member.epoch, &absent, PollerStatus::Absent);
+        let amended = amend(member.epoch, facts(&absent, PollerStatus::Absent, None));
         let amended = within(limit, self.client.amend(&member.lease_id, &amended)).await;
         let amended = amended.map_err(|error| understood(&error))?;
         let name = ClaimKey { lease_id: amended.lease_id, epoch: amended.epoch, ..ClaimKey::default() };
@@ -404,10 +419,13 @@ impl Store for TenureStore {
     }
 
     async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
-        let member = self.member()?;
-        let amend = amend(member.epoch, &member.membership, status);
-        let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
-        told.map(drop).map_err(|error| understood(&error))
+        let report = self.member()?.report;
+        self.tell_all(status, report).await
+    }
+
+    async fn report(&self, report: &PollerReport) -> Result<bool, StoreError> {
+        let status = self.member()?.status;
+        self.tell_all(status, report.clone()).await.map(|()| true)
     }
 
     async fn leave(&self, claims: &[Claim], window: Option<Duration>) -> Result<(), StoreError> {

@@ -24,6 +24,7 @@ const STATUS_WORDS = {
  * @property {string} status
  * @property {number} weight
  * @property {number} owned How many targets it has.
+ * @property {number} failing How many of them have polls that fail.
  */
 
 /** Whether a poller takes targets; else why not. @param {Poller} poller @returns {string | null} */
@@ -124,7 +125,9 @@ export class Pollers {
     bar.style.width = `${(100 * poller.owned) / most}%`;
     attribute(bar, "data-status", poller.status);
     const weight = poller.weight === 1 ? "" : `, weight ${count(poller.weight)}`;
-    write(part("owned"), `${count(poller.owned)} ${poller.owned === 1 ? "target" : "targets"}${weight}`);
+    const failing = poller.failing === 0 ? "" : `, ${count(poller.failing)} failing`;
+    const targets = `${count(poller.owned)} ${poller.owned === 1 ? "target" : "targets"}`;
+    write(part("owned"), targets + failing + weight);
     const isCordoned = poller.status === "cordoned";
     const button = part("cordon");
     // Who is no member cannot be spoken to.

@@ -2,7 +2,7 @@
 // nothing of the page.
 
 /** What the reader came for stands first. */
-const ORDER = ["unowned", "uncertain", "draining", "owned"];
+const ORDER = ["unowned", "abandoned", "uncertain", "draining", "owned"];
 
 /**
  * @typedef {object} Target
@@ -15,11 +15,22 @@ const ORDER = ["unowned", "uncertain", "draining", "owned"];
  * @property {string | null} renewed
  * @property {string | null} uncertain Since when its poller is not heard of.
  * @property {boolean} pinned
+ * @property {boolean} failing Whether its last polls failed.
  * @property {string | null} last Who polled it last.
  * @property {string | null} reason Why it came free.
  *
- * @typedef {{pollers: import("./pollers.js").Poller[], targets: Target[], names: Map<string, string>}} Group
+ * @typedef {object} Group
+ * @property {import("./pollers.js").Poller[]} pollers
+ * @property {Target[]} targets
+ * @property {Map<string, string>} names
+ * @property {number} unowned How many targets nobody polls, those included that no poller names.
+ * @property {number} failing How many targets have polls that fail, those included that no poller names.
  */
+
+/** @returns {Group} */
+export function noGroup() {
+  return { pollers: [], targets: [], names: new Map(), unowned: 0, failing: 0 };
+}
 
 /** @param {any} told A `PollingView`. @returns {Group} */
 export function readGroup(told) {
@@ -37,16 +48,19 @@ export function readGroup(told) {
         renewed: one.last_renewed_at,
         uncertain: one.uncertain_since,
         pinned: one.pinned,
+        failing: one.failing === true,
         last: null,
         reason: null,
       });
     }
   }
-  for (const target of told.unowned_targets) {
-    const one = told.unowned[target] ?? {};
+  const unowned = told.unowned_targets.map((/** @type {string} */ target) => [target, "unowned"]);
+  const abandoned = Object.keys(told.abandoned ?? {}).map((target) => [target, "abandoned"]);
+  for (const [target, state] of [...unowned, ...abandoned]) {
+    const one = told[state][target] ?? {};
     targets.push({
       target,
-      state: "unowned",
+      state,
       owner: null,
       preferred: one.preferred_owner_id ?? null,
       fence: null,
@@ -54,11 +68,12 @@ export function readGroup(told) {
       renewed: null,
       uncertain: null,
       pinned: false,
+      failing: false,
       last: one.last_owner_id ?? null,
       reason: one.reason ?? null,
     });
   }
-  const rank = (/** @type {Target} */ { state }) => ORDER.indexOf(state);
+  const rank = (/** @type {Target} */ { state, failing }) => 2 * ORDER.indexOf(state) + (failing ? 0 : 1);
   targets.sort((a, b) => rank(a) - rank(b) || (a.target < b.target ? -1 : 1));
   return {
     pollers: told.live_nodes.map((/** @type {any} */ node) => ({
@@ -67,9 +82,12 @@ export function readGroup(told) {
       status: node.status,
       weight: node.weight,
       owned: node.owned_targets.length,
+      failing: node.failing ?? 0,
     })),
     targets,
     names: new Map(told.live_nodes.map((/** @type {any} */ node) => [node.instance_id, node.name])),
+    unowned: Math.max(told.unowned_total ?? 0, told.unowned_targets.length),
+    failing: told.failing_total ?? 0,
   };
 }
 

@@ -19,9 +19,18 @@ pub(super) fn write(page: &mut Page, numbers: &PollingNumbers) {
             ("uncertain", counts.uncertain),
             ("draining", counts.draining),
             ("unowned", counts.unowned),
+            ("abandoned", counts.abandoned),
         ] {
             page.sample(&[("group", group), ("state", state)], count);
         }
+    }
+    page.family(
+        "poll_failing_targets",
+        Kind::Gauge,
+        "Targets that have a poller and polls that fail, by group, as their pollers report.",
+    );
+    for (group, counts) in &numbers.targets {
+        page.sample(&[("group", group)], counts.failing);
     }
     page.family("poll_moves_total", Kind::Counter, "Targets that left their poller, by group and why.");
     for (group, moves) in &numbers.moves {

@@ -133,7 +133,8 @@ fn page_of(
         draining: 0,
     };
     let pools = vec![PoolSnapshot { name: "tuner".into(), size: 4, free: 1, removed: false }];
-    let counts = TargetCounts { owned: 21, uncertain: 22, draining: 23, unowned: 24 };
+    let counts =
+        TargetCounts { owned: 21, uncertain: 22, draining: 23, unowned: 24, abandoned: 25, failing: 26 };
     let polling = PollingNumbers {
         targets: [("web".to_owned(), counts)].into(),
         moves: vec![("web".to_owned(), [31, 32, 33, 34, 35, 36])],
@@ -226,6 +227,7 @@ const NAMES: &[&str] = &[
     "pool_size",
     "pool_in_use",
     "poll_targets",
+    "poll_failing_targets",
     "poll_moves_total",
     "poll_unowned_seconds",
 ];

@@ -39,6 +39,19 @@ pub(super) fn routes() -> Vec<Route> {
             None,
             Row {
                 method: Method::GET,
+                path: "/v1/polling",
+                name: "list_polling",
+                summary: "Every group of pollers, in numbers",
+                gives: Gives::Json(200, schema::<api::PollingGroups>),
+                read: |_| call(Call::PollingGroups),
+            },
+        ),
+        row(
+            READ,
+            None,
+            None,
+            Row {
+                method: Method::GET,
                 path: "/v1/polling/{group}",
                 name: "show_polling",
                 summary: "A group of pollers: who polls what, who should, and what nobody polls",

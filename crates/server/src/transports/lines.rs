@@ -655,7 +655,8 @@ fn class(call: &Call) -> Class {
         | Call::InspectRegistration(_)
         | Call::Stream(_)
         | Call::Streams(_)
-        | Call::Polling(_) => Class::Reading,
+        | Call::Polling(_)
+        | Call::PollingGroups => Class::Reading,
     }
 }
 
@@ -795,6 +796,7 @@ fn answer(shared: &Shared, reply: Result<Reply, Error>, wrap: Option<Wrap>) -> A
             | Reply::Streams(_)
             | Reply::StreamRenewed(_)
             | Reply::Polling(_)
+            | Reply::PollingGroups(_)
             | Reply::Moved(_)
             | Reply::Cordoned(_)
             | Reply::Ended(_)),

@@ -21,15 +21,17 @@ use crate::printer::Printer;
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Poll {
     #[command(subcommand)]
-    command: PollCommand,
+    command: Option<PollCommand>,
 }
 
 const EXAMPLE: &str = "tenure poll run --targets sites.txt --every 5s -- curl -sS -m 3 {target}
-On as many machines as you like: they divide the targets among themselves, and what one leaves, others take.";
+On as many machines as you like: they divide the targets among themselves, and what one leaves, others take.
+Without a command: tenure poll groups";
 
 #[derive(Subcommand)]
 enum PollCommand {
     Run(run::Run),
+    Groups(look::Groups),
     Nodes(look::Nodes),
     Targets(look::Targets),
     Move(steer::Move),
@@ -39,8 +41,9 @@ enum PollCommand {
 
 impl Poll {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
-        match self.command {
+        match self.command.unwrap_or_else(|| PollCommand::Groups(look::Groups::default())) {
             PollCommand::Run(run) => run.run(reach, printer),
+            PollCommand::Groups(groups) => groups.run(reach, printer),
             PollCommand::Nodes(nodes) => nodes.run(reach, printer),
             PollCommand::Targets(targets) => targets.run(reach, printer),
             PollCommand::Move(order) => order.run(reach, printer),

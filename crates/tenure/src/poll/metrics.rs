@@ -33,6 +33,9 @@ pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
     for (state, count) in numbers.targets {
         page.sample("", &format!("group=\"{group}\",state=\"{state}\""), &count);
     }
+    let help = "Targets that this poller holds and whose polls fail.";
+    page.family("poll_failing_targets", "gauge", help);
+    page.sample("", &format!("group=\"{group}\""), &numbers.failing);
     page.family("poll_moves_total", "counter", "Targets that this poller let go of or took, by reason.");
     for (reason, count) in &numbers.moves {
         page.sample("", &format!("group=\"{group}\",reason=\"{}\"", reason.as_str()), count);
@@ -134,6 +137,7 @@ mod tests {
     fn every_number_has_its_line() {
         let mut numbers = Numbers {
             targets: [("owned", 3), ("other", 6), ("uncertain", 0), ("draining", 0), ("unowned", 1)],
+            failing: 2,
             moves: MoveReason::ALL.into_iter().zip(0..).collect(),
             unowned_ms: 1_250,
             paused: true,
@@ -151,6 +155,9 @@ mod tests {
             tenure_poll_targets{group="web",state="uncertain"} 0
             tenure_poll_targets{group="web",state="draining"} 0
             tenure_poll_targets{group="web",state="unowned"} 1
+            # HELP tenure_poll_failing_targets Targets that this poller holds and whose polls fail.
+            # TYPE tenure_poll_failing_targets gauge
+            tenure_poll_failing_targets{group="web"} 2
             # HELP tenure_poll_moves_total Targets that this poller let go of or took, by reason.
             # TYPE tenure_poll_moves_total counter
             tenure_poll_moves_total{group="web",reason="voluntary"} 0

@@ -53,7 +53,9 @@ impl RedisDesk {
     fn wait_for_shares(&self, flags: &[&str], shares: &[(&str, usize)]) {
         wait_until(&format!("{shares:?}"), LONG, || {
             let shown = self.tenure(&[&["nodes", "--json"], flags].concat());
-            let owners = owners(&serde_json::from_str(&shown.out).unwrap());
+            // Before its first poller has joined there is no group.
+            let Ok(view) = serde_json::from_str(&shown.out) else { return false };
+            let owners = owners(&view);
             shares
                 .iter()
                 .all(|(name, count)| owners.iter().filter(|(_, owner)| owner == name).count() == *count)

@@ -13,9 +13,6 @@ const SIX: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
 #[test]
 fn a_group_is_shown_by_poller_and_by_target() {
     let desk = PollDesk::open(&SIX);
-    let empty = desk.tenure(&["nodes"]);
-    assert_eq!(empty.code, 0, "{}", empty.all());
-    assert!(empty.err.contains("group default: 0 pollers, 0 targets polled"), "{}", empty.err);
     let mut one = desk.poller(&["--name", "one"], &["true"]);
     let mut two = desk.poller(&["--name", "two"], &["true"]);
     desk.wait_for_shares(&[("one", 3), ("two", 3)]);
@@ -42,16 +39,93 @@ fn what_nobody_polls_any_more_is_shown_with_its_last_poller() {
     let mut poller = desk.poller(&["--name", "one"], &["true"]);
     poller.wait_for_poll("s1");
     poller.running.signal(Signal::KILL);
-    wait_until("an unowned target", LONG, || desk.object(&["targets"])["unowned_targets"][0] == "s1");
+    wait_until("an abandoned group", LONG, || desk.object(&["targets"])["state"] == "abandoned");
     let shown = desk.tenure(&["targets", "--unowned"]);
     let line = shown.out.lines().nth(1).unwrap();
     assert!(
-        line.starts_with("s1 ") && line.contains("unowned") && line.contains("was one~"),
+        line.starts_with("s1 ") && line.contains("abandoned") && line.contains("was one~"),
         "{}",
         shown.out
     );
     let nodes = desk.tenure(&["nodes"]);
-    assert!(nodes.out.lines().nth(1).unwrap().starts_with("(nobody)  unowned"), "{}", nodes.out);
+    assert!(nodes.out.lines().nth(1).unwrap().starts_with("(nobody)  abandoned"), "{}", nodes.out);
+    assert!(
+        nodes.err.contains("group default: abandoned: no pollers, 1 target polled last"),
+        "{}",
+        nodes.err
+    );
+}
+
+#[test]
+fn groups_are_listed_and_one_that_is_not_there_is_an_error_that_names_them() {
+    let desk = PollDesk::open(&["s1"]);
+    let none = desk.tenure(&["nodes"]);
+    assert_eq!((none.code, none.out.as_str()), (1, ""), "{}", none.all());
+    assert!(none.err.contains("there is no group \"default\""), "{}", none.err);
+    assert!(none.err.contains("tenure poll run"), "{}", none.err);
+    assert!(desk.tenure(&[]).err.contains("no groups"));
+    let mut web = desk.poller(&["--name", "one", "--group", "web"], &["true"]);
+    web.wait_for_poll("s1");
+    for words in [&[][..], &["groups"]] {
+        let listed = desk.tenure(words);
+        assert_eq!(listed.code, 0, "{}", listed.all());
+        let lines: Vec<&str> = listed.out.lines().collect();
+        assert!(lines[0].starts_with("GROUP  STATE   POLLERS  TARGETS"), "{}", listed.out);
+        assert!(lines[1].starts_with("web    active  1        1"), "{}", listed.out);
+    }
+    assert_eq!(desk.object(&["groups"])["groups"][0]["group"], "web");
+    for words in [&["nodes"][..], &["targets"], &["move", "s1", "one"], &["cordon", "one"]] {
+        let misspelt = desk.tenure(&[words, &["--group", "wep"]].concat());
+        assert_eq!(misspelt.code, 1, "{words:?}: {}", misspelt.all());
+        assert!(misspelt.err.contains("there is no group \"wep\""), "{words:?}: {}", misspelt.err);
+        assert!(misspelt.err.contains("choose one with --group: web"), "{words:?}: {}", misspelt.err);
+        assert!(!misspelt.err.contains("it goes to"), "{words:?}: {}", misspelt.err);
+    }
+    let nobody = desk.tenure(&["move", "s1", "two", "--group", "web"]);
+    assert!(nobody.code == 1 && !nobody.err.contains("it goes to"), "{}", nobody.all());
+    // What is to be polled can be asked of any group.
+    let expected = desk.tenure(&["targets", "--targets", "DIR/targets", "--group", "wep"]);
+    assert!(expected.code == 0 && expected.out.contains("s1      unowned"), "{}", expected.all());
+    assert_eq!(web.stop(), 0);
+}
+
+#[test]
+fn what_was_taken_off_the_list_while_nobody_polled_is_not_missed() {
+    let desk = PollDesk::open(&["s1", "s2"]);
+    let mut first = desk.poller(&["--name", "one"], &["true"]);
+    first.wait_for_poll("s2");
+    first.running.signal(Signal::KILL);
+    wait_until("an abandoned group", LONG, || desk.object(&["targets"])["state"] == "abandoned");
+    desk.write_targets(&["s1"]);
+    let mut second = desk.poller(&["--name", "two"], &["true"]);
+    second.wait_for_poll("s1");
+    let unowned = || desk.object(&["targets"])["unowned_targets"].clone();
+    wait_until("s2 to be forgotten", LONG, || unowned() == serde_json::json!([]));
+    // What is on the list and nobody polls is missed, although nobody ever polled it.
+    assert_eq!(desk.tenure(&["cordon", "two"]).code, 0);
+    desk.write_targets(&["s1", "s3"]);
+    wait_until("s3 to be missed", LONG, || unowned() == serde_json::json!(["s3"]));
+    desk.write_targets(&["s1"]);
+    wait_until("s3 to be forgotten", LONG, || unowned() == serde_json::json!([]));
+    assert_eq!(second.stop(), 0);
+}
+
+#[test]
+fn polls_that_fail_are_shown() {
+    let desk = PollDesk::open(&["bad", "good"]);
+    let mut poller = desk.poller(&["--name", "one"], &["test", "{target}", "=", "good"]);
+    poller.wait_for_words("polls fail");
+    wait_until("a report", LONG, || desk.object(&["nodes"])["failing_total"] == 1);
+    let targets = desk.tenure(&["targets"]);
+    assert!(targets.out.lines().nth(1).unwrap().starts_with("bad     owned, failing"), "{}", targets.out);
+    assert!(targets.err.contains("2 targets polled, 1 with polls that fail"), "{}", targets.err);
+    let nodes = desk.tenure(&["nodes"]);
+    assert!(
+        nodes.out.lines().nth(1).unwrap().starts_with("one     online  1       2, 1 failing"),
+        "{}",
+        nodes.out
+    );
+    assert_eq!(poller.stop(), 0);
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod counting;
 mod freeing;
 mod many;
 mod permitting;
+mod reporting;
 mod restarting;
 mod showing;
 mod steering;

@@ -40,7 +40,8 @@ fn handed_over(book: &Book, id: u64, holder: &str, resource: &str, lsn: u64) {
 }
 
 fn joined(book: &Book, id: u64, name: &str, status: PollerStatus) {
-    let facts = tenure_api::PollerFacts { instance: name.to_owned(), weight: 1, status, fixed_name: false };
+    let facts =
+        tenure_api::PollerFacts { instance: name.to_owned(), weight: 1, status, ..Default::default() };
     let attachment = serde_json::to_vec(&facts).expect("plain data");
     let lease = LeaseSnapshot { attachment, ..lease(id, name, &format!("poll/web/@poller/{name}")) };
     book.follow(&Followed { lease, changed_hands: true, lsn: Lsn(id) });
@@ -186,4 +187,35 @@ fn since_when_a_holder_has_a_target_is_learned_once() {
     book.acquired("web", "s1", Fence(1), 7_000);
     book.acquired("web", "s1", Fence(1), 8_000);
     assert_eq!(book.group("web").0.expect("known").targets["s1"].acquired_wall_ms, Some(7_000));
+}
+
+/// Two ttls of 30 s after 5 s.
+#[test]
+fn what_no_poller_asks_for_any_more_is_forgotten_and_the_group_with_its_last_target() {
+    let book = Book::default();
+    let facts = tenure_api::PollerFacts { report: Some(Default::default()), ..Default::default() };
+    let attachment = serde_json::to_vec(&facts).expect("plain data");
+    let member = LeaseSnapshot { attachment, ..lease(1, "hall", "poll/web/@poller/hall") };
+    book.follow(&Followed { lease: member, changed_hands: true, lsn: Lsn(1) });
+    for id in [2, 3] {
+        let target = format!("poll/web/s{id}");
+        granted(&book, id, "a", &target);
+        silent(id, &target, id + 10).told(|end| book.end(end));
+    }
+    book.forget_over("web", 65_000);
+    assert_eq!(free(&book).len(), 2);
+    let before = book.group("web").0.map(|group| group.version);
+    book.forget_all_over(65_001);
+    assert_eq!(free(&book), []);
+    assert_ne!(book.group("web").0.map(|group| group.version), before, "a plan is worked out anew");
+    assert_eq!(book.counted().1.sum, 0, "nobody took them");
+    silent(1, "poll/web/@poller/hall", 20).told(|end| book.end(end));
+    assert!(book.group("web").0.is_none());
+    // In a group without pollers they are remembered for a day.
+    granted(&book, 30, "a", "poll/web/s1");
+    silent(30, "poll/web/s1", 31).told(|end| book.end(end));
+    book.forget_all_over(5_000 + 86_400_000);
+    assert_eq!(free(&book).len(), 1);
+    book.forget_all_over(5_001 + 86_400_000);
+    assert!(book.group("web").0.is_none());
 }

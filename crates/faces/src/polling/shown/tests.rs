@@ -3,12 +3,12 @@
 use super::*;
 use crate::polling::group::{Free, write_pin};
 use crate::polling::why::LeftFor;
-use tenure_api::PollerFacts;
+use tenure_api::{PollerFacts, PollerReport, ReportedTargets};
 use tenure_engine::kernel::{Epoch, Fence, Lsn};
 
-const NOW: u64 = 1_700_000_100_000;
+pub(in crate::polling) const NOW: u64 = 1_700_000_100_000;
 
-fn held(lease: u64, holder: &str, session: u64) -> Held {
+pub(in crate::polling) fn held(lease: u64, holder: &str, session: u64) -> Held {
     Held {
         lease: LeaseId::new(0, Lsn(lease)),
         epoch: Epoch(1),
@@ -24,7 +24,16 @@ fn held(lease: u64, holder: &str, session: u64) -> Held {
 }
 
 fn member(holder: &str, session: u64, status: PollerStatus) -> Held {
-    let facts = PollerFacts { instance: holder.to_owned(), weight: 1, status, fixed_name: true };
+    reporting(holder, session, status, None)
+}
+
+pub(in crate::polling) fn reporting(
+    holder: &str,
+    session: u64,
+    status: PollerStatus,
+    report: Option<PollerReport>,
+) -> Held {
+    let facts = PollerFacts { instance: holder.to_owned(), weight: 1, status, fixed_name: true, report };
     Held { attachment: serde_json::to_vec(&facts).expect("plain data"), ..held(1, holder, session) }
 }
 
@@ -161,9 +170,67 @@ fn what_nobody_polls_says_since_when_and_who_should_take_it() {
 }
 
 #[test]
-fn a_group_without_pollers_is_nobodys() {
+fn a_target_that_no_poller_asks_for_is_no_part_of_the_assignment() {
+    let report = |names: &[&str]| {
+        let unowned = ReportedTargets::of(names.iter().copied());
+        Some(PollerReport { unowned, ..PollerReport::default() })
+    };
+    let mut group = group();
+    for (name, session, asked) in [("kitchen", 1, &["s7"][..]), ("hall", 2, &[])] {
+        let held = reporting(&format!("{name}~1"), session, PollerStatus::Online, report(asked));
+        group.pollers.insert(name.into(), held.into());
+    }
+    let shown = view(&group);
+    assert_eq!(shown.unowned_targets, ["s7"], "nobody ever held it, and kitchen asks for it");
+    let unowned = &shown.unowned["s7"];
+    assert_eq!((&unowned.since, &unowned.last_owner_id, &unowned.reason), (&None, &None, &None));
+    assert_eq!(unowned.preferred_owner_id.as_deref(), Some("hall~1"), "it has fewer");
+    assert_eq!((shown.unowned_total, shown.state), (1, GroupState::Active));
+}
+
+#[test]
+fn targets_whose_polls_fail_are_marked_come_first_and_are_counted() {
+    let report = |names: &[&str], more: u64| {
+        let mut failing = ReportedTargets::of(names.iter().copied());
+        failing.total += more;
+        Some(PollerReport { failing, ..PollerReport::default() })
+    };
+    let mut group = group();
+    // It does not hold s3 any more: what it said of it is of no interest.
+    let kitchen = reporting("kitchen~1", 1, PollerStatus::Online, report(&["s2", "s3"], 0));
+    group.pollers.insert("kitchen".into(), kitchen.into());
+    let shown = view(&group);
+    let kitchen = node(&shown, "kitchen~1");
+    let marks: Vec<(&str, bool)> =
+        kitchen.owned_targets.iter().map(|polled| (polled.target.as_str(), polled.failing)).collect();
+    assert_eq!(marks, [("s2", true), ("s1", false)]);
+    assert!(!node(&shown, "hall~1").owned_targets[0].failing);
+    assert_eq!((kitchen.failing, node(&shown, "hall~1").failing, shown.failing_total), (1, 0, 1));
+    let hall = reporting("hall~1", 2, PollerStatus::Online, report(&["s3"], 5));
+    group.pollers.insert("hall".into(), hall.into());
+    let shown = view(&group);
+    assert_eq!((node(&shown, "hall~1").failing, shown.failing_total), (6, 7), "those without a name count");
+}
+
+#[test]
+fn a_group_without_pollers_is_abandoned_and_nothing_in_it_is_unowned() {
     let empty = view(&Group::default());
     assert_eq!((empty.live_nodes.len(), empty.unowned_targets.len(), empty.generation), (0, 0, 0));
+    assert_eq!(empty.state, GroupState::Unknown);
+    let mut left = Group::default();
+    let free =
+        Free { since_wall_ms: NOW, last_holder: "den~1".into(), left_for: LeftFor::TtlExpiry, lsn: Lsn(30) };
+    left.free.insert("s4".into(), free.into());
+    let shown = view(&left);
+    assert_eq!(
+        (shown.state, shown.unowned_targets.len(), shown.unowned_total),
+        (GroupState::Abandoned, 0, 0)
+    );
+    assert!(shown.unowned.is_empty());
+    assert_eq!(shown.abandoned["s4"].last_owner_id.as_deref(), Some("den~1"));
+    left.pollers.insert("hall".into(), member("hall~1", 2, PollerStatus::Online).into());
+    let shown = view(&left);
+    assert_eq!((shown.state, shown.unowned_targets.len(), shown.abandoned.len()), (GroupState::Active, 1, 0));
     let mut group = group();
     group.pollers.clear();
     let shown = view(&group);

@@ -64,6 +64,11 @@ impl Orphans {
         Some((orphan.last.as_ref()?, orphan.since))
     }
 
+    /// Every one, and since when.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&TargetName, BootInstant)> {
+        self.since.iter().map(|(target, orphan)| (target, orphan.since))
+    }
+
     /// How long it was nobody's, and whose it was before.
     pub(super) fn taken(
         &mut self,

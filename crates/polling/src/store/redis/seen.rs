@@ -183,7 +183,7 @@ mod tests {
 
     fn listed(instance: &str, left_ms: u64, status: Option<PollerStatus>) -> Listed {
         let about = status.map(|status| About {
-            facts: PollerFacts { instance: instance.to_owned(), weight: 3, status, fixed_name: false },
+            facts: PollerFacts { instance: instance.to_owned(), weight: 3, status, ..PollerFacts::default() },
             ttl_ms: 30_000,
         });
         Listed { instance: Instance::read(instance), left: Duration::from_millis(left_ms), about }

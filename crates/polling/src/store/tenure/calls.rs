@@ -2,7 +2,9 @@
 
 use crate::store::{Claim, ClaimKey, Membership, StoreError, Wanted};
 use core::time::Duration;
-use tenure_api::{Acquire, Amend, Blocking, ErrorCode, Handover, Lease, PollName, PollerFacts, PollerStatus};
+use tenure_api::{
+    Acquire, Amend, Blocking, ErrorCode, Handover, Lease, PollName, PollerFacts, PollerReport, PollerStatus,
+};
 use tenure_client::{CallError, Client, operation_id};
 use tokio::task::JoinSet;
 
@@ -125,18 +127,24 @@ pub(super) async fn hand_over(client: Client, key: ClaimKey, to_session: String)
     client.handover(&key.lease_id, &Handover { epoch: key.epoch, to_session, operation_id }).await
 }
 
-pub(super) fn facts(membership: &Membership, status: PollerStatus) -> serde_json::Value {
+/// What a poller tells of itself. One that is away reports nothing.
+pub(super) fn facts(
+    membership: &Membership,
+    status: PollerStatus,
+    report: Option<PollerReport>,
+) -> serde_json::Value {
     let facts = PollerFacts {
         instance: membership.instance.to_string(),
         weight: membership.weight,
         status,
         fixed_name: membership.instance.has_fixed_name(),
+        report,
     };
     serde_json::to_value(facts).expect("invariant: facts can be written as JSON")
 }
 
-pub(super) fn amend(epoch: u64, membership: &Membership, status: PollerStatus) -> Amend {
-    Amend { epoch, holder: None, attachment: facts(membership, status), operation_id: Some(operation_id()) }
+pub(super) fn amend(epoch: u64, facts: serde_json::Value) -> Amend {
+    Amend { epoch, holder: None, attachment: facts, operation_id: Some(operation_id()) }
 }
 
 pub(super) fn keys(claims: &[Claim]) -> Vec<ClaimKey> {

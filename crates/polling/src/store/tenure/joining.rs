@@ -8,7 +8,7 @@ use crate::store::{ClaimKey, Membership, StoreError};
 use core::time::Duration;
 use std::collections::HashMap;
 use tenure_api::{
-    Acquire, Blocking, ErrorCode, Lease, OpenSession, PollName, PollerStatus, SessionHeartbeat,
+    Acquire, Blocking, ErrorCode, Lease, OpenSession, PollName, PollerReport, PollerStatus, SessionHeartbeat,
 };
 use tenure_client::clock::BootInstant;
 use tenure_client::{CallError, operation_id};
@@ -68,6 +68,8 @@ impl TenureStore {
             seen_lsn: opened.lsn,
             valid_until,
             ended: HashMap::new(),
+            status: PollerStatus::Online,
+            report: PollerReport::default(),
         })
     }
 
@@ -79,7 +81,7 @@ impl TenureStore {
             resources: vec![resource],
             holder: membership.instance.to_string(),
             session: Some(session.to_owned()),
-            attachment: Some(facts(membership, PollerStatus::Online)),
+            attachment: Some(joined(membership)),
             operation_id: Some(operation_id()),
             ..Acquire::default()
         };
@@ -126,7 +128,7 @@ impl TenureStore {
         let key = ClaimKey { lease_id: lease_id.clone(), epoch: seen.epoch, ..ClaimKey::default() };
         match within(limit, hand_over(client.clone(), key, session.to_owned())).await {
             Ok(lease) => {
-                let amend = amend(lease.epoch, membership, PollerStatus::Online);
+                let amend = amend(lease.epoch, joined(membership));
                 let amended = within(limit, client.amend(lease_id, &amend)).await;
                 amended.map(Some).map_err(|error| understood(&error))
             }
@@ -160,4 +162,9 @@ impl TenureStore {
         let beaten = within(membership.join_limit(), beaten).await;
         beaten.map(|renewed| renewed.valid_ms).map_err(|error| understood(&error))
     }
+}
+
+/// What a poller tells of itself when it joins: it has nothing to report yet.
+fn joined(membership: &Membership) -> serde_json::Value {
+    facts(membership, PollerStatus::Online, Some(PollerReport::default()))
 }

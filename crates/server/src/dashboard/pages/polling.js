@@ -6,7 +6,7 @@ import { confirm, scopeRefusal } from "../confirm.js";
 import { attribute, empty, h, outside, replace, setFacts, write } from "../dom.js";
 import { Pollers, takesNone } from "../pollers.js";
 import { Rows } from "../rows.js";
-import { readGroup, resourceOf } from "../targets.js";
+import { noGroup, readGroup, resourceOf } from "../targets.js";
 import { ago, count, moment, shown, words } from "../text.js";
 
 const READ_EVERY_MS = 2_000;
@@ -14,6 +14,8 @@ const READ_EVERY_MS = 2_000;
 const READ_GAP_MS = 500;
 /** A large group is read less often: at most a tenth of the time goes into reading it. */
 const READ_SHARE = 10;
+/** Which groups there are is asked less often. */
+const LIST_EVERY_MS = 10_000;
 
 /** What a group can be called. */
 const GROUP = /^[a-z0-9][a-z0-9._-]{0,63}$/i;
@@ -53,7 +55,9 @@ export function mount(root, params, app) {
   const { store } = app;
   let chosen = GROUP.test(params.get("group") ?? "") ? (params.get("group") ?? "") : "";
   /** @type {Group} */
-  let group = { pollers: [], targets: [], names: new Map() };
+  let group = noGroup();
+  /** Groups that the daemon knows: how each stands. @type {Map<string, string>} */
+  let listed = new Map();
   /** @type {Map<string, Target>} */
   let byName = new Map();
   let wasRead = false;
@@ -84,7 +88,7 @@ export function mount(root, params, app) {
         attribute(row.element, "data-target", id);
         attribute(row.element, "data-state", one.state);
         write(row.name, shown(one.target));
-        write(row.pin, one.pinned ? "pinned" : "");
+        write(row.pin, [one.failing && "failing", one.pinned && "pinned"].filter(Boolean).join(", "));
         attribute(row.standing, "data-standing", one.state);
         write(row.standing, one.state);
         write(row.poller, one.owner === null ? "nobody" : nameOf(one.owner));
@@ -156,12 +160,17 @@ export function mount(root, params, app) {
   }
 
   function drawGroups() {
-    const names = [...new Set([...store.polled.keys(), ...(chosen ? [chosen] : [])])].sort();
-    if (chosen === "" && names.length > 0) chosen = names.includes("default") ? "default" : names[0];
-    if (names.join("\n") !== [...groups.options].map(({ value }) => value).join("\n")) {
+    const polled = [...store.polled.keys()].sort();
+    const names = [...new Set([...polled, ...listed.keys(), ...(chosen ? [chosen] : [])])].sort();
+    if (chosen === "" && names.length > 0)
+      chosen = names.includes("default") ? "default" : (polled[0] ?? names[0]);
+    const label = (/** @type {string} */ name) =>
+      listed.get(name) === "abandoned" ? `${shown(name)} (abandoned)` : shown(name);
+    const labels = names.map(label);
+    if (labels.join("\n") !== [...groups.options].map(({ textContent }) => textContent).join("\n")) {
       replace(
         groups,
-        names.map((name) => h("option", { value: name }, shown(name))),
+        names.map((name) => h("option", { value: name }, label(name))),
       );
     }
     groups.value = chosen;
@@ -210,8 +219,13 @@ export function mount(root, params, app) {
     const of = (/** @type {string} */ state) => group.targets.filter((one) => one.state === state).length;
     const parts = [passing === all ? `${count(all)} targets` : `${count(passing)} of ${count(all)} targets`];
     parts.push(`${count(group.pollers.length)} ${group.pollers.length === 1 ? "poller" : "pollers"}`);
-    for (const state of ["unowned", "uncertain"])
-      if (of(state) > 0) parts.push(`${count(of(state))} ${state}`);
+    for (const [state, number] of /** @type {[string, number][]} */ ([
+      ["unowned", group.unowned],
+      ["abandoned", of("abandoned")],
+      ["uncertain", of("uncertain")],
+      ["failing", group.failing],
+    ]))
+      if (number > 0) parts.push(`${count(number)} ${state}`);
     write(shownCount, parts.join(", "));
   }
 
@@ -265,6 +279,7 @@ export function mount(root, params, app) {
       if (one.uncertain !== null) facts.push(["Not heard of since", time(one.uncertain)]);
       facts.push(["Fence", one.fence === null ? "—" : String(one.fence)]);
       facts.push(["Pinned", one.pinned ? "by an operator" : "no"]);
+      if (one.failing) facts.push(["Polls", "the last ones failed"]);
     }
     setFacts(parts.facts, facts);
   }
@@ -366,17 +381,27 @@ export function mount(root, params, app) {
     void look();
   }
 
+  let nextList = 0;
+  /** @param {number} now */
+  async function list(now) {
+    if (now < nextList) return;
+    nextList = now + LIST_EVERY_MS;
+    const told = await ask(path(["v1", "polling"]));
+    listed = new Map(told.groups.map((/** @type {any} */ one) => [one.group, one.state]));
+  }
+
   let underWay = false;
   let nextRead = 0;
   let lastRead = -Infinity;
   async function look() {
     if (underWay || app.feed.state !== "live") return;
     underWay = true;
-    drawGroups();
-    const asked = chosen || "default";
     const began = performance.now();
     lastRead = began;
     try {
+      await list(began);
+      drawGroups();
+      const asked = chosen || "default";
       const told = await ask(path(["v1", "polling", asked]));
       // Another group was chosen meanwhile.
       if (asked !== (chosen || "default")) return;
@@ -396,7 +421,7 @@ export function mount(root, params, app) {
 
   groups.addEventListener("change", () => {
     chosen = groups.value;
-    group = { pollers: [], targets: [], names: new Map() };
+    group = noGroup();
     byName = new Map();
     wasRead = false;
     poller = "";

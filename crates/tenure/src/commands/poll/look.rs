@@ -1,4 +1,5 @@
-//! `tenure poll nodes` and `tenure poll targets`: a group as it stands, once or for as long as somebody looks.
+//! `tenure poll groups`, `tenure poll nodes` and `tenure poll targets`: which groups there are, and one as it stands,
+//! once or for as long as somebody looks.
 
 use clap::Args;
 use tenure_api::PollingView;
@@ -6,13 +7,36 @@ use tenure_polling::store::TargetName;
 
 use super::arguments::Group;
 use super::follow::{After, follow};
-use super::place::Place;
+use super::place::{Place, groups};
 use super::source::{Source, TargetsChoice, TargetsRedis};
 use crate::connect::{Reach, block_on};
 use crate::failure::Failure;
 use crate::printer::Printer;
-use crate::show::{group_line, node_table, target_table};
+use crate::show::{group_line, group_table, node_table, target_table};
 use crate::table::Table;
+
+/// List the daemon's groups of pollers
+///
+/// A group without pollers is abandoned; the daemon forgets it a day after its last target came free.
+#[derive(Args, Default)]
+pub(super) struct Groups {}
+
+impl Groups {
+    pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
+        block_on(async {
+            let daemon = reach.daemon(printer).await?;
+            let (groups, object) = groups(&daemon).await?;
+            if printer.json() {
+                return printer.object(&object);
+            }
+            if groups.groups.is_empty() {
+                printer.talk("no groups: nobody polls");
+                return Ok(());
+            }
+            printer.table(&group_table(&groups))
+        })
+    }
+}
 
 /// Show who polls in a group and how much each has
 #[derive(Args)]
@@ -24,7 +48,7 @@ pub(super) struct Nodes {
 /// Show who polls which target; what nobody polls comes first
 #[derive(Args)]
 pub(super) struct Targets {
-    /// Only those that nobody polls
+    /// Only those that nobody polls: unowned and abandoned ones
     #[arg(long)]
     unowned: bool,
     #[command(flatten)]
@@ -85,7 +109,11 @@ impl Look {
             })
             .await;
         }
-        let shown = place.show().await?.expecting(&expected)?;
+        // What should be polled can be asked of a group that nobody polls in yet.
+        let shown = match &self.targets {
+            Some(_) => place.show().await?.expecting(&expected)?,
+            None => place.show_existing().await?,
+        };
         if printer.json() {
             return printer.object(&shown.object);
         }

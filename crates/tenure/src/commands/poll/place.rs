@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_api::{
-    CordonPoller, Cordoned, ErrorCode, MoveTarget, Moved, PolledTarget, PollerNode, PollerStatus,
-    PollingView, TargetState, UnownedTarget,
+    CordonPoller, Cordoned, ErrorCode, GroupState, MoveTarget, Moved, PolledTarget, PollerNode, PollerStatus,
+    PollingGroups, PollingView, TargetState, UnownedTarget,
 };
 use tenure_client::clock::{BootInstant, wall_time};
 use tenure_polling::assignment::{Hash, Member, Target, assign};
@@ -17,6 +17,10 @@ use super::arguments::{Group, StoreChoice};
 use crate::connect::{Daemon, Reach, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
+use crate::show::names as names_of;
+
+/// Groups that are named to a reader who asked for another.
+const GROUPS_NAMED: usize = 20;
 
 /// A group that can be asked about.
 pub(super) struct Place<'a> {
@@ -67,6 +71,34 @@ impl<'a> Place<'a> {
                 Shown::of(view_of(&self.group.group, self.group.redis.hash.hash(), &seen))
             }
         }
+    }
+
+    /// The same. A group that does not exist is an error.
+    pub(super) async fn show_existing(&self) -> Result<Shown, Failure> {
+        let shown = self.show().await?;
+        match shown.view.state {
+            GroupState::Active | GroupState::Abandoned => Ok(shown),
+            GroupState::Unknown => Err(self.no_such_group().await),
+        }
+    }
+
+    /// Says which groups there are, where that is known.
+    async fn no_such_group(&self) -> Failure {
+        let line = format!("there is no group {:?}: it has no poller and no target", self.group.group);
+        let hint = match &self.kept {
+            Kept::Daemon { daemon, .. } => match groups(daemon).await {
+                Ok((groups, _)) if groups.groups.is_empty() => {
+                    "no group has pollers; tenure poll run starts one".to_owned()
+                }
+                Ok((groups, _)) => {
+                    let names: Vec<String> = groups.groups.into_iter().map(|group| group.group).collect();
+                    format!("choose one with --group: {}", names_of(&names, GROUPS_NAMED))
+                }
+                Err(_) => "tenure poll lists the groups".to_owned(),
+            },
+            Kept::Redis(_) => "check --group and --prefix".to_owned(),
+        };
+        Failure::Refused(Words::new(line).hint(hint))
     }
 
     /// Has a target polled by one poller, or, without one, by whoever should by itself.
@@ -129,12 +161,20 @@ impl Shown {
         let mut view = self.view;
         for target in targets {
             if polled(&view, target).is_none() {
-                view.unowned.entry(target.to_string()).or_default();
+                let last = view.abandoned.remove(&**target).unwrap_or_default();
+                view.unowned.entry(target.to_string()).or_insert(last);
             }
         }
         view.unowned_targets = view.unowned.keys().cloned().collect();
+        view.unowned_total = view.unowned_total.max(view.unowned.len() as u64);
         Self::of(view)
     }
+}
+
+/// Every group of the daemon, and the object that says so.
+pub(super) async fn groups(daemon: &Daemon) -> Result<(PollingGroups, Value), Failure> {
+    let object = daemon.get(route(&["polling"])).await?;
+    Ok((read(object.clone())?, object))
 }
 
 /// The poller of this name or instance.
@@ -168,6 +208,15 @@ fn advised(failure: Failure) -> Failure {
 
 fn object(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(|error| Failure::Unexpected(Words::new(error)))
+}
+
+/// How a group in a Redis stands.
+fn state_of(seen: &View) -> GroupState {
+    match (seen.members.is_empty(), seen.owners.is_empty() && seen.pins.is_empty()) {
+        (false, _) => GroupState::Active,
+        (true, false) => GroupState::Abandoned,
+        (true, true) => GroupState::Unknown,
+    }
 }
 
 /// What a Redis shows, in the words of the API. Targets that nobody holds are not known there.
@@ -205,6 +254,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
                 status: member.status,
                 weight: member.weight,
                 owned_targets: Vec::new(),
+                failing: 0,
             };
             (member.instance.to_string(), node)
         })
@@ -226,6 +276,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
             status: PollerStatus::Absent,
             weight: 0,
             owned_targets: Vec::new(),
+            failing: 0,
         });
         let state = match (is_member, node.status) {
             (true, PollerStatus::Leaving | PollerStatus::Absent) => TargetState::Draining,
@@ -244,6 +295,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
             last_renewed_at: owner.renewed_at.clone(),
             uncertain_since: None,
             pinned: seen.pins.contains_key(target),
+            failing: false,
         });
     }
     let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
@@ -255,7 +307,11 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
         this_instance_id: None,
         live_nodes,
         unowned_targets: unowned.keys().cloned().collect(),
+        state: state_of(seen),
+        unowned_total: unowned.len() as u64,
         unowned,
+        abandoned: BTreeMap::new(),
+        failing_total: 0,
         generation: seen.generation,
         timestamp: wall_time(BootInstant::now()),
     }

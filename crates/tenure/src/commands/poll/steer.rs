@@ -66,8 +66,10 @@ impl Move {
         block_on(async {
             self.group.check(false)?;
             let place = Place::find(&self.group, reach, printer).await?;
-            let view = place.show().await?.view;
-            printer.talk(self.words(&view));
+            let view = place.show_existing().await?.view;
+            if self.poller.as_ref().is_none_or(|poller| node(&view, poller).is_some()) {
+                printer.talk(self.words(&view));
+            }
             let answer = place.move_target(&self.target, self.poller.as_deref()).await?;
             print(printer, &answer, |answer| Ok(moved_page(&read::<Moved>(answer)?)))?;
             if !self.watch {
@@ -115,7 +117,7 @@ impl Cordon {
         block_on(async {
             self.group.check(false)?;
             let place = Place::find(&self.group, reach, printer).await?;
-            let view = place.show().await?.view;
+            let view = place.show_existing().await?.view;
             if let Some(node) = node(&view, &self.poller) {
                 let targets = counted(node.owned_targets.len() as u64, "target");
                 if node.owned_targets.is_empty() || others_take(&view, &node.name) {
@@ -182,4 +184,5 @@ fn retain(view: &mut PollingView, target: &str) {
         node.owned_targets.retain(|polled| polled.target == target);
     }
     view.unowned_targets.retain(|unowned| unowned == target);
+    view.abandoned.retain(|abandoned, _| abandoned == target);
 }

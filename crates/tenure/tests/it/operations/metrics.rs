@@ -232,7 +232,7 @@ fn every_documented_number_moves_in_a_scripted_life() {
     moved("mdns_registrations", &[]);
     moved("mdns_goodbyes_total", &[]);
     moved("ends_total", &["face=\"registrations\"", "reason=\"explicit\""]);
-    moved("poll_targets", &["group=\"web\"", "state=\"unowned\""]);
+    moved("poll_targets", &["group=\"web\"", "state=\"abandoned\""]);
     moved("poll_moves_total", &["group=\"web\"", "reason=\"rebalanced\""]);
     moved("poll_unowned_seconds_count", &[]);
     assert!(sum(&after, "tenure_recovery_seconds", &[]) > 0.0);

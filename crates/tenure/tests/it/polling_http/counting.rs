@@ -23,22 +23,23 @@ fn targets_are_counted_by_state() {
     {
         assert!(text.contains(&format!("# TYPE tenure_{name} {kind}\n")), "{name}");
     }
-    let count = || ["owned", "uncertain", "draining", "unowned"].map(|state| targets(&daemon, state));
-    assert_eq!(count(), [0.0; 4]);
+    let states = ["owned", "uncertain", "draining", "unowned", "abandoned"];
+    let count = || states.map(|state| targets(&daemon, state));
+    assert_eq!(count(), [0.0; 5]);
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     let den = ByHand::join(&daemon, "den", SHORT_MS);
     let leases: Vec<_> = (0..4).map(|number| kitchen.take(&daemon, &format!("s{number}"))).collect();
     den.take(&daemon, "d1");
-    assert_eq!(count(), [5.0, 0.0, 0.0, 0.0]);
+    assert_eq!(count(), [5.0, 0.0, 0.0, 0.0, 0.0]);
     of_lease(&daemon, &leases[0], "drain", &json!({}));
     let_go(&daemon, &leases[1], "rebalanced");
     let_go(&daemon, &leases[2], "target_removed");
     assert_eq!((targets(&daemon, "draining"), targets(&daemon, "unowned") >= 1.0), (1.0, true));
     until(&daemon, "the end of one", |seen| unowned(seen).len() == 2);
-    assert_eq!(count(), [1.0, 0.0, 1.0, 2.0]);
+    assert_eq!(count(), [1.0, 0.0, 1.0, 2.0, 0.0]);
     kitchen.close(&daemon);
     until(&daemon, "the end of the other", |seen| seen["live_nodes"] == json!([]));
-    assert_eq!(count(), [0.0, 0.0, 0.0, 4.0], "a number falls to zero instead of vanishing");
+    assert_eq!(count(), [0.0, 0.0, 0.0, 0.0, 4.0], "nobody asks for them any more");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::ways::{
-    ByHand, LONG_MS, SHORT_MS, find_node, let_go, of_lease, owned, target, unowned, until, view,
+    ByHand, LONG_MS, SHORT_MS, abandoned, find_node, let_go, of_lease, owned, target, unowned, until, view,
 };
 use crate::daemon::Daemon;
 use crate::streams::ways::ms;
@@ -76,15 +76,17 @@ fn closing_a_session_is_a_shutdown() {
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     kitchen.take(&daemon, "s1");
     kitchen.close(&daemon);
-    let seen = until(&daemon, "its end", |seen| unowned(seen) == ["s1"]);
-    assert_eq!(seen["unowned"]["s1"]["reason"], "shutdown");
-    assert_eq!(seen["unowned"]["s1"]["preferred_owner_id"], Value::Null, "nobody is left to take it");
+    let seen = until(&daemon, "its end", |seen| abandoned(seen) == ["s1"]);
+    assert_eq!(seen["abandoned"]["s1"]["reason"], "shutdown");
+    assert_eq!(seen["abandoned"]["s1"]["preferred_owner_id"], Value::Null, "nobody is left to take it");
+    assert_eq!((&seen["state"], unowned(&seen).len()), (&json!("abandoned"), 0), "nobody asks for it");
     assert_eq!(seen["live_nodes"], json!([]));
 }
 
 #[test]
 fn a_target_that_an_operator_took_away_is_nobodys_once_it_is_safe() {
     let daemon = Daemon::start();
+    let _hall = ByHand::join(&daemon, "hall", LONG_MS);
     let kitchen = ByHand::join(&daemon, "kitchen", SHORT_MS);
     let lease = kitchen.take(&daemon, "s1");
     of_lease(&daemon, &lease, "revoke", &json!({"reason": "maintenance"}));
@@ -107,6 +109,6 @@ fn what_ends_together_is_free_together_and_bookkeeping_is_no_target() {
     let_go(&daemon, &lease, "rebalanced");
     kitchen.close(&daemon);
     let seen = until(&daemon, "the end of its membership", |seen| seen["live_nodes"] == json!([]));
-    assert_eq!(unowned(&seen), ["s1", "s2"], "{seen}");
-    assert_eq!(unowned(&daemon.get("/v1/polling/other").json()), ["s3"]);
+    assert_eq!(abandoned(&seen), ["s1", "s2"], "{seen}");
+    assert_eq!(abandoned(&daemon.get("/v1/polling/other").json()), ["s3"]);
 }

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::ways::{
-    ByHand, LONG_MS, SHORT_MS, hand_over, let_go, node, owned, steered, target, unowned, until, view,
+    ByHand, LONG_MS, SHORT_MS, abandoned, hand_over, let_go, node, owned, steered, target, unowned, until,
+    view,
 };
 use crate::daemon::Daemon;
+use crate::streams::ways::ms;
 
 /// How a daemon ends before it starts again.
 const ENDS: [fn(&mut Daemon); 2] = [Daemon::kill, Daemon::stop];
@@ -64,7 +66,7 @@ fn the_group_is_shown_as_it_was() {
 }
 
 #[test]
-fn a_group_that_only_has_targets_that_are_nobodys_is_remembered() {
+fn a_group_that_is_abandoned_is_remembered() {
     let mut daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     for name in ["s1", "s2"] {
@@ -72,6 +74,7 @@ fn a_group_that_only_has_targets_that_are_nobodys_is_remembered() {
     }
     kitchen.close(&daemon);
     let before = until(&daemon, "its end", |seen| seen["live_nodes"] == json!([]));
+    assert_eq!((&before["state"], abandoned(&before)), (&json!("abandoned"), vec!["s1", "s2"]));
     daemon.kill();
     daemon.start_again();
     let after = view(&daemon);
@@ -84,9 +87,11 @@ fn who_died_with_the_daemon_has_a_full_ttl_and_is_missed_then() {
     let mut daemon = Daemon::start();
     let kitchen = ByHand::join(&daemon, "kitchen", SHORT_MS);
     kitchen.take(&daemon, "s1");
+    let before = view(&daemon);
     daemon.kill();
     daemon.start_again();
-    assert_eq!(target(&view(&daemon), "s1")["state"], "owned");
-    let seen = until(&daemon, "its end", |seen| unowned(seen) == ["s1"]);
-    assert_eq!(seen["unowned"]["s1"]["last_owner_id"], "kitchen~1");
+    let seen = until(&daemon, "its end", |seen| abandoned(seen) == ["s1"]);
+    assert_eq!(seen["abandoned"]["s1"]["last_owner_id"], "kitchen~1");
+    let lasted = ms(&seen["abandoned"]["s1"]["since"]) - ms(&before["timestamp"]);
+    assert!(lasted >= SHORT_MS as i64, "a full ttl after the restart: {lasted} ms after the kill");
 }

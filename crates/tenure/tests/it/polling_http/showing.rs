@@ -21,7 +21,8 @@ fn where_nobody_polls_the_group_is_empty() {
             seen,
             json!({
                 "group": "default", "this_instance_id": null, "live_nodes": [], "unowned_targets": [],
-                "unowned": {}, "generation": 0, "timestamp": seen["timestamp"],
+                "unowned": {}, "state": "unknown", "unowned_total": 0, "abandoned": {}, "failing_total": 0,
+                "generation": 0, "timestamp": seen["timestamp"],
             })
         );
     }
@@ -63,7 +64,9 @@ fn a_poller_is_shown_with_all_that_is_known_of_its_targets() {
                 "target": "s1", "owner_id": "kitchen~1f", "preferred_owner_id": "kitchen~1f", "state": "owned",
                 "fence": lease["fence"], "acquired_at": shown["acquired_at"],
                 "last_renewed_at": shown["last_renewed_at"], "uncertain_since": null, "pinned": false,
+                "failing": false,
             }],
+            "failing": 0,
         }])
     );
     let nodes = daemon.get(&format!("/v1/nodes?group={GROUP}")).json();

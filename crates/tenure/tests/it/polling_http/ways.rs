@@ -90,6 +90,16 @@ impl ByHand {
         of_lease(daemon, &self.membership, "amend", &body);
     }
 
+    /// Reports which targets nobody holds and which fail.
+    #[track_caller]
+    pub(crate) fn report(&self, daemon: &Daemon, unowned: &[&str], failing: &[&str]) {
+        let mut facts = self.facts("online");
+        let all = |names: &[&str]| json!({"total": names.len(), "names": names});
+        facts["report"] = json!({"unowned": all(unowned), "failing": all(failing)});
+        let body = json!({"epoch": self.membership["epoch"], "attachment": facts});
+        of_lease(daemon, &self.membership, "amend", &body);
+    }
+
     #[track_caller]
     pub(crate) fn beat(&self, daemon: &Daemon) {
         let answered = daemon.post(&format!("/v1/sessions/{}/heartbeat", self.session), &json!({}));
@@ -195,6 +205,11 @@ pub(crate) fn owned(view: &Value, instance: &str) -> Vec<(String, String)> {
 /// What nobody has.
 pub(crate) fn unowned(view: &Value) -> Vec<&str> {
     view["unowned_targets"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect()
+}
+
+/// What was polled last in a group without pollers.
+pub(crate) fn abandoned(view: &Value) -> Vec<&str> {
+    view["abandoned"].as_object().unwrap().keys().map(String::as_str).collect()
 }
 
 /// Says something to the group as an operator.

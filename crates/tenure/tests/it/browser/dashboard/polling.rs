@@ -87,6 +87,42 @@ fn what_nobody_polls_comes_first_then_what_is_uncertain() {
 }
 
 #[test]
+fn a_group_without_pollers_is_abandoned_and_can_be_chosen() {
+    let board = Board::begin();
+    let kitchen = ByHand::join(&board.daemon, "kitchen", LONG_MS);
+    kitchen.take(&board.daemon, "s1");
+    kitchen.close(&board.daemon);
+    board.visit("polling");
+    wait_for_target(&board, "s1", "abandoned");
+    board.tab.wait_for_text("1 targets, 0 pollers, 1 abandoned");
+    board.acquire("poll/other/s2", "somebody", json!({}));
+    board.visit(&format!("polling?group={GROUP}"));
+    let chosen = "document.querySelector('[data-filter=group] option:checked')?.textContent === given[0]";
+    board.tab.wait_until_with(chosen, &[json!(format!("{GROUP} (abandoned)"))]);
+    board.tab.assert_clean();
+}
+
+#[test]
+fn targets_whose_polls_fail_are_marked_and_counted() {
+    let board = Board::begin();
+    let (kitchen, hall) = two(&board);
+    for name in ["s1", "s2"] {
+        kitchen.take(&board.daemon, name);
+    }
+    kitchen.report(&board.daemon, &["s9"], &["s2"]);
+    hall.report(&board.daemon, &[], &[]);
+    board.visit(&format!("polling?group={GROUP}"));
+    wait_for_target(&board, "s9", "unowned");
+    board.tab.wait_for_text("3 targets, 2 pollers, 1 unowned, 1 failing");
+    board.tab.wait_for_text("2 targets, 1 failing");
+    let order: Vec<Value> = rows(&board).as_array().unwrap().iter().map(|row| row[0].clone()).collect();
+    assert_eq!(order, ["s9", "s2", "s1"]);
+    board.tab.click_on(".target-row[data-target='s2']");
+    board.tab.wait_for_text("the last ones failed");
+    board.tab.assert_clean();
+}
+
+#[test]
 fn a_target_is_moved_to_another_poller() {
     let board = Board::begin();
     let (kitchen, hall) = two(&board);
