@@ -49,3 +49,19 @@ async fn why_tells_who_revived_a_silent_lease_and_for_what() {
     let text = revived["text"].as_str().unwrap();
     assert!(text.contains("token:carol") && text.contains("its network is back"), "{text}");
 }
+
+/// Whose a stream is goes by its principal: what its client is called, anybody chooses.
+#[tokio::test]
+async fn a_stream_says_whether_it_is_the_caller_s_own() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let (ann, ben) = (over_http("uid:1", Scope::Hold), over_http("uid:2", Scope::Hold));
+    for (starter, expected) in [("uid:1", [true, false]), ("local", [true, true])] {
+        let start = json!({ "resources": [starter], "client": "uid:2" });
+        let start = json!({ "StartStream": { "start": start, "operation_id": null } });
+        let id = daemon.ask(&over_http(starter, Scope::Hold), start).await.unwrap()["session_id"].clone();
+        for (caller, is_own) in [&ann, &ben].into_iter().zip(expected) {
+            let shown = daemon.ask(caller, json!({ "Stream": id })).await.unwrap();
+            assert_eq!(shown["own"], is_own, "{starter}: {} looks at {shown}", caller.principal);
+        }
+    }
+}
