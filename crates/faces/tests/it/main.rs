@@ -5,3 +5,4 @@ mod daemon;
 mod handing_over;
 mod reading;
 mod retrying;
+mod seen;
