@@ -87,14 +87,13 @@ pub(crate) fn tell(
     let unreadable = |error| Error::new(ErrorCode::IoError, format!("the log cannot be read: {error}"));
     let mut story = history.why(subject, WhyLimits::default()).map_err(|error| unreadable(error.into()))?;
     add_pins(history, subject, &mut story.entries).map_err(unreadable)?;
+    let archive = history.archive().map_err(|error| unreadable(error.into()))?;
+    let archive = archive.map(|path| path.display().to_string());
     if story.entries.is_empty() {
-        return Err(Error::new(
-            ErrorCode::NotFound,
-            format!("nothing is known of {shown:?}; history is kept from position {}", story.oldest_lsn),
-        )
-        .with("oldest", story.oldest_lsn.0));
+        return Err(unknown(&shown, story.oldest_lsn.0, archive));
     }
     Ok(Story {
+        archive,
         subject: shown,
         entries: story.entries.iter().map(|entry| told(lens, entry)).collect(),
         next: story.next,
@@ -103,6 +102,19 @@ pub(crate) fn tell(
         oldest_lsn: story.oldest_lsn.0,
         lsn,
     })
+}
+
+/// Nothing is known of it here. What an archive has of it is for `tenure log why` to read: record 0067.
+fn unknown(shown: &str, oldest: u64, archive: Option<String>) -> Error {
+    let message = format!("nothing is known of {shown:?}; history is kept from position {oldest}");
+    match archive {
+        None => Error::new(ErrorCode::NotFound, message).with("oldest", oldest),
+        Some(archive) => {
+            let message = format!("{message}, and what is older is in the archive {archive:?}");
+            let error = Error::new(ErrorCode::NotFound, message).with("oldest", oldest);
+            error.with("subject", shown).with("archive", archive)
+        }
+    }
 }
 
 fn told(lens: &Lens<'_>, entry: &Entry) -> StoryEntry {
@@ -137,5 +149,20 @@ fn evidence_object(evidence: &Evidence, at: Tick, wall_ms: u64) -> serde_json::V
         Evidence::Disconnected { at } => serde_json::json!({ "kind": "disconnected", "at": when(*at) }),
         Evidence::Lifetime { since } => serde_json::json!({ "kind": "lifetime", "since": when(*since) }),
         Evidence::Drained { since } => serde_json::json!({ "kind": "drained", "since": when(*since) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unknown_here_may_be_in_the_archive() {
+        let error = unknown("printer", 17, Some("/var/archive".to_owned()));
+        let said = "nothing is known of \"printer\"; history is kept from position 17, and what is older is in the \
+                    archive \"/var/archive\"";
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::NotFound, said));
+        assert_eq!(error.details["archive"], "/var/archive");
+        assert!(!unknown("printer", 1, None).details.contains_key("archive"));
     }
 }
