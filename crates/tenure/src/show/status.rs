@@ -52,6 +52,11 @@ pub(crate) fn status_page(status: &Status) -> Page {
     for failing in &status.failing {
         page.row("failing", format!("{}: {}", failing.task, failing.error));
     }
+    let (given_up, dropped) = (status.notifications_given_up, status.notifications_dropped);
+    let lost =
+        |count: u64, why: &str| (count > 0).then(|| format!("{} {why}", counted(count, "notification")));
+    page.row("given up", lost(given_up, "of ends reached nobody for 24 hours"));
+    page.row("dropped", lost(dropped, "of ends, because on_end left the settings"));
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("memory", status.memory.as_ref().map(memory));
@@ -146,6 +151,17 @@ mod tests {
         }
         let lines = status_page(&serde_json::from_value(status).unwrap()).lines();
         lines.into_iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn notifications_that_nobody_heard_are_shown_where_there_are_any() {
+        let quiet = page(&[]);
+        assert!(!quiet.iter().any(|line| line.contains("notification")), "{quiet:#?}");
+        let lost = page(&[("notifications_given_up", json!(2)), ("notifications_dropped", json!(1))]);
+        assert!(lost.contains(&"given up 2 notifications of ends reached nobody for 24 hours".to_owned()));
+        assert!(
+            lost.contains(&"dropped 1 notification of ends, because on_end left the settings".to_owned())
+        );
     }
 
     #[test]
