@@ -3,6 +3,7 @@
 use crate::daemon::{Daemon, over_http};
 use core::time::Duration;
 use serde_json::json;
+use tenure_api::ErrorCode;
 use tenure_engine::EngineConfig;
 use tenure_faces::{Caller, Freshness, Scope};
 
@@ -63,5 +64,24 @@ async fn a_stream_says_whether_it_is_the_caller_s_own() {
             let shown = daemon.ask(caller, json!({ "Stream": id })).await.unwrap();
             assert_eq!(shown["own"], is_own, "{starter}: {} looks at {shown}", caller.principal);
         }
+    }
+}
+
+/// `GROUP/TARGET` is how people write a target that is in several groups.
+#[tokio::test]
+async fn why_finds_a_target_by_its_group_and_its_name() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    for (resource, holder) in [("poll/web/s17", "den"), ("poll/dns/s17", "hall"), ("poll/web/a%2Fb", "den")] {
+        let acquire = json!({ "resources": [resource], "holder": holder });
+        daemon.done(json!({ "Acquire": acquire })).await;
+    }
+    for (name, resource) in [("web/s17", "poll/web/s17"), ("dns/s17", "poll/dns/s17")] {
+        let story = daemon.done(json!({ "Why": { "resource": name } })).await;
+        assert_eq!(story["subject"], resource);
+    }
+    for unknown in ["web/s18", "other/s17", "s17/web", "web/"] {
+        let asked = json!({ "Why": { "resource": unknown } });
+        let refused = daemon.ask(&over_http("local", Scope::Read), asked).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotFound, "{unknown}: {refused}");
     }
 }
