@@ -186,7 +186,7 @@ mod tests {
         let restarted = "2026-02-08T00:28:00.000Z";
         let shown = registration(&[("last_seen", json!(null)), ("unheard_since", json!(restarted))]);
         let lines = registration_lines(&shown, Now::of("2026-02-08T00:29:00.000Z").unwrap());
-        let expected = "  Last seen:  not since the restart or revive, 2026-02-08T00:28:00.000Z (1m ago)";
+        let expected = "  Last seen:  not since the restart or revive, 2026-02-08T00:28:00.000Z (60 s ago)";
         assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
     }
 

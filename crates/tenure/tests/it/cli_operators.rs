@@ -22,7 +22,7 @@ fn status_at_a_glance() {
     let page = daemon.plain(&["status", "--quiet"]);
     let labels: Vec<&str> = page.lines().filter_map(|line| line.split(' ').next()).collect();
     expect![
-        "exit --- tenure listens data log leases by by also sync lateness stalls breaker retries clock ---"
+        "exit --- tenure listens data log leases by by also sync lateness stalls breaker retries memory clock ---"
     ]
     .assert_eq(&labels.join(" "));
     assert!(page.contains("leases 2: 2 active\n"), "{page}");
@@ -286,7 +286,6 @@ fn sessions_are_kept_by_hand() {
         session SESSION closed at lsn 3
         --- err
         note: asking the daemon at unix:DIR/tenure.sock, found by BREADCRUMB
-        session SESSION of alice: 1 lease would be released
     "#]]
     .assert_eq(&plain(&["admin", "session", "close", &id, "--yes"]));
     assert_eq!(daemon.object(&["resource", "show", "printer"])["lease_id"], serde_json::Value::Null);
