@@ -263,8 +263,12 @@ pub struct Lease {
     pub remaining_ms: Option<u64>,
     /// When it was granted.
     pub granted_at: Time,
-    /// Last proof of life.
+    /// Last proof of life; null where none came since the daemon started or an operator revived the lease.
     pub last_seen: Option<Time>,
+    /// Since when a proof of life is waited for, where none came since the daemon started or an operator revived the
+    /// lease.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unheard_since: Option<Time>,
     /// When the present phase ends.
     pub deadline: Option<Time>,
     /// When it ended.

@@ -552,6 +552,38 @@ impl<'de> Deserialize<'de> for AnswerLine {
     }
 }
 
+/// Why a key is none of a body's, kept apart from its words: the body does not know of the `lease_id` beside it.
+#[derive(Debug, thiserror::Error)]
+enum UnknownKey {
+    #[error("unknown field {0:?}")]
+    Field(Box<str>, &'static [&'static str]),
+    #[error("{0}")]
+    Other(Box<str>),
+}
+
+impl serde::de::Error for UnknownKey {
+    fn custom<T: fmt::Display>(message: T) -> Self {
+        Self::Other(message.to_string().into())
+    }
+
+    fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
+        Self::Field(field.into(), expected)
+    }
+}
+
+impl UnknownKey {
+    fn beside_a_lease<E: serde::de::Error>(self) -> E {
+        match self {
+            Self::Field(field, []) => E::custom(format!("unknown field `{field}`, expected `lease_id`")),
+            Self::Field(field, fields) => {
+                let fields = fields.join("`, `");
+                E::custom(format!("unknown field `{field}`, expected one of `lease_id`, `{fields}`"))
+            }
+            Self::Other(message) => E::custom(message),
+        }
+    }
+}
+
 /// Takes `lease_id` out of a map while its reader sees the rest.
 struct WithoutLease<'a, A> {
     map: A,
@@ -564,7 +596,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutLease<'_, A> {
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
         while let Some(Key(key)) = self.map.next_key::<Key<'de>>()? {
             if key != "lease_id" {
-                return seed.deserialize(CowStrDeserializer::new(key)).map(Some);
+                let read = seed.deserialize(CowStrDeserializer::<UnknownKey>::new(key));
+                return read.map(Some).map_err(UnknownKey::beside_a_lease);
             }
             if self.lease_id.replace(self.map.next_value()?).is_some() {
                 return Err(A::Error::duplicate_field("lease_id"));
@@ -653,6 +686,22 @@ mod tests {
 
     fn parse(line: &str) -> Result<Line, LineError> {
         Line::parse(line.as_bytes())
+    }
+
+    #[test]
+    fn a_field_that_a_verb_does_not_know_is_answered_with_those_that_it_knows() {
+        let said = |line: &str| Line::parse(line.as_bytes()).expect_err("refused").to_string();
+        let inspect = said(r#"{"inspect":{"lease":"k3f9-4"}}"#);
+        assert!(inspect.starts_with("unknown field `lease`, expected `lease_id`"), "{inspect}");
+        for verb in ["release", "heartbeat", "activate", "resume", "acknowledge"] {
+            let told = said(&format!(r#"{{"{verb}":{{"lease_id":"k3f9-4","epok":1}}}}"#));
+            let all = "unknown field `epok`, expected one of `lease_id`, `epoch`, `holder`, `reason`, `operation_id`";
+            assert!(told.starts_with(all), "{told}");
+        }
+        for verb in ["drain", "revive", "revoke", "reclaim", "amend"] {
+            let told = said(&format!(r#"{{"{verb}":{{"lease":"k3f9-4"}}}}"#));
+            assert!(told.starts_with("unknown field `lease`, expected one of `lease_id`, `"), "{told}");
+        }
     }
 
     #[test]

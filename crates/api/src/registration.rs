@@ -166,8 +166,12 @@ pub struct AdminRegistration {
     pub session_id: Option<String>,
     /// Since when it is there.
     pub registered_at: Time,
-    /// Newest proof of life.
-    pub last_seen: Time,
+    /// Newest proof of life; null where none came since the daemon started or an operator revived the registration.
+    pub last_seen: Option<Time>,
+    /// Since when a proof of life is waited for, where none came since the daemon started or an operator revived the
+    /// registration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unheard_since: Option<Time>,
     /// What is said about it.
     pub txt: Txt,
     /// Its address, where one was given.

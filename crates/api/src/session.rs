@@ -64,8 +64,11 @@ pub struct Session {
     pub leases: u64,
     /// Null once it is closed and its leases are being ended.
     pub liveness: Option<Liveness>,
-    /// Last proof of life.
+    /// Last proof of life; null where none came since the daemon started.
     pub last_seen: Option<Time>,
+    /// Since when a proof of life is waited for, where none came since the daemon started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unheard_since: Option<Time>,
     /// What is left of its promise; null for connections. In the answer that opened it: the promise.
     pub valid_ms: Option<u64>,
     /// Until the present phase ends.

@@ -104,8 +104,9 @@ pub struct CredentialFile {
 pub struct MemoryStatus {
     /// Resident now.
     pub resident_bytes: u64,
-    /// At most, while a snapshot is taken: it is built beside the state.
-    pub with_snapshot_bytes: u64,
+    /// While the next snapshot is built beside the state: what was resident at most while the last one was built, and twice
+    /// what came since, for the state and for its copy. Null before the first since the start.
+    pub with_snapshot_bytes: Option<u64>,
 }
 
 /// The newest snapshot.

@@ -40,6 +40,9 @@ pub struct Story {
     pub left_out: u64,
     /// The oldest position that is kept.
     pub oldest_lsn: u64,
+    /// The daemon's directory of what is older (`log.archive`), which `tenure log why` reads; left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub archive: Option<String>,
     /// As of this position in the log.
     pub lsn: u64,
 }

@@ -140,8 +140,11 @@ pub struct Stream {
     /// As it was asked with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// Who holds it.
+    /// Who holds it, in words that the client chose.
     pub client: String,
+    /// Whether it belongs to the principal that asks; only where one session is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<bool>,
     /// Its place in the queue, 1 for the next; only while it is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<u64>,

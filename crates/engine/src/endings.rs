@@ -174,7 +174,7 @@ impl Engine {
     fn has_come_back(&self, over: SessionOver) -> bool {
         let Evidence::Silence { last_seen, .. } = over.evidence else { return false };
         let standing = self.liveness.session(over.session, self.tick);
-        !over.closes && standing.is_some_and(|standing| standing.last_seen > last_seen)
+        !over.closes && standing.is_some_and(|standing| standing.counts_from > last_seen)
     }
 
     fn end_chosen(&mut self, ending: Ending, chosen: Chosen, how: impl Fn() -> How) -> usize {

@@ -6,12 +6,14 @@
 
 mod handle;
 mod helm;
+mod memory;
 mod pools;
 mod stalls;
 mod upkeep;
 mod writer;
 
 pub use handle::{Handle, HandleOf, Pending};
+pub use memory::resident_bytes;
 pub use pools::{Account, Accounts, Asker};
 pub use upkeep::{Found, Step, Upkeep};
 

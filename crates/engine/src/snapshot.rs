@@ -29,7 +29,8 @@ pub enum SnapshotError {
     Store(#[from] StoreError),
 }
 
-/// Builds and stores the state at the last whole frame up to `upto`. `None`: nothing new.
+/// Builds and stores the state at the last whole frame up to `upto`. `None`: nothing new. `look` is called where this takes
+/// the most memory.
 ///
 /// # Errors
 /// When something cannot be read or stored.
@@ -38,6 +39,7 @@ pub fn build_snapshot(
     store: &SnapshotStore,
     reader: &mut dyn LogReader,
     upto: Lsn,
+    look: &mut dyn FnMut(),
 ) -> Result<Option<SnapshotHeader>, SnapshotError> {
     let (mut replay, mut covered) = match store.newest() {
         None => (Replay::new(setup), Lsn(0)),
@@ -45,7 +47,9 @@ pub fn build_snapshot(
             let mut bytes = Vec::new();
             store.open(header.lsn)?.read_to_end(&mut bytes)?;
             let lsn = Lsn(header.lsn.0);
-            (Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?, lsn)
+            let replay = Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?;
+            look();
+            (replay, lsn)
         }
     };
     let from = covered;
@@ -72,6 +76,7 @@ pub fn build_snapshot(
             failed = writer.put(bytes).err();
         }
     });
+    look();
     match failed {
         Some(error) => Err(error.into()),
         None => Ok(Some(writer.finish()?)),

@@ -317,7 +317,7 @@ fn session_beat(session: &SessionSnapshot, wall_ms: u64) -> Option<Beat> {
     let standing = session.standing?;
     Some(Beat {
         is_silent: is_silent(standing.standing),
-        last_seen_wall_ms: wall_ms.saturating_sub(session.now.ms_since(standing.last_seen)),
+        last_seen_wall_ms: wall_ms.saturating_sub(session.now.ms_since(standing.counts_from)),
         ttl_ms: session.ttl_ms.into(),
         now_wall_ms: wall_ms,
     })
@@ -326,7 +326,7 @@ fn session_beat(session: &SessionSnapshot, wall_ms: u64) -> Option<Beat> {
 fn lease_beat(lease: &LeaseSnapshot) -> Beat {
     Beat {
         is_silent: lease.liveness.standing.is_some_and(is_silent),
-        last_seen_wall_ms: lease.wall_of(lease.liveness.last_seen),
+        last_seen_wall_ms: lease.wall_of(lease.liveness.counts_from),
         ttl_ms: lease.policy.ttl_ms.into(),
         now_wall_ms: lease.now_wall_ms,
     }

@@ -152,7 +152,7 @@ impl Faces {
             (Shape::Status, Answer::Status(found)) => {
                 let vitals = self.vitals();
                 let (now, snapshot) = (read_clocks().boot_ms, self.last_snapshot());
-                let mut shown = status::shown(lens, &vitals, &found, now, snapshot);
+                let mut shown = status::shown(lens, &vitals, &found, now, snapshot, self.memory());
                 // The daemon's own watch is nobody's.
                 shown.watches = shown.watches.saturating_sub(self.streams().watches());
                 shown.mdns = self.network_health().0.words;

@@ -5,7 +5,7 @@ use tenure_api as api;
 use tenure_engine::kernel::{
     Epitaph, Face, Fence, LeaseId, LeaseState, Lsn, Mode, Policy, Reason, SessionKind, StateName, Text, Tick,
 };
-use tenure_engine::liveness::{DrainCause, LivenessView, Standing};
+use tenure_engine::liveness::{DrainCause, Standing};
 use tenure_engine::{LeaseSnapshot, SessionSnapshot};
 use tenure_history::{Identity, WireLease, rfc3339, wire_session};
 
@@ -48,7 +48,6 @@ impl Lens<'_> {
             LeaseState::Reserved { .. } | LeaseState::Active { .. } => (None, None),
         };
         let deadline = lease.liveness.deadline;
-        let is_heard = lease.liveness != LivenessView::UNKNOWN;
         let terms = Terms::of(&lease.policy);
         api::Lease {
             lease_id: self.lease_id(lease.id),
@@ -65,7 +64,8 @@ impl Lens<'_> {
             valid_ms: lease.liveness.valid_ms,
             remaining_ms: deadline.map(|deadline| deadline.ms_since(lease.now)),
             granted_at: rfc3339(lease.granted_wall_ms),
-            last_seen: is_heard.then(|| rfc3339(lease.wall_of(lease.liveness.last_seen))),
+            last_seen: lease.liveness.last_seen.map(|at| rfc3339(lease.wall_of(at))),
+            unheard_since: unheard_since(lease),
             deadline: deadline.map(|deadline| rfc3339(lease.wall_of(deadline))),
             ended_at: None,
             reason: reason.map(|reason| reason.as_str().to_owned()),
@@ -99,6 +99,7 @@ impl Lens<'_> {
             remaining_ms: None,
             granted_at: rfc3339(was.granted_wall_ms),
             last_seen: None,
+            unheard_since: None,
             deadline: None,
             ended_at: Some(rfc3339(ended.ended_wall_ms)),
             reason: Some(ended.reason.as_str().to_owned()),
@@ -129,7 +130,10 @@ impl Lens<'_> {
             accepts_handover: session.accepts_handover.as_ref().map(Text::to_string),
             leases: session.leases.into(),
             liveness: standing(standing_now.map(|found| found.standing)).0,
-            last_seen: standing_now.map(|found| self.time(found.last_seen, session.now)),
+            last_seen: standing_now.and_then(|found| found.last_seen).map(|at| self.time(at, session.now)),
+            unheard_since: standing_now
+                .filter(|found| found.last_seen.is_none())
+                .map(|found| self.time(found.counts_from, session.now)),
             valid_ms: standing_now.and_then(|found| found.valid_ms),
             remaining_ms: deadline.map(|deadline| deadline.ms_since(session.now)),
             deadline: deadline.map(|deadline| self.time(deadline, session.now)),
@@ -137,6 +141,14 @@ impl Lens<'_> {
             lsn: lsn.0,
         }
     }
+}
+
+/// Since when a holder that must prove that it lives has not been heard, where it has not been since a restart or an
+/// operator's revive.
+pub(crate) fn unheard_since(lease: &LeaseSnapshot) -> Option<api::Time> {
+    let seen = lease.liveness;
+    let is_waited_for = seen.standing.is_some() && lease.policy.mode != Mode::Permanent;
+    (is_waited_for && seen.last_seen.is_none()).then(|| rfc3339(lease.wall_of(seen.counts_from)))
 }
 
 /// Durations of a policy where they mean something.

@@ -1,8 +1,10 @@
 //! The daemon at a glance, from the engine's numbers and what its composer knows.
 
+use crate::dispatch::Faces;
 use crate::show::Lens;
 use std::collections::BTreeMap;
 use tenure_api as api;
+use tenure_engine::host::resident_bytes;
 use tenure_engine::{Histogram, Space, Status};
 use tenure_history::{LogTag, rfc3339};
 
@@ -27,6 +29,7 @@ pub(crate) fn shown(
     status: &Status,
     boot_ms: u64,
     snapshot: Option<(u64, u64)>,
+    memory: Option<api::MemoryStatus>,
 ) -> api::Status {
     let breaker_ms = status.breaker_until.map(|until| until.ms_since(status.tick));
     api::Status {
@@ -74,20 +77,20 @@ pub(crate) fn shown(
         mdns: None,
         operations: status.operations,
         operation_floor: rfc3339(lens.wall_ms.saturating_sub(status.tick.ms_since(status.operation_floor))),
-        memory: memory(),
+        memory,
         token_file: None,
         cert_scope_file: None,
         server_time: lens.now(),
     }
 }
 
-/// A snapshot is built beside the state, out of the previous one and the log: it takes at most as much again.
-fn memory() -> Option<api::MemoryStatus> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    let resident = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = resident.trim().strip_suffix(" kB")?.parse().ok()?;
-    let resident_bytes = kib.saturating_mul(1 << 10);
-    Some(api::MemoryStatus { resident_bytes, with_snapshot_bytes: resident_bytes.saturating_mul(2) })
+impl Faces {
+    /// What the process takes; `None` where the system does not say.
+    pub(crate) fn memory(&self) -> Option<api::MemoryStatus> {
+        let resident_bytes = resident_bytes()?;
+        let with_snapshot_bytes = self.handle().with_snapshot_bytes(resident_bytes);
+        Some(api::MemoryStatus { resident_bytes, with_snapshot_bytes })
+    }
 }
 
 fn counts(status: &Status) -> api::Counts {

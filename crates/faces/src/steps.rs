@@ -66,7 +66,7 @@ impl Faces {
             Call::StartStream { start, operation_id } => {
                 self.start_stream(caller, *start, operation_id).await
             }
-            Call::Stream(id) => Ok(Reply::Stream(Box::new(self.stream(&id).await?.stream))),
+            Call::Stream(id) => self.show_stream(caller, &id).await,
             Call::Streams(query) => self.list_streams(query).await,
             Call::HeartbeatStream(id, body) => self.heartbeat_stream(caller, &id, body).await,
             Call::ActivateStream(id, body) => self.activate_stream(caller, &id, body, operation_id).await,

@@ -45,7 +45,11 @@ pub fn readings_at_rest(identity: &Identity, text: &str) -> Vec<Subject> {
     let lease = lease_id(identity, text, Asked::AsAnyone).ok().map(Subject::Lease);
     let session = sessions::parse(text).ok().map(Subject::Session);
     let face = Subject::FaceId(text.to_ascii_lowercase().as_str().into());
-    lease.into_iter().chain(session).chain([Subject::Resource(text.into()), face]).collect()
+    let spelled_out = text.strip_prefix(POLLING_PREFIX).unwrap_or(text).split_once('/');
+    let target = spelled_out.and_then(|(group, name)| PollName::Target(name.to_owned()).resource(group).ok());
+    let target = target.map(|name| Subject::Resource(name.as_str().into()));
+    let others = [Subject::Resource(text.into()), face];
+    lease.into_iter().chain(session).chain(others).chain(target).collect()
 }
 
 /// The story of something from a log at rest. Blocks on the disk.
@@ -66,8 +70,13 @@ pub(crate) fn also_called(faces: &Faces, name: &str) -> Vec<(Subject, String)> {
         Some((group, name)) => target(group, name).into_iter().collect(),
         None => {
             let groups = faces.polling().named_groups();
-            let known = groups.iter().filter(|(_, known)| known.knows(name));
-            known.filter_map(|(group, _)| target(group, name)).collect()
+            // By its own name, or behind that of its group.
+            let called = |group: &str| name.strip_prefix(group).and_then(|rest| rest.strip_prefix('/'));
+            let targets = groups.iter().flat_map(|(group, known)| {
+                let names = [Some(name), called(group)].into_iter().flatten();
+                names.filter(|name| known.knows(name)).filter_map(|name| target(group, name))
+            });
+            targets.collect()
         }
     };
     let targets = targets.into_iter().map(|name| (Subject::Resource(name.as_str().into()), name));
@@ -87,14 +96,13 @@ pub(crate) fn tell(
     let unreadable = |error| Error::new(ErrorCode::IoError, format!("the log cannot be read: {error}"));
     let mut story = history.why(subject, WhyLimits::default()).map_err(|error| unreadable(error.into()))?;
     add_pins(history, subject, &mut story.entries).map_err(unreadable)?;
+    let archive = history.archive().map_err(|error| unreadable(error.into()))?;
+    let archive = archive.map(|path| path.display().to_string());
     if story.entries.is_empty() {
-        return Err(Error::new(
-            ErrorCode::NotFound,
-            format!("nothing is known of {shown:?}; history is kept from position {}", story.oldest_lsn),
-        )
-        .with("oldest", story.oldest_lsn.0));
+        return Err(unknown(&shown, story.oldest_lsn.0, archive));
     }
     Ok(Story {
+        archive,
         subject: shown,
         entries: story.entries.iter().map(|entry| told(lens, entry)).collect(),
         next: story.next,
@@ -103,6 +111,19 @@ pub(crate) fn tell(
         oldest_lsn: story.oldest_lsn.0,
         lsn,
     })
+}
+
+/// Nothing is known of it here. What an archive has of it is for `tenure log why` to read: record 0067.
+fn unknown(shown: &str, oldest: u64, archive: Option<String>) -> Error {
+    let message = format!("nothing is known of {shown:?}; history is kept from position {oldest}");
+    match archive {
+        None => Error::new(ErrorCode::NotFound, message).with("oldest", oldest),
+        Some(archive) => {
+            let message = format!("{message}, and what is older is in the archive {archive:?}");
+            let error = Error::new(ErrorCode::NotFound, message).with("oldest", oldest);
+            error.with("subject", shown).with("archive", archive)
+        }
+    }
 }
 
 fn told(lens: &Lens<'_>, entry: &Entry) -> StoryEntry {
@@ -137,5 +158,33 @@ fn evidence_object(evidence: &Evidence, at: Tick, wall_ms: u64) -> serde_json::V
         Evidence::Disconnected { at } => serde_json::json!({ "kind": "disconnected", "at": when(*at) }),
         Evidence::Lifetime { since } => serde_json::json!({ "kind": "lifetime", "since": when(*since) }),
         Evidence::Drained { since } => serde_json::json!({ "kind": "drained", "since": when(*since) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_found_at_rest_behind_the_name_of_its_group() {
+        let identity = Identity { log_id: 1, tag: 1, fence_base: 0, shard: 0, salt: 0 };
+        let target =
+            PollName::Target("https://a.example/health".to_owned()).resource("web").expect("a target");
+        let target = Subject::Resource(target.as_str().into());
+        for name in ["web/https://a.example/health", "poll/web/https://a.example/health"] {
+            assert!(readings_at_rest(&identity, name).contains(&target), "{name}");
+        }
+        let readings = readings_at_rest(&identity, "printer");
+        assert_eq!(readings, [Subject::Resource("printer".into()), Subject::FaceId("printer".into())]);
+    }
+
+    #[test]
+    fn what_is_unknown_here_may_be_in_the_archive() {
+        let error = unknown("printer", 17, Some("/var/archive".to_owned()));
+        let said = "nothing is known of \"printer\"; history is kept from position 17, and what is older is in the \
+                    archive \"/var/archive\"";
+        assert_eq!((error.code, error.message.as_str()), (ErrorCode::NotFound, said));
+        assert_eq!(error.details["archive"], "/var/archive");
+        assert!(!unknown("printer", 1, None).details.contains_key("archive"));
     }
 }

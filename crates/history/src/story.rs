@@ -8,7 +8,7 @@ mod gather;
 mod outlook;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use tenure_kernel::{
     Actor, Change, Evidence, LeaseId, Lsn, Note, Reason, ReclaimBy, SessionId, Text, Tick,
@@ -93,12 +93,13 @@ pub struct History {
     indexes: IndexStore,
     reader: FileReader,
     identity: Identity,
+    archive: Option<PathBuf>,
 }
 
 impl History {
     /// The history of the log under `root` that somebody is writing; `reader` is one of its readers.
     pub fn online(disk: SharedDisk, root: &Path, reader: FileReader, identity: Identity) -> Self {
-        Self { indexes: IndexStore::new(disk, &root.join("log")), reader, identity }
+        Self { indexes: IndexStore::new(disk, &root.join("log")), reader, identity, archive: None }
     }
 
     /// The history of a log at rest. Nothing is written.
@@ -108,13 +109,29 @@ impl History {
     pub fn offline(disk: SharedDisk, root: &Path) -> Result<Self, ReadError> {
         let log = OfflineLog::open(disk.clone(), root)?;
         let (reader, identity) = (log.reader()?, log.identity());
-        Ok(Self { indexes: IndexStore::new(disk, &log.directory()), reader, identity })
+        Ok(Self { indexes: IndexStore::new(disk, &log.directory()), reader, identity, archive: None })
     }
 
     /// Another reader of the same history: readers share nothing that one could keep from another.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self { indexes: self.indexes.clone(), reader: self.reader.another(), identity: self.identity }
+        let (indexes, archive) = (self.indexes.clone(), self.archive.clone());
+        Self { indexes, reader: self.reader.another(), identity: self.identity, archive }
+    }
+
+    /// The same, of a log whose trimmed segments go to `archive`.
+    #[must_use]
+    pub fn archived_in(self, archive: Option<PathBuf>) -> Self {
+        Self { archive, ..self }
+    }
+
+    /// Where what was trimmed can be read, if anything was.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn archive(&mut self) -> Result<Option<&Path>, ReadError> {
+        let is_whole = self.oldest_lsn()? <= Lsn(1);
+        Ok(self.archive.as_deref().filter(|_| !is_whole))
     }
 
     /// Who the log is.

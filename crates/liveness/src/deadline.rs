@@ -93,7 +93,7 @@ impl Liveness {
             Mode::Heartbeat => {}
             Mode::Session | Mode::Permanent => return,
         }
-        let last_seen = self.entries.get(view.slot()).last_seen;
+        let last_seen = self.entries.get(view.slot()).counts_from.tick();
         let silent_from = last_seen.after_ms(terms.ttl_ms.into());
         if now < silent_from {
             return;
@@ -135,8 +135,10 @@ impl Liveness {
                 Reason::SessionExpired
             }
         };
-        let evidence =
-            Evidence::Silence { last_seen: entry.last_seen, promised_until: self.promised_until(view) };
+        let evidence = Evidence::Silence {
+            last_seen: entry.counts_from.tick(),
+            promised_until: self.promised_until(view),
+        };
         effects.push(Effect::LeaseOver { lease: view.id(), reason, evidence });
     }
 
@@ -150,9 +152,9 @@ impl Liveness {
         }
         match &mut entry.phase {
             SessionPhase::Alive => {
-                let silent_from = entry.last_seen.after_ms(entry.ttl_ms.into());
+                let silent_from = entry.counts_from.tick().after_ms(entry.ttl_ms.into());
                 let grace_ms = entry.grace_ms;
-                let last_seen = entry.last_seen;
+                let last_seen = entry.counts_from.tick();
                 entry.phase = SessionPhase::draining(kernel.session(session), silent_from, 0);
                 let (is_over, until) =
                     (entry.deadline().is_some_and(|over| now >= over), entry.phase.over_at());
@@ -188,13 +190,13 @@ impl Liveness {
                 *running_ms = grace_after(kernel.session(session), grace_ms, *longest_ms);
                 let closes = running_ms.is_none();
                 // One that was silent before it was gone ends for its silence.
-                let evidence = if entry.is_gone && entry.last_seen >= *since {
+                let evidence = if entry.is_gone && entry.counts_from.tick() >= *since {
                     Evidence::Disconnected { at: *since }
                 } else {
                     // Of a connection at another node it is that node's word that was relied on.
                     let word_until = if entry.kind.is_connection() { *since } else { Tick(0) };
-                    let (last_seen, promised_until) = (entry.last_seen, entry.promised_until.max(word_until));
-                    Evidence::Silence { last_seen, promised_until }
+                    let promised_until = entry.promised_until.max(word_until);
+                    Evidence::Silence { last_seen: entry.counts_from.tick(), promised_until }
                 };
                 effects.push(Effect::SessionOver(SessionOver { session, grace_ms, closes, evidence }));
                 self.arm_session(slot);

@@ -2,12 +2,40 @@
 
 use tenure_kernel::{Epoch, Lsn, Tick};
 
+/// The instant that deadlines count from, and whether a proof of life came then: after a restart or an operator's revive
+/// time begins anew, and nobody was heard. One word, so that a heartbeat stays one store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountsFrom(u64);
+
+const UNHEARD: u64 = 1 << 63;
+
+impl CountsFrom {
+    /// A proof of life came at this instant.
+    #[inline]
+    pub(crate) const fn heard(at: Tick) -> Self {
+        Self(if at.0 < UNHEARD { at.0 } else { UNHEARD - 1 })
+    }
+
+    /// Time begins anew at this instant, and no proof of life came.
+    pub(crate) const fn unheard(at: Tick) -> Self {
+        Self(Self::heard(at).0 | UNHEARD)
+    }
+
+    pub(crate) const fn tick(self) -> Tick {
+        Tick(self.0 & !UNHEARD)
+    }
+
+    /// When the last proof of life came; `None` where none came since time began anew.
+    pub(crate) fn last_seen(self) -> Option<Tick> {
+        (self.0 & UNHEARD == 0).then(|| self.tick())
+    }
+}
+
 /// One cache line a lease: an ordinary heartbeat touches this and nothing else of the lease.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
 pub(crate) struct Entry {
-    /// Last proof of life.
-    pub(crate) last_seen: Tick,
+    pub(crate) counts_from: CountsFrom,
     /// What the holder was promised lasts until here.
     pub(crate) promised_until: Tick,
     pub(crate) phase: Phase,
@@ -58,7 +86,7 @@ pub(crate) enum Wait {
 
 impl Entry {
     pub(crate) const NONE: Self = Self {
-        last_seen: Tick(0),
+        counts_from: CountsFrom::unheard(Tick(0)),
         promised_until: Tick(0),
         phase: Phase::Idle,
         epoch: Epoch::FIRST,

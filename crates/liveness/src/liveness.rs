@@ -4,7 +4,7 @@
 use crate::breaker::{Breaker, Turned};
 use crate::config::LivenessConfig;
 use crate::effect::Effect;
-use crate::entry::{Entry, NO_VOICE, Phase, Wait};
+use crate::entry::{CountsFrom, Entry, NO_VOICE, Phase, Wait};
 use crate::promise::{Formers, beat_ms, session_promise};
 use crate::session::{SessionEntry, SessionPhase};
 use crate::tables::{Entries, LastSilences, Sessions};
@@ -176,7 +176,7 @@ impl Liveness {
                 kind,
                 ttl_ms: 0,
                 grace_ms,
-                last_seen: now,
+                counts_from: CountsFrom::heard(now),
                 promised_until: Tick(0),
                 phase: SessionPhase::Alive,
                 silent_at: None,
@@ -251,7 +251,7 @@ impl Liveness {
         };
         let voice = self.keeper(view);
         let entry = self.entries.get_mut(slot);
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::heard(now);
         entry.phase = phase;
         entry.promised_until = Tick(0);
         entry.voice = voice;
@@ -300,7 +300,7 @@ impl Liveness {
     fn revive(&mut self, view: LeaseView<'_>, now: Tick) {
         let entry = self.entries.get_mut(view.slot());
         entry.phase = Phase::Alive;
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::unheard(now);
         if view.terms().mode == Mode::Heartbeat {
             self.voice(view);
         }
@@ -371,7 +371,7 @@ impl Liveness {
                     kind: open.kind,
                     ttl_ms: 0,
                     grace_ms: open.grace_ms,
-                    last_seen: now,
+                    counts_from: CountsFrom::heard(now),
                     promised_until: Tick(0),
                     phase: SessionPhase::Draining {
                         since: now,
@@ -391,7 +391,7 @@ impl Liveness {
             kind: open.kind,
             ttl_ms: open.ttl_ms,
             grace_ms: open.grace_ms,
-            last_seen: now,
+            counts_from: CountsFrom::heard(now),
             promised_until: session_promise(open.kind, open.ttl_ms, now),
             phase: SessionPhase::Alive,
             silent_at: None,
@@ -429,7 +429,7 @@ impl Liveness {
         let of_phase = match entry.phase {
             Phase::Idle => return None,
             Phase::Alive => match terms.mode {
-                Mode::Heartbeat => Some(entry.last_seen.after_ms(terms.ttl_ms.into())),
+                Mode::Heartbeat => Some(entry.counts_from.tick().after_ms(terms.ttl_ms.into())),
                 Mode::Session | Mode::Permanent => None,
             },
             Phase::Draining { until } | Phase::Drained { until, .. } => Some(until),

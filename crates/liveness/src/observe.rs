@@ -2,7 +2,7 @@
 //! an operator may ask. Renewing writes one field; no timer is touched.
 
 use crate::effect::{Effect, Refusal};
-use crate::entry::{Phase, Wait};
+use crate::entry::{CountsFrom, Phase, Wait};
 use crate::liveness::{Liveness, is_permanent};
 use crate::promise::told_ms;
 use crate::session::SessionPhase;
@@ -88,7 +88,7 @@ impl Liveness {
         let Some(promise_ms) = promised else { return Renewal { draining, ..Renewal::of(None) } };
         let entry = self.entries.get_mut(view.slot());
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::heard(now);
         entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         Renewal { draining, margin_ms, ..Renewal::of(promised) }
     }
@@ -104,7 +104,7 @@ impl Liveness {
         }
         let promise_ms = u64::from(entry.beat_ms);
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::heard(now);
         entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         let changed_lsn = entry.changed_lsn;
         self.breaker.arrived(now);
@@ -115,7 +115,7 @@ impl Liveness {
     #[inline]
     pub fn warm(&self, slots: &[Option<LeaseSlot>]) {
         for slot in slots.iter().flatten() {
-            core::hint::black_box(self.entries.get_ref(*slot).map(|entry| entry.last_seen));
+            core::hint::black_box(self.entries.get_ref(*slot).map(|entry| entry.counts_from));
         }
     }
 
@@ -124,7 +124,7 @@ impl Liveness {
         let promised = self.next_promise(view, now);
         let entry = self.entries.get_mut(view.slot());
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::heard(now);
         if let Some(promise_ms) = promised {
             entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         }
@@ -166,7 +166,7 @@ impl Liveness {
         }
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
         let promise_ms = u64::from(entry.ttl_ms);
-        entry.last_seen = now;
+        entry.counts_from = CountsFrom::heard(now);
         entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         let returned = !entry.is_alive();
         if returned {
@@ -189,7 +189,7 @@ impl Liveness {
             return false;
         }
         if !planted(Planted::WordNotCounted) {
-            entry.last_seen = now;
+            entry.counts_from = CountsFrom::heard(now);
         }
         if !entry.is_alive() {
             entry.phase = SessionPhase::Alive;
@@ -231,7 +231,7 @@ impl Liveness {
         let phase = SessionPhase::draining(kernel.session(session), now, 0);
         if let Some(entry) = self.sessions.in_slot(slot) {
             entry.phase = phase;
-            entry.last_seen = now;
+            entry.counts_from = CountsFrom::heard(now);
             entry.is_gone = true;
             if !entry.lives_by_connection() {
                 self.voices_heard -= 1;

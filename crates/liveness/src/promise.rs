@@ -163,7 +163,8 @@ impl Liveness {
         }
         let entry = self.entries.get(lease.slot());
         // Under other terms, before a rebind, the same holder may have been promised more.
-        let bounded = |ttl_ms: u32| entry.promised_until.min(entry.last_seen.after_ms(ttl_ms.into()));
+        let bounded =
+            |ttl_ms: u32| entry.promised_until.min(entry.counts_from.tick().after_ms(ttl_ms.into()));
         let promised = match terms.mode {
             Mode::Heartbeat => bounded(terms.ttl_ms),
             Mode::Session => {

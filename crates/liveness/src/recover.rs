@@ -2,7 +2,7 @@
 //! is assumed to have been promised just that, whatever ends its lease afterwards.
 
 use crate::config::LivenessConfig;
-use crate::entry::{Entry, Phase, Wait};
+use crate::entry::{CountsFrom, Entry, Phase, Wait};
 use crate::liveness::{Liveness, outlived_its_log};
 use crate::promise::session_promise;
 use crate::session::{SessionEntry, SessionPhase};
@@ -43,7 +43,7 @@ impl Liveness {
             kind: session.kind(),
             ttl_ms: session.ttl_ms(),
             grace_ms: session.grace_ms(),
-            last_seen: now,
+            counts_from: CountsFrom::unheard(now),
             promised_until,
             phase,
             silent_at: None,
@@ -55,10 +55,10 @@ impl Liveness {
 
     fn recover_lease(&mut self, kernel: &Kernel, view: LeaseView<'_>, now: Tick) {
         let terms = view.terms();
-        let last_seen = if planted(Planted::RecoveryAgesHolders) { view.granted_tick() } else { now };
+        let counts_from = if planted(Planted::RecoveryAgesHolders) { view.granted_tick() } else { now };
         let promised_until = match (terms.reclaim_rule, terms.mode) {
             (ReclaimRule::AtOnce, _) | (_, Mode::Permanent) => Tick(0),
-            (ReclaimRule::AfterPromise, Mode::Heartbeat) => last_seen.after_ms(terms.ttl_ms.into()),
+            (ReclaimRule::AfterPromise, Mode::Heartbeat) => counts_from.after_ms(terms.ttl_ms.into()),
             (ReclaimRule::AfterPromise, Mode::Session) => view
                 .session()
                 .and_then(|session| kernel.session(session))
@@ -80,7 +80,9 @@ impl Liveness {
             LeaseState::Revoking(_) => self.recovered_wait(view, now, bound_until),
         };
         let voice = self.keeper(view);
-        *self.entries.get_mut(view.slot()) = Entry { last_seen, promised_until, phase, voice, ..Entry::NONE };
+        let counts_from = CountsFrom::unheard(counts_from);
+        *self.entries.get_mut(view.slot()) =
+            Entry { counts_from, promised_until, phase, voice, ..Entry::NONE };
         if phase == Phase::Alive && terms.mode == Mode::Heartbeat {
             self.voice(view);
         }

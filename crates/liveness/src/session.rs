@@ -1,6 +1,7 @@
 //! What liveness knows of one session. A connection's session is known here from its first byte, in the
 //! kernel only from its first grant.
 
+use crate::entry::CountsFrom;
 use tenure_kernel::{SessionId, SessionKind, SessionView, Tick};
 
 #[derive(Clone, Debug)]
@@ -9,7 +10,7 @@ pub(crate) struct SessionEntry {
     pub(crate) kind: SessionKind,
     pub(crate) ttl_ms: u32,
     pub(crate) grace_ms: u32,
-    pub(crate) last_seen: Tick,
+    pub(crate) counts_from: CountsFrom,
     pub(crate) promised_until: Tick,
     pub(crate) phase: SessionPhase,
     /// When it last fell silent.
@@ -76,7 +77,7 @@ impl SessionEntry {
     pub(crate) fn deadline(&self) -> Option<Tick> {
         match self.phase {
             SessionPhase::Alive if self.lives_by_connection() => None,
-            SessionPhase::Alive => Some(self.last_seen.after_ms(self.ttl_ms.into())),
+            SessionPhase::Alive => Some(self.counts_from.tick().after_ms(self.ttl_ms.into())),
             SessionPhase::Draining { since, grace_ms, .. } => {
                 grace_ms.map(|grace| since.after_ms(grace.into()))
             }

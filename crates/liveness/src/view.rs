@@ -1,6 +1,6 @@
 //! Reading: what liveness says of a lease or a session right now. Reading never makes a promise.
 
-use crate::entry::Phase;
+use crate::entry::{CountsFrom, Phase};
 use crate::liveness::Liveness;
 use crate::promise::told_ms;
 use crate::session::SessionPhase;
@@ -29,8 +29,10 @@ pub enum Standing {
 pub struct LivenessView {
     /// `None` while reserved or revoking.
     pub standing: Option<Standing>,
-    /// Last proof of life.
-    pub last_seen: Tick,
+    /// The instant that the deadline counts from: the last proof of life, the restart after it, or an operator's revive.
+    pub counts_from: Tick,
+    /// Last proof of life; `None` where none came since time began to count anew.
+    pub last_seen: Option<Tick>,
     /// End of the present phase: reservation, ttl, grace or earliest reclaim.
     pub deadline: Option<Tick>,
     /// What is left of the last promise; `None` where none is made.
@@ -39,7 +41,8 @@ pub struct LivenessView {
 
 impl LivenessView {
     /// What one who does not hear the holders can say.
-    pub const UNKNOWN: Self = Self { standing: None, last_seen: Tick(0), deadline: None, valid_ms: None };
+    pub const UNKNOWN: Self =
+        Self { standing: None, counts_from: Tick(0), last_seen: None, deadline: None, valid_ms: None };
 }
 
 /// What liveness says of a session.
@@ -47,8 +50,10 @@ impl LivenessView {
 pub struct SessionStanding {
     /// Alive or draining by silence.
     pub standing: Standing,
-    /// Last proof of life.
-    pub last_seen: Tick,
+    /// The instant that the deadline counts from: the last proof of life, or the restart after it.
+    pub counts_from: Tick,
+    /// Last proof of life; `None` where none came since the restart.
+    pub last_seen: Option<Tick>,
     /// End of the present phase.
     pub deadline: Option<Tick>,
     /// What is left of the last promise; `None` for connections.
@@ -81,8 +86,16 @@ impl Liveness {
             }
             (_, Phase::Revoking { earliest, .. }) => (None, Some(earliest)),
         };
-        let last_seen = session.map_or(entry.last_seen, |session| session.last_seen.max(entry.last_seen));
-        LivenessView { standing, last_seen, deadline, valid_ms: self.valid_ms(lease, now) }
+        let valid_ms = self.valid_ms(lease, now);
+        // Of a reservation nobody was heard yet; what stands in the slot may be another's.
+        let proofs = match entry.phase {
+            Phase::Idle => [None, None],
+            _ => [Some(entry.counts_from), session.map(|session| session.counts_from)],
+        };
+        let proofs = proofs.into_iter().flatten();
+        let counts_from = proofs.clone().map(CountsFrom::tick).max().unwrap_or(Tick(0));
+        let last_seen = proofs.filter_map(CountsFrom::last_seen).max();
+        LivenessView { standing, counts_from, last_seen, deadline, valid_ms }
     }
 
     /// How long an operator has to wait before reclaim is safe; `None` unless the lease is revoking.
@@ -103,6 +116,7 @@ impl Liveness {
             SessionPhase::Draining { .. } => Standing::Draining(DrainCause::Silence),
         };
         let valid_ms = (!entry.kind.is_connection()).then(|| told_ms(entry.promised_until.ms_since(now)));
-        Some(SessionStanding { standing, last_seen: entry.last_seen, deadline: entry.deadline(), valid_ms })
+        let (counts_from, last_seen) = (entry.counts_from.tick(), entry.counts_from.last_seen());
+        Some(SessionStanding { standing, counts_from, last_seen, deadline: entry.deadline(), valid_ms })
     }
 }

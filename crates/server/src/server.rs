@@ -348,10 +348,10 @@ impl Shared {
         Arc::clone(&self.refusals).try_acquire_owned().ok()
     }
 
-    /// Refuses a principal that asks too often. Proofs of life never are too often.
+    /// Refuses a principal that asks too often. What keeps or gives back what it has is never counted.
     pub(crate) fn check_rate(&self, principal: &str, asks: Asks<'_>) -> Result<(), Error> {
         match asks {
-            Asks::Call(call) if call.is_heartbeat() => Ok(()),
+            Asks::Call(call) if call.keeps_or_gives_back() => Ok(()),
             Asks::Call(_) | Asks::Other => self.options.auth.check_rate(principal, || read_clocks().boot_ms),
         }
     }

@@ -204,7 +204,8 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), Daemo
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
     let (switchboard, ends) = Switchboard::new();
     ends::log(ends, opened.log.identity());
-    let history = History::online(disk, &plan.data_dir, opened.log.file_reader(), opened.log.identity());
+    let history = History::online(disk, &plan.data_dir, opened.log.file_reader(), opened.log.identity())
+        .archived_in(plan.log.archive.clone());
     let host =
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());
     let recovered_in = Duration::from_millis(read_clocks().boot_ms.saturating_sub(began.boot_ms));

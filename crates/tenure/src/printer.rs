@@ -191,8 +191,9 @@ pub(crate) fn plain(text: &str) -> String {
     text.replace(is_hidden, "\u{fffd}")
 }
 
-/// A control, or a character that turns or hides the text around it. The dashboard has the same list (`text.js`).
-fn is_hidden(character: char) -> bool {
+/// A control, or a character that turns or hides the text around it. The dashboard has the same list (`text.js`); lines of
+/// the log escape the same ones.
+pub(crate) fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(character,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'

@@ -60,6 +60,16 @@ pub(crate) fn when(now: Option<Now>, time: &Time) -> String {
     }
 }
 
+/// When a holder was last heard; where no proof of life came since time began anew, since when the daemon waits for one.
+pub(crate) fn seen(
+    last_seen: Option<&Time>,
+    unheard_since: Option<&Time>,
+    shown: impl Fn(&Time) -> String,
+) -> Option<String> {
+    let unheard = || unheard_since.map(|since| format!("not since the restart or revive, {}", shown(since)));
+    last_seen.map(&shown).or_else(unheard)
+}
+
 /// `3 s ago`, `in 3 s`, `now`.
 fn relative(now: Option<Now>, time: &Time) -> Option<String> {
     let (Now(now), at) = (now?, parse_rfc3339(time).ok()?);

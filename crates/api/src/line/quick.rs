@@ -64,6 +64,7 @@ fn lease(out: &mut Vec<u8>, lease: &Lease) {
         remaining_ms,
         granted_at,
         last_seen,
+        unheard_since,
         deadline,
         ended_at,
         reason,
@@ -113,6 +114,10 @@ fn lease(out: &mut Vec<u8>, lease: &Lease) {
     text(out, granted_at);
     out.extend_from_slice(b",\"last_seen\":");
     maybe(out, last_seen.as_ref(), |out, at| text(out, at));
+    if let Some(at) = unheard_since {
+        out.extend_from_slice(b",\"unheard_since\":");
+        text(out, at);
+    }
     out.extend_from_slice(b",\"deadline\":");
     maybe(out, deadline.as_ref(), |out, at| text(out, at));
     out.extend_from_slice(b",\"ended_at\":");
@@ -249,7 +254,8 @@ mod tests {
             ),
             (epoch, fence, lsn) in any::<(u64, u64, u64)>(),
             (ttl_ms, grace_ms, valid_ms, remaining_ms) in any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>)>(),
-            (granted_at, server_time, last_seen, deadline, ended_at) in (word(), word(), of(word()), of(word()), of(word())),
+            (granted_at, server_time, last_seen, unheard_since, deadline, ended_at) in
+                (word(), word(), of(word()), of(word()), of(word()), of(word())),
             (reason, reason_text, session) in (of(word()), of(word()), of(word())),
             attachment in of(word().prop_map(|word| serde_json::json!({ "a": [word, 1.5, null] }))),
             waiters in of(prop::collection::vec(word(), 0..3)),
@@ -257,8 +263,8 @@ mod tests {
         ) -> Lease {
             Lease {
                 lease_id, holder, state, liveness, drain_cause, mode, epoch, fence, resources, ttl_ms, grace_ms,
-                valid_ms, remaining_ms, granted_at, last_seen, deadline, ended_at, reason, reason_text, session,
-                face, attachment, waiters, replayed, server_time, lsn,
+                valid_ms, remaining_ms, granted_at, last_seen, unheard_since, deadline, ended_at, reason, reason_text,
+                session, face, attachment, waiters, replayed, server_time, lsn,
             }
         }
     }

@@ -34,7 +34,7 @@ async fn is_registered(client: &Client, id: &str) -> bool {
     }
 }
 
-async fn last_seen(client: &Client, id: &str) -> String {
+async fn last_seen(client: &Client, id: &str) -> Option<String> {
     client.registration(id).await.expect("a registration").last_seen
 }
 

@@ -4,6 +4,7 @@
 
 use super::Message;
 use super::helm::Mailbox;
+use super::memory::SnapshotMemory;
 use super::pools::{Asker, Pools};
 use crate::answer::{Answer, Refused};
 use crate::engine::Completion;
@@ -30,6 +31,8 @@ pub(crate) struct Shared {
     /// Position of the newest snapshot, zero before the first, and when it was taken.
     snapshot_lsn: AtomicU64,
     snapshot_wall_ms: AtomicU64,
+    /// What building them took.
+    snapshot_memory: Mutex<SnapshotMemory>,
     /// The tick of the last turn, for whoever proves the writer's life.
     tick: AtomicU64,
     /// What was durable then.
@@ -76,6 +79,7 @@ impl Handle {
             pools,
             snapshot_lsn: AtomicU64::new(0),
             snapshot_wall_ms: AtomicU64::new(0),
+            snapshot_memory: Mutex::default(),
             tick: AtomicU64::new(0),
             synced_lsn: AtomicU64::new(0),
         };
@@ -174,6 +178,13 @@ impl Handle {
         (lsn > 0).then(|| (Lsn(lsn), self.shared.snapshot_wall_ms.load(Ordering::Relaxed)))
     }
 
+    /// What will be resident at most while the next snapshot is built, where so much is resident now; `None` before the
+    /// first that this process built.
+    #[must_use]
+    pub fn with_snapshot_bytes(&self, resident: u64) -> Option<u64> {
+        self.shared.snapshot_memory().with_snapshot(resident)
+    }
+
     pub(crate) fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
@@ -218,6 +229,10 @@ impl HandleOf<'_> {
 }
 
 impl Shared {
+    pub(crate) fn snapshot_memory(&self) -> MutexGuard<'_, SnapshotMemory> {
+        self.snapshot_memory.lock().expect("invariant: nobody panics over the numbers")
+    }
+
     pub(crate) fn snapshot_taken(&self, lsn: Lsn, wall_ms: u64) {
         self.snapshot_wall_ms.store(wall_ms, Ordering::Relaxed);
         self.snapshot_lsn.store(lsn.0, Ordering::Release);

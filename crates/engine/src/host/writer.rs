@@ -3,6 +3,7 @@
 
 use super::handle::{Shared, Slot};
 use super::helm::Mailbox;
+use super::memory::resident_bytes;
 use super::pools::{Admitted, Places};
 use super::stalls::{Stalls, turn_over};
 use super::upkeep::{Found, Step, Upkeep};
@@ -449,11 +450,16 @@ impl Writer {
             let log = lock(&self.log);
             (log.snapshots(), log.reader())
         };
-        let upto = self.engine.synced_lsn();
+        let (upto, shared) = (self.engine.synced_lsn(), Arc::clone(&self.shared));
         spawn("tenure-snapshot", move || {
             // Snapshots may take as long as they like; holders may not.
             let _ = rustix::process::setpriority_process(None, 19);
-            let outcome = build_snapshot(setup, &store, reader.as_mut(), upto).map_err(|error| chain(&error));
+            let mut at_most = resident_bytes();
+            shared.snapshot_memory().begin(at_most);
+            let look = &mut || at_most = at_most.max(resident_bytes());
+            let outcome = build_snapshot(setup, &store, reader.as_mut(), upto, look);
+            let outcome = outcome.map_err(|error| chain(&error));
+            shared.snapshot_memory().end(at_most, resident_bytes());
             let _ = mailbox.put(Message::SnapshotDone(outcome));
         });
     }

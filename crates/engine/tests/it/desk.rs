@@ -312,7 +312,7 @@ impl Desk {
         let setup = setup(&self.log.identity(), &self.config);
         let mut reader = self.log.reader();
         let upto = self.engine.synced_lsn();
-        let built = build_snapshot(setup, &self.log.snapshots(), reader.as_mut(), upto).unwrap();
+        let built = build_snapshot(setup, &self.log.snapshots(), reader.as_mut(), upto, &mut || {}).unwrap();
         built.map(|header| header.lsn.0)
     }
 

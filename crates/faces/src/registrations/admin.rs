@@ -6,7 +6,7 @@ use crate::call::Reply;
 use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::leases::{self, Order};
-use crate::show::{Terms, mode, standing};
+use crate::show::{Terms, mode, standing, unheard_since};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{LeaseId, Mode};
@@ -151,7 +151,8 @@ impl Faces {
             grace_secs: terms.grace_ms.unwrap_or(0) / 1_000,
             session_id: lease.policy.session.map(wire_session),
             registered_at: rfc3339(lease.granted_wall_ms),
-            last_seen: rfc3339(lease.wall_of(lease.liveness.last_seen)),
+            last_seen: lease.liveness.last_seen.map(|at| rfc3339(lease.wall_of(at))),
+            unheard_since: unheard_since(lease),
             txt: described.txt.clone(),
             ip: described.ip,
             lease_id: lens.lease_id(lease.id),

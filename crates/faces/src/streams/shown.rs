@@ -3,6 +3,8 @@
 use super::book::{Known, Place};
 use super::facts::StreamFacts;
 use super::queue::Queued;
+use crate::call::Reply;
+use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::events::told_end;
 use crate::show::attachment;
@@ -11,7 +13,7 @@ use tenure_api::{self as api, Error, ErrorCode, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Change, Epitaph, Fence, LeaseId, LeaseState, Lsn, Reason, Text};
 use tenure_engine::liveness::{Standing, valid_ms};
-use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request};
+use tenure_engine::{Answer, LeaseFound, LeaseSnapshot, Request, speaks_for};
 use tenure_history::rfc3339;
 
 /// Ended for silence.
@@ -105,6 +107,14 @@ pub(crate) struct Remains<'a> {
 }
 
 impl Faces {
+    /// A stream as a caller sees it who asks for it alone.
+    pub(crate) async fn show_stream(&self, caller: &Caller, id: &str) -> Result<Reply, Error> {
+        let mut stream = self.stream(id).await?.stream;
+        let known = self.streams().book.find(&stream.session_id);
+        stream.own = known.map(|known| speaks_for(&caller.principal, &known.principal));
+        Ok(Reply::Stream(Box::new(stream)))
+    }
+
     /// A stream by its id, as it is now.
     pub(crate) async fn stream(&self, id: &str) -> Result<Shown, Error> {
         let known =
@@ -222,6 +232,7 @@ impl Faces {
             created_at: rfc3339(facts.created_wall_ms),
             metadata: metadata(&lease.attachment),
             client: lease.holder.to_string(),
+            own: None,
             queue_position: None,
             lease_id: Some(self.lens().lease_id(lease.id)),
             lsn: lsn.0,
@@ -280,6 +291,7 @@ impl Faces {
             created_at: rfc3339(facts.created_wall_ms),
             metadata: metadata(remains.attachment),
             client: was.holder.to_string(),
+            own: None,
             queue_position: None,
             lease_id: Some(self.lens().lease_id(was.lease)),
             ended_at: Some(rfc3339(remains.ended_wall_ms)),
@@ -332,6 +344,7 @@ impl Faces {
             created_at: rfc3339(facts.created_wall_ms),
             metadata: metadata(&queued.attachment),
             client: queued.holder.to_string(),
+            own: None,
             queue_position: None,
             lease_id: None,
             ended_at: None,

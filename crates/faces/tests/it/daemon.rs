@@ -35,6 +35,10 @@ impl Daemon {
         Self { faces, host, directory, config }
     }
 
+    pub(crate) fn take_snapshot(&self) {
+        self.host.handle().take_snapshot();
+    }
+
     /// How many requests the engine was asked until now.
     pub(crate) fn asked(&self) -> u64 {
         self.host.handle().draw_ticket().0

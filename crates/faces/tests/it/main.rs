@@ -3,5 +3,7 @@
 
 mod daemon;
 mod handing_over;
+mod memory;
 mod reading;
 mod retrying;
+mod seen;

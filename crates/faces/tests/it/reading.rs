@@ -3,6 +3,7 @@
 use crate::daemon::{Daemon, over_http};
 use core::time::Duration;
 use serde_json::json;
+use tenure_api::ErrorCode;
 use tenure_engine::EngineConfig;
 use tenure_faces::{Caller, Freshness, Scope};
 
@@ -48,4 +49,39 @@ async fn why_tells_who_revived_a_silent_lease_and_for_what() {
     assert_eq!(revived["actor"], "operator:token:carol");
     let text = revived["text"].as_str().unwrap();
     assert!(text.contains("token:carol") && text.contains("its network is back"), "{text}");
+}
+
+/// Whose a stream is goes by its principal: what its client is called, anybody chooses.
+#[tokio::test]
+async fn a_stream_says_whether_it_is_the_caller_s_own() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let (ann, ben) = (over_http("uid:1", Scope::Hold), over_http("uid:2", Scope::Hold));
+    for (starter, expected) in [("uid:1", [true, false]), ("local", [true, true])] {
+        let start = json!({ "resources": [starter], "client": "uid:2" });
+        let start = json!({ "StartStream": { "start": start, "operation_id": null } });
+        let id = daemon.ask(&over_http(starter, Scope::Hold), start).await.unwrap()["session_id"].clone();
+        for (caller, is_own) in [&ann, &ben].into_iter().zip(expected) {
+            let shown = daemon.ask(caller, json!({ "Stream": id })).await.unwrap();
+            assert_eq!(shown["own"], is_own, "{starter}: {} looks at {shown}", caller.principal);
+        }
+    }
+}
+
+/// `GROUP/TARGET` is how people write a target that is in several groups.
+#[tokio::test]
+async fn why_finds_a_target_by_its_group_and_its_name() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    for (resource, holder) in [("poll/web/s17", "den"), ("poll/dns/s17", "hall"), ("poll/web/a%2Fb", "den")] {
+        let acquire = json!({ "resources": [resource], "holder": holder });
+        daemon.done(json!({ "Acquire": acquire })).await;
+    }
+    for (name, resource) in [("web/s17", "poll/web/s17"), ("dns/s17", "poll/dns/s17")] {
+        let story = daemon.done(json!({ "Why": { "resource": name } })).await;
+        assert_eq!(story["subject"], resource);
+    }
+    for unknown in ["web/s18", "other/s17", "s17/web", "web/"] {
+        let asked = json!({ "Why": { "resource": unknown } });
+        let refused = daemon.ask(&over_http("local", Scope::Read), asked).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotFound, "{unknown}: {refused}");
+    }
 }

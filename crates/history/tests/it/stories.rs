@@ -1,6 +1,7 @@
 //! Stories of leases, resources and sessions, as people read them.
 
 use expect_test::{Expect, expect};
+use std::path::Path;
 use tenure_history::{History, Story, Subject, WhyLimits, actor_word, rfc3339};
 use tenure_kernel::{
     Change, Evidence, Granted, LeaseId, Lsn, Note, OpenSession, Policy, Reason, ReclaimBy, ReclaimRule,
@@ -404,6 +405,22 @@ fn a_story_begins_where_the_log_begins() {
     assert_eq!(kinds[4..], ["session_closed", "revoked", "gate_opened", "reclaimed", "notified"]);
     let of_resource = history.why(&Subject::Resource("mdns/x".into()), WhyLimits::default()).unwrap();
     assert_eq!(of_resource.entries, story.entries);
+}
+
+#[test]
+fn an_archive_is_named_once_something_is_in_it() {
+    let (mut tale, _) = tale();
+    let archive = Path::new("/somewhere/archive");
+    let archived = |tale: &Tale| tale.history().archived_in(Some(archive.to_owned()));
+    assert_eq!(archived(&tale).archive().unwrap(), None, "the log is whole");
+    for lsn in [11, 25] {
+        let at = Moment { tick: 0, wall_ms: START_MS };
+        tale.log.snapshots().store(tenure_log::Lsn(lsn), at, &tale.states[lsn as usize]).unwrap();
+    }
+    assert!(tale.log.trim(tenure_log::Lsn(11)).extents > 0);
+    assert_eq!(archived(&tale).archive().unwrap(), Some(archive));
+    assert_eq!(archived(&tale).another().archive().unwrap(), Some(archive));
+    assert_eq!(tale.history().archive().unwrap(), None, "there is none");
 }
 
 #[test]

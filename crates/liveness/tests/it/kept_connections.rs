@@ -234,7 +234,7 @@ fn after_a_change_of_writer_the_session_has_a_full_word_and_its_leases_a_full_pr
                   0 L1 granted r1 to a
             9   keep 8 → heard
             12  restart
-            12  show L1 → active alive seen 12 deadline 22 valid 8
+            12  show L1 → active alive seen – since 12 deadline 22 valid 8
             21  keep 8 → heard
             30  show L1 → active alive seen 21 deadline 31 valid 0
         "#]],

@@ -252,11 +252,11 @@ fn a_reserved_lease_has_no_liveness() {
         expect![[r#"
             0   grant r1 holder=a heartbeat ttl=10 grace=5 reserve=100 → L1 valid –
                   0 L1 granted r1 to a until 100
-            50  show L1 → reserved – seen 0 deadline 100 valid –
+            50  show L1 → reserved – seen – since 0 deadline 100 valid –
             50  heartbeat L1 → invalid_state reserved
             50  drain L1 → invalid_state reserved
             50  revive L1 → invalid_state reserved
-            99  show L1 → reserved – seen 0 deadline 100 valid –
+            99  show L1 → reserved – seen – since 0 deadline 100 valid –
             100 wait
                 100 L1 expired r1 of a
         "#]],
@@ -317,7 +317,7 @@ fn a_lease_whose_connection_closed_meanwhile_drains_at_activate() {
                   0 L1 granted r1 to a until 100
             10  close 7
                  10 ~ session 7 silent, seen 10, until 40
-            15  show L1 → reserved – seen 10 deadline 100 valid –
+            15  show L1 → reserved – seen – since 0 deadline 100 valid –
             20  activate L1 → valid –
                  20 L1 activated
             20  show L1 → active draining(silence) seen 20 deadline 40 valid –
@@ -430,7 +430,7 @@ fn a_reserved_lease_outlives_its_session_until_its_deadline() {
                  10 ~ session 7 silent, seen 0, until 30
                  30 ~ session 7 over, grace 20, seen 0, promised until 10
                  30 session 7 closed session_expired
-            50  show L1 → reserved – seen 0 deadline 100 valid –
+            50  show L1 → reserved – seen – since 0 deadline 100 valid –
             100 wait
                 100 L1 expired r1 of a
         "#]],

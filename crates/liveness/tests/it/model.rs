@@ -42,8 +42,10 @@ pub(crate) struct Model {
 pub(crate) struct Lease {
     pub(crate) terms: Policy,
     pub(crate) state: State,
-    /// Its own last proof of life.
+    /// From where its own time counts: its last proof of life, a restart or a revive.
     last: u64,
+    /// Whether a proof of life came then.
+    heard: bool,
     /// Until when the lease itself promised anything to its present holder; of a revoking one, to anybody.
     promise: u64,
     /// The part of that which is shown under its present terms.
@@ -92,6 +94,7 @@ pub(crate) struct Session {
     pub(crate) ttl: u64,
     pub(crate) grace: u64,
     last: u64,
+    heard: bool,
     promise: u64,
     silent: bool,
     /// In the log.
@@ -276,6 +279,7 @@ impl Model {
             terms,
             state: State::Reserved { deadline: 0 },
             last: 0,
+            heard: false,
             promise: 0,
             told: 0,
             former: 0,
@@ -317,7 +321,7 @@ impl Model {
         };
         let lease = self.leases.get_mut(&id).unwrap();
         lease.state = State::Active { since, standing };
-        lease.last = now;
+        (lease.last, lease.heard) = (now, true);
         lease.told = 0;
         if let Some(promise) = self.would_promise(&self.leases[&id]) {
             let lease = self.leases.get_mut(&id).unwrap();
@@ -360,7 +364,7 @@ impl Model {
                 if returned {
                     *standing = Stand::Alive;
                 }
-                lease.last = now;
+                (lease.last, lease.heard) = (now, true);
                 if let Some(promise) = promise {
                     lease.promise = lease.promise.max(now + promise);
                     lease.told = lease.told.max(now + promise);
@@ -374,7 +378,7 @@ impl Model {
         let now = self.now;
         match self.sessions.get_mut(&id) {
             Some(session) if session.by_hand && !session.over => {
-                session.last = now;
+                (session.last, session.heard) = (now, true);
                 session.promise = session.promise.max(now + session.ttl);
                 let returned = std::mem::take(&mut session.silent);
                 Ok((Some(valid(session.ttl)), false, returned))
@@ -390,6 +394,7 @@ impl Model {
             ttl,
             grace,
             last: self.now,
+            heard: true,
             promise: if by_hand { self.now + ttl } else { 0 },
             silent: false,
             durable: by_hand,
@@ -426,7 +431,7 @@ impl Model {
             of_leases.chain([self.sessions[&id].grace]).map(|g| g.max(least)).collect();
         graces.sort_unstable();
         let session = self.sessions.get_mut(&id).unwrap();
-        session.last = self.now;
+        (session.last, session.heard) = (self.now, true);
         session.closed = Some(Closed { at: self.now, graces });
     }
 
@@ -471,7 +476,7 @@ impl Model {
             Stand::Silent | Stand::Orphan { .. } | Stand::Drained { .. } => {
                 let lease = self.leases.get_mut(&id).unwrap();
                 lease.state = State::Active { since, standing: Stand::Alive };
-                lease.last = now;
+                (lease.last, lease.heard) = (now, false);
                 // Safe, since reclaim waits for it: what it was promised under other terms shows here.
                 lease.told = lease.promise.min(now + u64::from(lease.terms.ttl_ms));
                 Ok(())
@@ -573,6 +578,7 @@ impl Model {
             } else {
                 self.close(id, self.restart_grace);
             }
+            self.sessions.get_mut(&id).unwrap().heard = false;
         }
         let ids: Vec<LeaseId> = self.leases.keys().copied().collect();
         for id in ids {
@@ -582,7 +588,8 @@ impl Model {
             let timeout = now + self.revoke_timeout;
             let lease = self.leases.get_mut(&id).unwrap();
             let grace_end = now + u64::from(lease.terms.grace_ms);
-            (lease.last, lease.promise, lease.told) = (now, promise, promise);
+            (lease.last, lease.heard) = (now, false);
+            (lease.promise, lease.told) = (promise, promise);
             // It is not known whether the holder before has stopped.
             lease.former = if lease.holder.is_some() { promise.max(lease.bound) } else { 0 };
             let promise = promise.max(lease.former);
@@ -627,10 +634,17 @@ impl Model {
             State::Revoking { earliest, .. } => (None, Some(earliest), None),
             State::Active { since, standing } => self.view_active(lease, since, standing),
         };
-        let last_seen = lease.last.max(self.session_of(lease).map_or(0, |session| session.last));
+        let of_session = self.session_of(lease).map(|session| (session.last, session.heard));
+        let proofs = match lease.state {
+            State::Reserved { .. } => vec![],
+            State::Active { .. } | State::Revoking { .. } => {
+                of_session.into_iter().chain([(lease.last, lease.heard)]).collect()
+            }
+        };
         LivenessView {
             standing,
-            last_seen: Tick(last_seen),
+            counts_from: Tick(proofs.iter().map(|(at, _)| *at).max().unwrap_or(0)),
+            last_seen: proofs.iter().filter(|(_, heard)| *heard).map(|(at, _)| Tick(*at)).max(),
             deadline: deadline.map(Tick),
             valid_ms: valid_until.map(|until: u64| valid(until.saturating_sub(self.now))),
         }

@@ -238,7 +238,7 @@ fn a_revive_brings_back_what_drained_by_silence() {
                  20 ~ L1 silent, seen 0, until 50
             25  revive L1
                  25 L1 revived
-            25  show L1 → active alive seen 25 deadline 45 valid 0
+            25  show L1 → active alive seen – since 25 deadline 45 valid 0
             44  standings → [L1 alive]
                  45 ~ L1 silent, seen 25, until 75
             75  wait
@@ -266,10 +266,10 @@ fn a_revive_gives_a_full_ttl_and_makes_no_promise() {
                  10 L1 draining
             39  revive L1
                  39 L1 revived
-            39  show L1 → active alive seen 39 deadline 59 valid 0
+            39  show L1 → active alive seen – since 39 deadline 59 valid 0
             59  wait
                  59 ~ L1 silent, seen 39, until 89
-            60  show L1 → active draining(silence) seen 39 deadline 89 valid 0
+            60  show L1 → active draining(silence) seen – since 39 deadline 89 valid 0
         "#]],
     );
 }
@@ -331,8 +331,8 @@ fn a_drain_survives_a_restart_with_a_full_grace() {
                  10 L2 draining
             39  restart
             39  standings → [L1 draining(operator), L2 draining(operator)]
-            39  show L1 → active draining(operator) seen 39 deadline 69 valid 18
-            39  show L2 → active draining(operator) seen 39 deadline 129 valid 88
+            39  show L1 → active draining(operator) seen – since 39 deadline 69 valid 18
+            39  show L2 → active draining(operator) seen – since 39 deadline 129 valid 88
             40  heartbeat L1 → valid 18 margin 19 draining
             69  wait
                  69 ~ L1 over admin_force, drained since 39

@@ -119,7 +119,7 @@ fn no_promise_for_reserved_permanent_at_once_and_connection() {
             10  show L1 → active alive seen 0 deadline – valid –
             10  show L2 → active alive seen 0 deadline – valid –
             10  show L3 → active alive seen 10 deadline 100 valid –
-            10  show L4 → reserved – seen 0 deadline 50 valid –
+            10  show L4 → reserved – seen – since 0 deadline 50 valid –
             10  show L5 → active alive seen 0 deadline 90 valid –
         "#]],
     );

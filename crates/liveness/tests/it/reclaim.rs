@@ -448,7 +448,7 @@ fn an_operators_reclaim_is_never_taken_from_them() {
             99999 show L1 → revoking – seen 0 deadline 20 valid – reclaim in 0
             99999 restart
             99999 next → –
-            199999 show L1 → revoking – seen 99999 deadline 100089 valid – reclaim in 0
+            199999 show L1 → revoking – seen – since 99999 deadline 100089 valid – reclaim in 0
             200000 reclaim L1
                 200000 L1 reclaimed admin_force PromiseOver r1 of a
         "#]],

@@ -25,14 +25,14 @@ fn heartbeat_leases_have_a_full_ttl() {
                   0 L2 granted r2 to b
                  20 ~ L2 silent, seen 0, until 50
             30  restart
-            30  show L1 → active alive seen 30 deadline 120 valid 88
-            30  show L2 → active alive seen 30 deadline 50 valid 18
+            30  show L1 → active alive seen – since 30 deadline 120 valid 88
+            30  show L2 → active alive seen – since 30 deadline 50 valid 18
                  50 ~ L2 silent, seen 30, until 80
                  80 ~ L2 over heartbeat_expired, seen 30, promised until 50
                  80 L2 revoked by daemon heartbeat_expired epoch 2
                  80 ~ L2 due for reclaim, PromiseOver
                  80 L2 reclaimed heartbeat_expired PromiseOver r2 of b
-            119 show L1 → active alive seen 30 deadline 120 valid 0
+            119 show L1 → active alive seen – since 30 deadline 120 valid 0
             120 wait
                 120 ~ L1 silent, seen 30, until 150
             150 wait
@@ -66,7 +66,7 @@ fn whatever_ends_a_lease_afterwards_a_full_ttl_was_promised() {
                  31 L2 revoked by root admin_force epoch 2
                  31 ~ L2 due for reclaim, AtOnce
                  31 L2 reclaimed admin_force AtOnce r2 of b
-            119 show L1 → revoking – seen 30 deadline 120 valid – reclaim in 1
+            119 show L1 → revoking – seen – since 30 deadline 120 valid – reclaim in 1
             120 wait
                 120 ~ L1 due for reclaim, PromiseOver
                 120 L1 reclaimed admin_force PromiseOver r1 of a
@@ -91,8 +91,8 @@ fn permanent_leases_are_as_they_were() {
             0   grant r2 holder=a permanent life=100 → L2 valid –
                   0 L2 granted r2 to a
             30  restart
-            30  show L1 → active alive seen 30 deadline – valid –
-            30  show L2 → active alive seen 30 deadline 100 valid –
+            30  show L1 → active alive seen – since 30 deadline – valid –
+            30  show L2 → active alive seen – since 30 deadline 100 valid –
             100 wait
                 100 ~ L2 over max_lifetime, active since 0
                 100 L2 revoked by daemon max_lifetime epoch 2
@@ -122,11 +122,11 @@ fn sessions_by_hand_have_a_full_ttl() {
             0   grant r1 holder=a session=7 → L1 valid 88
                   0 L1 granted r1 to a
             80  restart
-            80  session 7 → alive seen 80 deadline 170 valid 88
-            80  show L1 → active alive seen 80 deadline 170 valid 88
+            80  session 7 → alive seen – since 80 deadline 170 valid 88
+            80  show L1 → active alive seen – since 80 deadline 170 valid 88
             81  revoke L1
                  81 L1 revoked by root admin_force epoch 2
-            169 show L1 → revoking – seen 80 deadline 170 valid – reclaim in 1
+            169 show L1 → revoking – seen – since 80 deadline 170 valid – reclaim in 1
             170 wait
                 170 ~ L1 due for reclaim, PromiseOver
                 170 L1 reclaimed admin_force PromiseOver r1 of a
@@ -174,9 +174,9 @@ fn connection_sessions_drain_with_their_grace_or_five_seconds() {
                   0 L4 granted r4 to c
             10  restart
             10  standings → [L1 draining(silence), L2 draining(silence), L3 draining(silence), L4 draining(silence)]
-            10  show L1 → active draining(silence) seen 10 deadline 40 valid –
-            10  show L2 → active draining(silence) seen 10 deadline 15 valid –
-            10  show L3 → active draining(silence) seen 10 deadline 15 valid –
+            10  show L1 → active draining(silence) seen – since 10 deadline 40 valid –
+            10  show L2 → active draining(silence) seen – since 10 deadline 15 valid –
+            10  show L3 → active draining(silence) seen – since 10 deadline 15 valid –
             14  standings → [L1 draining(silence), L2 draining(silence), L3 draining(silence), L4 draining(silence)]
             15  wait
                  15 ~ session 9 over in part, grace 5, disconnected at 10
@@ -295,13 +295,13 @@ fn revoking_leases_wait_a_full_ttl_again() {
             6   restart
                   6 ~ L5 due for reclaim, PromiseOver
                   6 L5 reclaimed admin_force PromiseOver r5 of e
-            6   show L1 → revoking – seen 6 deadline 96 valid – reclaim in 90
-            6   show L2 → revoking – seen 6 deadline 126 valid – reclaim in 120
-            6   show L3 → revoking – seen 6 deadline 16 valid – reclaim in 10
-            6   show L4 → revoking – seen 6 deadline 9 valid – reclaim in 3
+            6   show L1 → revoking – seen – since 6 deadline 96 valid – reclaim in 90
+            6   show L2 → revoking – seen – since 6 deadline 126 valid – reclaim in 120
+            6   show L3 → revoking – seen – since 6 deadline 16 valid – reclaim in 10
+            6   show L4 → revoking – seen – since 6 deadline 9 valid – reclaim in 3
             6   show L5 → ended
-            6   show L6 → revoking – seen 6 deadline 56 valid – reclaim in 50
-            6   show L7 → active alive seen 6 deadline 56 valid –
+            6   show L6 → revoking – seen – since 6 deadline 56 valid – reclaim in 50
+            6   show L7 → active alive seen – since 6 deadline 56 valid –
             7   revoke L7
                   7 L7 revoked by root admin_force epoch 2
                   7 ~ L7 due for reclaim, AtOnce
@@ -397,7 +397,7 @@ fn reserved_leases_keep_their_deadline() {
                   0 session 7 opened
                   0 L3 granted r3 to a until 50
             10  restart
-            10  show L1 → reserved – seen 10 deadline 50 valid –
+            10  show L1 → reserved – seen – since 0 deadline 50 valid –
             20  activate L2 → valid 88
                  20 L2 activated
             20  activate L3 → valid –

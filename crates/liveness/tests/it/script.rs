@@ -188,7 +188,7 @@ impl Runner {
                 format!(
                     "{} {standing} seen {} deadline {} valid {}{reclaim}",
                     view.state().name().as_str(),
-                    seen.last_seen,
+                    seen_at(seen.last_seen, seen.counts_from),
                     or_none(seen.deadline),
                     or_none(seen.valid_ms)
                 )
@@ -197,7 +197,7 @@ impl Runner {
                 Some(seen) => format!(
                     "{} seen {} deadline {} valid {}",
                     standing(Some(seen.standing)),
-                    seen.last_seen,
+                    seen_at(seen.last_seen, seen.counts_from),
                     or_none(seen.deadline),
                     or_none(seen.valid_ms)
                 ),
@@ -386,6 +386,11 @@ fn text(bytes: &[u8]) -> &str {
 
 fn or_none(value: Option<impl ToString>) -> String {
     value.map_or("–".to_owned(), |value| value.to_string())
+}
+
+/// When it was last heard, or since when it is waited for.
+fn seen_at(last_seen: Option<Tick>, counts_from: Tick) -> String {
+    last_seen.map_or(format!("– since {counts_from}"), |at| at.to_string())
 }
 
 fn list(items: impl Iterator<Item = String>) -> String {

@@ -373,6 +373,11 @@ export class Store {
   }
 }
 
+/** Where its time counts from. @param {any} view */
+function countsFrom(view) {
+  return Date.parse(view.last_seen ?? view.unheard_since);
+}
+
 /**
  * How long a phase is in all, so that what is left of it is a share.
  * @param {Standing} standing
@@ -385,7 +390,7 @@ function phaseOf(standing, view, remaining, known) {
     case "reserved":
       return Math.max(remaining, Date.parse(view.deadline) - Date.parse(view.granted_at));
     case "alive":
-      return Math.max(remaining, view.ttl_ms ?? Date.parse(view.deadline) - Date.parse(view.last_seen));
+      return Math.max(remaining, view.ttl_ms ?? Date.parse(view.deadline) - countsFrom(view));
     case "draining":
       return Math.max(remaining, known ?? view.grace_ms ?? remaining);
     case "revoking":

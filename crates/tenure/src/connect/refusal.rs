@@ -94,10 +94,20 @@ fn is_distrusted(source: &(dyn std::error::Error + 'static)) -> bool {
     matches!(problem, rustls::CertificateError::UnknownIssuer | rustls::CertificateError::BadSignature)
 }
 
+/// As a shell takes one word.
+fn quoted(word: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-:@%+=,".contains(&byte);
+    match !word.is_empty() && word.bytes().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// The next step, where there is one that usually helps.
 fn hint(error: &Error) -> Option<String> {
     let detail = |key: &str| error.details.get(key);
     let number = |key: &str| detail(key).and_then(Value::as_u64);
+    let text = |key: &str| detail(key).and_then(Value::as_str);
     Some(match error.code {
         ErrorCode::ResourceHeld | ErrorCode::PoolExhausted => blocked_hint(error),
         ErrorCode::WaitTimeout => {
@@ -121,7 +131,14 @@ fn hint(error: &Error) -> Option<String> {
         ErrorCode::HolderMismatch => {
             "say in whose name: --holder; an operator uses tenure lease revoke".to_owned()
         }
-        ErrorCode::NotFound => "tenure lease ls shows what there is".to_owned(),
+        ErrorCode::NotFound => match (text("archive"), text("subject")) {
+            (Some(archive), Some(subject)) => format!(
+                "on the daemon's machine, tenure log why {} {} reads the archive",
+                quoted(archive),
+                quoted(subject)
+            ),
+            _ => "tenure lease ls shows what there is".to_owned(),
+        },
         ErrorCode::PoolNotFound => "tenure pool ls shows what there is".to_owned(),
         ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired => {
             match (error.code, detail("session_id").and_then(Value::as_str)) {
@@ -215,6 +232,20 @@ mod tests {
             "printer is held (resource_held) | held since 2026-02-07T22:15:00.000Z; \
              wait for it with --wait, or see: tenure why printer"
         );
+    }
+
+    #[test]
+    fn what_only_the_archive_may_know_is_asked_there() {
+        let error = |subject: &str| {
+            let error = Error::new(ErrorCode::NotFound, "unknown").with("archive", "/var/a");
+            shown(error.with("subject", subject))
+        };
+        let said =
+            "unknown (not_found) | on the daemon's machine, tenure log why /var/a printer reads the archive";
+        assert_eq!(error("printer"), said);
+        let said =
+            "unknown (not_found) | on the daemon's machine, tenure log why /var/a 'My App' reads the archive";
+        assert_eq!(error("My App"), said);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::io::{self, IsTerminal, Write};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
+use crate::printer::is_hidden;
+
 /// Begins logging. `filter` is a level, or levels per module.
 pub(crate) fn start(filter: &str, json: Option<bool>) {
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
@@ -43,21 +45,22 @@ impl<W: Write> Write for OneLine<W> {
     }
 }
 
+/// An event with what would turn, hide or break its line escaped; the formatter's own colours stay.
 fn one_line(event: &[u8]) -> Cow<'_, [u8]> {
-    let (line, end) = event.split_at(event.len() - usize::from(event.ends_with(b"\n")));
-    if !line.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+    let text = String::from_utf8_lossy(event);
+    let (line, end) = text.split_at(text.len() - usize::from(text.ends_with('\n')));
+    let is_escaped = |character: char| is_hidden(character) && !matches!(character, '\x1b' | '\t');
+    if !line.contains(is_escaped) {
         return Cow::Borrowed(event);
     }
-    let mut escaped = Vec::with_capacity(event.len() + 8);
-    for byte in line {
-        match byte {
-            b'\n' => escaped.extend_from_slice(b"\\n"),
-            b'\r' => escaped.extend_from_slice(b"\\r"),
-            byte => escaped.push(*byte),
+    let mut escaped = String::with_capacity(text.len() + 8);
+    for character in line.chars() {
+        match is_escaped(character) {
+            true => escaped.extend(character.escape_default()),
+            false => escaped.push(character),
         }
     }
-    escaped.extend_from_slice(end);
-    Cow::Owned(escaped)
+    Cow::Owned((escaped + end).into_bytes())
 }
 
 #[cfg(test)]
@@ -72,5 +75,20 @@ mod tests {
         lines.write_all(b"INFO plain\n").unwrap();
         lines.write_all(b"").unwrap();
         assert_eq!(written, b"INFO ended reason=x\\n2026-11-16 INFO told to stop\\r\nINFO plain\n");
+    }
+
+    #[test]
+    fn what_turns_or_hides_text_is_escaped_and_what_people_write_is_not() {
+        let mut written = Vec::new();
+        let mut lines = OneLine(&mut written);
+        lines
+            .write_all("INFO holder=\u{202e}kcul\u{2028}2026 INFO \u{200b}\u{7f}\u{85}\n".as_bytes())
+            .unwrap();
+        lines.write_all("\x1b[32mINFO\x1b[0m holder=Küche 台所\n".as_bytes()).unwrap();
+        let expected = concat!(
+            r"INFO holder=\u{202e}kcul\u{2028}2026 INFO \u{200b}\u{7f}\u{85}",
+            "\n\x1b[32mINFO\x1b[0m holder=Küche 台所\n",
+        );
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
     }
 }

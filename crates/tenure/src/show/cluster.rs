@@ -116,7 +116,7 @@ fn change_words(now: Option<Now>, change: &WriterChange) -> String {
 }
 
 /// `512 B`, `3.4 MiB`.
-fn bytes(count: u64) -> String {
+pub(super) fn bytes(count: u64) -> String {
     let units = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {
         return format!("{count} B");

@@ -3,7 +3,7 @@
 use tenure_api::{DrainCause, Lease, Liveness, Mode, Renewed, State};
 use tenure_history::duration;
 
-use super::{Now, Page, age, names, when, word};
+use super::{Now, Page, age, names, seen, when, word};
 use crate::table::Table;
 
 /// Names shown in a cell or a sentence.
@@ -22,7 +22,7 @@ pub(crate) fn lease_page(lease: &Lease) -> Page {
     page.row("epoch", lease.epoch.to_string());
     page.row("fence", lease.fence.to_string());
     page.row("granted", when(now, &lease.granted_at));
-    page.row("last seen", shown(&lease.last_seen));
+    page.row("last seen", seen(lease.last_seen.as_ref(), lease.unheard_since.as_ref(), |at| when(now, at)));
     page.row("promise", lease.valid_ms.map(|ms| format!("the holder may act for {}", duration(ms))));
     page.row("next", next_words(lease, now));
     page.row("ended", shown(&lease.ended_at));

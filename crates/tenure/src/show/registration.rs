@@ -3,7 +3,7 @@
 use tenure_api::{AdminRegistration, DaemonStatus, Registration, Time, Txt};
 use tenure_history::duration;
 
-use super::{Now, Page, relative, word};
+use super::{Now, Page, relative, seen, word};
 use crate::printer::plain;
 use crate::table::Table;
 
@@ -60,6 +60,8 @@ pub(crate) fn registration_lines(registration: &AdminRegistration, now: Now) -> 
         true => format!("{advertised_name}.{service_type}.local"),
         false => format!("no ({advertised_name}.{service_type}.local)"),
     };
+    let (last_seen, unheard_since) = (registration.last_seen.as_ref(), registration.unheard_since.as_ref());
+    let heard = seen(last_seen, unheard_since, |time| at(now, time));
     let rows = [
         ("Name", registration.name.clone()),
         ("Type", service_type.clone()),
@@ -72,7 +74,7 @@ pub(crate) fn registration_lines(registration: &AdminRegistration, now: Now) -> 
         ("Remaining", or_none(registration.remaining_secs.map(span))),
         ("Grace", span(registration.grace_secs)),
         ("Registered", at(now, &registration.registered_at)),
-        ("Last seen", at(now, &registration.last_seen)),
+        ("Last seen", or_none(heard)),
         ("Advertised", advertised),
         ("Lease id", format!("{}, epoch {}", registration.lease_id, registration.epoch)),
         ("Last error", or_none(registration.last_error.clone())),
@@ -177,6 +179,15 @@ mod tests {
             d4e5f6a7  Küche 台所             _moss._tcp  7185  session    draining  18s
             07b8c9d0  web                  _moss._tcp  7185  heartbeat  alive     1h 6m"#]]
         .assert_eq(&registration_table(&rows).lines(None).join("\n"));
+    }
+
+    #[test]
+    fn a_registration_that_was_not_heard_since_a_restart_says_so() {
+        let restarted = "2026-02-08T00:28:00.000Z";
+        let shown = registration(&[("last_seen", json!(null)), ("unheard_since", json!(restarted))]);
+        let lines = registration_lines(&shown, Now::of("2026-02-08T00:29:00.000Z").unwrap());
+        let expected = "  Last seen:  not since the restart or revive, 2026-02-08T00:28:00.000Z (60 s ago)";
+        assert!(lines.iter().any(|line| line == expected), "{lines:#?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use tenure_api::{Session, SessionKind, SessionRenewed};
 use tenure_history::duration;
 
-use super::{Now, Page, names, when, word};
+use super::{Now, Page, names, seen, when, word};
 use crate::printer::counted;
 use crate::table::Table;
 
@@ -21,10 +21,14 @@ pub(crate) fn session_page(session: &Session) -> Page {
     page.row("accepts", session.accepts_handover.as_ref().map(|prefix| format!("hand-overs of {prefix}…")));
     page.row("liveness", session.liveness.as_ref().map_or_else(|| "closed".to_owned(), word));
     page.row("leases", session.leases.to_string());
-    page.row("last seen", session.last_seen.as_ref().map(|seen| when(now, seen)));
+    page.row("last seen", heard(session, now));
     page.row("promise", session.valid_ms.map(|ms| format!("its leases are good for {}", duration(ms))));
     page.row("next", session.deadline.as_ref().map(|at| format!("its present phase ends {}", when(now, at))));
     page
+}
+
+fn heard(session: &Session, now: Option<Now>) -> Option<String> {
+    seen(session.last_seen.as_ref(), session.unheard_since.as_ref(), |at| when(now, at))
 }
 
 /// One row each.
@@ -41,7 +45,7 @@ pub(crate) fn session_table(sessions: &[Session]) -> Table {
             session.liveness.as_ref().map_or_else(|| "closed".to_owned(), word),
             session.leases.to_string(),
             session.remaining_ms.map(duration).unwrap_or_default(),
-            session.last_seen.as_ref().map(|seen| when(now, seen)).unwrap_or_default(),
+            heard(session, now).unwrap_or_default(),
         ]);
     }
     table

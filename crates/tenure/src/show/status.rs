@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use tenure_api::{CredentialFile, DiskStatus, Latency, Status};
+use tenure_api::{CredentialFile, DiskStatus, Latency, MemoryStatus, Status};
 use tenure_history::duration;
 
+use super::cluster::bytes;
 use super::{Now, Page, when};
 use crate::printer::counted;
 
@@ -53,8 +54,14 @@ pub(crate) fn status_page(status: &Status) -> Page {
     }
     page.row("tokens", status.token_file.as_ref().map(credential_file));
     page.row("certificates", status.cert_scope_file.as_ref().map(credential_file));
+    let (given_up, dropped) = (status.notifications_given_up, status.notifications_dropped);
+    let lost =
+        |count: u64, why: &str| (count > 0).then(|| format!("{} {why}", counted(count, "notification")));
+    page.row("given up", lost(given_up, "of ends reached nobody for 24 hours"));
+    page.row("dropped", lost(dropped, "of ends, because on_end left the settings"));
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
+    page.row("memory", status.memory.as_ref().map(memory));
     page.row("clock", status.server_time.clone());
     page
 }
@@ -70,6 +77,14 @@ fn credential_file(file: &CredentialFile) -> String {
         (None, _) => String::new(),
     };
     format!("{} in {}, read at {}{refused}{unusable}", counted(file.lines, "line"), file.path, file.read_at)
+}
+
+fn memory(memory: &MemoryStatus) -> String {
+    let now = bytes(memory.resident_bytes);
+    match memory.with_snapshot_bytes {
+        Some(most) => format!("{now}, {} while a snapshot is built", bytes(most)),
+        None => format!("{now}, no snapshot was built yet since the start"),
+    }
 }
 
 fn log_words(status: &Status) -> String {
@@ -128,4 +143,51 @@ fn breaker(status: &Status) -> String {
 fn retries(status: &Status) -> String {
     let floor = when(Now::of(&status.server_time), &status.operation_floor);
     format!("{} remembered, none from before {floor}", counted(status.operations, "operation"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn page(change: &[(&str, Value)]) -> Vec<String> {
+        let latency = json!({"count": 0, "p50_ms": null, "p99_ms": null});
+        let mut status = json!({
+            "version": "1", "pid": 7, "uptime_secs": 5, "http": null, "socket": null, "data_dir": "d",
+            "mode": "standalone", "log_tag": "k3f9", "lsn": 1, "synced_lsn": 1, "last_snapshot": null,
+            "leases": {"total": 0, "by_state": {}, "by_mode": {}, "by_face": {}}, "sessions": 0, "waiters": 0,
+            "watches": 0, "sync": latency, "expiry_lateness": latency, "stalls": 0,
+            "breaker": {"open": false, "remaining_ms": null, "opened": 0}, "restored_for_ms": null, "mdns": null,
+            "operations": 0, "operation_floor": "2026-02-07T22:15:00.000Z",
+            "server_time": "2026-02-07T22:15:00.000Z",
+        });
+        for (key, value) in change {
+            status[*key] = value.clone();
+        }
+        let lines = status_page(&serde_json::from_value(status).unwrap()).lines();
+        lines.into_iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+
+    #[test]
+    fn notifications_that_nobody_heard_are_shown_where_there_are_any() {
+        let quiet = page(&[]);
+        assert!(!quiet.iter().any(|line| line.contains("notification")), "{quiet:#?}");
+        let lost = page(&[("notifications_given_up", json!(2)), ("notifications_dropped", json!(1))]);
+        assert!(lost.contains(&"given up 2 notifications of ends reached nobody for 24 hours".to_owned()));
+        assert!(
+            lost.contains(&"dropped 1 notification of ends, because on_end left the settings".to_owned())
+        );
+    }
+
+    #[test]
+    fn memory_is_shown_with_what_a_snapshot_takes() {
+        let mib = |count: u64| count << 20;
+        let with = |most: Value| {
+            let memory = json!({"resident_bytes": mib(64), "with_snapshot_bytes": most});
+            page(&[("memory", memory)]).into_iter().find(|line| line.starts_with("memory")).unwrap()
+        };
+        assert_eq!(with(json!(mib(100))), "memory 64.0 MiB, 100.0 MiB while a snapshot is built");
+        assert_eq!(with(json!(null)), "memory 64.0 MiB, no snapshot was built yet since the start");
+        assert!(!page(&[]).iter().any(|line| line.starts_with("memory")));
+    }
 }

@@ -49,5 +49,11 @@ pub(crate) fn story_lines(kind: &str, story: &Story, now: Now) -> Vec<String> {
         let waiters: Vec<String> = story.waiters.iter().map(waiter_words).collect();
         lines.push(plain(&format!("then: {}", names(&waiters, NAMES_MAX))));
     }
+    if let Some(archive) = &story.archive {
+        let oldest = story.oldest_lsn;
+        lines.push(plain(&format!(
+            "older: what was before lsn {oldest} is in {archive}: tenure log why reads it"
+        )));
+    }
     lines
 }

@@ -255,7 +255,6 @@ fn a_reservation_is_activated() {
         epoch 1
         fence FENCE
         granted now (TIME)
-        last seen now (TIME)
         next expires unless it is activated in SPAN (TIME)
         face leases
         --- err
@@ -462,7 +461,7 @@ fn an_operator_drains_and_revives() {
         epoch 1
         fence FENCE
         granted now (TIME)
-        last seen now (TIME)
+        last seen not since the restart or revive, now (TIME)
         promise the holder may act for SPAN
         next drains unless its holder is heard in SPAN (TIME)
         face leases

@@ -161,7 +161,6 @@ fn a_session_is_started_looked_at_and_stopped() {
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        session ID1 of alice: antenna, tuner/1, running, started now
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "stop", &id, "--yes"]), &[&id]));
     assert_eq!(state(&daemon, &id), ended("stopped", "USER_STOPPED"));
@@ -430,9 +429,11 @@ fn a_watch_goes_on_over_a_restart() {
 }
 
 #[test]
-fn stopping_is_asked_about() {
+fn stopping_what_another_user_started_is_asked_about() {
     let daemon = Daemon::start_with(&POOL);
-    let id = start(&daemon, &["--client", "alice"]);
+    let wanted = json!({"type": "stream.start", "client": "alice"});
+    let started = daemon.http_of(47_111).post("/api/v3/intents", &wanted).json();
+    let id = started["session_id"].as_str().unwrap().to_owned();
     for verb in [&["session", "stop", &id][..], &["session", "fail", &id, "--reason", "x"]] {
         let answer = tenure(&daemon, verb);
         assert_eq!(answer.code, 2, "{}", answer.all());
@@ -443,8 +444,14 @@ fn stopping_is_asked_about() {
     let asked = format!("session {id} of alice: tuner/1, running");
     assert!(shown.text.contains(&asked) && shown.text.contains("end it? [y/N]"), "{}", shown.text);
     assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
-    let own = start(&daemon, &["--resource", "own"]);
-    assert_eq!(tenure(&daemon, &["session", "stop", &own]).code, 0, "one's own is given back");
+    for client in [&["--resource", "own"][..], &["--resource", "own", "--client", "alice"]] {
+        let own = start(&daemon, client);
+        assert_eq!(
+            tenure(&daemon, &["session", "stop", &own]).code,
+            0,
+            "one's own is given back: {client:?}"
+        );
+    }
 }
 
 #[test]

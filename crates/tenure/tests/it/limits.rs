@@ -172,6 +172,34 @@ fn requests_per_second_of_one_principal_heartbeats_exempt() {
 }
 
 #[test]
+fn a_limit_of_requests_leaves_alone_what_only_gives_back() {
+    let daemon = Daemon::start_with(&["--limits-requests-per-second", "5"]);
+    let mut http = daemon.http();
+    let lease = http.post("/v1/leases", &json!({"resources": ["a"], "holder": "h"})).json();
+    let session = http.post("/v1/sessions", &json!({"holder": "h"})).json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let release = format!("/v1/leases/{}/release", text(&lease["lease_id"]));
+    let close = format!("/v1/sessions/{}", text(&session["session"]));
+    let limited = (0..50).map(|_| http.get("/v1/leases")).any(|answered| answered.status == 429);
+    assert!(limited, "50 requests at once are too many");
+    let unknown = "00000000-0000-4000-8000-000000000000";
+    // The first ends it, the others find nothing to end; none is too many.
+    for (method, path, body) in [
+        ("POST", release.as_str(), json!({"epoch": 1})),
+        ("DELETE", close.as_str(), json!({})),
+        ("DELETE", "/v1/mdns/services/abcdef01", json!({})),
+        ("POST", "/api/v3/intents", json!({"type": "stream.stop", "session_id": unknown})),
+    ] {
+        for _ in 0..20 {
+            let answered = http.ask(method, path, body.to_string().as_bytes());
+            assert_ne!(answered.status, 429, "{method} {path}: {answered:?}");
+        }
+    }
+    let limited = (0..50).map(|_| http.get("/v1/leases")).any(|answered| answered.status == 429);
+    assert!(limited, "others are counted");
+}
+
+#[test]
 fn the_body_of_a_request() {
     let daemon = Daemon::start_with(&["--limits-body-bytes", "16KiB"]);
     let body = |bytes: usize| {

@@ -20,7 +20,8 @@ fn lease(id: u64, holder: &str, resource: &str) -> LeaseSnapshot {
         face_data: Vec::new(),
         liveness: LivenessView {
             standing: Some(Standing::Alive),
-            last_seen: Tick(0),
+            counts_from: Tick(0),
+            last_seen: Some(Tick(0)),
             deadline: None,
             valid_ms: None,
         },

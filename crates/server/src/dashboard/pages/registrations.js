@@ -242,7 +242,7 @@ export function mount(root, _params, app) {
       ["Grace", span(found.grace_secs * 1000)],
       ["Session", found.session_id === null ? "—" : outside(found.session_id)],
       ["Registered", moment(found.registered_at)],
-      ["Last proof of life", moment(found.last_seen)],
+      ["Last proof of life", found.last_seen === null ? "—" : moment(found.last_seen)],
       ["Address", found.ip === null ? "those of the host" : outside(found.ip)],
       ["Epoch", String(found.epoch)],
       [

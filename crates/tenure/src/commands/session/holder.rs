@@ -3,7 +3,6 @@
 use clap::Args;
 
 use super::{print_object, print_stream};
-use crate::caller::user_at_host;
 use crate::confirm::Consent;
 use crate::connect::{Daemon, call_failure};
 use crate::failure::Failure;
@@ -31,7 +30,7 @@ pub(super) struct Activate {
 
 /// End a session as failed
 ///
-/// One's own (client user@host) ends at once; any other is shown first.
+/// One's own ends at once; at a terminal the session of another principal is shown first and the command asks.
 #[derive(Args)]
 pub(super) struct Fail {
     /// Its id
@@ -46,8 +45,9 @@ pub(super) struct Fail {
 
 /// End a session; its slots come free
 ///
-/// One's own (client user@host) ends at once; any other is shown first. The principal that started a session gives it
-/// back; an operator withdraws it: its slots come free once its client confirms, at the latest when its ttl is over.
+/// One's own ends at once; at a terminal the session of another principal is shown first and the command asks. The
+/// principal that started a session gives it back; an operator withdraws it: its slots come free once its client
+/// confirms, at the latest when its ttl is over.
 #[derive(Args)]
 pub(super) struct Stop {
     /// Its id
@@ -94,7 +94,8 @@ impl Stop {
     }
 }
 
-/// Shows what would be ended and asks, unless it is one's own; one that has ended is left for the daemon to refuse.
+/// Shows what would be ended and asks, unless the daemon says that it is one's own: what its client is called, anybody
+/// chooses. One that has ended is left for the daemon to refuse.
 async fn ask_about(
     session: &str,
     consent: &Consent,
@@ -103,7 +104,7 @@ async fn ask_about(
     printer: &mut Printer,
 ) -> Result<(), Failure> {
     let stream = daemon.client().stream(session).await.map_err(call_failure)?;
-    if stream.state.is_terminal() || stream.client == user_at_host() {
+    if stream.state.is_terminal() || stream.own == Some(true) {
         return Ok(());
     }
     consent.obtain(printer, &[stream_words(&stream)], question)

@@ -37,6 +37,7 @@ pub(super) struct Parts {
     host: HostOptions,
     disk: SharedDisk,
     data_dir: PathBuf,
+    archive: Option<PathBuf>,
     /// `None` only while it is made again.
     mirror: Option<SharedMirror>,
     /// Finds the log again, after this machine's copy was of no use any more.
@@ -93,6 +94,7 @@ impl Parts {
             host: plan.host.clone(),
             disk,
             data_dir: plan.data_dir.clone(),
+            archive: plan.log.archive.clone(),
             mirror: Some(mirror),
             find_log,
             identity_since: Lsn(booted.meta.identity_since),
@@ -176,7 +178,8 @@ impl Parts {
         let (switchboard, ended) = Switchboard::new();
         let identity = log.identity();
         let reader = self.mirror().lock().expect("invariant: nobody panics while holding the copy").reader();
-        let history = History::online(self.disk.clone(), &self.data_dir, reader, identity);
+        let history = History::online(self.disk.clone(), &self.data_dir, reader, identity)
+            .archived_in(self.archive.clone());
         ends::log(ended, identity);
         let host = Host::start(engine, log, &self.engine, self.host.clone(), switchboard.listener());
         let faces = Faces::new(

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::peers::{DAEMON, OTHER, Open, ROOT, STRANGER, Who};
+use crate::cli_terminal::at_terminal;
 use crate::daemon::Daemon;
 
 const ANN: Who = Who { uid: STRANGER, gid: STRANGER, group: None };
@@ -40,7 +41,8 @@ fn a_slot_session_that_was_started_over_tcp_stops_at_once_over_the_socket() {
     assert_eq!(started.status, 202, "{started:?}");
     let started = started.json();
     let id = started["session_id"].as_str().unwrap();
-    let stopped = daemon.tenure(&["session", "stop", id, "--yes"]);
+    // One's own by its principal, whatever its client is called: nobody is asked.
+    let stopped = daemon.tenure(&["session", "stop", id]);
     assert_eq!(stopped.code, 0, "{}", stopped.all());
     assert!(!stopped.err.contains("withdrawn"), "{}", stopped.all());
     let found = daemon.get(&format!("/api/v3/sessions/{id}")).json();
@@ -58,6 +60,31 @@ fn an_operator_who_stops_another_user_s_slot_session_is_told_when_its_slot_comes
     assert_eq!(stopped.code, 0, "{}", stopped.all());
     let told = "another principal started this session, so it is withdrawn: its slots come free once its client confirms";
     assert!(stopped.err.contains(told), "{}", stopped.all());
+}
+
+#[test]
+fn a_session_that_another_user_starts_under_one_s_own_name_is_asked_about() {
+    let daemon = Daemon::start_with(&["--sessions-pools", "tuner=1"]);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let wanted = json!({"type": "stream.start", "client": format!("root@{host}")});
+    let started = daemon.http_of(STRANGER).post("/api/v3/intents", &wanted).json();
+    let id = started["session_id"].as_str().unwrap();
+    for end in [&["session", "stop", id][..], &["session", "fail", id, "--reason", "r"]] {
+        assert_eq!(daemon.tenure(end).code, 2, "there is no terminal to ask on: {end:?}");
+        let shown = at_terminal(&mut daemon.command(end), 200, "n\n");
+        assert!(shown.text.contains("[y/N]"), "{}", shown.text);
+        assert_eq!(shown.code, 1, "{}", shown.text);
+    }
+    assert_eq!(daemon.get(&format!("/api/v3/sessions/{id}")).json()["state"], "running");
+}
+
+#[test]
+fn a_session_by_hand_is_closed_by_its_own_user_alone() {
+    let daemon = Daemon::start();
+    let opened = daemon.http_of(STRANGER).post("/v1/sessions", &json!({"holder": "h"})).json();
+    let theirs = opened["session"].as_str().unwrap();
+    let refused = daemon.tenure(&["admin", "session", "close", theirs, "--yes"]);
+    assert!(refused.code == 1 && refused.all().contains("forbidden"), "{}", refused.all());
 }
 
 #[test]
