@@ -27,10 +27,10 @@ fn telling(receiver: &Receiver, settings: &[(&str, &str)]) -> Daemon {
     daemon
 }
 
-/// What does not depend on when it was asked.
+/// What does not depend on who asked, and when.
 fn lasting(session: &Value) -> Value {
     let mut session = session.clone();
-    for field in ["server_time", "lsn", "status", "valid_ms"] {
+    for field in ["server_time", "lsn", "status", "valid_ms", "own"] {
         session.as_object_mut().unwrap().remove(field);
     }
     session

@@ -34,6 +34,11 @@ fn a_list_tells_what_a_look_tells() {
     for listed in http.list("") {
         assert!(listed["last_heartbeat"].is_string(), "{listed}");
         let mut seen = http.seen(&listed);
+        assert_eq!(
+            seen.as_object_mut().unwrap().remove("own"),
+            Some(true.into()),
+            "only a look says whose it is"
+        );
         for moving in ["server_time", "lsn", "valid_ms"] {
             if listed.get(moving).is_some() {
                 seen[moving] = listed[moving].clone();

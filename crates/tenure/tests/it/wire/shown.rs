@@ -33,7 +33,7 @@ const LEASE_FIELDS: &[&str] = &[
     "lsn",
 ];
 /// Fields that are there only where they mean something.
-const LEASE_FIELDS_SOMETIMES: &[&str] = &["waiters", "replayed"];
+const LEASE_FIELDS_SOMETIMES: &[&str] = &["waiters", "replayed", "unheard_since"];
 
 /// What the answers so far have shown.
 #[derive(Default)]
