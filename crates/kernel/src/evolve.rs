@@ -3,7 +3,7 @@
 
 use crate::event::{Amended, Change, Epitaph, Event, Granted, Rebound, Revoked, Steered};
 use crate::ids::{Epoch, LeaseId, SessionId, Stamp, Tick};
-use crate::kernel::{Kernel, MORE_BIT, PendingNotice, Resource};
+use crate::kernel::{Kernel, MORE_BIT, PendingNotice, Resource, name_of};
 use crate::lease::{Lease, LeaseState, Rare, Revocation, SessionLink};
 use crate::limits::RETIRED_PER_EVENT_MAX;
 use crate::names::{Text, pool_member, split_pool_member};
@@ -196,9 +196,8 @@ impl Kernel {
 
     /// Makes room in the index of names for leases about to be installed.
     pub(crate) fn reserve_leases(&mut self, leases: usize) {
-        let mut index = core::mem::take(&mut self.resource_index);
-        index.reserve(leases, |&covered| self.hashing.hash_one(self.covered_name(covered).as_str()));
-        self.resource_index = index;
+        let (held, more, hashing) = (&self.leases, &self.resources, &self.hashing);
+        self.resource_index.reserve(leases, |&other| hashing.hash_one(name_of(held, more, other).as_str()));
     }
 
     fn retire_ended(&mut self, at: Stamp) {
@@ -399,9 +398,9 @@ impl Kernel {
 
     fn cover(&mut self, name: &Text, covered: u32) {
         let hash = self.hashing.hash_one(name.as_str());
-        let mut index = core::mem::take(&mut self.resource_index);
-        index.insert_unique(hash, covered, |&other| self.hashing.hash_one(self.covered_name(other).as_str()));
-        self.resource_index = index;
+        let (held, more, hashing) = (&self.leases, &self.resources, &self.hashing);
+        let hash_of = |other: &u32| hashing.hash_one(name_of(held, more, *other).as_str());
+        self.resource_index.insert(hash, covered, hash_of);
         if !self.pools.is_empty()
             && let Some((pool, number)) = split_pool_member(name)
             && let Some(pool) = self.pools.get_mut(pool)
@@ -412,10 +411,7 @@ impl Kernel {
 
     fn uncover(&mut self, covered: u32) {
         let hash = self.hashing.hash_one(self.covered_name(covered).as_str());
-        self.resource_index
-            .find_entry(hash, |&other| other == covered)
-            .expect("invariant: a covered resource is indexed")
-            .remove();
+        self.resource_index.remove(hash, covered);
         if !self.pools.is_empty() {
             let name = self.covered_name(covered).clone();
             self.uncovered_member(&name);

@@ -408,7 +408,7 @@ mod tests {
         });
         breaks("one record per covered name", |kernel| {
             kernel.reserve_leases(8);
-            kernel.resource_index.insert_unique(12, 0, |_| 12);
+            kernel.resource_index.insert(12, 0, |_| 12);
         });
         breaks("reserved means scheduled for expiry", |kernel| kernel.scheduled.clear());
         breaks("reserved means scheduled for expiry", |kernel| {

@@ -13,12 +13,12 @@ use crate::pool::Pool;
 use crate::rejection::{CountKey, StateName};
 use crate::retained::Retained;
 use crate::session::Session;
+use crate::tables::index::Index;
 use crate::tables::interner::Interner;
 use crate::tables::register::{Register, Where};
 use crate::tables::shares::Shares;
 use crate::tables::slab::Slab;
 use core::hash::BuildHasher;
-use hashbrown::HashTable;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is fixed for the life of a log and of a process.
@@ -47,7 +47,7 @@ pub struct Kernel {
     /// Members of bundles after the first; the first stands in its lease.
     pub(crate) resources: Slab<Resource>,
     /// Covered names: slots of leases, or of `resources` where the high bit is set.
-    pub(crate) resource_index: HashTable<u32>,
+    pub(crate) resource_index: Index,
     pub(crate) holders: Interner<Text>,
     pub(crate) policies: Interner<Policy>,
     pub(crate) principals: Interner<Text>,
@@ -141,7 +141,7 @@ impl Kernel {
             leases: Slab::new(),
             register: Register::default(),
             resources: Slab::new(),
-            resource_index: HashTable::new(),
+            resource_index: Index::new(),
             holders: Interner::new(hashing.clone()),
             policies: Interner::new(hashing.clone()),
             principals: Interner::new(hashing.clone()),
@@ -215,16 +215,12 @@ impl Kernel {
     pub(crate) fn covering_slot(&self, name: &str) -> Option<u32> {
         let hash = self.hashing.hash_one(name);
         let found = self.resource_index.find(hash, |&covered| self.covered_name(covered) == name)?;
-        Some(self.covered_lease(*found))
+        Some(self.covered_lease(found))
     }
 
     #[inline]
     pub(crate) fn covered_name(&self, covered: u32) -> &Text {
-        if covered & MORE_BIT == 0 {
-            &self.leases[covered].first_name
-        } else {
-            &self.resources[covered & !MORE_BIT].name
-        }
+        name_of(&self.leases, &self.resources, covered)
     }
 
     pub(crate) fn covered_lease(&self, covered: u32) -> u32 {
@@ -247,4 +243,10 @@ impl Kernel {
         policy.session = self.sessions.get(lease.session.session).map(|session| session.id);
         policy
     }
+}
+
+/// The name that an entry of the index of resources stands for.
+#[inline]
+pub(crate) fn name_of<'a>(leases: &'a Slab<Lease>, resources: &'a Slab<Resource>, covered: u32) -> &'a Text {
+    if covered & MORE_BIT == 0 { &leases[covered].first_name } else { &resources[covered & !MORE_BIT].name }
 }

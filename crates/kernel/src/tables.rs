@@ -2,6 +2,7 @@
 //! None of them lets hash order reach the outside.
 
 pub(crate) mod free_set;
+pub(crate) mod index;
 pub(crate) mod interner;
 pub(crate) mod register;
 pub(crate) mod shares;

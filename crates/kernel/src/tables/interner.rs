@@ -1,14 +1,14 @@
 //! One copy of each equal value, counted. Holders, principals and terms repeat; a lease names them by number.
 
+use super::index::Index;
 use super::slab::{NO_SLOT, Slab};
 use crate::hashing::Hashing;
 use core::hash::{BuildHasher, Hash};
-use hashbrown::HashTable;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Interner<T> {
     rows: Slab<Row<T>>,
-    index: HashTable<u32>,
+    index: Index,
     hashing: Hashing,
     /// The value used last: most callers repeat themselves.
     last: u32,
@@ -22,7 +22,7 @@ struct Row<T> {
 
 impl<T: Hash + Eq + Clone> Interner<T> {
     pub(crate) fn new(hashing: Hashing) -> Self {
-        Self { rows: Slab::new(), index: HashTable::new(), hashing, last: NO_SLOT }
+        Self { rows: Slab::new(), index: Index::new(), hashing, last: NO_SLOT }
     }
 
     pub(crate) fn find(&self, value: &T) -> Option<u32> {
@@ -30,7 +30,7 @@ impl<T: Hash + Eq + Clone> Interner<T> {
             return Some(self.last);
         }
         let hash = self.hashing.hash_one(value);
-        self.index.find(hash, |&slot| self.rows[slot].value == *value).copied()
+        self.index.find(hash, |&slot| self.rows[slot].value == *value)
     }
 
     /// The number of `value`, used once more.
@@ -53,12 +53,12 @@ impl<T: Hash + Eq + Clone> Interner<T> {
 
     fn find_or_insert(&mut self, value: &T) -> u32 {
         let hash = self.hashing.hash_one(value);
-        if let Some(&slot) = self.index.find(hash, |&slot| self.rows[slot].value == *value) {
+        if let Some(slot) = self.index.find(hash, |&slot| self.rows[slot].value == *value) {
             return slot;
         }
         let slot = self.rows.insert(Row { value: value.clone(), uses: 0 });
         let (rows, hashing) = (&self.rows, &self.hashing);
-        self.index.insert_unique(hash, slot, |&slot| hashing.hash_one(&rows[slot].value));
+        self.index.insert(hash, slot, |&slot| hashing.hash_one(&rows[slot].value));
         slot
     }
 
@@ -69,10 +69,7 @@ impl<T: Hash + Eq + Clone> Interner<T> {
             return;
         }
         let hash = self.hashing.hash_one(&self.rows[slot].value);
-        self.index
-            .find_entry(hash, |&other| other == slot)
-            .expect("invariant: an interned value is indexed")
-            .remove();
+        self.index.remove(hash, slot);
         self.rows.remove(slot);
     }
 
