@@ -74,8 +74,6 @@ pub const TURN_WORK_MAX: usize = 2_000;
 const WAITERS_PER_UNIT: usize = 8;
 /// What it takes to begin a wait, beside the try that came before: a waiter stands in five orders.
 const UNITS_PER_WAIT: usize = 4;
-/// What it takes to decide and log a grant, at least, while the tables grow.
-const UNITS_PER_SUBMIT: usize = 4;
 
 /// Position 0 is never a grant's: looking this up finds nothing.
 const NO_LEASE: LeaseId = LeaseId(0);
@@ -552,7 +550,7 @@ impl Engine {
                 self.submit(ticket, submit);
                 let began = self.waiting().saturating_sub(waiting);
                 let looked = (self.waiters.looks() - looks) as usize;
-                return (1 + looked / WAITERS_PER_UNIT + began * UNITS_PER_WAIT).max(UNITS_PER_SUBMIT);
+                return 1 + looked / WAITERS_PER_UNIT + began * UNITS_PER_WAIT;
             }
             Request::Heartbeat { lease, epoch, via, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
