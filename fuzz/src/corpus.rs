@@ -26,6 +26,7 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
         Target::Tokens => return Ok(texts(words::TOKENS)),
         Target::Id => return Ok(texts(words::IDS)),
         Target::Stored | Target::Boot => return Ok(crate::shelf::seeds(&state()?)),
+        Target::Packet => return Ok(tenure_mdns::Trial::packets()),
     };
     let mut seeds = Vec::new();
     for file in files {
@@ -45,7 +46,8 @@ pub(crate) fn of(target: Target) -> anyhow::Result<Vec<Vec<u8>>> {
             | Target::Tokens
             | Target::Id
             | Target::Stored
-            | Target::Boot => {}
+            | Target::Boot
+            | Target::Packet => {}
         }
     }
     anyhow::ensure!(!seeds.is_empty(), "no golden files for {}", target.name());

@@ -8,6 +8,7 @@ use tenure_history::WireLease;
 use tenure_kernel::codec;
 use tenure_kernel::{Kernel, Setup};
 use tenure_log::{OfflineLog, RealDisk};
+use tenure_mdns::Trial;
 
 /// A decoder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,8 @@ pub(crate) enum Target {
     Boot,
     /// A request or a line, carried out by a live engine, alone and as a node.
     Call,
+    /// A packet from the local network, heard by an mDNS engine with services and looks.
+    Packet,
 }
 
 /// What a target keeps between inputs.
@@ -53,6 +56,8 @@ pub(crate) struct State {
     golden: Vec<u8>,
     /// Started by the first call.
     live: Option<Live>,
+    /// Has announced its services by the first packet.
+    trial: Option<Trial>,
 }
 
 impl State {
@@ -64,12 +69,12 @@ impl State {
         let directory = TempDir::new()?;
         std::fs::create_dir(directory.path().join("log"))?;
         std::fs::create_dir(directory.path().join("snapshots"))?;
-        Ok(Self { directory, golden: crate::corpus::state()?, live: None })
+        Ok(Self { directory, golden: crate::corpus::state()?, live: None, trial: None })
     }
 }
 
 impl Target {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Event,
         Self::Note,
         Self::State,
@@ -86,6 +91,7 @@ impl Target {
         Self::Stored,
         Self::Boot,
         Self::Call,
+        Self::Packet,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -106,6 +112,7 @@ impl Target {
             Self::Stored => "stored",
             Self::Boot => "boot",
             Self::Call => "call",
+            Self::Packet => "packet",
         }
     }
 
@@ -127,7 +134,8 @@ impl Target {
             | Self::Frame
             | Self::Segment
             | Self::Snapshot
-            | Self::Stream => false,
+            | Self::Stream
+            | Self::Packet => false,
         }
     }
 
@@ -137,7 +145,7 @@ impl Target {
             Self::Event | Self::Note | Self::State | Self::Frame | Self::Snapshot => 1,
             Self::Line | Self::Request | Self::Intent | Self::Service | Self::Stream => 1,
             Self::Tokens | Self::Id => 1,
-            Self::Stored => 4,
+            Self::Stored | Self::Packet => 4,
             Self::Call => 10,
             Self::Segment => 40,
             Self::Boot => 200,
@@ -184,6 +192,7 @@ impl Target {
             Self::Stored => crate::shelf::read_values(input, &state.golden),
             Self::Boot => crate::shelf::boot_from(input, &state.golden, &state.directory),
             Self::Call => state.live().carry_out(input),
+            Self::Packet => state.trial.get_or_insert_with(Trial::new).hear(input),
         }
     }
 }

@@ -15,6 +15,15 @@ pub struct Standing {
     pub last_error: Option<String>,
 }
 
+/// How a withdrawal ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Goodbye {
+    /// The goodbye and its repeat have left, or nobody had been told of the service.
+    Sent,
+    /// They have not, or it is not known; why.
+    Unsent(String),
+}
+
 /// Whether the engine runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -70,6 +79,11 @@ impl Board {
     /// Nothing is said of this key any more.
     pub(crate) fn forget(&self, key: u128) {
         unpoisoned(&self.standings).remove(&key);
+    }
+
+    /// Nothing is said of any key.
+    pub(crate) fn forget_all(&self) {
+        unpoisoned(&self.standings).clear();
     }
 
     /// How the engine is.

@@ -1,17 +1,16 @@
-//! The handle others hold: calls become commands for the supervisor, which runs on a thread of its own and
+//! The handle others hold: calls become commands for the thread that runs the machine (`host.rs`), which
 //! needs no runtime of the caller's.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::board::{Board, Health, Standing, unpoisoned};
-use crate::farewells::Goodbye;
+use crate::board::{Board, Goodbye, Health, Standing, unpoisoned};
+use crate::host::{Command, Host};
 use crate::interface::Options;
 use crate::service::Service;
 use crate::shelf::{Browse, Shelves};
 use crate::sighting::Wanted;
-use crate::supervisor::{Command, Supervisor};
 
 /// mDNS on this machine. Cheap to clone; every method may be called from any thread or task. When the last
 /// clone and the last [`Browse`] are dropped the thread ends by itself, with one unconfirmed goodbye each.
@@ -75,7 +74,7 @@ impl Mdns {
         let board = Arc::new(Board::new());
         let shelves = Arc::new(Shelves::default());
         let (renamed, renames) = mpsc::unbounded_channel();
-        Supervisor::start(options, receiver, board.clone(), shelves.clone(), renamed)?;
+        Host::start(options, receiver, board.clone(), shelves.clone(), renamed)?;
         let shared = Shared { commands, board, shelves, renames: Mutex::new(Some(renames)) };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -139,25 +138,21 @@ impl Mdns {
     /// Resolves with how each key went. All browses end.
     pub async fn close(&self) -> Vec<(u128, Goodbye)> {
         let (reply, answer) = oneshot::channel();
-        self.shared.tell(Command::Close(reply));
+        self.shared.tell(Command::Close { says_goodbye: true, reply });
         answer.await.unwrap_or_default()
     }
 
-    /// Does something to the engine behind the supervisor's back.
-    #[cfg(test)]
-    pub(crate) fn disturb(&self, disturb: fn(&crate::engine::Engine)) {
-        self.shared.tell(Command::Disturb(disturb));
+    /// Ends the thread without a goodbye for what is advertised: the next process goes on with it. Withdrawals that are
+    /// under way are waited for. All browses end.
+    pub async fn leave(&self) {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Command::Close { says_goodbye: false, reply });
+        let _ = answer.await;
     }
 
-    /// Asks at once for what the engine cannot ask for.
+    /// Makes the machine panic.
     #[cfg(test)]
-    pub(crate) fn ask_now(&self) {
-        self.shared.tell(Command::Ask);
-    }
-
-    /// Puts a fresh engine in the place of the present one.
-    #[cfg(test)]
-    pub(crate) fn replace_engine(&self) {
-        self.shared.tell(Command::Replace);
+    pub(crate) fn break_down(&self) {
+        self.shared.tell(Command::Break);
     }
 }

@@ -105,37 +105,12 @@ impl Service {
         Ok(())
     }
 
-    /// `_http._tcp.local.`
-    pub(crate) fn type_domain(&self) -> String {
-        format!("{}.local.", self.service_type)
-    }
-
-    /// The full name as the engine spells it: the instance escaped (RFC 6763 §4.3).
-    pub(crate) fn full_name(&self) -> String {
-        format!("{}.{}", escaped(&self.name), self.type_domain())
-    }
-
-    /// What the engine tells services apart by; names on the network do not differ by case alone, in any script.
-    #[must_use]
-    pub fn full_name_key(&self) -> String {
-        self.full_name().to_lowercase()
-    }
-
     /// Whether the two are told apart on the network by more than what an update in place can change.
     pub(crate) fn is_another_name(&self, other: &Self) -> bool {
-        self.name != other.name || self.service_type != other.service_type || self.subtypes != other.subtypes
-    }
-
-    /// The engine compares names escaped with names as they came from the wire, so that it neither answers
-    /// questions about such a service nor sees a conflict over its name.
-    pub(crate) fn is_escaped(&self) -> bool {
-        self.name.contains(['.', '\\'])
-    }
-
-    /// The engine looks for the second announcement under the name in lower case and does not find it.
-    pub(crate) fn has_capitals(&self) -> bool {
-        let full_name = self.full_name();
-        full_name.to_lowercase() != full_name
+        self.name != other.name
+            || self.service_type != other.service_type
+            || self.subtypes != other.subtypes
+            || self.host != other.host
     }
 }
 
@@ -155,9 +130,11 @@ pub(crate) fn next_name(name: &str) -> String {
     format!("{}{suffix}", &base[..end])
 }
 
-/// Dots and backslashes of an instance, so that it stays one label.
-fn escaped(name: &str) -> String {
-    name.replace('\\', "\\\\").replace('.', "\\.")
+/// The host label that follows after a conflict: `stone`, `stone-2`, `stone-3`.
+pub(crate) fn next_host(wanted: &str, host: &str) -> String {
+    let number = host.strip_prefix(wanted).and_then(|rest| rest.strip_prefix('-')?.parse::<u32>().ok());
+    let suffix = format!("-{}", number.unwrap_or(1).saturating_add(1));
+    format!("{}{suffix}", &wanted[..wanted.len().min(LABEL_BYTES_MAX - suffix.len())])
 }
 
 fn is_label(text: &str) -> bool {
@@ -264,9 +241,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn full_names_are_escaped_and_compared_without_case() {
-        assert_eq!(service("a.b\\c").full_name(), "a\\.b\\\\c._http._tcp.local.");
-        assert_eq!(service("BÜRO").full_name_key(), service("büro").full_name_key());
-        assert!(service("Büro").has_capitals() && !service("büro").has_capitals());
+    fn the_next_host_counts_on_from_the_wanted_one() {
+        assert_eq!(next_host("stone", "stone"), "stone-2");
+        assert_eq!(next_host("stone", "stone-2"), "stone-3");
+        assert_eq!(next_host("stone-7", "stone-7"), "stone-7-2");
+        assert_eq!(next_host(&"x".repeat(63), &"x".repeat(63)), format!("{}-2", "x".repeat(61)));
     }
 }

@@ -8,12 +8,9 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
 
 use crate::board::unpoisoned;
-use crate::engine::{Finding, Resolved};
 use crate::mdns::Shared;
+use crate::querier::Seen;
 use crate::sighting::{Record, Sighting, Wanted};
-
-/// More instances of one type than this are not followed; the network is not ours to bound.
-const INSTANCES_MAX: usize = 10_000;
 
 /// All shelves with at least one listener.
 #[derive(Default)]
@@ -29,31 +26,10 @@ pub(crate) struct Shelf {
 
 #[derive(Default)]
 struct Inside {
-    known: BTreeMap<String, Known>,
+    known: BTreeMap<String, Seen>,
     listeners: HashMap<u64, Listener>,
     listeners_ever: u64,
-    settling: Settling,
     is_closed: bool,
-}
-
-/// When what was not seen again is taken off.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Settling {
-    /// Not at all.
-    #[default]
-    Never,
-    /// After the engine has asked this often.
-    AfterAsks(u32),
-    /// When the engine has told all it has. What is not resolved by then is no news: it was found when it came,
-    /// and is removed while its pointer outlives it.
-    AllTold,
-}
-
-#[derive(Default)]
-struct Known {
-    record: Option<Record>,
-    /// Seen since the last [`Shelf::doubt_all`].
-    is_confirmed: bool,
 }
 
 #[derive(Default)]
@@ -98,8 +74,21 @@ impl Shelves {
     }
 
     /// All that is listened to.
-    pub(crate) fn all(&self) -> Vec<Arc<Shelf>> {
-        unpoisoned(&self.by_wanted).values().cloned().collect()
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
+        unpoisoned(&self.by_wanted).keys().cloned().collect()
+    }
+
+    /// Nothing that was found is there any more.
+    pub(crate) fn forget_all(&self) {
+        for shelf in unpoisoned(&self.by_wanted).values() {
+            let known: Vec<String> = unpoisoned(&shelf.inside).known.keys().cloned().collect();
+            known.into_iter().for_each(|name| shelf.take_in(name, None));
+        }
+    }
+
+    /// Tells all listeners that nothing more comes.
+    pub(crate) fn close(&self) {
+        unpoisoned(&self.by_wanted).values().for_each(|shelf| shelf.close());
     }
 
     /// Removes a listener, and the shelf with the last one.
@@ -116,57 +105,14 @@ impl Shelves {
 }
 
 impl Shelf {
-    /// What is wanted.
-    pub(crate) fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
-    /// How many instances are known.
-    pub(crate) fn len(&self) -> usize {
-        unpoisoned(&self.inside).known.len()
-    }
-
-    /// Instances that the engine cannot ask for.
-    pub(crate) fn escaped_names(&self) -> Vec<String> {
-        if self.wanted == Wanted::Types {
-            return Vec::new();
-        }
-        let inside = unpoisoned(&self.inside);
-        inside.known.keys().filter(|name| name.contains(['.', '\\'])).cloned().collect()
-    }
-
-    /// Everything known must be seen again until then, or it is gone.
-    pub(crate) fn doubt_all(&self, settling: Settling) {
+    /// Takes in what was found, or that it is gone.
+    pub(crate) fn take_in(&self, name: String, seen: Option<Seen>) {
         let mut inside = unpoisoned(&self.inside);
-        inside.known.values_mut().for_each(|known| known.is_confirmed = false);
-        inside.settling = settling;
-    }
-
-    /// Takes in what the engine found.
-    pub(crate) fn take_in(&self, finding: Finding) {
-        let mut inside = unpoisoned(&self.inside);
-        match finding {
-            Finding::Asked => inside.asked(),
-            Finding::Found(full_name) => {
-                if let Some(name) = self.wanted.name_in(&full_name) {
-                    let is_news = inside.settling != Settling::AllTold || inside.known.contains_key(name);
-                    if is_news {
-                        inside.found(name);
-                    }
-                }
-            }
-            Finding::AllTold => inside.all_told(),
-            Finding::Resolved(resolved) => {
-                if let Some(record) = record(&self.wanted, resolved) {
-                    inside.resolved(record);
-                }
-            }
-            Finding::Removed(full_name) => {
-                if let Some(name) = self.wanted.name_in(&full_name) {
-                    inside.removed(name);
-                }
-            }
-        }
+        match seen {
+            Some(seen) => inside.known.insert(name.clone(), seen),
+            None => inside.known.remove(&name),
+        };
+        inside.listeners.values_mut().for_each(|listener| listener.mark(name.clone()));
     }
 
     /// Tells all listeners that nothing more comes.
@@ -197,57 +143,6 @@ enum Next {
     Closed,
 }
 
-impl Inside {
-    fn found(&mut self, name: &str) {
-        if let Some(known) = self.known.get_mut(name) {
-            known.is_confirmed = true;
-        } else if self.known.len() < INSTANCES_MAX {
-            self.known.insert(name.to_owned(), Known { record: None, is_confirmed: true });
-        } else {
-            return;
-        }
-        self.mark(name);
-    }
-
-    fn resolved(&mut self, record: Record) {
-        self.found(&record.name);
-        if let Some(known) = self.known.get_mut(&record.name) {
-            known.record = Some(record);
-        }
-    }
-
-    fn removed(&mut self, name: &str) {
-        if self.known.remove(name).is_some() {
-            self.mark(name);
-        }
-    }
-
-    fn asked(&mut self) {
-        match self.settling {
-            Settling::Never | Settling::AllTold => {}
-            Settling::AfterAsks(0 | 1) => self.settle(),
-            Settling::AfterAsks(left) => self.settling = Settling::AfterAsks(left - 1),
-        }
-    }
-
-    fn all_told(&mut self) {
-        if self.settling == Settling::AllTold {
-            self.settle();
-        }
-    }
-
-    fn settle(&mut self) {
-        self.settling = Settling::Never;
-        let doubted = self.known.iter().filter(|(_, known)| !known.is_confirmed);
-        let gone: Vec<String> = doubted.map(|(name, _)| name.clone()).collect();
-        gone.iter().for_each(|name| self.removed(name));
-    }
-
-    fn mark(&mut self, name: &str) {
-        self.listeners.values_mut().for_each(|listener| listener.mark(name.to_owned()));
-    }
-}
-
 impl Listener {
     fn mark(&mut self, name: String) {
         if self.is_changed.insert(name.clone()) {
@@ -256,7 +151,7 @@ impl Listener {
         self.bell.notify_one();
     }
 
-    fn difference(&mut self, wanted: &Wanted, name: &str, known: Option<&Known>) -> Option<Sighting> {
+    fn difference(&mut self, wanted: &Wanted, name: &str, known: Option<&Seen>) -> Option<Sighting> {
         let service_type = || wanted.service_type().to_owned();
         match (self.told.get(name), known) {
             (None, None) => None,
@@ -281,7 +176,7 @@ impl Listener {
                     }
                 })
             }
-            (Some(told), Some(Known { record: Some(record), .. })) if told.as_ref() != Some(record) => {
+            (Some(told), Some(Seen { record: Some(record) })) if told.as_ref() != Some(record) => {
                 self.told.insert(name.to_owned(), Some(record.clone()));
                 Some(Sighting::Resolved(record.clone()))
             }
@@ -309,17 +204,4 @@ impl Drop for Browse {
         self.shared.shelves.leave(&self.shelf, self.listener);
         self.shared.tell_listeners_changed(&self.shelf.wanted);
     }
-}
-
-fn record(wanted: &Wanted, resolved: Resolved) -> Option<Record> {
-    let name = wanted.name_in(&resolved.full_name)?.to_owned();
-    let host = resolved.host.strip_suffix('.').unwrap_or(&resolved.host);
-    Some(Record {
-        name,
-        service_type: wanted.service_type().to_owned(),
-        host: (!host.is_empty()).then(|| host.to_owned()),
-        port: (resolved.port != 0).then_some(resolved.port),
-        addresses: resolved.addresses,
-        txt: resolved.txt,
-    })
 }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
+use crate::responder::TYPES;
 use crate::service::is_type;
+use crate::wire::Name;
 
 /// What a browse looks for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,18 +79,20 @@ impl PartialEq<IpAddr> for Address {
     }
 }
 
-const TYPES_DOMAIN: &str = "_services._dns-sd._udp.local.";
-
 impl Wanted {
-    /// What the engine is asked for. `None` if there can be no such thing.
-    pub(crate) fn domain(&self) -> Option<String> {
+    /// The name that is asked for. `None` if there can be no such thing.
+    pub(crate) fn domain(&self) -> Option<Name> {
+        let type_name = |service_type: &str| {
+            is_type(service_type).then(|| Name::of(&format!("{service_type}.local"))).flatten()
+        };
         match self {
-            Self::Type(service_type) => is_type(service_type).then(|| format!("{service_type}.local.")),
+            Self::Type(service_type) => type_name(service_type),
             Self::Subtype { subtype, service_type } => {
-                let is_label = (1..=63).contains(&subtype.len()) && !subtype.contains(['.', '\\']);
-                (is_type(service_type) && is_label).then(|| format!("{subtype}._sub.{service_type}.local."))
+                let is_label = !subtype.contains(['.', '\\']);
+                let parent = type_name(service_type).filter(|_| is_label)?.child(b"_sub")?;
+                parent.child(subtype.as_bytes())
             }
-            Self::Types => Some(TYPES_DOMAIN.to_owned()),
+            Self::Types => Some(TYPES.clone()),
         }
     }
 
@@ -99,25 +103,6 @@ impl Wanted {
             Self::Types => "",
         }
     }
-
-    /// The instance (or type) in a full name as it came from the wire. Read from the right: what stands before
-    /// the type is the instance, whatever dots it has. `None` if the name is not of this type.
-    pub(crate) fn name_in<'a>(&self, full_name: &'a str) -> Option<&'a str> {
-        let rest = strip_suffix_ignoring_case(full_name, ".local.")?;
-        match self {
-            Self::Types => is_type(rest).then_some(rest),
-            Self::Type(service_type) | Self::Subtype { service_type, .. } => {
-                let name = strip_suffix_ignoring_case(rest, service_type)?.strip_suffix('.')?;
-                (!name.is_empty()).then_some(name)
-            }
-        }
-    }
-}
-
-fn strip_suffix_ignoring_case<'a>(text: &'a str, suffix: &str) -> Option<&'a str> {
-    let at = text.len().checked_sub(suffix.len())?;
-    let (head, tail) = (text.get(..at)?, text.get(at..)?);
-    tail.eq_ignore_ascii_case(suffix).then_some(head)
 }
 
 #[cfg(test)]
@@ -125,17 +110,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_what_stands_before_the_type() {
-        let http = Wanted::Type("_http._tcp".to_owned());
-        assert_eq!(http.name_in("a.b._http._tcp.local."), Some("a.b"));
-        assert_eq!(http.name_in("x._http._tcp.local._http._tcp.local."), Some("x._http._tcp.local"));
-        assert_eq!(http.name_in("Büro._HTTP._tcp.local."), Some("Büro"));
-        assert_eq!(http.name_in("_http._tcp.local."), None);
-        assert_eq!(http.name_in("a._ipp._tcp.local."), None);
+    fn what_is_wanted_has_a_name_to_ask_for() {
         let sub = Wanted::Subtype { subtype: "_p".to_owned(), service_type: "_http._tcp".to_owned() };
-        assert_eq!(sub.name_in("a._http._tcp.local."), Some("a"));
-        assert_eq!(sub.domain().as_deref(), Some("_p._sub._http._tcp.local."));
-        assert_eq!(Wanted::Types.name_in("_ipp._tcp.local."), Some("_ipp._tcp"));
+        assert_eq!(sub.domain(), Name::of("_p._sub._http._tcp.local"));
+        assert_eq!(Wanted::Type("_ipp._tcp".to_owned()).domain(), Name::of("_ipp._tcp.local"));
         assert_eq!(Wanted::Type("nonsense".to_owned()).domain(), None);
+        assert!(Wanted::Types.domain().is_some());
     }
 }

@@ -31,22 +31,22 @@ use MayImport::{Only, Product, ProductAndSim};
 const TABLE: &[Row] = &[
     row("kernel",   Only(&[]),                                                PURE),
     row("liveness", Only(&["kernel"]),                                        PURE),
-    row("log",      Only(&[]),                                                &[ASYNC, HTTP, MDNS]),
+    row("log",      Only(&[]),                                                &[ASYNC, HTTP]),
     // The protocol is pure; the store over gRPC is a feature that the simulator does without.
-    row("cluster",  Only(&["log"]),                                           &[MDNS]),
-    row("engine",   Only(&["kernel", "liveness", "log"]),                     &[ASYNC, HTTP, MDNS]),
-    row("history",  Only(&["kernel", "log"]),                                 &[ASYNC, HTTP, MDNS]),
-    row("api",      Only(&[]),                                                &[ASYNC, MDNS]),
+    row("cluster",  Only(&["log"]),                                           &[]),
+    row("engine",   Only(&["kernel", "liveness", "log"]),                     &[ASYNC, HTTP]),
+    row("history",  Only(&["kernel", "log"]),                                 &[ASYNC, HTTP]),
+    row("api",      Only(&[]),                                                &[ASYNC]),
     row("assignment", Only(&[]),                                              PURE),
-    row("faces",    Only(&["engine", "history", "api", "assignment"]),        &[HTTP, MDNS]),
+    row("faces",    Only(&["engine", "history", "api", "assignment"]),        &[HTTP]),
     row("mdns",     Only(&[]),                                                &[]),
-    row("client",   Only(&["api"]),                                           &[MDNS]),
-    row("polling",  Only(&["api", "client", "assignment"]),                   &[MDNS]),
+    row("client",   Only(&["api"]),                                           &[]),
+    row("polling",  Only(&["api", "client", "assignment"]),                   &[]),
     row("server",   Only(&["engine", "faces", "history", "api", "mdns"]),     &[]),
     row("tenure",   Product,                                                  &[]),
-    row("sim",      Only(&["kernel", "liveness", "log", "cluster", "engine"]), &[ASYNC, HTTP, MDNS, CLOCK]),
+    row("sim",      Only(&["kernel", "liveness", "log", "cluster", "engine"]), &[ASYNC, HTTP, CLOCK]),
     row("bench",    ProductAndSim,                                            &[]),
-    row("instructions", Only(&["kernel", "liveness", "log", "engine", "api"]), &[ASYNC, HTTP, MDNS, CLOCK]),
+    row("instructions", Only(&["kernel", "liveness", "log", "engine", "api"]), &[ASYNC, HTTP, CLOCK]),
     row("fuzz",     ProductAndSim,                                            &[]),
     row("xtask",    Only(&[]),                                                &[]),
 ];
@@ -54,7 +54,7 @@ const TABLE: &[Row] = &[
 /// Not shipped: no package of the product depends on one, not even for its tests.
 const TOOLS: &[&str] = &["sim", "bench", "instructions", "fuzz", "xtask"];
 
-const PURE: &[&[&str]] = &[CLOCK, RANDOM, LOGGING, SERDE, ASYNC, SYSTEM, HTTP, MDNS];
+const PURE: &[&[&str]] = &[CLOCK, RANDOM, LOGGING, SERDE, ASYNC, SYSTEM, HTTP];
 const CLOCK: &[&str] = &["chrono", "time", "jiff", "quanta", "coarsetime", "minstant"];
 const RANDOM: &[&str] = &["rand", "rand_core", "getrandom", "fastrand", "uuid", "ahash"];
 const LOGGING: &[&str] = &["log", "tracing", "tracing-core", "slog"];
@@ -62,10 +62,9 @@ const SERDE: &[&str] = &["serde", "serde_core", "serde_json"];
 const ASYNC: &[&str] = &["tokio", "async-std", "smol", "mio", "futures"];
 const SYSTEM: &[&str] = &["rustix", "nix", "tempfile", "crossbeam-channel", "parking_lot", "rayon"];
 const HTTP: &[&str] = &["http", "hyper", "axum", "tower", "reqwest", "ureq", "tungstenite"];
-const MDNS: &[&str] = &["mdns-sd"];
 
 /// Outside crates that one package of ours alone may name, as a dependency of any kind.
-const SINGLE_IMPORTERS: &[(&str, &str)] = &[("mdns-sd", "tenure-mdns"), ("redis", "tenure-polling")];
+const SINGLE_IMPORTERS: &[(&str, &str)] = &[("redis", "tenure-polling")];
 
 /// The feature that compiles deliberate bugs in, for the simulator to find.
 const PLANT: &str = "plant";
@@ -295,12 +294,12 @@ mod tests {
     }
 
     #[test]
-    fn one_package_knows_mdns_sd() {
-        let import = [("mdns-sd", Kind::Tests)];
-        assert_eq!(messages("tenure-mdns", &import, ""), [""; 0]);
+    fn one_package_knows_redis() {
+        let import = [("redis", Kind::Tests)];
+        assert_eq!(messages("tenure-polling", &import, ""), [""; 0]);
         assert_eq!(
             messages("tenure-server", &import, ""),
-            ["tenure-server must not import mdns-sd: only tenure-mdns knows it"]
+            ["tenure-server must not import redis: only tenure-polling knows it"]
         );
     }
 

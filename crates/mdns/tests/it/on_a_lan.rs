@@ -18,32 +18,37 @@ use crate::peers::{Change, Seen, Service as Theirs};
 const SOON: Duration = Duration::from_secs(30);
 const HTTP: &str = "_http._tcp";
 
-/// An engine of ours on a host. Threads keep the network of the one that starts them.
-fn start_on(host: &Host) -> Mdns {
+/// Does something on a host. Threads and sockets keep the network of the thread that makes them.
+pub(crate) fn on<T: Send>(host: &Host, act: impl FnOnce() -> T + Send) -> T {
     let command = host.command("true");
     let namespace = command.get_args().nth(2).unwrap().to_owned();
-    let start = move || {
+    let act = move || {
         let place = File::open(std::path::Path::new("/run/netns").join(namespace)).unwrap();
         move_into_link_name_space(place.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
-        let interfaces = vec![Interface::Name(INTERFACE.to_owned())];
-        Mdns::start(Options { interfaces, port: PORT }).unwrap()
+        act()
     };
-    std::thread::spawn(start).join().unwrap()
+    std::thread::scope(|scope| scope.spawn(act).join().unwrap())
+}
+
+/// An engine of ours on a host.
+pub(crate) fn start_on(host: &Host) -> Mdns {
+    let interfaces = vec![Interface::Name(INTERFACE.to_owned())];
+    on(host, || Mdns::start(Options { interfaces, port: PORT }).unwrap())
 }
 
 fn service(name: &str, port: u16) -> Service {
     loopback::service(name, port)
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
 }
 
-fn withdraw(mdns: &Mdns, key: u128, service: Service) {
+pub(crate) fn withdraw(mdns: &Mdns, key: u128, service: Service) {
     assert_eq!(block_on(mdns.withdraw(key, service)), Goodbye::Sent);
 }
 
-fn wait_advertised(mdns: &Mdns, key: u128) {
+pub(crate) fn wait_advertised(mdns: &Mdns, key: u128) {
     wait_until("it is advertised", SOON, || mdns.standing(key).advertised);
 }
 

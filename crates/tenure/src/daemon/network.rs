@@ -167,34 +167,3 @@ fn seen(sighting: tenure_mdns::Sighting) -> Seen {
         Sighting::TypeRemoved(name) => Seen::TypeRemoved(name),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    /// The lease of a name and the mDNS engine must agree on which names are one.
-    #[test]
-    fn names_are_one_here_where_they_are_one_on_the_network() {
-        let of = |name: &str| {
-            let asked = serde_json::json!({"name": name, "type": "_http._tcp", "port": 80});
-            let names =
-                tenure_faces::understand_registration(&serde_json::from_value(asked).unwrap()).unwrap();
-            let service = tenure_mdns::Service {
-                service_type: "_http._tcp".to_owned(),
-                subtypes: Vec::new(),
-                name: name.to_owned(),
-                host: "h".to_owned(),
-                port: 80,
-                ip: None,
-                txt: Vec::new(),
-            };
-            (names[0].1.clone(), service.full_name_key())
-        };
-        let names =
-            ["büro", "BÜRO", "Büro", "buro", "STRASSE", "straße", "ΟΔΟΣ", "οδος", "οδοσ", "a.b", "A.B", "İ"];
-        for one in names {
-            for two in names {
-                let ((here, there), (here_too, there_too)) = (of(one), of(two));
-                assert_eq!(here == here_too, there == there_too, "{one} {two}");
-            }
-        }
-    }
-}

@@ -111,15 +111,22 @@ impl Avahi {
     /// [`Publisher::name`].
     #[track_caller]
     pub(crate) fn publish(&self, service: &Service<'_>) -> Publisher {
+        let publisher = self.begin_to_publish(service, &[]);
+        publisher.wait();
+        publisher
+    }
+
+    /// Begins to publish, of these subtypes too (`_red._sub._http._tcp`): [`Publisher::wait`].
+    #[track_caller]
+    pub(crate) fn begin_to_publish(&self, service: &Service<'_>, subtypes: &[String]) -> Publisher {
         let mut command = self.launcher.command("avahi-publish");
         let port = service.port.to_string();
+        command.args(subtypes.iter().map(|subtype| format!("--subtype={subtype}")));
         command.args(["--service", service.name, service.service_type, &port]);
         for string in service.txt {
             command.arg(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(string));
         }
-        let process = Process::start_plain(command);
-        process.said().expect(0, |line| established(line).is_some(), LIMIT);
-        Publisher { process }
+        Publisher { process: Process::start_plain(command) }
     }
 
     /// Everything seen so far.
@@ -167,6 +174,17 @@ impl Avahi {
 }
 
 impl Publisher {
+    /// Returns when a name is established.
+    #[track_caller]
+    pub(crate) fn wait(&self) {
+        self.process.said().expect(0, |line| established(line).is_some(), LIMIT);
+    }
+
+    /// Whether it has a name now: after a conflict it has none until another is established.
+    pub(crate) fn has_a_name(&self) -> bool {
+        self.process.said().all().last().is_some_and(|line| established(line).is_some())
+    }
+
     /// The name that was established last; differs from what was asked for after a conflict.
     pub(crate) fn name(&self) -> String {
         let said = self.process.said().all();

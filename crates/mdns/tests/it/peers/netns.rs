@@ -21,6 +21,9 @@ use super::feed::wait_until;
 /// The one interface of every host besides loopback. Names of interfaces are private to a namespace.
 pub(crate) const INTERFACE: &str = "lan0";
 
+/// Of a host that was plugged in again.
+pub(crate) const SECOND_INTERFACE: &str = "lan1";
+
 const PREFIX: &str = "tenure-test";
 const BRIDGE: &str = "switch0";
 /// How long the kernel may take to report a carrier: it gathers such news for up to a second.
@@ -105,6 +108,19 @@ impl Lan {
         self.switch.configure(&format!("link set {} nomaster", host.port));
     }
 
+    /// A second interface of a host on the same switch, with the host's address + 100.
+    #[track_caller]
+    pub(crate) fn plug_in_again(&self, host: &Host) {
+        let [a, b, c, place] = host.address.octets();
+        let (port, address) = (format!("again{place}"), Ipv4Addr::new(a, b, c, place + 100));
+        host.namespace.configure(&format!(
+            "link add {SECOND_INTERFACE} type veth peer name {port} netns {}\n\
+             addr add {address}/24 dev {SECOND_INTERFACE}\nlink set {SECOND_INTERFACE} up",
+            self.switch.name
+        ));
+        self.switch.configure(&format!("link set {port} master {BRIDGE} up"));
+    }
+
     /// Undoes [`Lan::cut`].
     #[track_caller]
     pub(crate) fn heal(&self, host: &Host) {
@@ -144,6 +160,12 @@ impl Host {
     #[track_caller]
     pub(crate) fn link_down(&self) {
         self.namespace.configure(&format!("link set {INTERFACE} down"));
+    }
+
+    /// Leaves it with IPv6 alone.
+    #[track_caller]
+    pub(crate) fn forget_ipv4(&self) {
+        self.namespace.configure(&format!("addr del {}/24 dev {INTERFACE}", self.address));
     }
 
     /// Brings the interface up again, with the addresses it had.

@@ -1,0 +1,172 @@
+//! The links of this machine as they come and go: a socket for each, a task that reads it, and a look every second at
+//! which interfaces there are.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use core::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::interface::{Local, Options, in_use};
+use crate::link::{Family, Link, LinkId};
+use crate::socket;
+
+/// A packet as it came.
+pub(crate) struct Received {
+    pub(crate) link: LinkId,
+    pub(crate) source: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What became of the links since the last look.
+#[derive(Debug)]
+pub(crate) enum Change {
+    Up(Link),
+    Changed(Link),
+    Down(LinkId),
+}
+
+pub(crate) struct Links {
+    options: Options,
+    open: BTreeMap<(String, u32, Family), Open>,
+    links_ever: u64,
+    received: mpsc::Sender<Received>,
+    /// Links that could not be opened, so that this is logged once.
+    refused: HashSet<(String, Family)>,
+    locals: Vec<Local>,
+}
+
+struct Open {
+    link: Link,
+    /// How often the interface lost and found its carrier, where the system counts that.
+    carrier: Option<String>,
+    socket: Arc<UdpSocket>,
+    reader: JoinHandle<()>,
+}
+
+/// RFC 6762 §17.
+const PACKET_BYTES: usize = 9_000;
+/// Packets that were read and not looked at yet. The kernel keeps the rest, and drops what is too much.
+const RECEIVED_MAX: usize = 64;
+/// A socket that takes a packet later than this takes none.
+const SEND_WITHIN: Duration = Duration::from_millis(250);
+const READ_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+impl Links {
+    pub(crate) fn new(options: Options) -> (Self, mpsc::Receiver<Received>) {
+        let (received, receiver) = mpsc::channel(RECEIVED_MAX);
+        let links = Self {
+            options,
+            open: BTreeMap::new(),
+            links_ever: 0,
+            received,
+            refused: HashSet::new(),
+            locals: Vec::new(),
+        };
+        (links, receiver)
+    }
+
+    /// Addresses in use, for people.
+    pub(crate) fn in_words(&self) -> Vec<String> {
+        self.locals.iter().map(ToString::to_string).collect()
+    }
+
+    /// Looks at the interfaces, and opens and closes sockets as they came and went.
+    pub(crate) fn look(&mut self) -> Vec<Change> {
+        self.locals = in_use(&self.options.interfaces);
+        let mut changes = Vec::new();
+        let mut wanted: BTreeMap<(String, u32, Family), Link> = BTreeMap::new();
+        for local in &self.locals {
+            let family = Family::of(local.addr.ip());
+            let of_interface = self.locals.iter().filter(|other| other.interface == local.interface);
+            let addresses = of_interface.map(|other| other.addr.clone()).collect();
+            let (interface, index) = (local.interface.clone(), local.index);
+            let link = Link { id: LinkId(0), interface: interface.clone(), index, family, addresses };
+            wanted.insert((interface, index, family), link);
+        }
+        self.open.retain(|key, open| {
+            let carrier = carrier(&open.link.interface);
+            let sends_from = open.link.ips().find(|ip| Family::of(*ip) == open.link.family);
+            let is_kept = wanted.get(key).is_some_and(|link| link.ips().any(|ip| Some(ip) == sends_from));
+            if !is_kept || carrier != open.carrier {
+                open.reader.abort();
+                changes.push(Change::Down(open.link.id));
+                return false;
+            }
+            true
+        });
+        for (key, link) in wanted {
+            match self.open.get_mut(&key) {
+                Some(open) => {
+                    let link = Link { id: open.link.id, ..link };
+                    if link != open.link {
+                        open.link = link.clone();
+                        changes.push(Change::Changed(link));
+                    }
+                }
+                None => changes.extend(self.open(key, link).map(Change::Up)),
+            }
+        }
+        changes
+    }
+
+    fn open(&mut self, key: (String, u32, Family), link: Link) -> Option<Link> {
+        let refused = (link.interface.clone(), link.family);
+        let socket = match socket::open(&link, self.options.port) {
+            Ok(socket) => Arc::new(socket),
+            Err(error) => {
+                if self.refused.insert(refused) {
+                    let (interface, family) = (&link.interface, link.family);
+                    tracing::info!(interface, ?family, %error, "mDNS cannot use an interface yet; it is tried again");
+                }
+                return None;
+            }
+        };
+        self.refused.remove(&refused);
+        self.links_ever += 1;
+        let link = Link { id: LinkId(self.links_ever), ..link };
+        let reader = tokio::spawn(read(link.id, socket.clone(), self.received.clone()));
+        let carrier = carrier(&link.interface);
+        self.open.insert(key, Open { link: link.clone(), carrier, socket, reader });
+        Some(link)
+    }
+
+    /// Sends a packet; `to` nobody in particular is to everybody.
+    pub(crate) async fn send(&self, link: LinkId, to: Option<SocketAddr>, bytes: &[u8]) -> io::Result<()> {
+        let open = self.open.values().find(|open| open.link.id == link).ok_or(io::ErrorKind::NotConnected)?;
+        let to = to.unwrap_or_else(|| open.link.group(self.options.port));
+        timeout(SEND_WITHIN, open.socket.send_to(bytes, to)).await??;
+        Ok(())
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        self.open.values().for_each(|open| open.reader.abort());
+    }
+}
+
+async fn read(link: LinkId, socket: Arc<UdpSocket>, received: mpsc::Sender<Received>) {
+    let mut buffer = vec![0; PACKET_BYTES];
+    loop {
+        match socket.recv_from(&mut buffer).await {
+            Ok((length, source)) => {
+                let bytes = buffer[..length].to_vec();
+                if received.send(Received { link, source, bytes }).await.is_err() {
+                    return;
+                }
+            }
+            // An error of an earlier packet, or an interface that goes: the next look finds out.
+            Err(_) => tokio::time::sleep(READ_AGAIN_AFTER).await,
+        }
+    }
+}
+
+fn carrier(interface: &str) -> Option<String> {
+    std::fs::read_to_string(format!("/sys/class/net/{interface}/carrier_changes")).ok()
+}

@@ -1,0 +1,399 @@
+//! Several machines on simulated networks that are cut and joined, under a simulated clock; a run repeats from its seed.
+//! What must hold is written from RFC 6762: a name has one host, and everybody comes to see what is there and nothing else.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use if_addrs::{IfAddr, Ifv4Addr};
+
+use super::Machine;
+use crate::board::{Goodbye, Standing};
+use crate::clock::{self, Instant};
+use crate::link::{Family, Link, LinkId};
+use crate::random::Random;
+use crate::responder::Event;
+use crate::service::Service;
+use crate::service::tests::service;
+use crate::sighting::{Record, Wanted};
+use crate::wire::{ANY, Data, Message, Name, Question, Record as Heard, SRV};
+
+const PORT: u16 = 5353;
+const LATENCY: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Hosts, and the networks they are on.
+struct World {
+    now: Instant,
+    hosts: Vec<Host>,
+    /// Packets under way: when they arrive, from whom, on which network.
+    wire: Vec<(Instant, usize, u32, Vec<u8>)>,
+    /// A host that is no machine: what it answers to each packet on its network.
+    stranger: Option<fn(&Message) -> Option<Message>>,
+    probes: BTreeSet<String>,
+    /// Ports that each name was ever said to be at.
+    said: BTreeMap<String, BTreeSet<u16>>,
+    packets: usize,
+}
+
+struct Host {
+    machine: Machine,
+    network: u32,
+    wanted: BTreeMap<u128, Service>,
+    standings: BTreeMap<u128, Standing>,
+    seen: BTreeMap<String, Option<Record>>,
+    removals: Vec<String>,
+    withdrawn: Vec<(u64, Goodbye)>,
+}
+
+fn http() -> Wanted {
+    Wanted::Type("_http._tcp".to_owned())
+}
+
+fn link(host: usize) -> Link {
+    let last = u8::try_from(host + 1).expect("few hosts");
+    let ip = Ipv4Addr::new(192, 0, 2, last);
+    let netmask = Ipv4Addr::new(255, 255, 255, 0);
+    let addresses = vec![IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen: 24, broadcast: None })];
+    Link { id: LinkId(1), interface: "eth0".to_owned(), index: 2, family: Family::V4, addresses }
+}
+
+fn named(host: usize, key: u128, name: &str) -> Service {
+    let port =
+        u16::try_from(key).expect("small keys") + 1_000 * (1 + u16::try_from(host).expect("few hosts"));
+    Service { host: format!("h{host}-{key}"), port, ..service(name) }
+}
+
+impl World {
+    fn new(hosts: usize, seed: u64) -> Self {
+        let seeds = (0..hosts as u64).map(|host| seed.wrapping_mul(31).wrapping_add(host));
+        Self::with_seeds(seeds.collect())
+    }
+
+    fn with_seeds(seeds: Vec<u64>) -> Self {
+        let now = clock::now();
+        let mut world = Self {
+            now,
+            hosts: Vec::new(),
+            wire: Vec::new(),
+            stranger: None,
+            probes: BTreeSet::new(),
+            said: BTreeMap::new(),
+            packets: 0,
+        };
+        for (host, seed) in seeds.into_iter().enumerate() {
+            let machine = Machine::new(now, PORT, seed);
+            world.hosts.push(Host {
+                machine,
+                network: 0,
+                wanted: BTreeMap::new(),
+                standings: BTreeMap::new(),
+                seen: BTreeMap::new(),
+                removals: Vec::new(),
+                withdrawn: Vec::new(),
+            });
+            world.hosts[host].machine.link_up(now, link(host));
+            world.hosts[host].machine.browse(now, &http());
+        }
+        world
+    }
+
+    fn advertise(&mut self, host: usize, key: u128, name: &str) {
+        let service = named(host, key, name);
+        self.hosts[host].wanted.insert(key, service.clone());
+        self.hosts[host].machine.advertise(self.now, key, service);
+    }
+
+    fn withdraw(&mut self, host: usize, key: u128) {
+        if let Some(service) = self.hosts[host].wanted.remove(&key) {
+            let token = u64::try_from(key).expect("small keys");
+            self.hosts[host].machine.withdraw(self.now, key, service, token);
+        }
+    }
+
+    /// The process dies without a word and another takes its place.
+    fn crash(&mut self, host: usize, seed: u64) {
+        let mut machine = Machine::new(self.now, PORT, seed);
+        machine.link_up(self.now, link(host));
+        machine.browse(self.now, &http());
+        for (key, service) in &self.hosts[host].wanted {
+            machine.advertise(self.now, *key, service.clone());
+        }
+        self.hosts[host].seen.clear();
+        self.hosts[host].machine = machine;
+    }
+
+    /// A host finds itself on another network, as behind a switch: its link stays up.
+    fn put(&mut self, host: usize, network: u32) {
+        self.hosts[host].network = network;
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            (0..self.hosts.len()).for_each(|host| self.go_on(host));
+            let due = self.hosts.iter().filter_map(|host| host.machine.next_due(self.now));
+            let arrives = self.wire.iter().map(|(at, ..)| *at);
+            let next = due.chain(arrives).min().filter(|next| *next <= until);
+            let Some(next) = next else { break };
+            self.now = next.max(self.now);
+            self.deliver();
+        }
+        self.now = until;
+    }
+
+    fn go_on(&mut self, at: usize) {
+        let (now, host) = (self.now, &mut self.hosts[at]);
+        host.machine.tick(now);
+        while let Some(transmit) = host.machine.next_transmit(now) {
+            host.machine.transmitted(now, transmit.link, &transmit.goodbyes, true);
+            self.packets += 1;
+            let message = Message::read(&transmit.bytes).expect("what we write can be read");
+            for question in message.questions.iter().filter(|question| question.kind == ANY) {
+                self.probes.insert(question.name.to_string());
+            }
+            for record in message.answers.iter().chain(&message.additionals).filter(|record| record.ttl > 0) {
+                if let Data::Srv { port, .. } = record.data {
+                    self.said.entry(record.name.to_string()).or_default().insert(port);
+                }
+            }
+            if transmit.to.is_none() {
+                self.wire.push((now + LATENCY, at, host.network, transmit.bytes));
+            }
+        }
+        for event in host.machine.take_events() {
+            match event {
+                Event::Standing(key, Some(standing)) => drop(host.standings.insert(key, standing)),
+                Event::Standing(key, None) => drop(host.standings.remove(&key)),
+                Event::Withdrawn(token, goodbye) => host.withdrawn.push((token, goodbye)),
+                Event::Renamed(..) => {}
+            }
+        }
+        for finding in host.machine.take_findings() {
+            match finding.seen {
+                Some(seen) => drop(host.seen.insert(finding.name, seen.record)),
+                None => {
+                    host.seen.remove(&finding.name);
+                    host.removals.push(finding.name);
+                }
+            }
+        }
+    }
+
+    fn deliver(&mut self) {
+        let now = self.now;
+        let (arrived, under_way) =
+            core::mem::take(&mut self.wire).into_iter().partition(|(at, ..)| *at <= now);
+        self.wire = under_way;
+        let arrived: Vec<(Instant, usize, u32, Vec<u8>)> = arrived;
+        for (_, from, network, bytes) in arrived {
+            if let Some(stranger) = self.stranger
+                && from != usize::MAX
+                && let Some(answer) = Message::read(&bytes).and_then(|message| stranger(&message))
+            {
+                let bytes = answer.write().expect("it fits");
+                self.wire.push((now + LATENCY, usize::MAX, network, bytes));
+            }
+            let last = u8::try_from(from.wrapping_add(1)).unwrap_or(0).max(1);
+            let source = SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), PORT));
+            for host in self.hosts.iter_mut().filter(|host| host.network == network) {
+                host.machine.receive(now, LinkId(1), source, &bytes);
+            }
+        }
+    }
+
+    /// Names on the network by the hosts' own word, with their ports.
+    fn advertised(&self) -> BTreeMap<String, u16> {
+        let mut all = BTreeMap::new();
+        for host in &self.hosts {
+            for (key, service) in &host.wanted {
+                let standing = host.standings.get(key).unwrap_or_else(|| panic!("{key} has no standing"));
+                let is_own = |other: &Standing| other.name.as_ref() == Some(&service.name);
+                if !standing.advertised && host.standings.values().any(is_own) {
+                    // Another service of this host got the name; the caller is told.
+                    continue;
+                }
+                assert!(standing.advertised, "{} is not advertised: {standing:?}", service.name);
+                let name = standing.name.clone().expect("an advertised one has a name").to_ascii_lowercase();
+                assert!(all.insert(name.clone(), service.port).is_none(), "{name} has two hosts");
+            }
+        }
+        all
+    }
+
+    /// What a host sees, with the ports.
+    fn seen(&self, host: usize) -> BTreeMap<String, u16> {
+        let seen = self.hosts[host].seen.iter();
+        let port = |record: &Option<Record>| record.as_ref().and_then(|record| record.port).unwrap_or(0);
+        seen.map(|(name, record)| (name.to_ascii_lowercase(), port(record))).collect()
+    }
+
+    fn ask_all(&mut self) {
+        for host in &mut self.hosts {
+            host.machine.ask(self.now, &http());
+        }
+    }
+}
+
+#[test]
+fn a_name_has_one_host_and_everybody_sees_what_is_there_after_any_cuts_joins_and_crashes() {
+    let names = ["printer", "Dot.ted", "Büro", "a\\b", "printer (2)"];
+    for seed in 0..60 {
+        let mut world = World::new(4, seed);
+        let mut random = Random::new(seed);
+        let mut draw = |most: usize| {
+            let most = u64::try_from(most).expect("small");
+            usize::try_from(random.within(Duration::ZERO, Duration::from_millis(most)).as_millis())
+                .expect("small")
+        };
+        for step in 0..40 {
+            let (host, key) = (draw(4), 1 + draw(4) as u128);
+            match draw(10) {
+                0..4 => world.advertise(host, key, names[draw(names.len())]),
+                4..6 => world.withdraw(host, key),
+                6..8 => world.put(host, draw(2) as u32),
+                8 => world.crash(host, seed * 1_000 + step),
+                _ => world.hosts[host].machine.woke(world.now),
+            }
+            let pause = [0, 3, 50, 300, 2_000, 20_000][draw(6)];
+            world.run(Duration::from_millis(pause));
+        }
+        (0..4).for_each(|host| world.put(host, 0));
+        // Somebody has to say something for the networks to notice each other; ghosts of crashes end with their records.
+        world.ask_all();
+        world.run(Duration::from_secs(60));
+        world.run(2 * HOUR);
+        let advertised = world.advertised();
+        for host in 0..4 {
+            assert_eq!(world.seen(host), advertised, "seed {seed}, host {host}");
+        }
+    }
+}
+
+#[test]
+fn services_of_survivors_are_never_seen_to_go() {
+    for seed in 0..20 {
+        let mut world = World::new(3, seed);
+        (1..=8).for_each(|key| world.advertise(0, key, &format!("stays {key}")));
+        (1..=8).for_each(|key| world.advertise(1, key, &format!("goes {key}")));
+        world.run(Duration::from_secs(5));
+        world.advertise(0, 1, "stays 1");
+        (1..=8).for_each(|key| world.withdraw(1, key));
+        world.crash(0, seed + 77);
+        world.run(10 * HOUR);
+        let removals = &world.hosts[2].removals;
+        assert!(removals.iter().all(|name| name.starts_with("goes")), "{removals:?}");
+        assert_eq!(removals.len(), 8);
+        assert_eq!(world.seen(2).len(), 8);
+        assert_eq!(world.hosts[1].withdrawn.len(), 8);
+    }
+}
+
+#[test]
+fn of_hosts_that_want_a_name_at_the_same_moment_only_one_ever_says_that_it_has_it() {
+    for seed in 0..20 {
+        // The delays that would keep them apart are the same for all.
+        let mut world = World::with_seeds(vec![seed; 3]);
+        for key in 1..=6 {
+            (0..3).for_each(|host| world.advertise(host, key, &format!("name {key}.0")));
+        }
+        world.run(Duration::from_secs(30));
+        assert_eq!(world.advertised().len(), 18);
+        let twice = world.said.iter().find(|(_, ports)| ports.len() > 1);
+        assert_eq!(twice, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_goodbye_that_another_host_says_for_us_is_taken_back_before_anybody_forgets() {
+    let mut world = World::new(2, 5);
+    world.advertise(0, 1, "ours");
+    world.run(Duration::from_secs(10));
+    let type_name = Name::of("_http._tcp.local").expect("a name");
+    let data = Data::Ptr(type_name.child(b"ours").expect("a name"));
+    let goodbye = Heard { name: type_name, is_unique: false, ttl: 0, data };
+    let forged = Message { is_response: true, answers: vec![goodbye; 300], ..Message::default() };
+    let packet = forged.write().expect("it fits");
+    let before = world.packets;
+    let source = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 99), PORT));
+    for _ in 0..50 {
+        for host in &mut world.hosts {
+            host.machine.receive(world.now, LinkId(1), source, &packet);
+        }
+        world.run(Duration::from_millis(100));
+    }
+    let sent = world.packets - before;
+    world.run(HOUR);
+    assert_eq!(world.hosts[1].removals, [""; 0]);
+    assert!((2..20).contains(&sent), "{sent} packets");
+}
+
+/// Claims each name that somebody probes for.
+fn claims_all(message: &Message) -> Option<Message> {
+    let probed = message.questions.iter().filter(|question| question.kind == ANY && !message.is_response);
+    let claim = |question: &Question| {
+        let target = Name::of("claimant.local").expect("a name");
+        let data = Data::Srv { priority: 0, weight: 0, port: 1, target };
+        Heard { name: question.name.clone(), is_unique: true, ttl: 120, data }
+    };
+    let answers: Vec<Heard> =
+        probed.filter(|question| question.name.labels().count() > 2).map(claim).collect();
+    (!answers.is_empty()).then(|| Message { is_response: true, answers, ..Message::default() })
+}
+
+#[test]
+fn names_that_are_all_taken_are_tried_ever_more_slowly_and_one_that_is_not_is_kept() {
+    for name in ["wanted", "dotted 1.2"] {
+        let mut world = World::new(1, 7);
+        world.stranger = Some(claims_all);
+        world.advertise(0, 1, name);
+        world.run(Duration::from_secs(20));
+        let tried = world.probes.iter().filter(|tried| tried.contains("_http")).count();
+        assert!((15..=20).contains(&tried), "{tried} names");
+        let standing = &world.hosts[0].standings[&1];
+        assert!(!standing.advertised);
+        let error = standing.last_error.as_deref().expect("what is going on");
+        assert!(error.contains("name conflict"), "{error}");
+        world.stranger = None;
+        world.run(Duration::from_secs(7));
+        assert!(world.hosts[0].standings[&1].advertised);
+    }
+}
+
+#[test]
+fn packets_that_repeat_a_question_are_answered_once_a_second() {
+    let mut world = World::new(2, 3);
+    (1..=200).for_each(|key| world.advertise(0, key, &format!("service {key}")));
+    world.run(Duration::from_secs(10));
+    let name = Name::of("_http._tcp.local").expect("a name");
+    let question = Question { name, kind: ANY, wants_unicast: false };
+    let packet = Message { questions: vec![question; 100], ..Message::default() }.write().expect("it fits");
+    let before = world.packets;
+    let source = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 99), PORT));
+    for _ in 0..10 {
+        for _ in 0..100 {
+            world.hosts[0].machine.receive(world.now, LinkId(1), source, &packet);
+        }
+        world.run(Duration::from_millis(50));
+    }
+    world.run(Duration::from_secs(2));
+    // Two hundred services fill about forty packets.
+    let sent = world.packets - before;
+    assert!(sent < 150, "{sent} packets");
+}
+
+#[test]
+fn a_question_from_elsewhere_is_answered_to_nobody() {
+    let mut world = World::new(1, 3);
+    world.advertise(0, 1, "here");
+    world.run(Duration::from_secs(10));
+    let name = Name::of("_http._tcp.local").and_then(|name| name.child(b"here")).expect("a name");
+    let question = Question { name, kind: SRV, wants_unicast: true };
+    let packet = Message { questions: vec![question], ..Message::default() }.write().expect("it fits");
+    let before = world.packets;
+    for source in [IpAddr::from([198, 51, 100, 1]), IpAddr::from([8, 8, 8, 8])] {
+        world.hosts[0].machine.receive(world.now, LinkId(1), SocketAddr::new(source, 40_000), &packet);
+    }
+    world.run(Duration::from_secs(2));
+    assert_eq!(world.packets, before);
+}

@@ -1,0 +1,493 @@
+//! The responder: which services are ours on which link, and what is said of them there (RFC 6762 §6–§10). Each service
+//! is probed for, announced, defended and withdrawn by its [`Phase`] on each link. Time and packets come in as values;
+//! packets and events are left to be taken. Pure but for log lines.
+
+mod answering;
+mod conflicts;
+mod entry;
+mod leaving;
+
+use core::time::Duration;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::sync::LazyLock;
+
+use self::answering::Pending;
+use self::conflicts::Contests;
+pub(crate) use self::entry::{Entry, EntryId};
+use self::entry::{OTHER_TTL, Phase, Presence};
+use self::leaving::Owed;
+use crate::board::{Goodbye, Standing};
+use crate::clock::Instant;
+use crate::link::{Link, LinkId};
+use crate::outbox::Outbox;
+use crate::pack::Packer;
+use crate::random::Random;
+use crate::service::Service;
+use crate::wire::{ANY, Data, Message, Name, Question, Record};
+
+/// What the responder tells its owner.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// How the service of this key stands now; `None` once it is withdrawn.
+    Standing(u128, Option<Standing>),
+    /// The service of this key was announced under another name than last time.
+    Renamed(u128, String),
+    /// The withdrawal that was asked for with this token is over, or takes too long.
+    Withdrawn(u64, Goodbye),
+}
+
+pub(crate) struct Responder {
+    links: BTreeMap<LinkId, OnLink>,
+    entries: BTreeMap<EntryId, Entry>,
+    entries_ever: EntryId,
+    keys: HashMap<u128, EntryId>,
+    /// What our names stand for.
+    owners: HashMap<Name, Owner>,
+    /// Entries that wait for a name.
+    waiting: HashMap<Name, VecDeque<EntryId>>,
+    /// Names that were reported, by key.
+    reported: HashMap<u128, String>,
+    owed: Vec<Owed>,
+    /// Interfaces that were in use and may come back, with when they went.
+    away: BTreeMap<String, Instant>,
+    /// When those who wait for a goodbye get an answer even if it was not said.
+    overdue: BTreeSet<(Instant, EntryId)>,
+    contests: Contests,
+    timers: BinaryHeap<Reverse<(Instant, EntryId, LinkId)>>,
+    changed: BTreeSet<u128>,
+    events: VecDeque<Event>,
+    random: Random,
+    /// The port that responders answer from.
+    port: u16,
+    is_closing: bool,
+    /// Probes begin together, so that they share packets.
+    probing_at: Option<Instant>,
+}
+
+struct OnLink {
+    link: Link,
+    pending: HashMap<(Name, u16), Pending>,
+    /// When pointers to types were last sent to everybody here.
+    types_multicast: HashMap<Name, Instant>,
+}
+
+/// What a name of ours stands for.
+#[derive(Debug)]
+enum Owner {
+    Instance(EntryId),
+    Host(EntryId),
+    /// A type or a subtype, with the entries it points to and the place of that pointer among theirs.
+    Pointers(BTreeMap<EntryId, usize>),
+}
+
+const PROBES: u8 = 3;
+const PROBE_EVERY: Duration = Duration::from_millis(250);
+const ANNOUNCEMENTS: u8 = 2;
+const ANNOUNCE_AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// Changes that follow each other faster are announced together.
+const UPDATE_AGAIN_AFTER: Duration = Duration::from_millis(200);
+const SECOND: Duration = Duration::from_secs(1);
+/// What a service's `last_error` says where nothing carries it.
+const NOT_CARRIED: &str = "no interface in use carries it";
+const NAME_HELD: &str = "its name is another registration's";
+
+impl Responder {
+    pub(crate) fn new(port: u16, random: Random) -> Self {
+        Self {
+            links: BTreeMap::new(),
+            entries: BTreeMap::new(),
+            entries_ever: 0,
+            keys: HashMap::new(),
+            owners: HashMap::new(),
+            waiting: HashMap::new(),
+            reported: HashMap::new(),
+            owed: Vec::new(),
+            away: BTreeMap::new(),
+            overdue: BTreeSet::new(),
+            contests: Contests::default(),
+            timers: BinaryHeap::new(),
+            changed: BTreeSet::new(),
+            events: VecDeque::new(),
+            random,
+            port,
+            is_closing: false,
+            probing_at: None,
+        }
+    }
+
+    /// A link is there. What is to be on it is probed for first, also what was on it before (RFC 6762 §8).
+    pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
+        let (id, interface) = (link.id, link.interface.clone());
+        let on_link = OnLink { link, pending: HashMap::new(), types_multicast: HashMap::new() };
+        self.links.insert(id, on_link);
+        self.away.remove(&interface);
+        let entries: Vec<EntryId> = self.entries.keys().copied().collect();
+        entries.into_iter().for_each(|entry| self.follow_link(now, entry, id));
+        self.settle_owed(now, id, &interface);
+    }
+
+    /// A link is gone, with whatever was under way on it.
+    pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) {
+        let Some(gone) = self.links.remove(&id) else { return };
+        let is_left = self.links.values().any(|on_link| on_link.link.interface == gone.link.interface);
+        if !is_left {
+            self.away.insert(gone.link.interface.clone(), now);
+        }
+        let entries: Vec<EntryId> = self.entries.keys().copied().collect();
+        for entry_id in entries {
+            let Some(entry) = self.entries.get_mut(&entry_id) else { continue };
+            let Some(presence) = entry.presences.remove(&id) else { continue };
+            let interface = &gone.link.interface;
+            let is_told =
+                !matches!(presence.phase, Phase::Probing { .. }) || entry.announced_on.contains(interface);
+            if let Some(leaving) = entry.leaving.as_mut().filter(|_| is_told) {
+                leaving.missed.insert(interface.clone());
+            }
+            self.look_for_links(entry_id);
+            self.look_whether_gone(now, entry_id);
+        }
+    }
+
+    /// The addresses of a link are others now.
+    pub(crate) fn link_changed(&mut self, now: Instant, link: Link) {
+        let id = link.id;
+        let Some(on_link) = self.links.get_mut(&id) else { return };
+        on_link.link = link;
+        let entries: Vec<EntryId> = self.entries.keys().copied().collect();
+        for entry in entries {
+            self.follow_link(now, entry, id);
+            self.announce_again(now, entry, id);
+        }
+    }
+
+    /// The machine slept: what the links were then they need not be now.
+    pub(crate) fn probe_all(&mut self, now: Instant) {
+        let ids: Vec<LinkId> = self.links.keys().copied().collect();
+        for id in ids {
+            let Some(OnLink { link, .. }) = self.links.remove(&id) else { continue };
+            for entry in self.entries.values_mut().filter(|entry| entry.leaving.is_none()) {
+                entry.presences.remove(&id);
+            }
+            self.link_up(now, link);
+        }
+    }
+
+    /// Advertises a service, or updates in place what this key stands for.
+    pub(crate) fn advertise(&mut self, now: Instant, key: u128, service: Service) {
+        if self.is_closing {
+            return;
+        }
+        let known = self.keys.get(&key).copied();
+        if let Err(unfit) = service.check() {
+            let last_error = Some(unfit.to_string());
+            match known.and_then(|id| self.entries.get_mut(&id)) {
+                Some(entry) => entry.last_error = last_error,
+                None => {
+                    let standing = Standing { last_error, ..Standing::default() };
+                    self.events.push_back(Event::Standing(key, Some(standing)));
+                }
+            }
+            self.changed.extend(known.map(|_| key));
+            return;
+        }
+        if let Some(id) = known
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            if !service.is_another_name(&entry.wanted) {
+                if entry.wanted != service {
+                    entry.update(service);
+                    self.follow_links(now, id);
+                    let links: Vec<LinkId> = self.links.keys().copied().collect();
+                    links.into_iter().for_each(|link| self.announce_again(now, id, link));
+                }
+                return;
+            }
+            self.reported.remove(&key);
+            self.leave(now, id, None);
+        }
+        let Some(entry) = Entry::new(Some(key), service) else { return };
+        let id = self.insert(entry);
+        self.keys.insert(key, id);
+        self.begin(now, id);
+    }
+
+    fn insert(&mut self, entry: Entry) -> EntryId {
+        self.entries_ever += 1;
+        self.entries.insert(self.entries_ever, entry);
+        self.entries_ever
+    }
+
+    /// Takes the names of an entry and goes on the links with it, or has it wait for a name that is another's.
+    fn begin(&mut self, now: Instant, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        self.changed.extend(entry.key);
+        let names = [&entry.names.instance, &entry.names.host];
+        if let Some(held) = names.into_iter().find(|name| self.owners.contains_key(name)) {
+            entry.is_waiting = true;
+            entry.last_error = Some(NAME_HELD.to_owned());
+            return self.waiting.entry(held.clone()).or_default().push_back(id);
+        }
+        (entry.is_waiting, entry.last_error) = (false, None);
+        self.take_names(id);
+        self.follow_links(now, id);
+    }
+
+    fn take_names(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        self.owners.insert(entry.names.instance.clone(), Owner::Instance(id));
+        if !entry.is_without_host {
+            self.owners.insert(entry.names.host.clone(), Owner::Host(id));
+        }
+        for (place, pointer) in entry.names.pointers.iter().enumerate() {
+            let owner = self.owners.entry(pointer.clone());
+            match owner.or_insert_with(|| Owner::Pointers(BTreeMap::new())) {
+                Owner::Pointers(entries) => entries.insert(id, place),
+                // A name with as many labels as a type's is no instance's and no host's.
+                Owner::Instance(_) | Owner::Host(_) => None,
+            };
+        }
+    }
+
+    /// Gives the names of an entry back. Those who wait for one are returned, to begin anew.
+    fn drop_names(&mut self, id: EntryId) -> Vec<EntryId> {
+        let Some(entry) = self.entries.get(&id) else { return Vec::new() };
+        let mut waiting = Vec::new();
+        for name in [&entry.names.instance, &entry.names.host] {
+            let is_own = matches!(
+                self.owners.get(name),
+                Some(Owner::Instance(owner) | Owner::Host(owner)) if *owner == id
+            );
+            if is_own {
+                self.owners.remove(name);
+                waiting.extend(self.waiting.remove(name).into_iter().flatten());
+            }
+        }
+        for pointer in &entry.names.pointers {
+            if let Some(Owner::Pointers(entries)) = self.owners.get_mut(pointer) {
+                entries.remove(&id);
+                if entries.is_empty() {
+                    self.owners.remove(pointer);
+                    self.links.values_mut().for_each(|on_link| {
+                        on_link.types_multicast.remove(pointer);
+                    });
+                }
+            }
+        }
+        waiting
+    }
+
+    fn follow_links(&mut self, now: Instant, id: EntryId) {
+        let links: Vec<LinkId> = self.links.keys().copied().collect();
+        links.into_iter().for_each(|link| self.follow_link(now, id, link));
+        self.look_for_links(id);
+    }
+
+    /// Brings an entry onto a link that carries it, and takes it off one that does not.
+    fn follow_link(&mut self, now: Instant, id: EntryId, link_id: LinkId) {
+        let (Some(entry), Some(on_link)) = (self.entries.get_mut(&id), self.links.get(&link_id)) else {
+            return;
+        };
+        let is_carried = on_link.link.addresses_of(entry.wanted.ip).is_some();
+        let is_present = entry.presences.contains_key(&link_id);
+        match &mut entry.leaving {
+            Some(leaving) => {
+                let is_news = is_carried && !is_present && leaving.missed.remove(&on_link.link.interface);
+                if is_news {
+                    self.say_goodbye_on(now, id, link_id);
+                }
+            }
+            None if entry.is_waiting => {}
+            None if is_carried && !is_present => self.probe_on(now, id, link_id),
+            None if !is_carried && is_present => {
+                entry.announced_on.remove(&on_link.link.interface);
+                self.say_goodbye_on(now, id, link_id);
+            }
+            None => {}
+        }
+        self.look_for_links(id);
+    }
+
+    fn look_for_links(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.is_waiting || entry.leaving.is_some() {
+            return;
+        }
+        let is_not_carried = entry.last_error.as_deref() == Some(NOT_CARRIED);
+        if entry.presences.is_empty() {
+            entry.last_error = Some(NOT_CARRIED.to_owned());
+        } else if is_not_carried {
+            entry.last_error = None;
+        }
+        self.changed.extend(entry.key);
+    }
+
+    /// Begins to probe, or begins again.
+    fn probe_on(&mut self, now: Instant, id: EntryId, link: LinkId) {
+        let at = self.next_probing(now);
+        self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
+    }
+
+    /// RFC 6762 §8.1: hosts that begin together, as after a power failure, wait for a random time; and for longer in a
+    /// storm of conflicts.
+    fn next_probing(&mut self, now: Instant) -> Instant {
+        let at = match self.probing_at {
+            Some(at) if at > now => at,
+            _ => now + self.random.within(Duration::ZERO, PROBE_EVERY),
+        };
+        self.probing_at = Some(at);
+        at
+    }
+
+    fn set_phase(&mut self, id: EntryId, link: LinkId, phase: Phase, due: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let presence = entry.presences.entry(link).or_insert_with(|| Presence::new(phase, due));
+        (presence.phase, presence.due) = (phase, Some(due));
+        self.timers.push(Reverse((due, id, link)));
+        self.changed.extend(entry.key);
+    }
+
+    /// Announces what changed, or what others no longer believe, if it is ours on this link.
+    fn announce_again(&mut self, now: Instant, id: EntryId, link: LinkId) {
+        let Some(presence) = self.entries.get(&id).and_then(|entry| entry.presences.get(&link)) else {
+            return;
+        };
+        if presence.is_ours() {
+            let earliest = presence.announced_at.map(|at| at + UPDATE_AGAIN_AFTER);
+            let at = earliest.map_or(now, |earliest| earliest.max(now));
+            self.set_phase(id, link, Phase::Announcing { sent: 0 }, at);
+        }
+    }
+
+    /// When something is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
+        let answers =
+            self.links.values().flat_map(|on_link| on_link.pending.values().map(|pending| pending.due));
+        let answers = answers.min();
+        let overdue = self.overdue.first().map(|(at, _)| *at);
+        [timer, answers, overdue].into_iter().flatten().min()
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, now: Instant, outbox: &mut Outbox) {
+        let mut due: BTreeMap<LinkId, Vec<EntryId>> = BTreeMap::new();
+        while let Some(Reverse((at, id, link))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            let presence = self.entries.get_mut(&id).and_then(|entry| entry.presences.get_mut(&link));
+            if let Some(presence) = presence.filter(|presence| presence.due == Some(at)) {
+                presence.due = None;
+                due.entry(link).or_default().push(id);
+            }
+        }
+        for (link, ids) in due {
+            self.go_on(now, link, ids, outbox);
+        }
+        self.answer_pending(now, outbox);
+        self.answer_overdue(now);
+    }
+
+    /// Takes entries to their next phase on a link. What they say shares packets.
+    fn go_on(&mut self, now: Instant, link_id: LinkId, ids: Vec<EntryId>, outbox: &mut Outbox) {
+        let Some(on_link) = self.links.get_mut(&link_id) else { return };
+        let link = &on_link.link;
+        let (mut probes, mut news) = (Packer::new(Message::default()), Packer::responses());
+        let (mut goodbyes, mut repeats) = (Packer::responses(), Packer::responses());
+        let mut types = HashSet::new();
+        for id in ids {
+            let Some(entry) = self.entries.get_mut(&id) else { continue };
+            let Some(phase) = entry.presences.get(&link_id).map(|presence| presence.phase) else { continue };
+            let (next, due) = match phase {
+                Phase::Probing { sent } if sent < PROBES => {
+                    probes.add(probe(entry, link), None);
+                    (Phase::Probing { sent: sent + 1 }, Some(now + PROBE_EVERY))
+                }
+                Phase::Probing { .. } if entry.leaving.is_some() => {
+                    // The name is ours after all, so that its end is ours to say.
+                    goodbyes.add(entry.goodbye(link), Some(id));
+                    (Phase::Leaving { sent: 1, is_under_way: true }, None)
+                }
+                Phase::Probing { .. } | Phase::Announcing { .. } => {
+                    news.add(entry.announcement(link), None);
+                    if types.insert(entry.names.pointers[0].clone()) {
+                        let answers = vec![type_record(&entry.names.pointers[0])];
+                        news.add(Message { answers, ..Message::default() }, None);
+                        on_link.types_multicast.insert(entry.names.pointers[0].clone(), now);
+                    }
+                    announced(entry, link, now);
+                    self.changed.extend(entry.key);
+                    let sent = if let Phase::Announcing { sent } = phase { sent + 1 } else { 1 };
+                    if sent < ANNOUNCEMENTS {
+                        (Phase::Announcing { sent }, Some(now + ANNOUNCE_AGAIN_AFTER))
+                    } else {
+                        (Phase::Settled, None)
+                    }
+                }
+                Phase::Leaving { sent, .. } => {
+                    let packer = if sent == 0 { &mut goodbyes } else { &mut repeats };
+                    packer.add(entry.goodbye(link), Some(id));
+                    (Phase::Leaving { sent: sent + 1, is_under_way: true }, None)
+                }
+                Phase::Settled => (Phase::Settled, None),
+            };
+            if let Some(presence) = entry.presences.get_mut(&link_id) {
+                (presence.phase, presence.due) = (next, due);
+            }
+            if let Some(due) = due {
+                self.timers.push(Reverse((due, id, link_id)));
+            }
+        }
+        outbox.goodbyes(link_id, goodbyes.finish());
+        outbox.multicast(link_id, probes.finish());
+        outbox.multicast(link_id, news.finish());
+        // After whatever was still to be said of the services when they went.
+        outbox.multicast(link_id, repeats.finish());
+    }
+
+    /// What there is to tell. Standings are told once however often they changed.
+    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+        for key in core::mem::take(&mut self.changed) {
+            let Some(entry) = self.keys.get(&key).and_then(|id| self.entries.get(id)) else { continue };
+            let standing = entry.standing();
+            let reported = self.reported.get(&key).unwrap_or(&entry.wanted.name);
+            if let Some(name) = standing.name.as_ref().filter(|name| *name != reported) {
+                self.events.push_back(Event::Renamed(key, name.clone()));
+                self.reported.insert(key, name.clone());
+            }
+            self.events.push_back(Event::Standing(key, Some(standing)));
+        }
+        self.events.drain(..).collect()
+    }
+}
+
+/// RFC 6762 §8.1, §8.2: asks for everything of the names, and proposes what they are to be.
+fn probe(entry: &Entry, link: &Link) -> Message {
+    let question = |name: &Name| Question { name: name.clone(), kind: ANY, wants_unicast: false };
+    Message {
+        questions: vec![question(&entry.names.instance), question(&entry.names.host)],
+        authorities: entry.unique_records(link),
+        ..Message::default()
+    }
+}
+
+fn announced(entry: &mut Entry, link: &Link, now: Instant) {
+    let kinds = entry.kinds(link);
+    if let Some(presence) = entry.presences.get_mut(&link.id) {
+        kinds.into_iter().for_each(|kind| presence.set_multicast(kind, now));
+        presence.announced_at = Some(now);
+    }
+    entry.announced_on.insert(link.interface.clone());
+    (entry.names_lost, entry.last_error) = (0, None);
+}
+
+/// What all types on the network are asked for by (RFC 6763 §9).
+pub(crate) static TYPES: LazyLock<Name> = LazyLock::new(|| {
+    Name::of("_services._dns-sd._udp.local").unwrap_or_else(|| unreachable!("four short labels"))
+});
+
+/// The pointer from all types to this one.
+fn type_record(type_name: &Name) -> Record {
+    Record { name: TYPES.clone(), is_unique: false, ttl: OTHER_TTL, data: Data::Ptr(type_name.clone()) }
+}

@@ -1,0 +1,235 @@
+//! Others who use our names (RFC 6762 §8.1, §8.2, §9): who yields, under which name it goes on, and how often. Others who
+//! say goodbye for what is ours are corrected (§10.1), once a second however often they say it.
+
+use core::cmp::Ordering;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use super::entry::{EntryId, Names, Phase};
+use super::{Owner, Responder, SECOND};
+use crate::clock::Instant;
+use crate::link::LinkId;
+use crate::outbox::Outbox;
+use crate::service::{next_host, next_name};
+use crate::wire::{Data, Message, Record};
+
+/// Conflicts of late, which decide how soon the next name is tried.
+#[derive(Debug, Default)]
+pub(super) struct Contests {
+    recent: VecDeque<Instant>,
+    goodbyes: Logged,
+    conflicts: Logged,
+}
+
+/// Something that others do as often as they like, and that is logged once a minute.
+#[derive(Debug, Default)]
+struct Logged {
+    at: Option<Instant>,
+    /// Since then.
+    times: u64,
+}
+
+/// RFC 6762 §8.1: after so many conflicts within so long, at least this passes before each further try, until a name is
+/// ours.
+const CONFLICTS_MAX: usize = 15;
+const CONFLICTS_WITHIN: Duration = Duration::from_secs(10);
+const CONTESTED_DELAY: Duration = Duration::from_secs(5);
+/// RFC 6762 §8.2: who loses a simultaneous probe waits for the winner to announce.
+const YIELD_FOR: Duration = Duration::from_secs(1);
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+impl Logged {
+    /// How often it happened since it was logged last, if it is time to log it again.
+    fn times(&mut self, now: Instant) -> Option<u64> {
+        self.times += 1;
+        self.at.is_none_or(|at| at + LOG_EVERY <= now).then(|| {
+            self.at = Some(now);
+            core::mem::take(&mut self.times)
+        })
+    }
+}
+
+impl Contests {
+    /// One more; how long the next try of a service that has lost so many names has to wait.
+    fn count(&mut self, now: Instant, names_lost: u32) -> Duration {
+        self.recent.push_back(now);
+        while self.recent.front().is_some_and(|at| *at + CONFLICTS_WITHIN <= now) {
+            self.recent.pop_front();
+        }
+        self.recent.truncate(CONFLICTS_MAX);
+        let is_contested = self.recent.len() >= CONFLICTS_MAX || names_lost as usize >= CONFLICTS_MAX;
+        if is_contested { CONTESTED_DELAY } else { Duration::ZERO }
+    }
+}
+
+impl Responder {
+    /// Takes in a packet. `is_own`: it came from here, over another interface perhaps.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        source: SocketAddr,
+        message: &Message,
+        is_own: bool,
+        outbox: &mut Outbox,
+    ) {
+        if message.is_response {
+            if !is_own {
+                let records = message.answers.iter().chain(&message.additionals);
+                records.for_each(|record| self.hear(now, link, record));
+            }
+            return;
+        }
+        if !is_own {
+            self.compare_probes(now, link, message);
+        }
+        self.query(now, link, source, message, outbox);
+    }
+
+    /// Another host says something of a name. If the name is ours, that is a conflict, or a mistake to be corrected.
+    fn hear(&mut self, now: Instant, link: LinkId, record: &Record) {
+        let id = match (self.owners.get(&record.name), &record.data) {
+            (Some(Owner::Instance(_) | Owner::Host(_)), Data::Ptr(_) | Data::Nsec { .. }) => return,
+            (Some(Owner::Instance(id) | Owner::Host(id)), _) => *id,
+            (Some(Owner::Pointers(entries)), Data::Ptr(target)) => match self.owners.get(target) {
+                Some(Owner::Instance(id)) if entries.contains_key(id) => *id,
+                _ => return,
+            },
+            _ => return,
+        };
+        let (Some(entry), Some(on_link)) = (self.entries.get(&id), self.links.get(&link)) else { return };
+        let Some(presence) = entry.presences.get(&link) else { return };
+        let kinds = entry.kinds(&on_link.link).into_iter();
+        let mut ours =
+            kinds.map(|kind| entry.record(kind, &on_link.link)).filter(|own| own.name == record.name);
+        let same = ours.find(|own| own.data == record.data);
+        match same {
+            Some(own) if record.ttl < own.ttl / 2 && presence.is_ours() => self.correct(now, id, link),
+            Some(_) => {}
+            // It is somebody's farewell to a name that we have since.
+            None if record.ttl == 0 => {}
+            None if self.is_address_of_ours(&record.data) => {}
+            None => self.conflict(now, id, link, record),
+        }
+    }
+
+    /// Another interface of this machine may have the same host name with other addresses.
+    fn is_address_of_ours(&self, data: &Data) -> bool {
+        let ip: IpAddr = match data {
+            Data::A(ip) => (*ip).into(),
+            Data::Aaaa(ip) => (*ip).into(),
+            Data::Ptr(_) | Data::Srv { .. } | Data::Txt(_) | Data::Nsec { .. } => return false,
+        };
+        self.links.values().any(|on_link| on_link.link.ips().any(|own| own == ip))
+    }
+
+    /// Announces again what others no longer believe.
+    fn correct(&mut self, now: Instant, id: EntryId, link: LinkId) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        let Some(presence) = entry.presences.get(&link) else { return };
+        if presence.phase != Phase::Settled {
+            return;
+        }
+        let earliest = presence.announced_at.map_or(now, |at| at + SECOND).max(now);
+        if let Some(times) = self.contests.goodbyes.times(now) {
+            let name = &entry.label;
+            tracing::warn!(name, times, "another host withdrew a service of this one; it is announced again");
+        }
+        self.set_phase(id, link, Phase::Announcing { sent: 1 }, earliest);
+    }
+
+    /// RFC 6762 §9: a name that was ours is probed for again; one that is probed for is given up.
+    fn conflict(&mut self, now: Instant, id: EntryId, link: LinkId, record: &Record) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(phase) = entry.presences.get(&link).map(|presence| presence.phase) else { return };
+        let is_host = record.name == entry.names.host;
+        match phase {
+            Phase::Probing { .. } if entry.leaving.is_some() => {
+                // It was never ours, and there is nothing to say of it.
+                entry.presences.remove(&link);
+                self.look_whether_gone(now, id);
+            }
+            Phase::Probing { .. } => self.rename(now, id, link, is_host),
+            Phase::Announcing { .. } | Phase::Settled => {
+                entry.last_error = Some(format!("name conflict: another host uses {} too", record.name));
+                if let Some(times) = self.contests.conflicts.times(now) {
+                    tracing::warn!(name = %record.name, times, "another host uses the same name; probing for it again");
+                }
+                let delay = self.contests.count(now, entry.names_lost);
+                let at = self.next_probing(now) + delay;
+                self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
+            }
+            Phase::Leaving { .. } => {}
+        }
+    }
+
+    /// Goes on under the next name, on all links.
+    fn rename(&mut self, now: Instant, id: EntryId, lost_on: LinkId, is_host: bool) {
+        let names_lost = self.entries.get(&id).map_or(0, |entry| entry.names_lost);
+        let delay = self.contests.count(now, names_lost);
+        let at = self.next_probing(now) + delay;
+        let freed = self.drop_names(id);
+        if !is_host {
+            self.say_goodbye_elsewhere(now, id, lost_on);
+        }
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        loop {
+            if is_host {
+                entry.host = next_host(&entry.wanted.host, &entry.host);
+            } else {
+                entry.label = next_name(&entry.label);
+            }
+            let Some(names) = Names::new(&entry.wanted, &entry.label, &entry.host) else { break };
+            let is_taken = self.owners.contains_key(if is_host { &names.host } else { &names.instance });
+            entry.names = names;
+            if !is_taken {
+                break;
+            }
+        }
+        entry.names_lost += 1;
+        entry.announced_on.clear();
+        entry.last_error = Some(match entry.names_lost {
+            1 => "name conflict: another host has its name; the next one is tried".to_owned(),
+            lost => format!("name conflict: other hosts have {lost} names; the next one is tried"),
+        });
+        let links: Vec<LinkId> = entry.presences.keys().copied().collect();
+        self.take_names(id);
+        for link in links {
+            self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
+        }
+        freed.into_iter().for_each(|waiting| self.begin(now, waiting));
+    }
+
+    /// RFC 6762 §8.2: of two who probe at once, the one whose records come later in order wins.
+    fn compare_probes(&mut self, now: Instant, link: LinkId, message: &Message) {
+        let mut lost = Vec::new();
+        for question in &message.questions {
+            let Some(Owner::Instance(id) | Owner::Host(id)) = self.owners.get(&question.name) else {
+                continue;
+            };
+            let (Some(entry), Some(on_link)) = (self.entries.get(id), self.links.get(&link)) else {
+                continue;
+            };
+            let phase = entry.presences.get(&link).map(|presence| presence.phase);
+            let is_of_name = |record: &&Record| record.name == question.name;
+            let theirs = in_order(message.authorities.iter().filter(is_of_name));
+            if theirs.is_empty() || !matches!(phase, Some(Phase::Probing { .. })) {
+                continue;
+            }
+            let ours = entry.unique_records(&on_link.link);
+            if in_order(ours.iter().filter(is_of_name)).cmp(&theirs) == Ordering::Less {
+                lost.push(*id);
+            }
+        }
+        for id in lost {
+            self.set_phase(id, link, Phase::Probing { sent: 0 }, now + YIELD_FOR);
+        }
+    }
+}
+
+fn in_order<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<(u16, Vec<u8>)> {
+    let mut ordered: Vec<_> = records.map(|record| (record.data.kind(), record.data.bytes())).collect();
+    ordered.sort_unstable();
+    ordered
+}

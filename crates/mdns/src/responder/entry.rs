@@ -1,0 +1,287 @@
+//! One service as the responder has it: its names, its records, and how far it is on each link.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use crate::board::Standing;
+use crate::clock::Instant;
+use crate::link::{Link, LinkId};
+use crate::service::Service;
+use crate::wire::{A, AAAA, Data, Message, Name, Record, SRV, TXT};
+
+/// Names an entry; never used again.
+pub(crate) type EntryId = u64;
+
+/// A service that is to be on the network, is there, or is being withdrawn from it.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// `None` once another entry has the key, or when none had it.
+    pub(crate) key: Option<u128>,
+    pub(crate) wanted: Service,
+    /// The instance: the wanted name until a conflict.
+    pub(crate) label: String,
+    /// The host's label: the wanted one until a conflict.
+    pub(crate) host: String,
+    pub(crate) names: Names,
+    txt: Box<[u8]>,
+    pub(crate) presences: BTreeMap<LinkId, Presence>,
+    /// Interfaces on which it was announced under its present name.
+    pub(crate) announced_on: BTreeSet<String>,
+    /// How many names were taken by others since it was last announced.
+    pub(crate) names_lost: u32,
+    /// It waits for a name that another entry has.
+    pub(crate) is_waiting: bool,
+    /// Its host's records are another entry's to speak of.
+    pub(crate) is_without_host: bool,
+    pub(crate) leaving: Option<Leaving>,
+    pub(crate) last_error: Option<String>,
+}
+
+/// The names a service has on the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    pub(crate) instance: Name,
+    pub(crate) host: Name,
+    /// Of the type, then of the subtypes: names of pointers to the instance.
+    pub(crate) pointers: Vec<Name>,
+}
+
+/// How far a service is on one link.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    pub(crate) phase: Phase,
+    /// When the phase goes on by itself.
+    pub(crate) due: Option<Instant>,
+    /// When each record was last sent to everybody here.
+    pub(crate) multicast: Vec<(Kind, Instant)>,
+    /// When the service was last announced here.
+    pub(crate) announced_at: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Whether the name is free is being asked (RFC 6762 §8.1); so many times it was asked.
+    Probing { sent: u8 },
+    /// The name is ours; so many times that was announced (§8.3).
+    Announcing { sent: u8 },
+    /// The name is ours, and all know it.
+    Settled,
+    /// So many goodbyes were sent; `is_under_way` until the socket has taken the last one.
+    Leaving { sent: u8, is_under_way: bool },
+}
+
+/// A withdrawal.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    /// What the answer is known by.
+    pub(crate) token: Option<u64>,
+    /// A goodbye and its repeat left on some link.
+    pub(crate) is_said: bool,
+    /// Interfaces that were away: hosts behind them believe in the service still.
+    pub(crate) missed: BTreeSet<String>,
+}
+
+/// One record of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// The pointer of this place among the names of pointers.
+    Pointer(usize),
+    Srv,
+    Txt,
+    Address(IpAddr),
+    /// There is no other record of the instance's name.
+    NoMoreOfInstance,
+    /// There is no other record of the host's name.
+    NoMoreOfHost,
+}
+
+/// RFC 6762 §10: records that name a host live shorter.
+const HOST_TTL: u32 = 120;
+pub(super) const OTHER_TTL: u32 = 4_500;
+
+impl Kind {
+    pub(crate) fn ttl(self) -> u32 {
+        match self {
+            Self::Pointer(_) | Self::Txt => OTHER_TTL,
+            Self::Srv | Self::Address(_) | Self::NoMoreOfInstance | Self::NoMoreOfHost => HOST_TTL,
+        }
+    }
+}
+
+impl Names {
+    pub(crate) fn new(service: &Service, label: &str, host: &str) -> Option<Self> {
+        let type_name = Name::of(&format!("{}.local", service.service_type))?;
+        let parent = type_name.child(b"_sub")?;
+        let subtypes = service.subtypes.iter().map(|subtype| parent.child(subtype.as_bytes()));
+        Some(Self {
+            instance: type_name.child(label.as_bytes())?,
+            host: Name::of("local")?.child(host.as_bytes())?,
+            pointers: core::iter::once(Some(type_name.clone())).chain(subtypes).collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Presence {
+    pub(crate) fn new(phase: Phase, due: Instant) -> Self {
+        Self { phase, due: Some(due), multicast: Vec::new(), announced_at: None }
+    }
+
+    /// Whether the records are ours here, so that questions for them are answered.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.phase, Phase::Announcing { .. } | Phase::Settled)
+    }
+
+    pub(crate) fn multicast_at(&self, kind: Kind) -> Option<Instant> {
+        self.multicast.iter().find(|(sent, _)| *sent == kind).map(|(_, at)| *at)
+    }
+
+    pub(crate) fn set_multicast(&mut self, kind: Kind, at: Instant) {
+        match self.multicast.iter_mut().find(|(sent, _)| *sent == kind) {
+            Some((_, last)) => *last = at,
+            None => self.multicast.push((kind, at)),
+        }
+    }
+}
+
+impl Entry {
+    /// `None` for a service that was not checked.
+    pub(crate) fn new(key: Option<u128>, service: Service) -> Option<Self> {
+        let (label, host) = (service.name.clone(), service.host.clone());
+        Some(Self {
+            key,
+            names: Names::new(&service, &label, &host)?,
+            txt: strings(&service),
+            wanted: service,
+            label,
+            host,
+            presences: BTreeMap::new(),
+            announced_on: BTreeSet::new(),
+            names_lost: 0,
+            is_waiting: false,
+            is_without_host: false,
+            leaving: None,
+            last_error: None,
+        })
+    }
+
+    /// Takes over port, text and address of a service with the same names.
+    pub(crate) fn update(&mut self, service: Service) {
+        self.txt = strings(&service);
+        self.wanted = service;
+    }
+
+    pub(crate) fn is_announced(&self) -> bool {
+        !self.announced_on.is_empty()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        let advertised = self.is_announced() && !self.presences.is_empty();
+        Standing {
+            advertised,
+            name: advertised.then(|| self.label.clone()),
+            last_error: self.last_error.clone(),
+        }
+    }
+
+    /// The service under the names it has on the network.
+    pub(crate) fn as_announced(&self) -> Service {
+        Service { name: self.label.clone(), host: self.host.clone(), ..self.wanted.clone() }
+    }
+
+    /// Links on which the names are ours.
+    pub(crate) fn links_where_ours(&self) -> impl Iterator<Item = LinkId> {
+        self.presences.iter().filter(|(_, presence)| presence.is_ours()).map(|(link, _)| *link)
+    }
+
+    fn addresses(&self, link: &Link) -> Vec<IpAddr> {
+        if self.is_without_host {
+            return Vec::new();
+        }
+        link.addresses_of(self.wanted.ip).unwrap_or_default()
+    }
+
+    /// The records of the instance, then those of its host, each as it is on this link.
+    pub(crate) fn kinds(&self, link: &Link) -> Vec<Kind> {
+        let pointers = (0..self.names.pointers.len()).map(Kind::Pointer);
+        let addresses = self.addresses(link).into_iter().map(Kind::Address);
+        pointers.chain([Kind::Srv, Kind::Txt]).chain(addresses).collect()
+    }
+
+    /// What comes beside a record, unasked (RFC 6763 §12).
+    pub(crate) fn additional_kinds(&self, kind: Kind, link: &Link) -> Vec<Kind> {
+        let addresses = self.addresses(link).into_iter().map(Kind::Address);
+        match kind {
+            Kind::Pointer(_) => [Kind::Srv, Kind::Txt].into_iter().chain(addresses).collect(),
+            Kind::Srv => addresses.collect(),
+            Kind::Address(_) => addresses.filter(|other| *other != kind).collect(),
+            Kind::Txt | Kind::NoMoreOfInstance | Kind::NoMoreOfHost => Vec::new(),
+        }
+    }
+
+    pub(crate) fn record(&self, kind: Kind, link: &Link) -> Record {
+        let Names { instance, host, pointers } = &self.names;
+        let (name, is_unique, data) = match kind {
+            Kind::Pointer(place) => (&pointers[place], false, Data::Ptr(instance.clone())),
+            Kind::Srv => {
+                let (port, target) = (self.wanted.port, host.clone());
+                (instance, true, Data::Srv { priority: 0, weight: 0, port, target })
+            }
+            Kind::Txt => (instance, true, Data::Txt(self.txt.clone())),
+            Kind::Address(IpAddr::V4(ip)) => (host, true, Data::A(ip)),
+            Kind::Address(IpAddr::V6(ip)) => (host, true, Data::Aaaa(ip)),
+            Kind::NoMoreOfInstance => {
+                (instance, true, Data::Nsec { next: instance.clone(), kinds: vec![TXT, SRV] })
+            }
+            Kind::NoMoreOfHost => {
+                let ips = self.addresses(link);
+                let has_v4 = ips.iter().any(IpAddr::is_ipv4).then_some(A);
+                let has_v6 = ips.iter().any(IpAddr::is_ipv6).then_some(AAAA);
+                let kinds = has_v4.into_iter().chain(has_v6).collect();
+                (host, true, Data::Nsec { next: host.clone(), kinds })
+            }
+        };
+        Record { name: name.clone(), is_unique, ttl: kind.ttl(), data }
+    }
+
+    /// All records, to be announced.
+    pub(crate) fn announcement(&self, link: &Link) -> Message {
+        let answers = self.kinds(link).into_iter().map(|kind| self.record(kind, link)).collect();
+        Message { answers, ..Message::default() }
+    }
+
+    /// All records, not to be believed any more.
+    pub(crate) fn goodbye(&self, link: &Link) -> Message {
+        let mut goodbye = self.announcement(link);
+        goodbye.answers.iter_mut().for_each(|record| record.ttl = 0);
+        goodbye
+    }
+
+    /// The records whose names are to be ours alone, with the names they have.
+    pub(crate) fn unique_records(&self, link: &Link) -> Vec<Record> {
+        let mut records = self.announcement(link).answers;
+        records.retain(|record| record.is_unique);
+        // What is only proposed flushes nothing.
+        records.iter_mut().for_each(|record| record.is_unique = false);
+        records
+    }
+}
+
+/// The TXT record's strings; a service without any has one that is empty (RFC 6763 §6.1).
+fn strings(service: &Service) -> Box<[u8]> {
+    let mut bytes = Vec::new();
+    for (key, value) in &service.txt {
+        let mut entry = key.clone().into_bytes();
+        if let Some(value) = value {
+            entry.push(b'=');
+            entry.extend_from_slice(value);
+        }
+        // A service that was checked has no longer ones.
+        entry.truncate(255);
+        bytes.push(entry.len() as u8);
+        bytes.extend_from_slice(&entry);
+    }
+    if bytes.is_empty() {
+        bytes.push(0);
+    }
+    bytes.into()
+}
