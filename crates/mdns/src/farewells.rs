@@ -132,6 +132,11 @@ impl Farewells {
         (!matches!(farewell.how, How::Forget { .. })).then(|| farewell.service.clone())
     }
 
+    /// Every service that the engine may still say goodbye for.
+    pub(crate) fn services(&self) -> impl Iterator<Item = Service> {
+        self.by_id.values().map(|farewell| farewell.service.clone())
+    }
+
     /// Whether something under this service's name or host is being withdrawn.
     pub(crate) fn holds(&self, service: &Service) -> bool {
         self.held.contains_key(&service.full_name_key()) || self.held.contains_key(&host_key(service))

@@ -143,6 +143,15 @@ impl Mdns {
         answer.await.unwrap_or_default()
     }
 
+    /// Ends the thread without any goodbye: the network goes on believing what was announced, until another process
+    /// announces it or says goodbye for it. Withdrawals under way answer that they were not sent. All browses end.
+    pub async fn leave(&self) {
+        let (reply, answer) = oneshot::channel();
+        self.shared.tell(Command::Leave(reply));
+        // An error is a thread that has ended already.
+        let _ = answer.await;
+    }
+
     /// Does something to the engine behind the supervisor's back.
     #[cfg(test)]
     pub(crate) fn disturb(&self, disturb: fn(&crate::engine::Engine)) {

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use self::browsing::Browsed;
-use self::lifecycle::PULSE_EVERY;
+use self::lifecycle::{PULSE_EVERY, retire};
 use crate::adverts::Adverts;
 use crate::board::Board;
 use crate::clock::{self, Instant};
@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Listeners(Wanted),
     AskFor(Wanted),
     Close(oneshot::Sender<Vec<(u128, Goodbye)>>),
+    Leave(oneshot::Sender<()>),
     /// Does something to the engine behind the supervisor's back.
     #[cfg(test)]
     Disturb(fn(&Engine)),
@@ -93,6 +94,8 @@ pub(crate) struct Supervisor {
     is_closing: bool,
     closing: Option<oneshot::Sender<Vec<(u128, Goodbye)>>>,
     collected: Option<Vec<(u128, Goodbye)>>,
+    /// It is to end without any goodbye.
+    leaving: Option<oneshot::Sender<()>>,
     board: Arc<Board>,
     shelves: Arc<Shelves>,
     /// Who is told of names that conflicts changed, and what was told.
@@ -146,6 +149,7 @@ impl Supervisor {
             is_closing: false,
             closing: None,
             collected: None,
+            leaving: None,
             board,
             shelves,
             renamed,
@@ -211,7 +215,7 @@ impl Supervisor {
     /// After the last answer, or when nobody is left to ask.
     fn is_done(&self) -> bool {
         let is_collected = self.closing.is_none() || self.collected.is_some();
-        self.is_closing && is_collected && self.farewells.is_over()
+        self.leaving.is_some() || self.is_closing && is_collected && self.farewells.is_over()
     }
 
     async fn end(mut self) {
@@ -222,12 +226,22 @@ impl Supervisor {
             }
         }
         self.shelves.all().iter().for_each(|shelf| shelf.close());
+        if self.leaving.is_some()
+            && let Some(engine) = self.engine.take()
+        {
+            let mut services = self.adverts.told_services();
+            services.extend(self.farewells.services());
+            retire(engine, services).await;
+        }
         if let Some(Ok(pulse)) = self.engine.take().map(|engine| engine.end()) {
             // Nothing is left to say; a thread that hangs is left behind.
             let _ = tokio::time::timeout(ENDED_WITHIN, pulse.answer()).await;
         }
         if let (Some(reply), Some(collected)) = (self.closing.take(), self.collected.take()) {
             let _ = reply.send(collected);
+        }
+        if let Some(reply) = self.leaving.take() {
+            let _ = reply.send(());
         }
     }
 
@@ -238,6 +252,7 @@ impl Supervisor {
             Command::Listeners(wanted) => self.follow_listeners(&wanted),
             Command::AskFor(wanted) => self.ask_for(&wanted),
             Command::Close(reply) => self.close(reply),
+            Command::Leave(reply) => self.leaving = Some(reply),
             #[cfg(test)]
             Command::Disturb(disturb) => self.engine.iter().for_each(disturb),
             #[cfg(test)]

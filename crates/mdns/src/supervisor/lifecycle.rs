@@ -139,7 +139,7 @@ impl Supervisor {
 
 /// Has an engine forget its services one by one, saying nothing, and ends it. Were it ended at once, it would say
 /// goodbye for all of them.
-async fn retire(engine: Engine, services: Vec<Service>) {
+pub(super) async fn retire(engine: Engine, services: Vec<Service>) {
     for service in services {
         let is_hidden = taken(|| engine.announce(&service, Addresses::Only(&[]), true)).await;
         if is_hidden {
