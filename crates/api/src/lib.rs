@@ -54,8 +54,8 @@ pub use session::{
     EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,
 };
 pub use status::{
-    Breadcrumb, BreakerReset, BreakerStatus, Counts, CredentialFile, DiskStatus, FailingTask, Latency,
-    MemoryStatus, ShutDown, ShuttingDown, SnapshotStatus, Status,
+    Advertised, Breadcrumb, BreakerReset, BreakerStatus, Counts, CredentialFile, DiskStatus, FailingTask,
+    Latency, MemoryStatus, ShutDown, ShuttingDown, SnapshotStatus, Status,
 };
 pub use story::{Story, StoryEntry, Waiter, WhyQuery};
 pub use stream::{

@@ -12,6 +12,10 @@ pub struct Status {
     pub version: String,
     /// Its process.
     pub pid: u32,
+    /// Another text after every start, also after a restart in the same process. With `consistency=stale`, that of the
+    /// very node that is asked.
+    #[serde(default)]
+    pub instance: String,
     /// Since its start.
     pub uptime_secs: u64,
     /// Where it listens for HTTP.
@@ -184,9 +188,33 @@ pub struct BreakerStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShutDown {
-    /// End every lease first, with reason `shutdown`.
+    /// End every lease first, with reason `shutdown`. Not together with `advertised: "keep"`.
     #[serde(default)]
     pub end_all: bool,
+    /// What becomes of the services that the daemon advertises by mDNS.
+    // Left out where it says nothing: a daemon of an earlier version does not know it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub advertised: Advertised,
+    /// Start again afterwards, in the same process, from the program that stands at the daemon's path then.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub restart: bool,
+}
+
+/// What becomes of advertised services when the daemon stops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Advertised {
+    /// The daemon sends a goodbye for every service.
+    #[default]
+    Withdraw,
+    /// The daemon sends no goodbye, so that peers see no change. The next start announces the services that live and
+    /// sends the goodbyes of those that ended.
+    Keep,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// The daemon stops.

@@ -422,6 +422,8 @@ impl Call {
                 | Self::Pool(_)
                 | Self::Pools
                 | Self::Why(_)
+                // As this node knows itself.
+                | Self::Status
         )
     }
 

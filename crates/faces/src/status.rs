@@ -11,6 +11,8 @@ use tenure_history::{LogTag, rfc3339};
 /// What the daemon knows of itself beside the engine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Vitals {
+    /// Another text after every start.
+    pub instance: String,
     /// Boot time at which it started.
     pub started_boot_ms: u64,
     /// Where it listens for HTTP.
@@ -35,6 +37,7 @@ pub(crate) fn shown(
     api::Status {
         version: vitals.version.clone(),
         pid: std::process::id(),
+        instance: vitals.instance.clone(),
         uptime_secs: boot_ms.saturating_sub(vitals.started_boot_ms) / 1_000,
         http: vitals.http.clone(),
         socket: vitals.socket.clone(),

@@ -18,6 +18,7 @@ mod ready;
 mod routes;
 mod segments;
 mod server;
+mod stop;
 mod tcp_owner;
 mod tls;
 mod transports;
@@ -33,7 +34,8 @@ pub use node::{
 };
 pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
-pub use server::{Backup, Bound, ReservedPort, Server, ServerError, ServerOptions, Timeouts};
+pub use server::{Backup, Bound, ReservedPort, RestartCheck, Server, ServerError, ServerOptions, Timeouts};
+pub use stop::{StopWish, Stopping};
 pub use tcp_owner::server_uid;
 pub use tls::{CertifiedNames, Tls, TlsError, TlsFiles};
 pub use transports::http::{understand, understand_call};

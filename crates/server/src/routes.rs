@@ -579,7 +579,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/shutdown",
             name: "shut_down",
-            summary: "Stop the daemon; leases outlive it unless `end_all` says otherwise",
+            summary: "Stop the daemon, or restart it with `restart`; leases outlive it without `end_all`, and with `advertised: \"keep\"` peers on the network see no service go",
             group: DAEMON,
             scope: ADMIN,
             query: None,

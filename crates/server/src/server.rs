@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::places::{Place, Places, Source, for_most};
 use crate::reads::{Kind, Reads, Turn};
 use crate::ready::Readiness;
+use crate::stop::{StopWish, Stopping};
 use crate::tls::Tls;
 use crate::transports::http::Bodies;
 use crate::transports::outbox::AllUnread;
@@ -32,6 +33,9 @@ use tokio_util::task::TaskTracker;
 
 /// Writes a copy of the data directory as a tar archive. Blocks on the disk.
 pub type Backup = Arc<dyn Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync>;
+
+/// Whether the daemon could start again in its own place now; else why not, in words for the operator.
+pub type RestartCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Settings of the outside.
 pub struct ServerOptions {
@@ -61,6 +65,8 @@ pub struct ServerOptions {
     pub finish_within: Duration,
     /// Copies the data directory.
     pub backup: Backup,
+    /// `None`: the daemon ends with the command that runs it, and no other follows on its data.
+    pub restart: Option<RestartCheck>,
     /// How long recovery took, for the metrics.
     pub recovery_secs: f64,
     /// The node this is, if it is one of a cluster.
@@ -181,8 +187,7 @@ pub(crate) struct Shared {
     refusals: Arc<Semaphore>,
     backups: Arc<Semaphore>,
     copies: Arc<Semaphore>,
-    /// The daemon stops.
-    stopping: CancellationToken,
+    stopping: Stopping,
     tasks: TaskTracker,
     openapi: Bytes,
     docs: Bytes,
@@ -197,7 +202,7 @@ impl Server {
         stage: Stage,
         options: ServerOptions,
         port: Option<ReservedPort>,
-        stopping: CancellationToken,
+        stopping: Stopping,
     ) -> Result<Self, ServerError> {
         let tcp = port.map(ReservedPort::listen).transpose()?;
         let (tcp, address) = tcp.unzip();
@@ -325,7 +330,13 @@ impl Shared {
 
     /// Cancelled once the daemon stops.
     pub(crate) fn stopping(&self) -> CancellationToken {
-        self.stopping.clone()
+        self.stopping.token().clone()
+    }
+
+    /// Stops the daemon.
+    pub(crate) fn stop(&self, wish: StopWish) {
+        self.faces().stopping();
+        self.stopping.ask(wish);
     }
 
     /// Every connection's task is spawned here, so that stopping can wait for them.

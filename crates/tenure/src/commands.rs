@@ -120,7 +120,7 @@ impl Command {
             Self::Subscribe(subscribe) => subscribe.run(reach, printer),
             Self::Admin(admin) => {
                 admin.check()?;
-                asking(reach, printer, async |daemon, p| admin.run(daemon, p).await)
+                asking(reach, printer, async |daemon, p| admin.run(reach, daemon, p).await)
             }
             Self::Cluster(cluster) => cluster.run(reach, printer),
             Self::Log(log) => log.run(printer),

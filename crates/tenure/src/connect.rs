@@ -164,6 +164,14 @@ impl Reach {
         }
     }
 
+    /// A daemon that answered, and no other: of several nodes, that one alone.
+    pub(crate) fn pinned(&self, daemon: &Daemon) -> Result<Daemon, Failure> {
+        match &self.endpoint {
+            Some(_) => Ok(Daemon { client: self.client(daemon.endpoint().clone().into())?, how: How::Told }),
+            None => Ok(daemon.clone()),
+        }
+    }
+
     /// The token to present, for those who write their requests themselves.
     pub(crate) fn token(&self) -> Option<&str> {
         self.token_from.as_deref().or(self.token.as_deref())

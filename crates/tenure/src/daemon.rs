@@ -10,17 +10,19 @@ mod logging;
 mod network;
 mod node;
 mod notify;
+mod restart;
 
 pub(crate) use hook::HookPlan;
 pub(crate) use logging::start as start_logging;
 pub(crate) use network::NetworkPlan;
 pub(crate) use node::{ClusterPlan, NodeError, run as run_node};
+pub(crate) use restart::Program;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_api::Breadcrumb;
+use tenure_api::{Advertised, Breadcrumb};
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::kernel::Hashing;
 use tenure_engine::{Engine, EngineConfig, RecoverError, Stop};
@@ -28,7 +30,7 @@ use tenure_faces::{EndHook, Faces, RegistrationOptions, Stage, StreamOptions, Sw
 use tenure_history::{History, rfc3339};
 use tenure_log::{FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk, SharedDisk};
 use tenure_mdns::StartError;
-use tenure_server::{ReservedPort, Server, ServerError, ServerOptions};
+use tenure_server::{ReservedPort, Server, ServerError, ServerOptions, StopWish, Stopping};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -64,6 +66,15 @@ pub(crate) enum StopOn {
     Signals,
     /// Whoever runs it within its own process.
     Word(CancellationToken),
+}
+
+/// What is to follow a daemon that has stopped as it should.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended {
+    /// Nothing.
+    Stopped,
+    /// The same daemon again, in the same process.
+    Restart,
 }
 
 /// Settings of the log beside where it is.
@@ -191,7 +202,7 @@ pub(crate) const RECALL_WITHIN: Duration = Duration::from_secs(2);
 const WITHDRAW_WITHIN: Duration = Duration::from_secs(10);
 
 /// Runs a daemon until it is told to stop. `started` is called once it serves.
-pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<(), DaemonError> {
+pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<Ended, DaemonError> {
     let began = read_clocks();
     if let StopOn::Signals = plan.stop {
         stop_on_panic();
@@ -358,7 +369,7 @@ async fn serve(
     serving: Serving,
     started_boot_ms: u64,
     started: impl FnOnce(Started),
-) -> Result<(), DaemonError> {
+) -> Result<Ended, DaemonError> {
     let Serving {
         data_dir,
         host,
@@ -372,18 +383,19 @@ async fn serve(
         recovered_in,
         warnings,
     } = serving;
-    let (stopping, signals) = match stop {
+    let stopping = match stop {
         // Handlers stand before anybody can know that there is something to signal.
         StopOn::Signals => {
-            let stopping = CancellationToken::new();
-            let signals = stop_on_signals(&faces, &stopping);
-            (stopping, Some(signals))
+            let stopping = Stopping::default();
+            stop_on_signals(&faces, &stopping);
+            stopping
         }
         StopOn::Word(stopping) => {
             faces.serve_registrations_alone();
-            (stopping, None)
+            Stopping::with_token(stopping)
         }
     };
+    let stopped = stopping.token().clone();
     let bound_server = Server::bind(Stage::alone(faces.clone()), server, port, stopping.clone()).await;
     let server = match bound_server {
         Ok(server) => server,
@@ -396,6 +408,7 @@ async fn serve(
     let bound = server.bound().clone();
     let socket = bound.socket.as_ref().map(|path| path.display().to_string());
     faces.set_vitals(Vitals {
+        instance: node::random_hex(),
         started_boot_ms,
         http: bound.endpoint.clone(),
         socket: socket.clone(),
@@ -447,10 +460,10 @@ async fn serve(
     // Goes on beside the serving where there are very many.
     let _ = tokio::time::timeout(RECALL_WITHIN, recalling).await;
     let handle = host.handle();
-    let mut engine_over = watch_engine(host, stopping.clone());
-    tokio::spawn(notify::keep_watchdog(faces.clone(), stopping.clone()));
-    tokio::spawn(notify::tell_of_stop(stopping.clone()));
-    tokio::spawn(maintain_indexes(faces.clone(), stopping.clone()));
+    let mut engine_over = watch_engine(host, stopped.clone());
+    tokio::spawn(notify::keep_watchdog(faces.clone(), stopped.clone()));
+    let telling = tokio::spawn(notify::tell_of_stop(stopping.clone()));
+    tokio::spawn(maintain_indexes(faces.clone(), stopped));
     started(Started {
         endpoint: bound.endpoint,
         socket: bound.socket.clone(),
@@ -462,32 +475,55 @@ async fn serve(
     let serving = server.run();
     tokio::pin!(serving);
     let cut_off = serving.await;
-    if let Some(signals) = signals {
-        signals.abort();
-    }
     if cut_off > 0 {
         tracing::info!(connections = cut_off, "connections were cut off");
     }
     if let Some(hook) = hook {
         hook.close().await;
     }
-    let withdrawn = tokio::time::timeout(WITHDRAW_WITHIN, faces.withdraw_registrations()).await;
+    let mut parted = match stopping.wish().advertised {
+        Advertised::Withdraw => Some(part(&faces, Advertised::Withdraw).await),
+        // Until the very end, a signal may still ask for every goodbye.
+        Advertised::Keep => None,
+    };
     handle.shut_down();
     let ended = tokio::time::timeout(STOP_WITHIN - WITHDRAW_WITHIN, &mut engine_over).await;
+    if parted.is_none() {
+        parted = Some(part(&faces, stopping.wish().advertised).await);
+    }
+    // Before the next start has anything to say.
+    let _ = telling.await;
     remove_socket(bound.socket.as_deref());
     if let Some(published) = published {
         published.close();
     }
     match ended {
-        Ok(Ok(Ok(()))) if withdrawn.is_err() => {
-            let what = "not every service was withdrawn from the network";
-            Err(DaemonError::StopTooLong { limit: WITHDRAW_WITHIN, what })
-        }
-        Ok(Ok(Ok(()))) => Ok(()),
+        Ok(Ok(Ok(()))) => parted.unwrap_or(Ok(())).map(|()| ended_as(stopping.wish())),
         Ok(Ok(Err(stop))) => Err(DaemonError::Stopped(describe(&stop))),
         Ok(Err(_)) => Err(DaemonError::Stopped("its thread is gone".to_owned())),
         Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not closed" }),
     }
+}
+
+/// Leaves the network, with goodbyes or without.
+async fn part(faces: &Faces, advertised: Advertised) -> Result<(), DaemonError> {
+    let parting = async {
+        match advertised {
+            Advertised::Withdraw => faces.withdraw_registrations().await,
+            Advertised::Keep => faces.keep_registrations().await,
+        }
+    };
+    let what = match advertised {
+        Advertised::Withdraw => "not every service was withdrawn from the network",
+        Advertised::Keep => "the network was not left",
+    };
+    let parted = tokio::time::timeout(WITHDRAW_WITHIN, parting).await;
+    parted.map_err(|_| DaemonError::StopTooLong { limit: WITHDRAW_WITHIN, what })
+}
+
+/// What is to follow a stop that was asked for in this way.
+fn ended_as(wish: StopWish) -> Ended {
+    if wish.restart { Ended::Restart } else { Ended::Stopped }
 }
 
 /// Waits for the engine beside the async threads. One that stops by itself takes the daemon with it.
@@ -511,7 +547,7 @@ fn describe(stop: &Stop) -> String {
     format!("{stop:?}")
 }
 
-fn stop_on_signals(faces: &Faces, stopping: &CancellationToken) -> tokio::task::JoinHandle<()> {
+fn stop_on_signals(faces: &Faces, stopping: &Stopping) {
     use tokio::signal::unix::{SignalKind, signal};
     let (faces, stopping) = (faces.clone(), stopping.clone());
     let handlers = [
@@ -522,15 +558,18 @@ fn stop_on_signals(faces: &Faces, stopping: &CancellationToken) -> tokio::task::
     .map(|(name, kind)| (name, signal(kind).expect("invariant: these signals can be handled")));
     tokio::spawn(async move {
         let [(term_name, mut term), (int_name, mut int), (hup_name, mut hup)] = handlers;
-        let name = tokio::select! {
-            _ = term.recv() => term_name,
-            _ = int.recv() => int_name,
-            _ = hup.recv() => hup_name,
-        };
-        tracing::info!(signal = name, "told to stop");
-        faces.stopping();
-        stopping.cancel();
-    })
+        // Also one that comes while the daemon stops counts: it takes the wish to restart back.
+        loop {
+            let name = tokio::select! {
+                _ = term.recv() => term_name,
+                _ = int.recv() => int_name,
+                _ = hup.recv() => hup_name,
+            };
+            tracing::info!(signal = name, "told to stop");
+            faces.stopping();
+            stopping.ask(StopWish::default());
+        }
+    });
 }
 
 async fn maintain_indexes(faces: Faces, stopping: CancellationToken) {

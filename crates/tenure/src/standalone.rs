@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Environment, Flags, Settings};
 use crate::connect::{Daemon, route};
-use crate::daemon::{self, DaemonError, LogPlan, Plan, StopOn, secret_hashing};
+use crate::daemon::{self, DaemonError, Ended, LogPlan, Plan, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 
 /// Bytes of one file of a log that nobody will read again.
@@ -27,7 +27,7 @@ const FINISH_WITHIN: Duration = Duration::from_millis(500);
 pub(crate) struct Standalone {
     directory: TempDir,
     stop: CancellationToken,
-    over: oneshot::Receiver<Result<(), DaemonError>>,
+    over: oneshot::Receiver<Result<Ended, DaemonError>>,
 }
 
 impl Standalone {
@@ -53,7 +53,7 @@ impl Standalone {
             Ok(()) => Ok(Self { directory, stop, over }),
             Err(_) => Err(match over.await {
                 Ok(Err(error)) => Failure::Unexpected(Words::new(chain(&error))),
-                Ok(Ok(())) | Err(_) => Failure::Unexpected(Words::new("it ended before it had begun")),
+                Ok(Ok(_)) | Err(_) => Failure::Unexpected(Words::new("it ended before it had begun")),
             }),
         }
     }
@@ -65,10 +65,11 @@ impl Standalone {
 
     /// Ends it: every registration with its goodbye.
     pub(crate) async fn end(self, daemon: &Daemon) -> Result<(), Failure> {
-        let told = daemon.post(route(&["shutdown"]), &ShutDown { end_all: true }).await;
+        let told =
+            daemon.post(route(&["shutdown"]), &ShutDown { end_all: true, ..ShutDown::default() }).await;
         self.stop.cancel();
         match self.over.await {
-            Ok(Ok(())) => told.map(drop),
+            Ok(Ok(_)) => told.map(drop),
             Ok(Err(error)) => Err(Failure::Unexpected(Words::new(chain(&error)))),
             Err(_) => Err(Failure::Unexpected(Words::new("it ended without a word"))),
         }
@@ -121,6 +122,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
             timeouts: settings.timeouts(),
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
+            restart: None,
             recovery_secs: 0.0,
             node: None,
         },

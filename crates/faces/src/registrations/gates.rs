@@ -1,5 +1,5 @@
 //! From the lease to the network and back: what is live when the daemon starts is advertised again, what is revoked is
-//! withdrawn before it is reclaimed, and when the daemon stops everything says goodbye.
+//! withdrawn before it is reclaimed, and when the daemon stops everything says goodbye, or stays for the next start.
 
 use super::book::End;
 use super::facts::Facts;
@@ -150,6 +150,14 @@ impl Faces {
                 log_end(&facts, Reason::Shutdown, lease.policy.session);
             }
         }
+    }
+
+    /// Leaves the network without a goodbye because the daemon stops and is to be started again: that start announces
+    /// what lives, and says the goodbyes that are owed.
+    pub async fn keep_registrations(&self) {
+        let services = self.registrations().book.live().len();
+        self.registrations().network.leave().await;
+        tracing::info!(services, "services stay advertised on the network until the next start");
     }
 }
 

@@ -153,6 +153,8 @@ pub trait Network: Send + Sync {
     fn health(&self) -> Health;
     /// Withdraws everything and ends; says how each goodbye went.
     fn close(&self) -> Later<'static, Vec<(u128, Goodbye)>>;
+    /// Ends without any goodbye: peers go on believing what was announced, and the daemon that starts next announces it.
+    fn leave(&self) -> Later<'static, ()>;
 }
 
 /// What is seen, as it is seen. Looking ends when this is dropped.

@@ -117,6 +117,12 @@ impl Network for Quiet {
         self.inner.tell(true);
         Box::pin(core::future::ready(services.into_keys().map(|key| (key, Goodbye::Sent)).collect()))
     }
+
+    fn leave(&self) -> Later<'static, ()> {
+        // Nothing left the process: there is nothing to keep.
+        drop(self.close());
+        Box::pin(core::future::ready(()))
+    }
 }
 
 impl Sightings for Listening {

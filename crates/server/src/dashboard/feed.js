@@ -115,8 +115,8 @@ export class Feed {
   async follow(signal) {
     const status = await ask("/v1/status", { signal });
     const started = Date.parse(status.server_time) - status.uptime_secs * 1000;
-    const name = `${status.pid} ${status.log_tag}`;
-    // A process may have the same number each time; when it started tells its runs apart.
+    const name = `${status.instance} ${status.pid} ${status.log_tag}`;
+    // A process may have the same number each time; its instance, or when it started, tells its runs apart.
     const known = this.daemon;
     const isSame = known?.name === name && Math.abs(known.started - started) < STARTED_WITHIN_MS;
     if (!isSame) {

@@ -16,7 +16,8 @@ use crate::dashboard::{self, Asset};
 use crate::node::PASS_PATH;
 use crate::reads::Turn;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
-use crate::server::{Asks, Shared, Timeouts};
+use crate::server::{Asks, RestartCheck, Shared, Timeouts};
+use crate::stop::StopWish;
 use crate::tls::CertificateNames;
 use crate::transports::write_limit::WriteLimit;
 use crate::{docs, metrics};
@@ -37,7 +38,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tenure_api::{Error, ErrorCode};
+use tenure_api::{Advertised, Error, ErrorCode, ShutDown};
 use tenure_engine::Space;
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Call, Caller, Faces, Freshness, OPERATION_ID_BYTES_MAX, Origin, Reply};
@@ -295,20 +296,7 @@ async fn wanted_answer(
             sightings::begin(shared, caller, &query, whole, shared.admit_watch(caller)?)
         }
         Wanted::FollowStream(id) => streams::begin(shared, &id),
-        Wanted::ShutDown(body) => {
-            let reply = match body.end_all {
-                true => shared.stage().dispatch(caller, Call::EndAll).await?,
-                false => Reply::Ended(tenure_api::ShuttingDown {
-                    shutting_down: true,
-                    ended: 0,
-                    lsn: shared.faces().engine_status().await?.synced_lsn.0,
-                }),
-            };
-            tracing::info!(principal = %caller.principal, end_all = body.end_all, "told to stop");
-            shared.faces().stopping();
-            shared.stopping().cancel();
-            Ok(json(StatusCode::OK, &reply.body()))
-        }
+        Wanted::ShutDown(body) => shut_down(shared, caller, body).await,
         Wanted::Cluster => Ok(json(StatusCode::OK, &shared.node()?.shown())),
         Wanted::StepDown => {
             tracing::info!(principal = %caller.principal, "told to step down");
@@ -320,6 +308,42 @@ async fn wanted_answer(
         Wanted::SignIn => signing_in::sign_in(shared, admitted).await,
         Wanted::SignOut => signing_in::sign_out(shared, headers).await,
         Wanted::Page(_) | Wanted::Redeem(_) => unreachable!("invariant: pages are answered before"),
+    }
+}
+
+async fn shut_down(shared: &Shared, caller: &Caller, body: ShutDown) -> Result<Answered, Error> {
+    let ShutDown { end_all, advertised, restart } = body;
+    check_stop(shared.options().restart.as_ref(), &body)?;
+    let reply = match end_all {
+        true => shared.stage().dispatch(caller, Call::EndAll).await?,
+        false => Reply::Ended(tenure_api::ShuttingDown {
+            shutting_down: true,
+            ended: 0,
+            lsn: shared.faces().engine_status().await?.synced_lsn.0,
+        }),
+    };
+    let kept = advertised == Advertised::Keep;
+    tracing::info!(principal = %caller.principal, end_all, keep_advertised = kept, restart, "told to stop");
+    shared.stop(StopWish { advertised, restart });
+    Ok(json(StatusCode::OK, &reply.body()))
+}
+
+/// Refuses what could not be carried out, before anything stops.
+fn check_stop(check: Option<&RestartCheck>, body: &ShutDown) -> Result<(), Error> {
+    let keeps = body.advertised == Advertised::Keep;
+    if keeps && body.end_all {
+        let message = "`end_all` ends every registration with its goodbye, and `advertised: \"keep\"` sends no goodbye: \
+                       send one of the two";
+        return Err(Error::new(ErrorCode::InvalidRequest, message));
+    }
+    match check {
+        None if keeps || body.restart => {
+            let message = "this daemon ends with the command that runs it: it cannot restart, and no later daemon \
+                           announces its services";
+            Err(Error::new(ErrorCode::InvalidRequest, message))
+        }
+        Some(check) if body.restart => check().map_err(|why| Error::new(ErrorCode::IoError, why)),
+        None | Some(_) => Ok(()),
     }
 }
 

@@ -1,16 +1,17 @@
 //! `tenure admin`: what only operators need.
 
 mod registration;
+mod restart;
 mod session;
 
 pub(super) use registration::RegistrationCommand;
 
-use clap::{Args, Subcommand};
-use tenure_api::{ShutDown, ShuttingDown, Status};
+use clap::{Args, Subcommand, ValueEnum};
+use tenure_api::{Advertised, ShutDown, ShuttingDown, Status};
 
 use crate::confirm::Consent;
-use crate::connect::{Daemon, read, route};
-use crate::failure::Failure;
+use crate::connect::{Daemon, Reach, read, route};
+use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 
 /// Steer the daemon itself, and what is registered with it
@@ -27,6 +28,7 @@ enum AdminCommand {
     Session(session::Session),
     Breaker(Breaker),
     Shutdown(Shutdown),
+    Restart(restart::Restart),
 }
 
 /// Steer what postpones ends when most holders fall silent at once
@@ -48,29 +50,48 @@ struct Reset {
     consent: Consent,
 }
 
-/// Stop the daemon; leases live on until it is back, unless told otherwise
+/// Stop the daemon; leases live on until it is back, except with --end-all
 #[derive(Args)]
 struct Shutdown {
     /// End every lease first
     #[arg(long)]
     end_all: bool,
+    /// What becomes of the services that it advertises by mDNS
+    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    advertised: Services,
     #[command(flatten)]
     consent: Consent,
+}
+
+/// What becomes of advertised services.
+#[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+enum Services {
+    /// Send a goodbye for each
+    #[default]
+    Withdraw,
+    /// Send no goodbye: the next start announces them, and peers see no change
+    Keep,
 }
 
 impl Admin {
     /// What can be known to be wrong before any daemon is asked.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         match &self.command {
-            AdminCommand::Shutdown(shutdown) if shutdown.end_all => shutdown.consent.can_be_had(),
+            AdminCommand::Shutdown(shutdown) if shutdown.end_all => shutdown.check(),
             AdminCommand::Session(_)
             | AdminCommand::Registration(_)
             | AdminCommand::Shutdown(_)
+            | AdminCommand::Restart(_)
             | AdminCommand::Breaker(_) => Ok(()),
         }
     }
 
-    pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+    pub(crate) async fn run(
+        self,
+        reach: &Reach,
+        daemon: &Daemon,
+        printer: &mut Printer,
+    ) -> Result<(), Failure> {
         match self.command {
             AdminCommand::Registration(command) => command.run(daemon, printer).await,
             AdminCommand::Session(session) => session.run(daemon, printer).await,
@@ -87,23 +108,46 @@ impl Admin {
                 printer.line("ends go on")
             }
             AdminCommand::Shutdown(shutdown) => shutdown.run(daemon, printer).await,
+            AdminCommand::Restart(restart) => restart.run(reach, daemon, printer).await,
         }
     }
 }
 
+/// The status of the very daemon that is asked: a node of a cluster would pass the question on to the one that writes.
+async fn own_status(daemon: &Daemon) -> Result<Status, Failure> {
+    read(daemon.get(route(&["status"]).query(&[("consistency", "stale")])).await?)
+}
+
+/// A daemon and what depends on it, shown before the question whether to stop it.
+fn at_stake(status: &Status) -> String {
+    let (leases, sessions) = (counted(status.leases.total, "lease"), counted(status.sessions, "session"));
+    let waiters = counted(status.waiters, "waiter");
+    format!("daemon {}, pid {}: {leases}, {sessions}, {waiters}", status.version, status.pid)
+}
+
 impl Shutdown {
+    /// What ends everything is not done by mistake.
+    fn check(&self) -> Result<(), Failure> {
+        if self.advertised == Services::Keep {
+            let line =
+                "--end-all ends every registration with its goodbye, and --advertised keep sends no goodbye";
+            return Err(Failure::Usage(Words::new(line).hint("give one of the two")));
+        }
+        self.consent.can_be_had()
+    }
+
     async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         if self.end_all || self.consent.asks() {
-            let status: Status = read(daemon.get(route(&["status"])).await?)?;
-            let (leases, sessions) =
-                (counted(status.leases.total, "lease"), counted(status.sessions, "session"));
-            let waiters = counted(status.waiters, "waiter");
-            let what =
-                format!("daemon {}, pid {}: {leases}, {sessions}, {waiters}", status.version, status.pid);
+            let status = own_status(daemon).await?;
             let question = if self.end_all { "end every lease and stop it?" } else { "stop it?" };
-            self.consent.obtain(printer, &[what], question)?;
+            self.consent.obtain(printer, &[at_stake(&status)], question)?;
         }
-        let answer = daemon.post(route(&["shutdown"]), &ShutDown { end_all: self.end_all }).await?;
+        let advertised = match self.advertised {
+            Services::Withdraw => Advertised::Withdraw,
+            Services::Keep => Advertised::Keep,
+        };
+        let wish = ShutDown { end_all: self.end_all, advertised, restart: false };
+        let answer = daemon.post(route(&["shutdown"]), &wish).await?;
         if printer.json() {
             return printer.object(&answer);
         }

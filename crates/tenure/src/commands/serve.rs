@@ -1,21 +1,24 @@
 //! `tenure serve`: the daemon.
 
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use tenure_engine::EngineConfig;
-use tenure_server::{Auth, ServerOptions, Tls};
+use tenure_server::{Auth, RestartCheck, ServerOptions, Tls};
 
 use crate::config::{Environment, Flags, Settings};
-use crate::daemon::{self, DaemonError, LogPlan, Plan, Started, StopOn, secret_hashing};
+use crate::daemon::{self, DaemonError, Ended, LogPlan, Plan, Program, Started, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
 /// Run the daemon
 ///
 /// Needs no other service and no configuration. It stops on SIGTERM, SIGINT and SIGHUP; leases outlive it, and
-/// their holders go on when it is started again on the same data.
+/// their holders go on when it is started again on the same data. `tenure admin restart` restarts it, after an upgrade
+/// with the new program, and services stay advertised meanwhile.
 #[derive(Args)]
 pub(crate) struct Serve {
     #[command(flatten)]
@@ -41,18 +44,48 @@ impl Serve {
                 "sessions.expiry_check_interval is not used: a session ends at its deadline, nobody has to look"
             );
         }
-        let plan = plan(&settings)?;
+        let program = Program::of_process().map(Arc::new);
+        let plan = plan(&settings, restart_check(&program))?;
         let data_dir = plan.data_dir.display().to_string();
         let started = |started: Started| say(printer, &started, &data_dir);
         let outcome = match settings.cluster_plan().map_err(Failure::Usage)? {
             Some(cluster) => daemon::run_node(plan, cluster, started),
             None => daemon::run(plan, started),
         };
-        outcome.map_err(|error| failed(&error))
+        match (outcome.map_err(|error| failed(&error))?, program) {
+            (Ended::Restart, Ok(program)) => restart(&program, printer),
+            (Ended::Stopped, _) | (Ended::Restart, Err(_)) => Ok(()),
+        }
     }
 }
 
-fn plan(settings: &Settings) -> Result<Plan, Failure> {
+/// A restart is refused in time where it would fail.
+fn restart_check(program: &io::Result<Arc<Program>>) -> RestartCheck {
+    match program {
+        Ok(program) => {
+            let program = Arc::clone(program);
+            Arc::new(move || program.check())
+        }
+        Err(error) => {
+            let why = format!("the daemon does not know which program it runs: {error}");
+            Arc::new(move || Err(why.clone()))
+        }
+    }
+}
+
+/// Begins anew in the same process. Comes back only if that fails.
+fn restart(program: &Program, printer: &mut Printer) -> Result<(), Failure> {
+    let path = program.path().display();
+    tracing::info!(%path, "the daemon has stopped and starts again in the same process");
+    printer.finish()?;
+    let error = program.replace_process();
+    let words = Words::new(format_args!("the daemon has stopped and cannot start {path}: {error}"));
+    Err(Failure::Unexpected(
+        words.hint("put the program there, then: systemctl start tenure, or tenure serve"),
+    ))
+}
+
+fn plan(settings: &Settings, restart: RestartCheck) -> Result<Plan, Failure> {
     let unusable = |error: &dyn std::error::Error| Failure::Usage(Words::new(chain(error)));
     let tls = settings.tls_files().map(Tls::open).transpose().map_err(|error| unusable(&error))?;
     let auth = Auth::new(settings.auth_settings(tls.as_ref())).map_err(|error| unusable(&error))?;
@@ -79,6 +112,7 @@ fn plan(settings: &Settings) -> Result<Plan, Failure> {
             timeouts: settings.timeouts(),
             finish_within: FINISH_WITHIN,
             backup: daemon::backup_of(&data_dir),
+            restart: Some(restart),
             recovery_secs: 0.0,
             node: None,
         },

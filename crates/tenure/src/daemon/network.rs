@@ -98,6 +98,11 @@ impl Network for Multicast {
             mdns.close().await.into_iter().map(|(key, goodbye)| (key, said(goodbye))).collect()
         })
     }
+
+    fn leave(&self) -> Later<'static, ()> {
+        let mdns = self.mdns.clone();
+        Box::pin(async move { mdns.leave().await })
+    }
 }
 
 impl Sightings for Browsing {

@@ -27,17 +27,18 @@ use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
 use tenure_history::rfc3339;
 use tenure_log::{FileLogOptions, Genesis, RealDisk, SharedDisk};
-use tenure_server::{Server, ServerOptions};
+use tenure_server::{Server, ServerOptions, StopWish, Stopping};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    DaemonError, Plan, Started, StopOn, make_private, notify, stop_on_panic, take_port, within_files,
+    DaemonError, Ended, Plan, Started, StopOn, ended_as, make_private, notify, stop_on_panic, take_port,
+    within_files,
 };
 use crate::breadcrumb;
 use part::Parts;
 use passing::Passing;
 use shared::NodeShared;
-use tenure_api::Breadcrumb;
+use tenure_api::{Advertised, Breadcrumb};
 
 /// Everything a node is started with, beside what every daemon is.
 pub(crate) struct ClusterPlan {
@@ -122,7 +123,7 @@ pub(crate) fn run(
     plan: Plan,
     cluster: ClusterPlan,
     started: impl FnOnce(Started),
-) -> Result<(), DaemonError> {
+) -> Result<Ended, DaemonError> {
     let began = read_clocks();
     stop_on_panic();
     let port = take_port(&plan)?;
@@ -179,7 +180,8 @@ pub(crate) fn run(
         ..plan.server
     };
     let StopOn::Signals = plan.stop else { unreachable!("invariant: no command runs a node within itself") };
-    let stopping = CancellationToken::new();
+    let stopping = Stopping::default();
+    let stopped = stopping.token().clone();
     let bound = runtime.block_on(async {
         stop_on_signals(&stopping);
         Server::bind(stage.clone(), server, port, stopping.clone()).await
@@ -187,6 +189,7 @@ pub(crate) fn run(
     let addresses = bound.bound().clone();
     let socket = addresses.socket.as_ref().map(|path| path.display().to_string());
     parts.set_vitals(Vitals {
+        instance: random_hex(),
         started_boot_ms: began.boot_ms,
         http: addresses.endpoint.clone(),
         socket: socket.clone(),
@@ -205,10 +208,9 @@ pub(crate) fn run(
         .zip(breadcrumb)
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
-    let playing = parts.play(first, stage.clone(), stopping.clone());
+    let playing = parts.play(first, stage.clone(), stopped.clone());
     let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
-    let bringing =
-        history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopping);
+    let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
         endpoint: addresses.endpoint,
         socket: addresses.socket.clone(),
@@ -220,11 +222,10 @@ pub(crate) fn run(
         let homes = homes::Homes::start(stage.clone(), advertised_on, home);
         tokio::spawn(connections.keep(stage.clone()));
         notify::ready();
-        tokio::spawn(notify::tell_of_stop(stopping.clone()));
-        tokio::spawn(vouch(stage.clone(), stopping.clone()));
-        tokio::spawn(history::keep_indexes(stage.clone(), stopping.clone()));
+        let telling = tokio::spawn(notify::tell_of_stop(stopping.clone()));
+        tokio::spawn(vouch(stage.clone(), stopped.clone()));
+        tokio::spawn(history::keep_indexes(stage.clone(), stopped.clone()));
         let resigning = Arc::clone(&shared);
-        let stopped = stopping.clone();
         tokio::spawn(async move {
             stopped.cancelled().await;
             // Before goodbyes: whoever takes over should not have to wait for them.
@@ -234,13 +235,25 @@ pub(crate) fn run(
         if cut_off > 0 {
             tracing::info!(connections = cut_off, "connections were cut off");
         }
-        homes.close().await;
+        let mut parting = Some(homes.stop().await);
+        if stopping.wish().advertised == Advertised::Withdraw
+            && let Some(parting) = parting.take()
+        {
+            parting.part(Advertised::Withdraw).await;
+        }
         if let Some(hook) = hook {
             hook.close().await;
         }
         let ended = tokio::task::spawn_blocking(move || playing.join());
-        match tokio::time::timeout(STOP_WITHIN, ended).await {
-            Ok(Ok(Ok(outcome))) => outcome,
+        let ended = tokio::time::timeout(STOP_WITHIN, ended).await;
+        // Until the very end, a signal may still ask for every goodbye.
+        if let Some(parting) = parting {
+            parting.part(stopping.wish().advertised).await;
+        }
+        // Before the next start has anything to say.
+        let _ = telling.await;
+        match ended {
+            Ok(Ok(Ok(outcome))) => outcome.map(|()| ended_as(stopping.wish())),
             Ok(_) => Err(DaemonError::Stopped("the node's thread is gone".to_owned())),
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
@@ -295,15 +308,17 @@ pub(super) fn random_hex() -> String {
     format!("{:032x}", u128::from_le_bytes(random))
 }
 
-fn stop_on_signals(stopping: &CancellationToken) {
+fn stop_on_signals(stopping: &Stopping) {
     use tokio::signal::unix::{SignalKind, signal};
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
         let mut signals = signal(kind).expect("invariant: these signals can be handled");
         let stopping = stopping.clone();
         tokio::spawn(async move {
-            signals.recv().await;
-            tracing::info!("told to stop");
-            stopping.cancel();
+            // Also one that comes while the node stops counts: it takes the wish to restart back.
+            while signals.recv().await.is_some() {
+                tracing::info!("told to stop");
+                stopping.ask(StopWish::default());
+            }
         });
     }
 }

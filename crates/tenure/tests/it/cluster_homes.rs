@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::cluster::harness::Cluster;
 use crate::mdns::peers::Change;
+use crate::mdns::peers::feed::monotonic_ns;
 use crate::mdns::peers::zeroconf::{Record, Sniffer, Zeroconf};
 use crate::run_support::wait_until;
 
@@ -204,4 +205,37 @@ fn who_takes_a_service_over_advertises_it_after_the_goodbye_of_the_other() {
         LIMIT,
     );
     assert!(announced.at_ns > goodbye.at_ns, "{announced:?} {goodbye:?}");
+}
+
+#[test]
+fn a_node_that_restarts_keeps_its_services_on_the_link() {
+    let cluster = apart();
+    let link = Link::begin();
+    let instance = |place: usize| {
+        let answered = cluster.nodes[place].ask("GET", "/v1/status?consistency=stale", &Value::Null).ok()?;
+        answered.json()["instance"].as_str().map(str::to_owned)
+    };
+    // A follower, then the node that writes: it resigns, and another has the log before it is back.
+    for (place, name) in [(cluster.followers()[0], "follower"), (cluster.wait_for_writer(), "writer")] {
+        register(&cluster, place, name, 0);
+        link.wait(Change::Added, name);
+        let (mark, before, since_ns) = (link.zeroconf.mark(), instance(place), monotonic_ns());
+        cluster.nodes[place].post("/v1/shutdown", &json!({"advertised": "keep", "restart": true}));
+        wait_until("another instance", LIMIT, || instance(place).is_some_and(|now| Some(now) != before));
+        let target = full(name);
+        link.sniffer.wait_for(
+            |record| {
+                record.is_response
+                    && record.ttl > 0
+                    && record.at_ns > since_ns
+                    && record.target.as_ref() == Some(&target)
+                    && record.source == cluster.nodes[place].address.ip()
+            },
+            GONE_LIMIT,
+        );
+        cluster.wait_until_whole();
+        assert_eq!(link.goodbyes(name), []);
+        let seen: Vec<_> = link.zeroconf.events().split_off(mark);
+        assert!(seen.iter().all(|seen| seen.name != name), "{seen:?}");
+    }
 }

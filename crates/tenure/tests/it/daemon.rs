@@ -124,7 +124,7 @@ impl Daemon {
         let mut command = self.desk.command(&flags);
         let binary = self.binary.clone().unwrap_or_else(|| command.get_program().into());
         let words: Vec<OsString> = self.launcher.iter().map(OsString::from).chain([binary.into()]).collect();
-        if words.len() > 1 {
+        if words.len() > 1 || self.binary.is_some() {
             command = launched(&words, &command);
         }
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -14,6 +14,7 @@ mod garbage;
 mod interfaces;
 mod links;
 mod loopback;
+mod restarting;
 mod silence;
 mod stage;
 mod stopping;

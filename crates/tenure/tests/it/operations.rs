@@ -2,6 +2,7 @@
 
 mod configured;
 mod metrics;
+mod restarting;
 mod speaking;
 mod starting;
 mod stopping;

@@ -19,6 +19,8 @@ pub(crate) const FIRST_SETTINGS: &str = "\
 # The socket knows who asks: root and the daemon's user may do everything, its group may hold.
 local = \"hold\"
 ";
+/// As long as the daemon may take to start.
+const RELOAD_WITHIN: &str = "10m";
 /// Ports below this are for those who have leave.
 const FREE_PORTS: u16 = 1024;
 
@@ -63,6 +65,8 @@ After=network.target
 Type=notify
 NotifyAccess=main
 ExecStart={exec}
+# Another program at the same path, or other settings: the daemon begins anew, and services stay advertised.
+ExecReload={reload}
 User={user}
 Group={user}
 # Leases outlive the daemon: it comes back, and their holders go on.
@@ -115,10 +119,23 @@ WantedBy=multi-user.target
 Flags={remembered}
 ",
             exec = words.join(" "),
+            reload = self.reload(),
             user = self.user,
             paths = self.paths(),
             capabilities = self.capabilities(),
         )
+    }
+
+    /// The command of the same program that has the daemon restart. It is found by its socket, where its own user may do
+    /// everything.
+    fn reload(&self) -> String {
+        let program = self.program.display().to_string();
+        let mut words = vec![program, "admin".to_owned(), "restart".to_owned()];
+        words.extend(["--timeout".to_owned(), RELOAD_WITHIN.to_owned()]);
+        if let Some(socket) = &self.settings.server.socket {
+            words.extend(["--endpoint".to_owned(), format!("unix:{}", socket.display())]);
+        }
+        words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
 
     /// Directories that the settings put elsewhere and the daemon writes to.

@@ -1,8 +1,9 @@
 //! The registrations whose home a node is, from its start to its end. What has to be done for them is `tenure-faces`'; here
-//! it is started, and stopped with goodbyes.
+//! it is started, and stopped with goodbyes or without.
 
 use std::sync::Arc;
 
+use tenure_api::Advertised;
 use tenure_engine::EngineConfig;
 use tenure_faces::{Announcing, Goodbye, Home, Network, RegistrationOptions, Stage};
 use tokio::task::JoinHandle;
@@ -16,6 +17,11 @@ const GATE_TIMEOUT_MS: u64 = 30_000;
 pub(super) struct Homes {
     network: Arc<dyn Network>,
     announcing: JoinHandle<()>,
+}
+
+/// A network that nothing is announced on any more, and that is still to be left.
+pub(super) struct Parting {
+    network: Arc<dyn Network>,
 }
 
 /// This node, as registrations know it.
@@ -36,14 +42,28 @@ impl Homes {
         Self { network, announcing }
     }
 
-    /// Says goodbye to everything: this node stops. Leases stay, and what lives is advertised after its return.
-    pub(super) async fn close(self) {
+    /// Begins no announcement and no goodbye any more: this node stops.
+    pub(super) async fn stop(self) -> Parting {
         self.announcing.abort();
-        // Nothing is advertised any more once it is gone.
         let _ = self.announcing.await;
-        for (_, goodbye) in self.network.close().await {
-            if let Goodbye::Unsent(error) = goodbye {
-                tracing::warn!(error, "no goodbye could be sent");
+        Parting { network: self.network }
+    }
+}
+
+impl Parting {
+    /// Leaves the network. Leases stay, and what lives is advertised after the node's return.
+    pub(super) async fn part(self, advertised: Advertised) {
+        match advertised {
+            Advertised::Keep => {
+                self.network.leave().await;
+                tracing::info!("services stay advertised on the network until the next start");
+            }
+            Advertised::Withdraw => {
+                for (_, goodbye) in self.network.close().await {
+                    if let Goodbye::Unsent(error) = goodbye {
+                        tracing::warn!(error, "no goodbye could be sent");
+                    }
+                }
             }
         }
     }
