@@ -194,7 +194,9 @@ impl Responder {
         if let Some(id) = known
             && let Some(entry) = self.entries.get_mut(&id)
         {
-            if !service.is_another_name(&entry.wanted) {
+            // Its caller may have taken note of the name that it got after a conflict.
+            let is_same = |known: &Service| !service.is_another_name(known);
+            if is_same(&entry.wanted) || is_same(&entry.as_announced()) {
                 if entry.wanted != service {
                     entry.update(service);
                     self.follow_links(now, id);

@@ -328,6 +328,22 @@ fn a_goodbye_that_another_host_says_for_us_is_taken_back_before_anybody_forgets(
     assert!((2..20).contains(&sent), "{sent} packets");
 }
 
+#[test]
+fn an_update_under_the_name_that_a_conflict_gave_removes_nothing() {
+    let mut world = World::new(2, 5);
+    world.advertise(1, 1, "web");
+    world.run(Duration::from_secs(5));
+    world.advertise(0, 1, "web");
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.hosts[0].standings[&1].name.as_deref(), Some("web (2)"));
+    world.advertise(0, 1, "web (2)");
+    let changed = Service { port: 7, ..named(0, 1, "web (2)") };
+    world.hosts[0].machine.advertise(world.now, 1, changed);
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.seen(1).get("web (2)"), Some(&7));
+    assert_eq!(world.hosts[1].removals, [""; 0]);
+}
+
 /// Claims each name that somebody probes for.
 fn claims_all(message: &Message) -> Option<Message> {
     let probed = message.questions.iter().filter(|question| question.kind == ANY && !message.is_response);
