@@ -82,10 +82,9 @@ impl Responder {
                 continue;
             }
             let is_probe = message.authorities.iter().any(|record| record.name == question.name);
-            if is_legacy {
-                direct.push((question, kind));
-            } else if question.wants_unicast && self.was_multicast_lately(now, link_id, &question.name, kind)
-            {
+            let is_alone =
+                question.wants_unicast && self.was_multicast_lately(now, link_id, &question.name, kind);
+            if is_legacy || is_alone {
                 direct.push((question, kind));
             } else {
                 let pending = Pending {
