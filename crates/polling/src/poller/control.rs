@@ -309,7 +309,7 @@ impl<S: Store> Control<S> {
             holdings.get(target).is_some_and(|holding| holding.claim.fence == *fence)
         });
         for target in &plan.keep {
-            if holdings.get(target).is_some_and(|holding| !holding.handed_maybe) {
+            if holdings.get(target).is_some_and(|holding| !holding.gone_maybe) {
                 successors.remove(target);
                 holdings.keep(target, now);
             }
@@ -328,7 +328,7 @@ impl<S: Store> Control<S> {
             let Some(holding) = holdings.get(target) else { continue };
             let fence = holding.claim.fence;
             // Until it is known what became of it, it can go nowhere else.
-            if holding.handed_maybe {
+            if holding.gone_maybe {
                 continue;
             }
             let is_declined = !view.pins.contains_key(target)
@@ -390,10 +390,7 @@ impl<S: Store> Control<S> {
     ) -> Result<(), StoreError> {
         for lot in claims.chunks(LOT) {
             self.renew_after_many(lot.len()).await;
-            // Until the answer is there, and if there is none, nothing is known of these.
-            for (claim, _) in lot {
-                self.shared.holdings().doubt_hand_over(&claim.target, true);
-            }
+            self.doubt(lot.iter().map(|(claim, _)| claim));
             self.shared.counters.asked_store();
             let outcomes = self.shared.store.hand_over(lot, why).await?;
             for ((claim, to), outcome) in lot.iter().zip(outcomes) {
@@ -423,7 +420,7 @@ impl<S: Store> Control<S> {
                 tracing::debug!(target = %target, reason, "not taken");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
-                holdings.doubt_hand_over(target, false);
+                holdings.doubt_letting_go(target, false);
                 if !self.is_leaving {
                     holdings.keep(target, now);
                 }
@@ -456,8 +453,15 @@ impl<S: Store> Control<S> {
         self.moved_since_renewal = moves;
     }
 
+    /// Until the answer is there, and if there is none, nothing is known of these.
+    fn doubt<'a>(&self, claims: impl Iterator<Item = &'a Claim>) {
+        let mut holdings = self.shared.holdings();
+        claims.for_each(|claim| holdings.doubt_letting_go(&claim.target, true));
+    }
+
     async fn release(&mut self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
         for lot in claims.chunks(LOT) {
+            self.doubt(lot.iter());
             self.shared.counters.asked_store();
             self.shared.store.release(lot, why).await?;
             for claim in lot {

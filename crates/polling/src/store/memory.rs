@@ -255,10 +255,12 @@ impl Store for MemoryStore {
                 if !world.is_held(claim, membership) {
                     return Outcome::Refused("it is not held any more".to_owned());
                 }
-                if !world.members.contains_key(&to.instance) {
+                let Some(member) = world.members.get(&to.instance) else {
                     return Outcome::NotTaken(format!("{} is no member", to.instance));
-                }
-                let receiver = Membership { instance: to.instance.clone(), ..membership.clone() };
+                };
+                // No longer than its membership.
+                let ttl = membership.ttl.min(member.ends_at.since(now));
+                let receiver = Membership { instance: to.instance.clone(), ttl, ..membership.clone() };
                 hold(world, &claim.target, &receiver, now);
                 Outcome::Done(())
             };

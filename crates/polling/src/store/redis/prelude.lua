@@ -13,9 +13,13 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- How many ms a membership has left.
+local function left_of(who)
+  return tonumber(redis.call('ZSCORE', members, who) or '0') - now
+end
+
 local function is_member(who)
-  local till = redis.call('ZSCORE', members, who)
-  return till and tonumber(till) > now
+  return left_of(who) > 0
 end
 
 -- A fence that is higher than any before, also after the old ones were lost. Nothing if there is no higher one.
