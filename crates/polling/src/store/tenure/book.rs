@@ -16,6 +16,8 @@ pub(super) struct Book {
     lsn: u64,
     /// Position of the last change that concerned the group.
     generation: u64,
+    /// Members whose time was over.
+    deaths: u64,
 }
 
 struct Entry {
@@ -58,9 +60,10 @@ impl Book {
         );
     }
 
-    /// The list was begun as of here.
-    pub(super) fn listed(&mut self, lsn: u64) {
+    /// The list was begun as of here; what the book before it counted stays counted.
+    pub(super) fn listed(&mut self, lsn: u64, before: &Self) {
         self.lsn = lsn;
+        self.deaths = before.deaths;
     }
 
     /// Takes in what happened. Whether anything changed.
@@ -73,6 +76,9 @@ impl Book {
         let entry = self.leases.get_mut(&name).filter(|entry| entry.lease_id == lease.lease_id);
         if entry.as_ref().is_some_and(|entry| event.lsn <= entry.as_of) {
             return false;
+        }
+        if event.kind == EventKind::Expired && entry.is_some() && matches!(name, PollName::Poller(_)) {
+            self.deaths += 1;
         }
         match (event.kind, entry) {
             (EventKind::Granted, _) => self.enter(name, fresh(lease, event.lsn)),
@@ -111,7 +117,8 @@ impl Book {
 
     /// What is known, as the poller sees it whose session this is.
     pub(super) fn view(&self, own: Option<(&Instance, &str)>) -> View {
-        let mut view = View { generation: self.generation, as_of: self.lsn, ..View::default() };
+        let (generation, as_of, deaths) = (self.generation, self.lsn, self.deaths);
+        let mut view = View { generation, as_of, deaths, ..View::default() };
         for (name, entry) in &self.leases {
             match name {
                 PollName::Target(target) => {
@@ -178,6 +185,7 @@ impl Entry {
             instance: Instance::read(&self.holder),
             weight: facts.weight,
             status: facts.status,
+            is_new: facts.is_new,
             address: self.session.clone(),
             takes_handovers: !self.session.is_empty(),
         })
