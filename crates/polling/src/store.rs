@@ -251,6 +251,10 @@ pub enum StoreError {
 
 /// What pollers of one group agree through. One value serves one poller of one group.
 pub trait Store: Send + Sync + 'static {
+    /// After so many claims were let go of, everything is renewed first: a store that tells of losses remembers a number
+    /// of them between two renewals.
+    const MOVES_PER_RENEWAL: usize = usize::MAX;
+
     /// Becomes a member. A run under a name that another run has waits until that one's time is over, and is refused
     /// with [`StoreError::NameTaken`] if that one renews meanwhile; a name that was left with a window is taken back at
     /// once. Called again after [`StoreError::NotMember`], with the same instance.

@@ -30,12 +30,10 @@ use tokio::sync::watch;
 const PACE: Duration = Duration::from_millis(10);
 /// Looking and planning take at most one part in so many of the time.
 const PACE_PARTS: u32 = 2;
-/// Targets given away together.
-const LOT: usize = 256;
+/// Targets given away together, and at most half of what a store remembers: each lot is news to the others.
+const LOT: usize = 1_000;
 /// Targets taken together; before the next ones the group is looked at again.
 const TAKEN_LOT: usize = 1_024;
-/// A store remembers so many losses between two renewals; after half of them everything is renewed first.
-const MOVES_PER_RENEWAL: usize = 512;
 /// Pollers aim at this part of the limit on moves: what is handed over evenly is noticed in lots.
 const PART_OF_LIMIT: f64 = 0.8;
 /// Moves wait this long after the last change of membership: those that join together are served together. What a
@@ -465,7 +463,7 @@ impl<S: Store> Control<S> {
         why: LetGo,
         wake: &mut Wake,
     ) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT) {
+        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.renew_after_many(lot.len()).await;
             self.doubt(lot.iter().map(|(claim, _)| claim));
             self.shared.counters.asked_store();
@@ -520,7 +518,7 @@ impl<S: Store> Control<S> {
     /// A store tells only so many losses at a renewal; what is handed over counts as one.
     async fn renew_after_many(&mut self, moves: usize) {
         self.moved_since_renewal += moves;
-        if self.moved_since_renewal <= MOVES_PER_RENEWAL {
+        if self.moved_since_renewal <= S::MOVES_PER_RENEWAL {
             return;
         }
         let mut renewals = self.shared.renewals.subscribe();
@@ -537,7 +535,7 @@ impl<S: Store> Control<S> {
     }
 
     async fn release(&mut self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT) {
+        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.doubt(lot.iter());
             self.shared.counters.asked_store();
             self.shared.store.release(lot, why).await?;

@@ -548,7 +548,9 @@ impl Store for RedisStore {
             inner.status = status;
             inner.proven_at.is_some_and(|proven_at| BootInstant::now() < proven_at)
         };
-        let arguments = vec![about(&member, &member.instance, status, is_new)];
+        // One that leaves hands over next, and says that: if everybody looked now, the hand-over would be seen later.
+        let how = if status == PollerStatus::Leaving { "quietly" } else { "" };
+        let arguments = vec![about(&member, &member.instance, status, is_new), how.to_owned()];
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &[], arguments };
         self.link.within(member.call_limit, self.run_as_member(&scripts::TELL, call)).await.map(drop)
     }

@@ -279,6 +279,9 @@ impl TenureStore {
 }
 
 impl Store for TenureStore {
+    /// Half of what the daemon remembers.
+    const MOVES_PER_RENEWAL: usize = 512;
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();
         let opened = self.open_session(membership, membership.join_limit()).await?;

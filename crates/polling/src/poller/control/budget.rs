@@ -13,8 +13,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const RATE_MIN: f64 = 0.02;
 /// What may go in the first instant, in parts of a second.
 const FIRST: f64 = 0.1;
-/// How soon more may go, in parts of a second.
-const AGAIN: Duration = Duration::from_millis(50);
+/// How soon more may go.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// The moves of the last second, or of as long as one move takes.
 #[derive(Default)]
