@@ -7,6 +7,9 @@ use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,
 };
 
+/// Reason of a lease whose session was silent for too long.
+const SESSION_EXPIRED: &str = "session_expired";
+
 /// What is known of a group.
 #[derive(Default)]
 pub(super) struct Book {
@@ -77,9 +80,14 @@ impl Book {
         if entry.as_ref().is_some_and(|entry| event.lsn <= entry.as_of) {
             return false;
         }
-        if event.kind == EventKind::Expired && entry.is_some() && matches!(name, PollName::Poller(_)) {
-            self.deaths += 1;
-        }
+        // Told when authority is withdrawn, and once more when the name is free.
+        let is_death = |entry: &Entry| {
+            entry.has_authority
+                && matches!(name, PollName::Poller(_))
+                && lease.reason.as_deref() == Some(SESSION_EXPIRED)
+                && !Instance::read(&entry.holder).is_absent()
+        };
+        self.deaths += u64::from(entry.as_deref().is_some_and(is_death));
         match (event.kind, entry) {
             (EventKind::Granted, _) => self.enter(name, fresh(lease, event.lsn)),
             (EventKind::Released | EventKind::Expired | EventKind::Reclaimed, Some(_)) => {
