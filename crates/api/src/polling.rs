@@ -70,6 +70,9 @@ pub struct PollerFacts {
     pub status: PollerStatus,
     /// Whether its name is one that it comes back with.
     pub fixed_name: bool,
+    /// It has not lived for a ttl yet. Pollers before this field never say so.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_new: bool,
     /// Which of its targets need attention; pollers before this field report nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<PollerReport>,
@@ -331,6 +334,7 @@ mod tests {
             weight: u32::MAX,
             status: PollerStatus::Leaving,
             fixed_name: false,
+            is_new: true,
             report: Some(PollerReport { unowned: all.clone(), failing: all }),
         };
         let written = serde_json::to_vec(&facts).unwrap();

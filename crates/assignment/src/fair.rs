@@ -20,6 +20,9 @@ pub struct Share {
     pub hungry_below: usize,
 }
 
+/// Beside members that are not new, what moves for those that are: one part in so many of one share.
+const NEW_PART: usize = 10;
+
 /// The share of each weight in `n` targets. Without any weight nobody gets anything.
 #[must_use]
 pub fn shares(weights: impl IntoIterator<Item = u32> + Clone, n: usize) -> Vec<Share> {
@@ -40,6 +43,10 @@ struct Balance<'a> {
     members: &'a [Member<'a>],
     targets: &'a [Target<'a>],
     shares: Vec<Share>,
+    /// New, beside members that are not.
+    is_held_back: Vec<bool>,
+    /// Most that each keeps: its cap. Those that are held back count for nothing in what the others keep.
+    keeps: Vec<usize>,
     /// Members in order of name, each name once.
     order: Vec<usize>,
     assigned: Vec<Option<usize>>,
@@ -52,10 +59,19 @@ pub(crate) fn balance(members: &[Member<'_>], targets: &[Target<'_>]) -> Vec<Opt
     let mut weights = vec![0; members.len()];
     order.iter().for_each(|&member| weights[member] = members[member].weight);
     let takes_any = weights.iter().any(|weight| *weight > 0);
+    let has_proven = members.iter().zip(&weights).any(|(member, weight)| !member.is_new && *weight > 0);
+    let is_held_back: Vec<bool> = members.iter().map(|member| member.is_new && has_proven).collect();
+    let proven =
+        weights.iter().zip(&is_held_back).map(|(weight, is_held_back)| weight * u32::from(!is_held_back));
+    let shares_of_all = shares(weights.iter().copied(), targets.len());
+    let among_proven = shares(proven.collect::<Vec<u32>>(), targets.len());
+    let keeps = among_proven.iter().zip(&shares_of_all).map(|(one, other)| one.cap.max(other.cap)).collect();
     let mut balance = Balance {
         members,
         targets,
-        shares: shares(weights, targets.len()),
+        keeps,
+        shares: shares_of_all,
+        is_held_back,
         order,
         assigned: vec![None; targets.len()],
         is_pinned: vec![false; targets.len()],
@@ -94,7 +110,7 @@ impl Balance<'_> {
     fn let_go_what_is_too_much(&mut self) {
         let held = self.movable();
         for (member, mut going) in held.into_iter().enumerate() {
-            let surplus = self.load[member].saturating_sub(self.shares[member].cap);
+            let surplus = self.load[member].saturating_sub(self.keeps[member]);
             if surplus == 0 {
                 continue;
             }
@@ -145,11 +161,11 @@ impl Balance<'_> {
         for turn in 0..self.order.len() {
             let member = self.order[turn];
             for limit in limits {
-                if self.load[member] >= self.shares[member].hungry_below {
+                if !self.is_fed(member) {
                     break;
                 }
                 for (index, donor) in self.offered(&held, member, limit) {
-                    if self.load[member] >= self.shares[member].hungry_below {
+                    if !self.is_fed(member) {
                         break;
                     }
                     if self.load[donor] > limit(&self.shares[donor]) {
@@ -161,6 +177,18 @@ impl Balance<'_> {
                 }
             }
         }
+    }
+
+    /// Whether others' targets move to it. Those that are held back share one small part: what new members that died hold
+    /// counts while they are listed, and comes to the next one when they are not, so that a poller that dies again and
+    /// again costs the same few targets.
+    fn is_fed(&self, member: usize) -> bool {
+        let Share { floor, hungry_below, .. } = self.shares[member];
+        if !self.is_held_back[member] {
+            return self.load[member] < hungry_below;
+        }
+        let held_back = self.load.iter().zip(&self.is_held_back).filter(|(_, is_held_back)| **is_held_back);
+        held_back.map(|(load, _)| load).sum::<usize>() < floor / NEW_PART
     }
 
     /// What members above a limit have, with who has it, greatest affinity to another first.

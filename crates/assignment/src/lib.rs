@@ -22,6 +22,9 @@ pub struct Member<'a> {
     pub name: &'a str,
     /// How much it takes beside the others. 0: it gives away what it has and gets nothing.
     pub weight: u32,
+    /// It has not shown yet that it lasts. Beside members that have, few targets move for all that are new: a tenth of
+    /// one share. What is nobody's, or has to move anyway, goes to it like to any other.
+    pub is_new: bool,
 }
 
 /// A target and who polls it now.

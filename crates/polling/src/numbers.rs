@@ -87,6 +87,8 @@ pub struct Numbers {
     pub paused: bool,
     /// Polls by outcome.
     pub runs: Vec<(RunOutcome, u64)>,
+    /// Members of the group whose time was over before they left, as this poller saw it.
+    pub member_deaths: u64,
     /// Calls made to the store.
     pub store_calls: u64,
 }
@@ -98,6 +100,7 @@ pub(crate) struct Counters {
     unowned: [AtomicU64; UNOWNED_BUCKETS_MS.len() + 1],
     unowned_ms: AtomicU64,
     paused: AtomicBool,
+    member_deaths: AtomicU64,
     store_calls: AtomicU64,
     targets: Mutex<[(&'static str, u64); 5]>,
     failing: AtomicU64,
@@ -126,6 +129,10 @@ impl Counters {
         self.paused.swap(paused, Ordering::Relaxed) != paused
     }
 
+    pub(crate) fn saw_deaths(&self, deaths: u64) {
+        self.member_deaths.fetch_add(deaths, Ordering::Relaxed);
+    }
+
     pub(crate) fn asked_store(&self) {
         self.store_calls.fetch_add(1, Ordering::Relaxed);
     }
@@ -145,6 +152,7 @@ impl Counters {
             unowned_ms: count(&self.unowned_ms),
             paused: self.paused.load(Ordering::Relaxed),
             runs: RunOutcome::ALL.into_iter().zip(self.runs.iter().map(count)).collect(),
+            member_deaths: count(&self.member_deaths),
             store_calls: count(&self.store_calls),
         }
     }

@@ -103,6 +103,8 @@ pub struct SeenMember {
     pub weight: u32,
     /// How it stands.
     pub status: PollerStatus,
+    /// It has not lived for a ttl yet: beside others that have, few targets move for it.
+    pub is_new: bool,
     /// How it is handed something: a session's id, or nothing where its instance is enough.
     pub address: String,
     /// Whether it takes what is handed to it. Older programs do not: what is to be theirs is released.
@@ -153,6 +155,8 @@ pub struct View {
     pub generation: u64,
     /// Everything up to this position is in it. A claim with a later one may be missing without being lost.
     pub as_of: u64,
+    /// Members whose time was over before they left, as far as this store has seen: rises with each.
+    pub deaths: u64,
     /// When a member's time is over unless it renews, where the store cannot tell of it by itself.
     pub look_again_at: Option<BootInstant>,
 }
@@ -247,6 +251,10 @@ pub enum StoreError {
 
 /// What pollers of one group agree through. One value serves one poller of one group.
 pub trait Store: Send + Sync + 'static {
+    /// After so many claims were let go of, everything is renewed first: a store that tells of losses remembers a number
+    /// of them between two renewals.
+    const MOVES_PER_RENEWAL: usize = usize::MAX;
+
     /// Becomes a member. A run under a name that another run has waits until that one's time is over, and is refused
     /// with [`StoreError::NameTaken`] if that one renews meanwhile; a name that was left with a window is taken back at
     /// once. Called again after [`StoreError::NotMember`], with the same instance.

@@ -32,7 +32,7 @@ pub(crate) use family::{Change, Family, children};
 pub(crate) use guardian::{GuardianError, exit_code_of, guard};
 pub(crate) use phase::{Cause, Step, Watch};
 pub(crate) use signals::{SignalNumber, catch_all, is_ignored};
-pub(crate) use spawn::{Place, start as start_command};
+pub(crate) use spawn::{KillTimer, Place, TOO_LATE, start as start_command};
 pub(crate) use timetable::Pace;
 
 use crate::failure::{Failure, Words};

@@ -13,6 +13,8 @@ use tenure_client::clock::BootInstant;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// What is allowed above the optimum.
 const SLACK: f64 = 1.1;
+/// The part of the limit on moves that pollers aim at. Most of what moves for a newcomer moves when it has lived for a ttl.
+const PACE: f64 = 0.8;
 /// Beyond the time that the limit on moves takes: noticing, waiting for others who join, and the last first poll.
 const NOTICE: Duration = Duration::from_secs(2);
 
@@ -111,15 +113,17 @@ impl Moves {
             ..row(group, "Q4", &format!("{what}: moves beside the least possible"))
         }];
         let least = self.counts.iter().map(|(_, best)| *best).max().unwrap_or(0);
-        let per_second = moves_max.unwrap_or(usize::MAX);
-        let limit = NOTICE + Duration::from_secs_f64(least as f64 / per_second as f64);
+        let limit = NOTICE
+            + moves_max.map_or(Duration::ZERO, |per_second| {
+                group.setting().ttl + Duration::from_secs_f64(least as f64 / (per_second as f64 * PACE))
+            });
         let unsettled = if self.is_settled { "" } else { ", and was not shared evenly in the end" };
         rows.push(Row {
             rounds,
             samples: self.until_last.len(),
             measured: format!("{}{unsettled}", self.until_last.shown()),
             goal: match moves_max {
-                Some(_) => format!("≤ moves ÷ max_moves + 2 s = {}", shown(rounded(limit))),
+                Some(_) => format!("≤ ttl + moves ÷ 0.8 max_moves + 2 s = {}", shown(rounded(limit))),
                 None => format!("≤ {}", shown(limit)),
             },
             is_reached: self.is_settled && self.until_last.are_within(limit.as_secs_f64()),

@@ -121,8 +121,11 @@ impl Fleet {
 
     /// Who should poll each target, by name, in the order of the targets.
     pub(crate) fn assigned_by(&self, hash: Hash) -> Vec<Option<String>> {
-        let members: Vec<Member<'_>> =
-            self.members.iter().map(|(name, weight)| Member { name, weight: *weight }).collect();
+        let members: Vec<Member<'_>> = self
+            .members
+            .iter()
+            .map(|(name, weight)| Member { name, weight: *weight, is_new: false })
+            .collect();
         let targets: Vec<Target<'_>> = self
             .targets
             .iter()

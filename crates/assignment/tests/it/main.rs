@@ -7,6 +7,7 @@
 //! | [`lives`] | any sequence of joins, leaves, other weights, targets that come and go |
 //! | [`balance`] | who holds how much |
 //! | [`movement`] | how few targets move |
+//! | [`newcomers`] | members that have not shown yet that they last |
 //! | [`order`] | listing in another order, listing twice |
 //! | [`pins`] | an operator's word |
 //! | [`converging`] | pollers that act on what was true a step ago |
@@ -23,6 +24,7 @@ mod large;
 mod lives;
 mod movement;
 mod names;
+mod newcomers;
 mod older_program;
 mod order;
 mod pins;

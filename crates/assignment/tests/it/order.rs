@@ -30,7 +30,7 @@ fn equal_affinities_go_to_the_first_name_whatever_is_listed_first() {
         names.into_iter().for_each(|name| fleet.join(name.to_owned(), 1));
         fleet.add(target.to_owned());
         assert_eq!(fleet.assigned(), [Some(first.to_owned())]);
-        let members = names.map(|name| Member { name, weight: 1 });
+        let members = names.map(|name| Member { name, weight: 1, is_new: false });
         assert_eq!(rank(Hash::Xxh64, &members, target, first), 0);
         assert_eq!(rank(Hash::Xxh64, &members, target, second), 1);
     }

@@ -10,7 +10,7 @@ use tenure_assignment::{Hash, Member, Target, assign, rank};
 const GREATEST: (&str, &str) = ("imxPMDov", "ye9ofrx");
 
 fn members<'a>(names: &'a [String], weights: &[u32]) -> Vec<Member<'a>> {
-    names.iter().zip(weights).map(|(name, weight)| Member { name, weight: *weight }).collect()
+    names.iter().zip(weights).map(|(name, weight)| Member { name, weight: *weight, is_new: false }).collect()
 }
 
 fn first_choice(members: &[Member<'_>], target: &str) -> usize {
@@ -20,7 +20,8 @@ fn first_choice(members: &[Member<'_>], target: &str) -> usize {
 
 #[test]
 fn a_stranger_comes_after_everybody() {
-    let members = [Member { name: "a", weight: 1 }, Member { name: "b", weight: 0 }];
+    let members =
+        [Member { name: "a", weight: 1, is_new: false }, Member { name: "b", weight: 0, is_new: false }];
     for hash in [Hash::Xxh64, Hash::Fnv1a] {
         assert_eq!(rank(hash, &members, "s1", "c"), 2);
         assert_eq!(rank(hash, &[], "s1", "c"), 0);
@@ -30,7 +31,8 @@ fn a_stranger_comes_after_everybody() {
 #[test]
 fn three_times_the_weight_is_the_first_choice_of_three_times_as_many() {
     for shape in SHAPES {
-        let members = [("a", 1), ("b", 3), ("c", 1)].map(|(name, weight)| Member { name, weight });
+        let members =
+            [("a", 1), ("b", 3), ("c", 1)].map(|(name, weight)| Member { name, weight, is_new: false });
         let mut firsts = [0_u32; 3];
         for target in shape.targets(5_000) {
             firsts[first_choice(&members, &target)] += 1;
@@ -58,9 +60,15 @@ fn first_choices_spread_over_pollers_of_one_weight() {
 fn no_weight_comes_last_however_great_its_affinity() {
     let (poller, target) = GREATEST;
     for other in Naming::Numbered.pollers(20) {
-        let members = [Member { name: poller, weight: 0 }, Member { name: &other, weight: 1 }];
+        let members = [
+            Member { name: poller, weight: 0, is_new: false },
+            Member { name: &other, weight: 1, is_new: false },
+        ];
         assert_eq!(rank(Hash::Xxh64, &members, target, poller), 1);
-        let members = [Member { name: poller, weight: 1 }, Member { name: &other, weight: u32::MAX }];
+        let members = [
+            Member { name: poller, weight: 1, is_new: false },
+            Member { name: &other, weight: u32::MAX, is_new: false },
+        ];
         let free = [Target { name: target, held_by: None, pinned_to: None }];
         let place = assign(Hash::Xxh64, &members, &free)[0].unwrap();
         assert_eq!(rank(Hash::Xxh64, &members, target, members[place].name), 0);

@@ -34,7 +34,8 @@ fn the_files_hold_the_published_vectors() {
 fn pollers_rank_by_their_fnv1a_where_the_target_adds_nothing() {
     // Two names with the same hash are in the file; here one of them is enough.
     let by_hash: BTreeMap<u64, &str> = rows(FNV1A).map(|row| (hash_in(&row), row[1])).collect();
-    let members: Vec<Member<'_>> = by_hash.values().map(|name| Member { name, weight: 1 }).collect();
+    let members: Vec<Member<'_>> =
+        by_hash.values().map(|name| Member { name, weight: 1, is_new: false }).collect();
     for (place, name) in by_hash.values().rev().enumerate() {
         assert_eq!(rank(Hash::Fnv1a, &members, "", name), place, "{name}");
     }
@@ -44,7 +45,8 @@ fn pollers_rank_by_their_fnv1a_where_the_target_adds_nothing() {
 fn fnv1a_chooses_whom_the_older_program_chooses() {
     for row in rows(OLDER_PROGRAM) {
         let [preferred, target, names @ ..] = &row[..] else { panic!("{row:?}") };
-        let members: Vec<Member<'_>> = names.iter().map(|name| Member { name, weight: 1 }).collect();
+        let members: Vec<Member<'_>> =
+            names.iter().map(|name| Member { name, weight: 1, is_new: false }).collect();
         let chosen = assign(Hash::Fnv1a, &members, &free(target))[0].map(|place| names[place]);
         match (preferred.is_empty(), names) {
             // There a lone poller whose hash is 0 is not chosen, and nobody polls; here it polls, in nobody's way.
@@ -69,7 +71,8 @@ fn pollers_rank_by_the_xxh64_of_target_and_poller() {
     let mut compared = 0;
     for (target, mut pollers) in by_target {
         pollers.sort_unstable();
-        let members: Vec<Member<'_>> = pollers.iter().map(|(_, name)| Member { name, weight: 1 }).collect();
+        let members: Vec<Member<'_>> =
+            pollers.iter().map(|(_, name)| Member { name, weight: 1, is_new: false }).collect();
         for (place, (_, name)) in pollers.iter().rev().enumerate() {
             assert_eq!(rank(Hash::Xxh64, &members, target, name), place, "{target}: {name}");
             compared += pollers.len() - 1;
@@ -85,7 +88,7 @@ fn weighted_ranks_are_those_of_exact_logarithms() {
         let mut members: Vec<Member<'_>> = weighed
             .iter()
             .map(|member| member.split_once(':').unwrap())
-            .map(|(weight, name)| Member { name, weight: weight.parse().unwrap() })
+            .map(|(weight, name)| Member { name, weight: weight.parse().unwrap(), is_new: false })
             .collect();
         let in_order: Vec<&str> = members.iter().map(|member| member.name).collect();
         members.sort_by_key(|member| member.name);

@@ -204,6 +204,7 @@ fn facts(membership: &Held) -> PollerFacts {
         weight: 0,
         status: PollerStatus::Online,
         fixed_name: false,
+        is_new: false,
         report: None,
     })
 }

@@ -93,8 +93,10 @@ pub(crate) type Preferred = HashMap<Arc<str>, String>;
 /// Who should have each target that is known, owned or not, by instance: what the pollers themselves work out.
 pub(crate) fn preferred(group: &Group) -> Preferred {
     let members: Vec<Poller<'_>> = group.members().filter(Poller::counts).collect();
-    let weighed: Vec<Member<'_>> =
-        members.iter().map(|poller| Member { name: poller.name, weight: poller.share() }).collect();
+    let weighed: Vec<Member<'_>> = members
+        .iter()
+        .map(|poller| Member { name: poller.name, weight: poller.share(), is_new: poller.facts.is_new })
+        .collect();
     let member_names: HashSet<&str> = members.iter().map(|poller| poller.name).collect();
     let is_member = |name: &str| member_names.contains(name);
     let pins: BTreeMap<&str, String> = group

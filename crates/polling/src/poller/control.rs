@@ -2,6 +2,7 @@
 //! lets go of what is gone. One round after the other; renewing and polling go on beside it.
 
 mod budget;
+mod deaths;
 mod orphans;
 mod parting;
 mod refusals;
@@ -14,11 +15,13 @@ use crate::numbers::MoveReason;
 use crate::store::{Claim, Grip, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
 use budget::Budget;
 use core::time::Duration;
+use deaths::{Deaths, Flapping};
 use orphans::Orphans;
 use refusals::Refusals;
 use reporting::Reporting;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use tenure_api::PollerStatus;
 use tenure_client::Backoff;
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::sync::watch;
@@ -27,12 +30,12 @@ use tokio::sync::watch;
 const PACE: Duration = Duration::from_millis(10);
 /// Looking and planning take at most one part in so many of the time.
 const PACE_PARTS: u32 = 2;
-/// Targets given away together.
-const LOT: usize = 256;
+/// Targets given away together, and at most half of what a store remembers: each lot is news to the others.
+const LOT: usize = 1_000;
 /// Targets taken together; before the next ones the group is looked at again.
 const TAKEN_LOT: usize = 1_024;
-/// A store remembers so many losses between two renewals; after half of them everything is renewed first.
-const MOVES_PER_RENEWAL: usize = 512;
+/// Pollers aim at this part of the limit on moves: what is handed over evenly is noticed in lots.
+const PART_OF_LIMIT: f64 = 0.8;
 /// Moves wait this long after the last change of membership: those that join together are served together. What a
 /// poller with a fixed name left is not taken for as long, because it may be back in the next instant.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -44,7 +47,11 @@ pub(super) struct Control<S> {
     membership: u64,
     orphans: Orphans,
     refusals: Refusals,
-    budget: Budget,
+    /// What may be stopped in order to move, and what may then move.
+    draining: Budget,
+    handing: Budget,
+    /// Moves per second that are this poller's part.
+    share: f64,
     /// Who was a member at the last look, and since when they are the same.
     members: Vec<String>,
     settled_since: BootInstant,
@@ -55,6 +62,9 @@ pub(super) struct Control<S> {
     given: HashMap<TargetName, (String, BootInstant)>,
     moved_since_renewal: usize,
     reporting: Reporting,
+    deaths: Deaths,
+    /// When it has lived for a ttl, until the others were told.
+    proven_at: Option<BootInstant>,
     is_leaving: bool,
 }
 
@@ -77,13 +87,16 @@ enum RoundsEnd {
 impl<S: Store> Control<S> {
     pub(super) fn new(shared: Arc<Shared<S>>, targets: watch::Receiver<Option<Arc<[TargetName]>>>) -> Self {
         let now = BootInstant::now();
+        let deaths = Deaths::new(shared.membership.ttl);
         Self {
             refusals: Refusals::new(shared.options.discovery),
             shared,
             targets,
             membership: 0,
             orphans: Orphans::default(),
-            budget: Budget::default(),
+            draining: Budget::default(),
+            handing: Budget::default(),
+            share: 0.0,
             members: Vec::new(),
             settled_since: now,
             impossible: HashSet::new(),
@@ -91,6 +104,8 @@ impl<S: Store> Control<S> {
             given: HashMap::new(),
             moved_since_renewal: 0,
             reporting: Reporting::begin(now),
+            deaths,
+            proven_at: None,
             is_leaving: false,
         }
     }
@@ -132,7 +147,9 @@ impl<S: Store> Control<S> {
             match self.shared.store.join(&self.shared.membership).await {
                 Ok(()) => {
                     self.membership = self.shared.set_member();
-                    self.reporting = Reporting::begin(BootInstant::now());
+                    let now = BootInstant::now();
+                    self.reporting = Reporting::begin(now);
+                    self.proven_at = Some(now.after(self.shared.membership.ttl));
                     return Ok(());
                 }
                 Err(StoreError::NameTaken(why)) => return Err(PollerError::NameTaken(why)),
@@ -210,12 +227,14 @@ impl<S: Store> Control<S> {
             wake.by(again.max(now.after(PACE)));
         }
         self.note_members(&view, now);
+        self.note_deaths(&view, now);
         self.drain(&plan, &view, rate, &mut wake, now);
         self.let_go(&mut wake).await?;
         if self.take(plan, &view, &mut wake).await? {
             // What is nobody's does not wait.
             *busy = Duration::ZERO;
         }
+        self.prove(&mut wake).await;
         self.report(&targets, &mut wake).await;
         Ok(wake.0)
     }
@@ -300,6 +319,35 @@ impl<S: Store> Control<S> {
         }
     }
 
+    fn note_deaths(&mut self, view: &View, now: BootInstant) {
+        let (new, flapping) = self.deaths.note(view.deaths, now);
+        self.shared.counters.saw_deaths(new);
+        if let Some(Flapping { deaths, within }) = flapping {
+            tracing::warn!(
+                instance = %self.shared.membership.instance, group = self.shared.group, deaths,
+                within_ms = u64::try_from(within.as_millis()).unwrap_or(u64::MAX), "pollers of the group keep dying"
+            );
+        }
+    }
+
+    /// Tells the others once it has lived for a ttl: a member by then has renewed, and may be given its share.
+    async fn prove(&mut self, wake: &mut Wake) {
+        let now = BootInstant::now();
+        match self.proven_at {
+            None => return,
+            Some(proven_at) if now < proven_at => return wake.by(proven_at),
+            Some(_) => {}
+        }
+        self.shared.counters.asked_store();
+        match self.shared.store.tell(PollerStatus::Online).await {
+            Ok(()) => self.proven_at = None,
+            Err(error) => {
+                tracing::debug!(group = self.shared.group, %error, "the others were not told that it lasts");
+                wake.by(now.after(SETTLE));
+            }
+        }
+    }
+
     /// Stops what is to go, as far as moves are allowed now; keeps what is to stay after all.
     fn drain(&mut self, plan: &Plan, view: &View, rate: f64, wake: &mut Wake, now: BootInstant) {
         let mut holdings = self.shared.holdings();
@@ -309,7 +357,7 @@ impl<S: Store> Control<S> {
             holdings.get(target).is_some_and(|holding| holding.claim.fence == *fence)
         });
         for target in &plan.keep {
-            if holdings.get(target).is_some_and(|holding| !holding.handed_maybe) {
+            if holdings.get(target).is_some_and(|holding| !holding.gone_maybe) {
                 successors.remove(target);
                 holdings.keep(target, now);
             }
@@ -321,14 +369,22 @@ impl<S: Store> Control<S> {
         let why = if self.is_leaving { LetGo::Shutdown } else { LetGo::Rebalanced };
         let settled = self.settled_since.after(SETTLE);
         let may_move = self.is_leaving || now >= settled;
-        let share = rate * plan.give.len() as f64 / plan.moves.max(1) as f64;
-        let mut allowed = if self.is_leaving { usize::MAX } else { self.budget.left(now, share) };
+        self.share = rate * PART_OF_LIMIT * plan.give.len() as f64 / plan.moves.max(1) as f64;
+        let share = self.share;
+        let mut allowed = match (self.is_leaving, may_move && !plan.give.is_empty()) {
+            (true, _) => usize::MAX,
+            (false, true) => self.draining.left(now, share),
+            (false, false) => {
+                self.draining.rest();
+                0
+            }
+        };
         let mut spent = 0;
         for (target, successor) in &plan.give {
             let Some(holding) = holdings.get(target) else { continue };
             let fence = holding.claim.fence;
             // Until it is known what became of it, it can go nowhere else.
-            if holding.handed_maybe {
+            if holding.gone_maybe {
                 continue;
             }
             let is_declined = !view.pins.contains_key(target)
@@ -345,16 +401,17 @@ impl<S: Store> Control<S> {
                 holdings.drain(target, why, false);
                 successors.insert(target.clone(), (fence, successor.clone()));
             } else {
-                wake.by(self.budget.next(now, share));
+                wake.by(self.draining.next(now, share));
             }
         }
-        self.budget.spend(now, spent);
+        self.draining.spend(now, spent);
     }
 
     /// Hands over and releases what drains and has no poll running.
     async fn let_go(&mut self, wake: &mut Wake) -> Result<(), StoreError> {
         let mut handed: HashMap<LetGo, Vec<(Claim, SeenMember)>> = HashMap::new();
         let mut released: HashMap<LetGo, Vec<Claim>> = HashMap::new();
+        let mut in_doubt: Vec<(Claim, SeenMember)> = Vec::new();
         {
             let holdings = self.shared.holdings();
             for (target, holding) in holdings.iter() {
@@ -364,6 +421,10 @@ impl<S: Store> Control<S> {
                 }
                 let claim = holding.claim.clone();
                 match self.successors.get(target).map(|(_, to)| to) {
+                    // Asked for again, it is counted already.
+                    Some(to) if to.takes_handovers && holding.gone_maybe && why == LetGo::Rebalanced => {
+                        in_doubt.push((claim, to.clone()));
+                    }
                     Some(to) if to.takes_handovers && why != LetGo::TargetRemoved => {
                         handed.entry(why).or_default().push((claim, to.clone()));
                     }
@@ -373,6 +434,20 @@ impl<S: Store> Control<S> {
                 }
             }
         }
+        let now = BootInstant::now();
+        match handed.get_mut(&LetGo::Rebalanced) {
+            // A poll that ran on put its move off: these are counted again when they move.
+            Some(moves) => {
+                let allowed = self.handing.left(now, self.share);
+                if allowed < moves.len() {
+                    moves.truncate(allowed);
+                    wake.by(self.handing.next(now, self.share));
+                }
+                self.handing.spend(now, moves.len());
+            }
+            None => self.handing.rest(),
+        }
+        self.hand_over(&in_doubt, LetGo::Rebalanced, wake).await?;
         for (why, claims) in handed {
             self.hand_over(&claims, why, wake).await?;
         }
@@ -388,12 +463,9 @@ impl<S: Store> Control<S> {
         why: LetGo,
         wake: &mut Wake,
     ) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT) {
+        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
             self.renew_after_many(lot.len()).await;
-            // Until the answer is there, and if there is none, nothing is known of these.
-            for (claim, _) in lot {
-                self.shared.holdings().doubt_hand_over(&claim.target, true);
-            }
+            self.doubt(lot.iter().map(|(claim, _)| claim));
             self.shared.counters.asked_store();
             let outcomes = self.shared.store.hand_over(lot, why).await?;
             for ((claim, to), outcome) in lot.iter().zip(outcomes) {
@@ -423,7 +495,7 @@ impl<S: Store> Control<S> {
                 tracing::debug!(target = %target, reason, "not taken");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
-                holdings.doubt_hand_over(target, false);
+                holdings.doubt_letting_go(target, false);
                 if !self.is_leaving {
                     holdings.keep(target, now);
                 }
@@ -446,7 +518,7 @@ impl<S: Store> Control<S> {
     /// A store tells only so many losses at a renewal; what is handed over counts as one.
     async fn renew_after_many(&mut self, moves: usize) {
         self.moved_since_renewal += moves;
-        if self.moved_since_renewal <= MOVES_PER_RENEWAL {
+        if self.moved_since_renewal <= S::MOVES_PER_RENEWAL {
             return;
         }
         let mut renewals = self.shared.renewals.subscribe();
@@ -456,8 +528,15 @@ impl<S: Store> Control<S> {
         self.moved_since_renewal = moves;
     }
 
+    /// Until the answer is there, and if there is none, nothing is known of these.
+    fn doubt<'a>(&self, claims: impl Iterator<Item = &'a Claim>) {
+        let mut holdings = self.shared.holdings();
+        claims.for_each(|claim| holdings.doubt_letting_go(&claim.target, true));
+    }
+
     async fn release(&mut self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
-        for lot in claims.chunks(LOT) {
+        for lot in claims.chunks(LOT.min(S::MOVES_PER_RENEWAL / 2)) {
+            self.doubt(lot.iter());
             self.shared.counters.asked_store();
             self.shared.store.release(lot, why).await?;
             for claim in lot {

@@ -44,8 +44,8 @@ pub(crate) struct Holding {
     pub(crate) acquired: BootInstant,
     pub(crate) renewed: BootInstant,
     pub(crate) uncertain_since: Option<BootInstant>,
-    /// To whom it may have gone: it is not acted on until that is known.
-    pub(crate) handed_maybe: bool,
+    /// It may have been handed over or released: it is not acted on until that is known.
+    pub(crate) gone_maybe: bool,
     /// How many of its polls failed since the last that did not.
     failures: u32,
     /// When its next poll is due.
@@ -170,7 +170,7 @@ impl Holdings {
             acquired: now,
             renewed: now,
             uncertain_since: self.in_doubt,
-            handed_maybe: false,
+            gone_maybe: false,
             failures: 0,
             due: now,
         };
@@ -297,10 +297,10 @@ impl Holdings {
         }
     }
 
-    /// It may or may not have gone to another.
-    pub(crate) fn doubt_hand_over(&mut self, target: &TargetName, is_in_doubt: bool) {
+    /// It may or may not have gone to another, or come free.
+    pub(crate) fn doubt_letting_go(&mut self, target: &TargetName, is_in_doubt: bool) {
         if let Some(holding) = self.held.get_mut(target) {
-            holding.handed_maybe = is_in_doubt;
+            holding.gone_maybe = is_in_doubt;
         }
     }
 
@@ -309,7 +309,7 @@ impl Holdings {
         let standing = self.certainty();
         let Some(holding) = self.held.get_mut(target) else { return };
         let drains = matches!(holding.standing, Standing::Draining(_));
-        if !drains || holding.handed_maybe || holding.tie.stop.is_cancelled() {
+        if !drains || holding.gone_maybe || holding.tie.stop.is_cancelled() {
             return;
         }
         holding.standing = standing;

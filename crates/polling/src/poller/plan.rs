@@ -135,6 +135,7 @@ fn members(situation: &Situation<'_>) -> Vec<SeenMember> {
             Some(own) => own.status,
             None => PollerStatus::Online,
         },
+        is_new: own.is_none_or(|own| own.is_new),
         address: String::new(),
         takes_handovers: true,
     });
@@ -157,7 +158,8 @@ impl<'a> Situation<'a> {
 
     fn member<'b>(&self, seen: &'b SeenMember) -> Member<'b> {
         let takes = matches!(seen.status, PollerStatus::Online | PollerStatus::Joining);
-        Member { name: self.key(&seen.instance), weight: if takes { seen.weight } else { 0 } }
+        let weight = if takes { seen.weight } else { 0 };
+        Member { name: self.key(&seen.instance), weight, is_new: seen.is_new }
     }
 
     fn hold(&self, target: &TargetName) -> Hold<'a> {
@@ -190,6 +192,7 @@ mod tests {
             instance: Instance::read(name),
             weight: 1,
             status: PollerStatus::Online,
+            is_new: false,
             address: String::new(),
             takes_handovers: true,
         }
@@ -250,6 +253,22 @@ mod tests {
         let view = View { members: vec![member("a"), member("b"), member("c")], ..View::default() };
         let plan = planned(&view, &holdings, &targets, false);
         assert_eq!((plan.give.len(), plan.keep.len(), plan.moves), (6, 3, 6));
+    }
+
+    #[test]
+    fn one_who_joins_is_given_little_until_it_has_lived_for_a_ttl() {
+        let targets = names(200);
+        let mut holdings = Holdings::default();
+        targets.iter().for_each(|target| hold(&mut holdings, target));
+        let mut view = View { members: vec![member("a"), member("b")], ..View::default() };
+        view.members[1].is_new = true;
+        assert_eq!(planned(&view, &holdings, &targets, false).give.len(), 10);
+        assert_eq!(planned(&view, &holdings, &targets, true).give.len(), 200, "who leaves gives everything");
+        view.members[1].is_new = false;
+        assert_eq!(planned(&view, &holdings, &targets, false).give.len(), 90);
+        // A group that begins has nobody else to give it to.
+        view.members.iter_mut().for_each(|member| member.is_new = true);
+        assert_eq!(planned(&view, &holdings, &targets, false).give.len(), 90);
     }
 
     #[test]

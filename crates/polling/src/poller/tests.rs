@@ -261,6 +261,11 @@ struct Failing {
     hangs: Arc<AtomicBool>,
     /// It does what it is asked to let go of, and says that it does not know.
     loses_answers: Arc<AtomicBool>,
+    /// It keeps what it is asked to release for later, and says that it does not know.
+    defers_releases: Arc<AtomicBool>,
+    deferred: Arc<Mutex<Vec<Claim>>>,
+    /// Members take nothing that is handed over, as older programs.
+    only_releases: bool,
     /// So many joins take longer than the ttl.
     slow_joins: Arc<AtomicU32>,
     /// A target that nobody gets.
@@ -275,6 +280,9 @@ impl Failing {
             store: store.clone(),
             hangs: Arc::default(),
             loses_answers: Arc::default(),
+            defers_releases: Arc::default(),
+            deferred: Arc::default(),
+            only_releases: false,
             slow_joins: Arc::default(),
             never_given: None,
             reports: Arc::default(),
@@ -312,7 +320,9 @@ impl Store for Failing {
     }
 
     async fn observe(&self, targets: &[TargetName]) -> Result<View, StoreError> {
-        self.store.observe(targets).await
+        let mut view = self.store.observe(targets).await?;
+        view.members.iter_mut().for_each(|member| member.takes_handovers &= !self.only_releases);
+        Ok(view)
     }
 
     async fn changed(&self) {
@@ -341,6 +351,10 @@ impl Store for Failing {
 
     async fn release(&self, claims: &[Claim], why: LetGo) -> Result<(), StoreError> {
         self.hang().await;
+        if self.defers_releases.load(Ordering::Relaxed) {
+            self.deferred.lock().expect("unpoisoned").extend_from_slice(claims);
+            return Err(StoreError::Unreachable("the release waits in a buffer".to_owned()));
+        }
         self.answer(self.store.release(claims, why).await)
     }
 
@@ -424,6 +438,45 @@ async fn what_was_handed_over_without_an_answer_is_not_polled_by_its_former_poll
     for running in [giver.task, taker.task] {
         running.abort();
     }
+}
+
+/// A release without an answer was forgotten when its target was to stay after all: the poller polled on, and the
+/// release that came late let another one in.
+#[tokio::test]
+async fn what_may_have_been_released_is_not_polled_until_that_is_known() {
+    let (store, witness) = (MemoryStore::new(), Arc::new(Witness::default()));
+    let mut failing = Failing::new(&store);
+    failing.only_releases = true;
+    let (defers, deferred) = (failing.defers_releases.clone(), failing.deferred.clone());
+    let giver = start(failing, "a", 4, &witness);
+    wait_until_true("all with the first", || owned(&giver) == 4).await;
+    defers.store(true, Ordering::Relaxed);
+    let second = store.clone();
+    let instance = Instance::of_name("b").expect("a name");
+    let ttl = Duration::from_secs(60);
+    second.join(&Membership { instance, weight: 1, ttl, call_limit: ttl }).await.expect("joins");
+    wait_until_true("a release without an answer", || !deferred.lock().expect("unpoisoned").is_empty()).await;
+    second.leave(&[], None).await.expect("left");
+    let in_doubt = deferred.lock().expect("unpoisoned")[0].clone();
+    // The first look may have begun before the other left, and the third begins when the second was acted on.
+    for _ in 0..3 {
+        giver.handle.changes().changed().await.expect("it looks");
+    }
+    let view = giver.handle.view();
+    let own = view.live_nodes.iter().find(|node| node.is_this_instance).expect("itself");
+    let shown = own.owned_targets.iter().find(|target| target.target == *in_doubt.target).expect("held");
+    assert_eq!(shown.state, tenure_api::TargetState::Draining, "nothing starts on it");
+    // The release comes late, and the answer to the next one is heard: it is taken anew.
+    let late = deferred.lock().expect("unpoisoned").clone();
+    giver.handle.shared.store.store.release(&late, LetGo::Rebalanced).await.expect("released");
+    defers.store(false, Ordering::Relaxed);
+    wait_until_true("all are polled again", || {
+        let fence = witness.records().get(&*in_doubt.target).map(|record| record.fence);
+        owned(&giver) == 4 && fence.is_some_and(|fence| fence > in_doubt.fence)
+    })
+    .await;
+    never_two_at_once(&witness);
+    giver.task.abort();
 }
 
 #[tokio::test]

@@ -30,11 +30,13 @@ struct World {
     members: BTreeMap<Instance, Member>,
     holds: BTreeMap<TargetName, Hold>,
     last_fence: u64,
+    deaths: u64,
 }
 
 struct Member {
     weight: u32,
     status: PollerStatus,
+    proven_at: BootInstant,
     ends_at: BootInstant,
 }
 
@@ -88,6 +90,9 @@ impl MemoryStore {
 impl Group {
     fn now(&self, now: BootInstant) -> MutexGuard<'_, World> {
         let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = world.members.len();
+        world.members.retain(|_, member| member.ends_at > now || member.status == PollerStatus::Absent);
+        world.deaths += (before - world.members.len()) as u64;
         world.members.retain(|_, member| member.ends_at > now);
         world.holds.retain(|_, hold| hold.ends_at > now);
         world
@@ -136,6 +141,7 @@ impl Store for MemoryStore {
                     let member = Member {
                         weight: membership.weight,
                         status: PollerStatus::Online,
+                        proven_at: now.after(membership.ttl),
                         ends_at: now.after(membership.ttl),
                     };
                     world.members.insert(membership.instance.clone(), member);
@@ -180,11 +186,13 @@ impl Store for MemoryStore {
 
     async fn observe(&self, _targets: &[TargetName]) -> Result<View, StoreError> {
         let generation = *self.seen.lock().unwrap_or_else(PoisonError::into_inner).borrow_and_update();
-        let world = self.group.now(BootInstant::now());
+        let now = BootInstant::now();
+        let world = self.group.now(now);
         let member = |(instance, member): (&Instance, &Member)| SeenMember {
             instance: instance.clone(),
             weight: member.weight,
             status: member.status,
+            is_new: now < member.proven_at,
             address: String::new(),
             takes_handovers: true,
         };
@@ -206,6 +214,7 @@ impl Store for MemoryStore {
             pins: BTreeMap::new(),
             generation,
             as_of: 0,
+            deaths: world.deaths,
             look_again_at: world.members.values().map(|member| member.ends_at).min(),
         })
     }
@@ -255,10 +264,12 @@ impl Store for MemoryStore {
                 if !world.is_held(claim, membership) {
                     return Outcome::Refused("it is not held any more".to_owned());
                 }
-                if !world.members.contains_key(&to.instance) {
+                let Some(member) = world.members.get(&to.instance) else {
                     return Outcome::NotTaken(format!("{} is no member", to.instance));
-                }
-                let receiver = Membership { instance: to.instance.clone(), ..membership.clone() };
+                };
+                // No longer than its membership.
+                let ttl = membership.ttl.min(member.ends_at.since(now));
+                let receiver = Membership { instance: to.instance.clone(), ttl, ..membership.clone() };
                 hold(world, &claim.target, &receiver, now);
                 Outcome::Done(())
             };
@@ -290,8 +301,12 @@ impl Store for MemoryStore {
             for claim in held {
                 hold(world, &claim.target, &absent, now);
             }
-            let member =
-                Member { weight: membership.weight, status: PollerStatus::Absent, ends_at: now.after(ttl) };
+            let member = Member {
+                weight: membership.weight,
+                status: PollerStatus::Absent,
+                proven_at: now,
+                ends_at: now.after(ttl),
+            };
             world.members.insert(instance, member);
         });
         *self.membership.lock().unwrap_or_else(PoisonError::into_inner) = None;

@@ -35,6 +35,8 @@ use tenure_client::clock::{BootInstant, wait_until};
 const TARGETS_PER_SCRIPT: usize = 1_000;
 /// How long one call may take before a poller says it.
 const CALL_LIMIT: Duration = Duration::from_secs(5);
+/// Ends of memberships are counted late, by as long as an answer takes.
+const DEATH_SLACK: Duration = Duration::from_millis(100);
 /// A name that is waited for is not asked for more often than this.
 const NAME_PAUSE: Duration = Duration::from_millis(50);
 
@@ -119,6 +121,11 @@ struct Inner {
     /// Of one that waits for its name, or whose answer was lost.
     joining: Option<Membership>,
     status: PollerStatus,
+    /// When it has lived for a ttl.
+    proven_at: Option<BootInstant>,
+    /// Members that were seen last, with the end of their time unless they renew, and how many have died.
+    members: BTreeMap<Instance, BootInstant>,
+    deaths: u64,
     /// What was seen last, without the times in it, and since when by the server's clock.
     last: Option<(Fingerprint, u64)>,
 }
@@ -196,8 +203,8 @@ impl RedisStore {
         let mark = if instance.has_fixed_name() { format!("{name}~") } else { String::new() };
         let arguments = vec![
             mark,
-            about(membership, instance, self.inner().status),
-            about(membership, instance, PollerStatus::Joining),
+            about(membership, instance, self.inner().status, true),
+            about(membership, instance, PollerStatus::Joining, true),
             Instance::absent(name).to_string(),
         ];
         let call = Call { instance, ttl: membership.ttl, targets: &[], arguments };
@@ -219,7 +226,7 @@ impl RedisStore {
     ) -> Result<(), StoreError> {
         let absent = Instance::absent(membership.instance.name());
         let stand_in = Membership { ttl: window.unwrap_or_default(), ..membership.clone() };
-        let facts = about(&stand_in, &absent, PollerStatus::Absent);
+        let facts = about(&stand_in, &absent, PollerStatus::Absent, false);
         let window = window.map_or_else(String::new, |window| millis(window).to_string());
         let mut chunks: Vec<&[Claim]> = claims.chunks(TARGETS_PER_SCRIPT).collect();
         if chunks.is_empty() {
@@ -251,6 +258,7 @@ impl RedisStore {
         let (mut answer, asked) = self.look_at(first, own.unwrap_or(&nobody), "all").await?;
         let known: BTreeSet<Instance> = answer.members.iter().map(|listed| listed.instance.clone()).collect();
         answer.members.extend(older.into_iter().filter(|older| !known.contains(&older.instance)));
+        let deaths = self.deaths(&answer.members, asked);
         let mut seen = Seen::begin(own, &mut answer, asked);
         seen.add(first, &answer, asked);
         let now_us = answer.now_us;
@@ -259,6 +267,7 @@ impl RedisStore {
             seen.add(chunk, &answer, asked);
         }
         let mut view = seen.view;
+        view.deaths = deaths;
         view.generation = self.generation(&view, now_us);
         Ok(view)
     }
@@ -306,6 +315,22 @@ impl RedisStore {
             });
         }
         Ok(members)
+    }
+
+    /// How many members have died: who leaves is gone before its time is over.
+    fn deaths(&self, listed: &[Listed], asked: Asked) -> u64 {
+        let end = |listed: &Listed| (listed.instance.clone(), asked.answered.after(listed.left));
+        let now: BTreeMap<Instance, BootInstant> = listed.iter().map(end).collect();
+        let mut inner = self.inner();
+        let before = core::mem::replace(&mut inner.members, now);
+        let is_dead = |(instance, end): &(&Instance, &BootInstant)| {
+            !instance.is_absent()
+                && !inner.members.contains_key(*instance)
+                && asked.answered.after(DEATH_SLACK) >= **end
+        };
+        let died = before.iter().filter(is_dead).count();
+        inner.deaths += died as u64;
+        inner.deaths
     }
 
     /// Since when things have been as they are, as far as this process has seen: rises with every change.
@@ -365,6 +390,7 @@ impl Store for RedisStore {
                 let mut inner = self.inner();
                 inner.joining = None;
                 inner.membership = Some(membership.clone());
+                inner.proven_at = Some(BootInstant::now().after(membership.ttl));
                 return Ok(());
             };
             let is_alive = |known: &BTreeMap<String, String>, rival: &Rival| {
@@ -517,8 +543,14 @@ impl Store for RedisStore {
 
     async fn tell(&self, status: PollerStatus) -> Result<(), StoreError> {
         let member = self.member()?;
-        self.inner().status = status;
-        let arguments = vec![about(&member, &member.instance, status)];
+        let is_new = {
+            let mut inner = self.inner();
+            inner.status = status;
+            inner.proven_at.is_some_and(|proven_at| BootInstant::now() < proven_at)
+        };
+        // One that leaves hands over next, and says that: if everybody looked now, the hand-over would be seen later.
+        let how = if status == PollerStatus::Leaving { "quietly" } else { "" };
+        let arguments = vec![about(&member, &member.instance, status, is_new), how.to_owned()];
         let call = Call { instance: &member.instance, ttl: member.ttl, targets: &[], arguments };
         self.link.within(member.call_limit, self.run_as_member(&scripts::TELL, call)).await.map(drop)
     }
@@ -568,12 +600,13 @@ fn cannot_be(target: &str) -> Option<String> {
     }
 }
 
-fn about(membership: &Membership, instance: &Instance, status: PollerStatus) -> String {
+fn about(membership: &Membership, instance: &Instance, status: PollerStatus, is_new: bool) -> String {
     let facts = PollerFacts {
         instance: instance.to_string(),
         weight: membership.weight,
         status,
         fixed_name: instance.has_fixed_name(),
+        is_new,
         report: None,
     };
     let about = About { facts, ttl_ms: millis(membership.ttl) };

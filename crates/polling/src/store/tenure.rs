@@ -57,6 +57,8 @@ struct Member {
     seen_lsn: u64,
     /// Until when the session was last promised.
     valid_until: BootInstant,
+    /// When it has lived for a ttl.
+    proven_at: BootInstant,
     /// Leases that a heartbeat told to be lost, and as of where.
     ended: HashMap<String, u64>,
     /// What was told of it last.
@@ -231,7 +233,8 @@ impl TenureStore {
     /// Writes what this poller tells of itself.
     async fn tell_all(&self, status: PollerStatus, report: PollerReport) -> Result<(), StoreError> {
         let member = self.member()?;
-        let amend = amend(member.epoch, facts(&member.membership, status, Some(report.clone())));
+        let is_new = BootInstant::now() < member.proven_at;
+        let amend = amend(member.epoch, facts(&member.membership, status, is_new, Some(report.clone())));
         let told = within(member.membership.call_limit, self.client.amend(&member.lease_id, &amend)).await;
         told.map_err(|error| understood(&error))?;
         if let Some(present) = self.inner().member.as_mut().filter(|it| it.session == member.session) {
@@ -254,7 +257,7 @@ impl TenureStore {
             ..member.membership.clone()
         };
         let session = self.open_session(&absent, limit).await?.session;
-        let amended = amend(member.epoch, facts(&absent, PollerStatus::Absent, None));
+        let amended = amend(member.epoch, facts(&absent, PollerStatus::Absent, false, None));
         let amended = within(limit, self.client.amend(&member.lease_id, &amended)).await;
         let amended = amended.map_err(|error| understood(&error))?;
         let name = ClaimKey { lease_id: amended.lease_id, epoch: amended.epoch, ..ClaimKey::default() };
@@ -276,6 +279,9 @@ impl TenureStore {
 }
 
 impl Store for TenureStore {
+    /// Half of what the daemon remembers.
+    const MOVES_PER_RENEWAL: usize = 512;
+
     async fn join(&self, membership: &Membership) -> Result<(), StoreError> {
         self.feed.start();
         let opened = self.open_session(membership, membership.join_limit()).await?;

@@ -55,6 +55,8 @@ macro_rules! of_every_store {
                 a_name_whose_poller_lives_is_refused,
                 a_name_is_taken_over_when_its_poller_is_silent,
                 whoever_is_silent_is_no_member_and_can_join_again,
+                a_poller_is_new_until_it_has_lived_for_a_ttl,
+                who_dies_is_counted_and_who_leaves_is_not,
                 an_operators_words_are_seen,
             ],
             holding: [

@@ -1,5 +1,6 @@
 //! The guardian of many polls: starts their commands, keeps their deadlines, and leaves nothing of them behind. It
-//! knows no store and no lease, only until when each command may run.
+//! knows no store and no lease, only until when each command may run. A timer of the kernel's kills a guardian that is
+//! stopped when the first of its commands has to be gone, and with it its commands.
 //!
 //! Invariant: a process group is signalled only while its leader has not been reaped, so that its number is nobody
 //! else's.
@@ -22,8 +23,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::orders::{Ended, Order, Report, Start};
 use super::template::Template;
 use crate::run::{
-    Alarm, Cause, Channel, Family, GuardianError, Over, Pace, Place, Step, Watch, catch_all, children,
-    exit_code_of, start_command,
+    Alarm, Cause, Channel, Family, GuardianError, KillTimer, Over, Pace, Place, Step, TOO_LATE, Watch,
+    catch_all, children, exit_code_of, start_command,
 };
 
 /// Between two looks at what was killed and is not gone, or at a supervisor that does not listen.
@@ -53,6 +54,8 @@ struct Guardian {
     template: Template,
     pace: Pace,
     runs: HashMap<u64, Run>,
+    /// For a guardian that is stopped; without one, where the system gives none, the supervisor is all there is.
+    kill_timer: Option<KillTimer>,
     /// Reports that could not be sent yet.
     outbox: VecDeque<Report>,
     /// Ends that are told once nothing of them is left, and since when they wait for that.
@@ -87,6 +90,7 @@ pub(crate) async fn guard_polls(command: Vec<OsString>) -> Result<(), GuardianEr
             sweep: Duration::from_millis(sweep_ms),
         },
         runs: HashMap::new(),
+        kill_timer: KillTimer::new().ok(),
         outbox: VecDeque::new(),
         parting: VecDeque::new(),
         has_strays: false,
@@ -120,6 +124,7 @@ impl Guardian {
             self.look();
             self.report_all();
             alarm.set(self.next_alarm())?;
+            self.arm_kill_timer(None);
             let looks_again = self.has_strays
                 || !self.outbox.is_empty()
                 || self.runs.values().any(|run| run.watch.is_killing());
@@ -145,6 +150,15 @@ impl Guardian {
             run.watch.next_alarm().into_iter().chain(timeout).min()
         };
         self.runs.values().filter_map(due).min()
+    }
+
+    /// Who is stopped keeps no deadline.
+    fn arm_kill_timer(&mut self, beginning: Option<BootInstant>) {
+        let all = self.runs.values().filter_map(|run| run.watch.last_moment());
+        let first = all.chain(beginning).min();
+        if let Some(timer) = &mut self.kill_timer {
+            let _ = timer.arm(first);
+        }
     }
 
     /// Who was stopped for a while finds renewals that came meanwhile. They count: what was said is true.
@@ -200,6 +214,9 @@ impl Guardian {
             self.outbox.push_back(Report::NotStarted { id, exit_code: None, message });
             return;
         }
+        // Before it begins: a guardian that is stopped right after could not.
+        self.arm_kill_timer(watch.last_moment());
+        let not_after = watch.begins_before().map_or(timeout_at, |before| before.min(timeout_at));
         let started = self.template.of(&target).and_then(|mut command| {
             command
                 .env("TENURE_TARGET", target)
@@ -207,7 +224,8 @@ impl Guardian {
                 .env("TENURE_VALID_UNTIL", valid_until_shown)
                 .env(POLL_ID, id.to_string())
                 .stdin(Stdio::null());
-            let child = start_command(&mut command, Place { cgroup_procs: None, terminal: None })?;
+            let place = Place { cgroup_procs: None, terminal: None, not_after: Some(not_after) };
+            let child = start_command(&mut command, place)?;
             i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData.into())
         });
         match started {
@@ -216,7 +234,8 @@ impl Guardian {
                 self.outbox.push_back(Report::Started { id });
             }
             Err(error) => {
-                let exit_code = Some(exit_code_of(&error));
+                let is_late = error.raw_os_error() == Some(TOO_LATE.raw_os_error());
+                let exit_code = (!is_late).then(|| exit_code_of(&error));
                 self.outbox.push_back(Report::NotStarted { id, exit_code, message: error.to_string() });
             }
         }

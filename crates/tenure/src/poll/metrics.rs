@@ -57,6 +57,9 @@ pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
     for (outcome, count) in &numbers.runs {
         page.sample("", &format!("group=\"{group}\",outcome=\"{}\"", outcome.as_str()), count);
     }
+    let help = "Pollers of the group that died: their time was over before they left.";
+    page.family("poll_member_deaths_total", "counter", help);
+    page.sample("", &format!("group=\"{group}\""), &numbers.member_deaths);
     page.family("poll_store_calls_total", "counter", "Calls made to the store.");
     page.sample("", &format!("group=\"{group}\""), &numbers.store_calls);
     page.text
@@ -142,6 +145,7 @@ mod tests {
             unowned_ms: 1_250,
             paused: true,
             runs: RunOutcome::ALL.into_iter().zip([7, 0, 1, 0, 0]).collect(),
+            member_deaths: 4,
             store_calls: 12,
             ..Numbers::default()
         };
@@ -191,6 +195,9 @@ mod tests {
             tenure_poll_runs_total{group="web",outcome="timed_out"} 1
             tenure_poll_runs_total{group="web",outcome="cancelled"} 0
             tenure_poll_runs_total{group="web",outcome="panicked"} 0
+            # HELP tenure_poll_member_deaths_total Pollers of the group that died: their time was over before they left.
+            # TYPE tenure_poll_member_deaths_total counter
+            tenure_poll_member_deaths_total{group="web"} 4
             # HELP tenure_poll_store_calls_total Calls made to the store.
             # TYPE tenure_poll_store_calls_total counter
             tenure_poll_store_calls_total{group="web"} 12

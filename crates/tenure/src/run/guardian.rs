@@ -134,7 +134,7 @@ impl Guardian {
         command: Vec<OsString>,
     ) -> Option<Self> {
         let cgroup = begin.makes_cgroup.then(Cgroup::make).flatten();
-        match start(begin, input, command, cgroup.as_ref()) {
+        match start(begin, input, command, cgroup.as_ref(), watch.begins_before()) {
             Ok(main) => {
                 let directory = cgroup.as_ref().and_then(|cgroup| cgroup.directory().to_str());
                 let started = Report::Started {
@@ -326,7 +326,13 @@ pub(crate) fn exit_code_of(error: &io::Error) -> u8 {
     if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
 }
 
-fn start(begin: &Begin, input: OwnedFd, command: Vec<OsString>, cgroup: Option<&Cgroup>) -> io::Result<Pid> {
+fn start(
+    begin: &Begin,
+    input: OwnedFd,
+    command: Vec<OsString>,
+    cgroup: Option<&Cgroup>,
+    not_after: Option<BootInstant>,
+) -> io::Result<Pid> {
     let mut words = command.into_iter();
     let program = words.next().ok_or(io::ErrorKind::InvalidInput)?;
     if Path::new(&program).is_dir() {
@@ -336,6 +342,7 @@ fn start(begin: &Begin, input: OwnedFd, command: Vec<OsString>, cgroup: Option<&
     let place = Place {
         cgroup_procs: cgroup.and_then(|cgroup| cgroup.entrance().ok()),
         terminal: if begin.takes_terminal { Some(input.try_clone()?) } else { None },
+        not_after,
     };
     let mut command = Command::new(program);
     command.args(words).stdin(Stdio::from(input));

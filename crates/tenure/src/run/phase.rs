@@ -60,7 +60,23 @@ impl Watch {
 
     /// Whether there is time left to begin at all.
     pub(crate) fn may_begin(&self, now: BootInstant) -> bool {
-        self.timetable.is_none_or(|table| now < table.term_at)
+        self.begins_before().is_none_or(|term_at| now < term_at)
+    }
+
+    /// What begins later would have to end at once; `None`: it may begin at any time.
+    pub(crate) fn begins_before(&self) -> Option<BootInstant> {
+        self.timetable.map(|table| table.term_at)
+    }
+
+    /// When the guardian is to be killed with the command if it has not acted: it must have been stopped. The supervisor
+    /// would have acted before that. `None` if nothing has to end, or if everything is being killed.
+    pub(crate) fn last_moment(&self) -> Option<BootInstant> {
+        match self.phase {
+            Phase::Running | Phase::Ending { .. } => {
+                self.timetable.map(|table| table.valid_until.before(self.pace.sweep / 4))
+            }
+            Phase::Killing => None,
+        }
     }
 
     /// A renewal. Promises are never taken back, so an older one that comes late changes nothing.
@@ -203,6 +219,19 @@ mod tests {
         watch.extend(at(5));
         assert_eq!(watch.end(at(9_000), Cause::Ordered), Some(Step::Term));
         assert_eq!(watch.next_alarm(), Some(at(9_300)));
+    }
+
+    #[test]
+    fn the_last_moment_is_after_everybody_elses_and_before_validity_ends() {
+        let mut watch = watch(1_000);
+        assert_eq!(watch.last_moment(), Some(at(975)));
+        watch.extend(at(2_000));
+        assert_eq!(watch.last_moment(), Some(at(1_975)), "a renewal moves it");
+        watch.end(at(1_500), Cause::Ordered);
+        assert_eq!(watch.last_moment(), Some(at(1_975)));
+        watch.on_alarm(at(1_800));
+        assert_eq!(watch.last_moment(), None, "a guardian that kills is not stopped");
+        assert_eq!(Watch::unbounded(PACE).last_moment(), None);
     }
 
     #[test]

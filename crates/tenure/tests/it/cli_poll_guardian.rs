@@ -160,3 +160,28 @@ fn a_guardian_that_is_stopped_keeps_nothing_running_beyond_its_time() {
     assert_never_back(&fences(&desk, "witness"));
     poller.running.signal(Signal::KILL);
 }
+
+/// The command went on for seconds beside the one of the next poller: nobody was left to end it.
+#[test]
+fn a_poller_and_a_guardian_that_are_both_stopped_keep_no_command_running() {
+    let desk = PollDesk::open(&["s1"]);
+    let flags = |name| ["--name", name, "--timeout", "60s"];
+    let mut one = desk.poller(&flags("one"), &["sh", "-c", WITNESS, "DIR/witness"]);
+    wait_until("a first sign", LONG, || !fences(&desk, "witness").is_empty());
+    let first = fences(&desk, "witness")[0];
+    let guardian = one.running.guardian();
+    one.running.signal(Signal::STOP);
+    signal(guardian, Signal::STOP);
+    let mut two = desk.poller(&flags("two"), &["sh", "-c", WITNESS, "DIR/witness"]);
+    wait_until("the next one", LONG, || fences(&desk, "witness").last().is_some_and(|fence| *fence > first));
+    let count = fences(&desk, "witness").len();
+    wait_until("more signs", LONG, || fences(&desk, "witness").len() > count + 20);
+    assert_never_back(&fences(&desk, "witness"));
+    // It finds out, begins anew with another guardian, and nothing is left of the first.
+    one.running.signal(Signal::CONT);
+    one.wait_for_words("guardian of the polls is replaced");
+    assert!(!is_running(guardian));
+    for poller in [&mut one, &mut two] {
+        poller.running.signal(Signal::KILL);
+    }
+}

@@ -33,7 +33,8 @@ pub(in crate::polling) fn reporting(
     status: PollerStatus,
     report: Option<PollerReport>,
 ) -> Held {
-    let facts = PollerFacts { instance: holder.to_owned(), weight: 1, status, fixed_name: true, report };
+    let instance = holder.to_owned();
+    let facts = PollerFacts { instance, weight: 1, status, fixed_name: true, is_new: false, report };
     Held { attachment: serde_json::to_vec(&facts).expect("plain data"), ..held(1, holder, session) }
 }
 

@@ -9,13 +9,10 @@ end
 for i = 1, count do
   local lease, fence_key = KEYS[5 + i], KEYS[5 + count + i]
   local holder = redis.call('GET', lease)
-  local fence = holder == instance and redis.call('GET', fence_key)
-  if fence then
-    -- An earlier answer was lost on its way.
-    redis.call('PEXPIRE', lease, ttl)
-    answer('1', fence)
-  elseif not holder or holder == instance or (ARGV[4 + i] == 'back' and holder == absent) then
-    fence = raised(fence_key)
+  -- Ours already: an earlier answer was lost on its way. The fence rises all the same, so that a release or a hand-over
+  -- that was sent under the earlier one and comes late finds nothing.
+  if not holder or holder == instance or (ARGV[4 + i] == 'back' and holder == absent) then
+    local fence = raised(fence_key)
     if fence then
       redis.call('SET', lease, instance, 'PX', text(ttl))
       answer('1', fence)

@@ -13,12 +13,13 @@ for i = 1, count do
     -- Asked again because the answer was lost: done is done.
     local is_done = holder == successor and holder ~= instance
     answer(is_done and '1' or '0', holder)
-  elseif not is_member(successor) then
+  elseif left_of(successor) <= 0 then
     answer('?', successor)
   else
     local fence = raised(fence_key)
     if fence then
-      redis.call('SET', lease, successor, 'PX', text(ttl))
+      -- No longer than its membership: one that died a moment ago does not keep it for a whole ttl.
+      redis.call('SET', lease, successor, 'PX', text(math.min(ttl, left_of(successor))))
       answer('1', fence)
       given = given + 1
     else

@@ -13,13 +13,14 @@ if ARGV[4] == 'all' then
   pinned = redis.call('HGETALL', pins)
 end
 local count = (#KEYS - 5) / 2
+local holders, fences = all_at(6, 5 + count), all_at(6 + count, 5 + 2 * count)
 for i = 1, count do
-  local holder = redis.call('GET', KEYS[5 + i])
+  local holder = holders[i]
   if holder then
     leases[#leases + 1] = text(i)
     leases[#leases + 1] = holder
     leases[#leases + 1] = text(redis.call('PTTL', KEYS[5 + i]))
-    leases[#leases + 1] = redis.call('GET', KEYS[5 + count + i]) or ''
+    leases[#leases + 1] = fences[i] or ''
   end
 end
 return {{text(now_us)}, seen, cordoned, pinned, leases}

@@ -13,9 +13,24 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- What is at these keys, in a few calls: one for each key would take most of a script's time.
+local AT_ONCE = 1000
+local function all_at(first, last)
+  local values = {}
+  for begin = first, last, AT_ONCE do
+    local some = redis.call('MGET', unpack(KEYS, begin, math.min(begin + AT_ONCE - 1, last)))
+    for i = 1, #some do values[#values + 1] = some[i] end
+  end
+  return values
+end
+
+-- How many ms a membership has left.
+local function left_of(who)
+  return tonumber(redis.call('ZSCORE', members, who) or '0') - now
+end
+
 local function is_member(who)
-  local till = redis.call('ZSCORE', members, who)
-  return till and tonumber(till) > now
+  return left_of(who) > 0
 end
 
 -- A fence that is higher than any before, also after the old ones were lost. Nothing if there is no higher one.

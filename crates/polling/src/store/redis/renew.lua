@@ -5,13 +5,13 @@ forget_the_dead()
 redis.call('ZADD', members, text(now + ttl), instance)
 redis.call('SET', node, '1', 'PX', text(ttl))
 local count, lost = (#KEYS - 5) / 2, {}
+local holders, fences = all_at(6, 5 + count), all_at(6 + count, 5 + 2 * count)
 for i = 1, count do
-  local lease = KEYS[5 + i]
-  if holds(lease, KEYS[5 + count + i], ARGV[3 + i]) then
-    redis.call('PEXPIRE', lease, ttl)
+  if holders[i] == instance and fences[i] == ARGV[3 + i] then
+    redis.call('PEXPIRE', KEYS[5 + i], ttl)
   else
     lost[#lost + 1] = text(i)
-    lost[#lost + 1] = redis.call('GET', lease) or ''
+    lost[#lost + 1] = holders[i] or ''
   end
 end
 return lost

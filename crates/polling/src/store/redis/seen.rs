@@ -151,6 +151,7 @@ fn one_for_each_name(listed: Vec<Listed>, cordoned: &BTreeSet<String>) -> Vec<Se
         let mut member = SeenMember {
             weight: facts.map_or(1, |facts| facts.weight),
             status: facts.map_or(PollerStatus::Online, |facts| facts.status),
+            is_new: facts.is_some_and(|facts| facts.is_new),
             address: String::new(),
             takes_handovers: about.is_some() && !instance.is_absent(),
             instance,

@@ -1,5 +1,5 @@
--- ARGV  facts   Gives '-' if the membership is over.
+-- ARGV  facts; 'quietly' if the others need not look at once   Gives '-' if the membership is over.
 if not is_member(instance) then return {'-'} end
 redis.call('HSET', about, instance, ARGV[4])
-say('told')
+if ARGV[5] ~= 'quietly' then say('told') end
 return {}

@@ -7,6 +7,9 @@ use tenure_api::{
     DrainCause, Event, EventKind, EventLease, Lease, PollName, PollerFacts, PollerStatus, State,
 };
 
+/// Reason of a lease whose session was silent for too long.
+const SESSION_EXPIRED: &str = "session_expired";
+
 /// What is known of a group.
 #[derive(Default)]
 pub(super) struct Book {
@@ -16,6 +19,8 @@ pub(super) struct Book {
     lsn: u64,
     /// Position of the last change that concerned the group.
     generation: u64,
+    /// Members whose time was over.
+    deaths: u64,
 }
 
 struct Entry {
@@ -58,9 +63,10 @@ impl Book {
         );
     }
 
-    /// The list was begun as of here.
-    pub(super) fn listed(&mut self, lsn: u64) {
+    /// The list was begun as of here; what the book before it counted stays counted.
+    pub(super) fn listed(&mut self, lsn: u64, before: &Self) {
         self.lsn = lsn;
+        self.deaths = before.deaths;
     }
 
     /// Takes in what happened. Whether anything changed.
@@ -74,6 +80,14 @@ impl Book {
         if entry.as_ref().is_some_and(|entry| event.lsn <= entry.as_of) {
             return false;
         }
+        // Told when authority is withdrawn, and once more when the name is free.
+        let is_death = |entry: &Entry| {
+            entry.has_authority
+                && matches!(name, PollName::Poller(_))
+                && lease.reason.as_deref() == Some(SESSION_EXPIRED)
+                && !Instance::read(&entry.holder).is_absent()
+        };
+        self.deaths += u64::from(entry.as_deref().is_some_and(is_death));
         match (event.kind, entry) {
             (EventKind::Granted, _) => self.enter(name, fresh(lease, event.lsn)),
             (EventKind::Released | EventKind::Expired | EventKind::Reclaimed, Some(_)) => {
@@ -111,7 +125,8 @@ impl Book {
 
     /// What is known, as the poller sees it whose session this is.
     pub(super) fn view(&self, own: Option<(&Instance, &str)>) -> View {
-        let mut view = View { generation: self.generation, as_of: self.lsn, ..View::default() };
+        let (generation, as_of, deaths) = (self.generation, self.lsn, self.deaths);
+        let mut view = View { generation, as_of, deaths, ..View::default() };
         for (name, entry) in &self.leases {
             match name {
                 PollName::Target(target) => {
@@ -178,6 +193,7 @@ impl Entry {
             instance: Instance::read(&self.holder),
             weight: facts.weight,
             status: facts.status,
+            is_new: facts.is_new,
             address: self.session.clone(),
             takes_handovers: !self.session.is_empty(),
         })

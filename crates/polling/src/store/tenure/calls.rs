@@ -131,6 +131,7 @@ pub(super) async fn hand_over(client: Client, key: ClaimKey, to_session: String)
 pub(super) fn facts(
     membership: &Membership,
     status: PollerStatus,
+    is_new: bool,
     report: Option<PollerReport>,
 ) -> serde_json::Value {
     let facts = PollerFacts {
@@ -138,6 +139,7 @@ pub(super) fn facts(
         weight: membership.weight,
         status,
         fixed_name: membership.instance.has_fixed_name(),
+        is_new,
         report,
     };
     serde_json::to_value(facts).expect("invariant: facts can be written as JSON")

@@ -97,8 +97,9 @@ impl Shared {
                 book.list(lease);
             }
             let Some(cursor) = page.next_cursor else {
-                book.listed(begun_at);
-                *self.book() = book;
+                let mut present = self.book();
+                book.listed(begun_at, &present);
+                *present = book;
                 return Ok(begun_at);
             };
             query.cursor = Some(cursor);

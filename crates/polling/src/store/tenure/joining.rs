@@ -67,6 +67,7 @@ impl TenureStore {
             epoch: lease.epoch,
             seen_lsn: opened.lsn,
             valid_until,
+            proven_at: BootInstant::now().after(membership.ttl),
             ended: HashMap::new(),
             status: PollerStatus::Online,
             report: PollerReport::default(),
@@ -166,5 +167,5 @@ impl TenureStore {
 
 /// What a poller tells of itself when it joins: it has nothing to report yet.
 fn joined(membership: &Membership) -> serde_json::Value {
-    facts(membership, PollerStatus::Online, Some(PollerReport::default()))
+    facts(membership, PollerStatus::Online, true, Some(PollerReport::default()))
 }

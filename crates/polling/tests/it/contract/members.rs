@@ -110,6 +110,34 @@ pub(super) async fn whoever_is_silent_is_no_member_and_can_join_again<F: Fixture
     silent.store.renew(&[]).await.expect("renewed");
 }
 
+pub(super) async fn a_poller_is_new_until_it_has_lived_for_a_ttl<F: Fixture>(fixture: F) {
+    let watcher = Member::lasting(&fixture).await;
+    let ttl = SHORT * 2;
+    let before = BootInstant::now();
+    let member = Member::join(&fixture, membership(Instance::draw(), ttl)).await;
+    assert!(watcher.finds(&member).await.is_new);
+    wait_until("it is not new any more", async || {
+        member.store.renew(&[]).await.expect("renewed");
+        member.store.tell(PollerStatus::Online).await.expect("told");
+        !watcher.finds(&member).await.is_new
+    })
+    .await;
+    assert!(has_passed(before.after(ttl)), "it had not lived for so long");
+}
+
+pub(super) async fn who_dies_is_counted_and_who_leaves_is_not<F: Fixture>(fixture: F) {
+    let watcher = Member::lasting(&fixture).await;
+    let leaving = Member::lasting(&fixture).await;
+    watcher.finds(&leaving).await;
+    leaving.store.leave(&[], None).await.expect("left");
+    wait_until("it has left", async || watcher.member(leaving.instance()).await.is_none()).await;
+    assert_eq!(watcher.view(&[]).await.deaths, 0);
+    let dying = Member::join(&fixture, membership(Instance::draw(), SHORT)).await;
+    watcher.finds(&dying).await;
+    wait_until("it has died", async || watcher.member(dying.instance()).await.is_none()).await;
+    assert_eq!(watcher.view(&[]).await.deaths, 1);
+}
+
 pub(super) async fn an_operators_words_are_seen<F: Fixture>(fixture: F) {
     let (one, other) = (Member::lasting(&fixture).await, Member::lasting(&fixture).await);
     other.finds(&one).await;

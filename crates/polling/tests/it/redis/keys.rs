@@ -65,6 +65,39 @@ async fn fences_are_the_servers_time_unless_they_were_higher() {
     assert_eq!(server.cli(&["EXISTS", "poll:lease:d"]), "0");
 }
 
+/// One who acquired again what it held was given its old fence: a release under it that came late freed the target.
+#[tokio::test]
+async fn an_acquire_raises_the_fence_of_what_is_held_already_and_a_late_release_misses_it() {
+    let server = RedisServer::start().await;
+    let poller = Poller::join(&server).await;
+    let lost_on_its_way = poller.acquire("t").await;
+    let claim = poller.acquire("t").await;
+    assert!(claim.fence > lost_on_its_way.fence, "{} after {}", claim.fence, lost_on_its_way.fence);
+    poller.store.release(&[lost_on_its_way], LetGo::Rebalanced).await.expect("an answer");
+    assert_eq!(server.cli(&["GET", "poll:lease:t"]), poller.instance());
+    let renewal = poller.store.renew(&[claim]).await.expect("renewed");
+    assert!(renewal.lost.is_empty());
+}
+
+/// A target that was handed to a poller that had just died stayed its for a whole ttl more.
+#[tokio::test]
+async fn what_is_handed_over_ends_with_the_membership_of_its_successor() {
+    let server = RedisServer::start().await;
+    let (giver, dying) = (Poller::join(&server).await, Poller::join(&server).await);
+    let time = server.cli(&["TIME"]);
+    let seconds = number(time.lines().next().expect("seconds"));
+    let end = (seconds + 20) * 1_000;
+    server.cli(&["ZADD", "poll:members", &end.to_string(), dying.instance()]);
+    let claim = giver.acquire("t").await;
+    let view = giver.view(&[]).await;
+    let successor = view.members.iter().find(|member| member.instance.as_str() == dying.instance());
+    let handed = [(claim, successor.expect("a member").clone())];
+    let outcomes = giver.store.hand_over(&handed, LetGo::Rebalanced).await.expect("an answer");
+    assert_eq!(outcomes, [Outcome::Done(())]);
+    let left = number(&server.cli(&["PTTL", "poll:lease:t"]));
+    assert!(left <= 20_000, "{left} ms are left, and its poller has at most 20 s");
+}
+
 #[tokio::test]
 async fn older_programs_and_ours_keep_out_of_each_others_leases() {
     let server = RedisServer::start().await;
@@ -187,8 +220,6 @@ async fn a_lease_that_was_taken_anew_is_another_one() {
     assert_eq!(renewal.lost.iter().map(|loss| loss.fence).collect::<Vec<_>>(), [old.fence]);
     poller.store.release(&[old], LetGo::Voluntary).await.expect("an answer");
     assert_eq!(server.cli(&["EXISTS", "poll:lease:t"]), "1", "the new one stays");
-    // Asked for again because the answer was lost: the same claim.
-    assert_eq!(poller.acquire("t").await.fence, new.fence);
 }
 
 /// Two runs that wait for one name: one gets it, the other is refused.

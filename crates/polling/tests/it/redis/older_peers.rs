@@ -97,7 +97,8 @@ impl Ours {
 /// Waits until every target is with whom the function that all share prefers.
 async fn settled(server: &RedisServer, pollers: &[&str]) {
     let targets = targets();
-    let members: Vec<Member<'_>> = pollers.iter().map(|name| Member { name, weight: 1 }).collect();
+    let members: Vec<Member<'_>> =
+        pollers.iter().map(|name| Member { name, weight: 1, is_new: false }).collect();
     let wished: Vec<Target<'_>> =
         targets.iter().map(|name| Target { name, held_by: None, pinned_to: None }).collect();
     let assigned = assign(Hash::Fnv1a, &members, &wished);

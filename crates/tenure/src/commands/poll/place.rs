@@ -227,6 +227,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
         .map(|member| Member {
             name: member.instance.name(),
             weight: if member.status == PollerStatus::Cordoned { 0 } else { member.weight },
+            is_new: member.is_new,
         })
         .collect();
     let known: Vec<&TargetName> = seen.owners.keys().chain(seen.pins.keys()).collect();
