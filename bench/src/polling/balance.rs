@@ -88,7 +88,8 @@ fn listed(cases: &[Case]) -> String {
 
 fn most_held(hash: Hash, pollers: usize, names: &[String]) -> usize {
     let pollers: Vec<String> = (0..pollers).map(poller).collect();
-    let members: Vec<Member<'_>> = pollers.iter().map(|name| Member { name, weight: 1, is_new: false }).collect();
+    let members: Vec<Member<'_>> =
+        pollers.iter().map(|name| Member { name, weight: 1, is_new: false }).collect();
     let targets: Vec<Target<'_>> =
         names.iter().map(|name| Target { name, held_by: None, pinned_to: None }).collect();
     let mut held = vec![0; members.len()];

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// What is allowed above the optimum.
 const SLACK: f64 = 1.1;
 /// The part of the limit on moves that pollers aim at. Most of what moves for a newcomer moves when it has lived for a ttl.
-const PACE: f64 = 0.8;
+const PACE: f64 = 2.0 / 3.0;
 /// Beyond the time that the limit on moves takes: noticing, waiting for others who join, and the last first poll.
 const NOTICE: Duration = Duration::from_secs(2);
 
@@ -123,7 +123,7 @@ impl Moves {
             samples: self.until_last.len(),
             measured: format!("{}{unsettled}", self.until_last.shown()),
             goal: match moves_max {
-                Some(_) => format!("≤ ttl + moves ÷ 0.8 max_moves + 2 s = {}", shown(rounded(limit))),
+                Some(_) => format!("≤ ttl + moves ÷ ⅔ max_moves + 2 s = {}", shown(rounded(limit))),
                 None => format!("≤ {}", shown(limit)),
             },
             is_reached: self.is_settled && self.until_last.are_within(limit.as_secs_f64()),

@@ -34,8 +34,9 @@ const PACE_PARTS: u32 = 2;
 const LOT: usize = 1_000;
 /// Targets taken together; before the next ones the group is looked at again.
 const TAKEN_LOT: usize = 1_024;
-/// Pollers aim at this part of the limit on moves: what is handed over evenly is noticed in lots.
-const PART_OF_LIMIT: f64 = 0.8;
+/// Pollers aim at this part of the limit on moves. What is handed over evenly is noticed in lots, one for each look: with
+/// looks less than half a second apart a second has at most half as much again as it should.
+const PART_OF_LIMIT: f64 = 2.0 / 3.0;
 /// Moves wait this long after the last change of membership: those that join together are served together. What a
 /// poller with a fixed name left is not taken for as long, because it may be back in the next instant.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -437,7 +438,7 @@ impl<S: Store> Control<S> {
         let now = BootInstant::now();
         match handed.get_mut(&LetGo::Rebalanced) {
             // A poll that ran on put its move off: these are counted again when they move.
-            Some(moves) => {
+            Some(moves) if !self.is_leaving => {
                 let allowed = self.handing.left(now, self.share);
                 if allowed < moves.len() {
                     moves.truncate(allowed);
@@ -445,7 +446,7 @@ impl<S: Store> Control<S> {
                 }
                 self.handing.spend(now, moves.len());
             }
-            None => self.handing.rest(),
+            Some(_) | None => self.handing.rest(),
         }
         self.hand_over(&in_doubt, LetGo::Rebalanced, wake).await?;
         for (why, claims) in handed {

@@ -7,12 +7,14 @@ use crate::poller::runner::STOPPING_MAX;
 use crate::store::{LetGo, Store, StoreError, TargetName};
 use core::time::Duration;
 use tenure_api::PollerStatus;
-use tenure_client::clock::BootInstant;
+use tenure_client::clock::{BootInstant, wait_until};
 
 /// Beyond the longest poll, how long a poller that stops goes on trying to hand over.
 const PARTING_LIMIT: Duration = Duration::from_secs(5);
 /// How often it is looked whether something more can be handed over.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// So long polls that run are waited for before the first hand-over: what goes in one lot is noticed by one look.
+const FIRST_LOT: Duration = Duration::from_millis(50);
 
 impl<S: Store> Control<S> {
     /// Gives everything away and goes.
@@ -55,16 +57,22 @@ impl<S: Store> Control<S> {
 
     /// Hands over what can be, release after release, until nothing is held.
     async fn give_all_away(&mut self) {
+        let mut looks = true;
         while self.shared.is_member_since(self.membership) {
-            if let Err(error) = self.give_away().await {
+            let given = match looks {
+                true => self.give_away().await,
+                // A poll has ended: where its target goes is known.
+                false => self.let_go(&mut Wake(BootInstant::now())).await,
+            };
+            if let Err(error) = given {
                 tracing::debug!(%error, "not handed over yet");
             }
             if self.shared.holdings().len() == 0 {
                 return;
             }
             tokio::select! {
-                () = self.shared.control_wake.notified() => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = self.shared.control_wake.notified() => looks = false,
+                () = tokio::time::sleep(LOOK_AGAIN) => looks = true,
             }
         }
     }
@@ -78,6 +86,13 @@ impl<S: Store> Control<S> {
         self.drain(&plan, &view, rate, &mut wake, now);
         // With nobody to give it to, it is released as soon as it does not run.
         self.drain_all(plan.keep.iter());
+        let over = now.after(FIRST_LOT);
+        while self.runs_any() && BootInstant::now() < over {
+            tokio::select! {
+                () = self.shared.control_wake.notified() => {}
+                () = wait_until(over) => {}
+            }
+        }
         self.let_go(&mut wake).await
     }
 
@@ -95,6 +110,11 @@ impl<S: Store> Control<S> {
                 () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
+    }
+
+    fn runs_any(&self) -> bool {
+        let holdings = self.shared.holdings();
+        holdings.iter().any(|(target, _)| holdings.is_running(target))
     }
 
     fn drain_all<'a>(&self, targets: impl Iterator<Item = &'a TargetName>) {

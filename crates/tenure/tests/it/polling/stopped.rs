@@ -1,16 +1,14 @@
 //! A poller that stands still for longer than its ttl, and goes on as if nothing had been.
 
-use std::time::Duration;
-
 use rustix::process::Signal;
 
-use super::scene::{Kind, SLACK_MS, Scene, TTL_MS};
+use super::scene::{Kind, Scene, TTL_MS};
 use super::witness::Sign;
-use crate::run_support::{boot_ms, is_running, signal, wait_until};
+use crate::run_support::{boot_ms, is_running};
 
 on_both_stores!(
     a_supervisor_that_stood_still_finds_its_commands_gone_and_begins_none,
-    what_a_whole_family_writes_that_stood_still_is_refused_by_its_fence,
+    a_whole_family_that_stood_still_writes_nothing_afterwards,
 );
 
 const TARGETS: [&str; 6] = ["long1", "long2", "t1", "t2", "t3", "t4"];
@@ -41,45 +39,27 @@ fn a_supervisor_that_stood_still_finds_its_commands_gone_and_begins_none(kind: K
     end.assert_never_two();
 }
 
-fn what_a_whole_family_writes_that_stood_still_is_refused_by_its_fence(kind: Kind) {
+/// They used to run on when they were continued, and only the fence protected.
+fn a_whole_family_that_stood_still_writes_nothing_afterwards(kind: Kind) {
     let scene = Scene::open(kind, &TARGETS);
     let mut one = scene.named("one");
     let before = scene.wait_for_all_since(0);
     let lasting: Vec<i32> =
         before.begins().filter(|line| line.target.starts_with("long")).map(|line| line.pid).collect();
     one.freeze_all();
-    assert!(lasting.iter().all(|pid| one.frozen().contains(pid) && is_running(*pid)));
+    assert!(lasting.iter().all(|pid| one.frozen().contains(pid)));
     let two = scene.named("two");
     scene
         .wait_for("the other with everything", |witness| {
             witness.targets_of(&two.instance).len() == TARGETS.len()
         })
         .assert_never_two();
-    // Commands first: nobody is there to end them, and only the fence protects.
-    let (watching, commands) = one.frozen().split_at(2);
-    for pid in commands {
-        signal(*pid, Signal::CONT);
-    }
-    scene.wait_for("writes that come too late", |witness| {
-        let late = witness.refused();
-        lasting.iter().all(|pid| late.iter().any(|line| line.pid == *pid))
-    });
+    assert!(!lasting.iter().any(|pid| is_running(*pid)), "the kernel ends what nobody else can");
     let continued_ms = boot_ms();
-    for pid in watching.iter().rev() {
-        signal(*pid, Signal::CONT);
-    }
-    let limit = Duration::from_millis(SLACK_MS);
-    wait_until("the end of late commands", limit, || !lasting.iter().any(|pid| is_running(*pid)));
+    one.running.signal(Signal::CONT);
     let end = scene.wait_for("the first one again", |witness| {
-        let refused: Vec<u64> = witness.refused().iter().map(|line| line.fence).collect();
-        let mut ours = witness.since(continued_ms).0.into_iter();
-        ours.any(|line| {
-            line.instance == one.instance && line.sign == Sign::End && !refused.contains(&line.fence)
-        })
+        witness.since(continued_ms).by(&one.instance).any(|line| line.sign == Sign::End)
     });
-    end.assert_none_accepted_twice();
-    for line in end.refused() {
-        assert_eq!(line.instance, one.instance, "{line:?}");
-        assert!(one.frozen().contains(&line.pid), "a poll that began without its target: {line:?}");
-    }
+    end.assert_never_two();
+    assert!(end.refused().is_empty(), "{:?}", end.refused());
 }
