@@ -61,7 +61,7 @@ pub(crate) struct Host {
 struct Withdrawal {
     key: u128,
     service: Service,
-    /// `None`: the answer is collected for whoever closes.
+    /// `None`: the answer is collected for the caller that closes.
     reply: Option<oneshot::Sender<Goodbye>>,
 }
 
@@ -205,7 +205,7 @@ impl Host {
 
     fn withdrawn(&mut self, token: u64, goodbye: Goodbye) {
         let Some(withdrawal) = self.withdrawals.remove(&token) else { return };
-        // Counted before anyone is told, who may look at once.
+        // Counted before the answer is sent: its receiver may look at once.
         if goodbye == Goodbye::Sent {
             self.board.note(|health| health.goodbyes_sent += 1);
         }

@@ -101,7 +101,7 @@ impl Outbox {
         Some(transmit)
     }
 
-    /// When the next packet may leave; `None` if there is none.
+    /// When the next packet may leave; `None` where no packet waits.
     pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
         let is_empty = [&self.goodbyes, &self.direct, &self.others].into_iter().all(VecDeque::is_empty);
         let at = if self.tokens > 0 { now } else { self.filled_at + Duration::from_millis(1) };

@@ -18,7 +18,7 @@ use crate::service::is_type;
 use crate::sighting::{Address, Record, Wanted};
 use crate::wire::{self, A, AAAA, Data, Message, Name, PACKET_BYTES, PTR, Question, Room, SRV, TXT};
 
-/// What was found, or is no longer there.
+/// A service or a type that was found, or that is gone.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) wanted: Wanted,
@@ -120,7 +120,7 @@ impl Querier {
         domains.into_iter().for_each(|domain| self.ask_from_the_start(now, &domain));
     }
 
-    /// What was heard on a link is not there any more.
+    /// Forgets the records that came from a link.
     pub(crate) fn link_down(&mut self, link: LinkId) {
         self.links.remove(&link);
         let gone = self.cache.forget_link(link);
@@ -128,8 +128,8 @@ impl Querier {
         self.evaluate();
     }
 
-    /// Begins to look for something. What is looked for already is told again: there may be a listener who was told
-    /// nothing yet.
+    /// Begins to look for something. A look that runs already reports its findings again, because a new listener may have
+    /// none of them.
     pub(crate) fn browse(&mut self, now: Instant, wanted: &Wanted) {
         let Some(domain) = wanted.domain() else { return };
         if self.looks.contains_key(&domain) {

@@ -448,7 +448,7 @@ impl Responder {
         outbox.multicast(link_id, repeats.finish());
     }
 
-    /// What there is to tell. Standings are told once however often they changed.
+    /// The events since the last call. A standing is reported once however often it changed.
     pub(crate) fn take_events(&mut self) -> Vec<Event> {
         for key in core::mem::take(&mut self.changed) {
             let Some(entry) = self.keys.get(&key).and_then(|id| self.entries.get(id)) else { continue };

@@ -51,7 +51,7 @@ pub(crate) fn open(link: &Link, port: u16) -> io::Result<UdpSocket> {
     UdpSocket::from_std(socket.into())
 }
 
-/// Whether the port can be shared with whoever has it.
+/// Whether the port can be shared with the processes that have it.
 pub(crate) fn try_port(port: u16) -> io::Result<()> {
     let v4 = reusable(Family::V4)?.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into());
     v4.or_else(|error| {

@@ -63,7 +63,7 @@ async fn everything_comes_back_after_the_machine_broke() {
     assert_eq!(ours.health().condition, Condition::Up);
     wait_until("both are advertised again", || ours.standing(1).advertised && ours.standing(2).advertised)
         .await;
-    // What is new is found by the browse that began with the first machine.
+    // The browse that began with the first machine finds new services.
     theirs.advertise(3, on_its_host("later"));
     wait_for(&mut own, "later", is_resolved("later")).await;
     assert_eq!(ours.withdraw(2, on_its_host("Dot.ted")).await, Goodbye::Sent);

@@ -210,7 +210,7 @@ impl World {
                 let standing = host.standings.get(key).unwrap_or_else(|| panic!("{key} has no standing"));
                 let is_own = |other: &Standing| other.name.as_ref() == Some(&service.name);
                 if !standing.advertised && host.standings.values().any(is_own) {
-                    // Another service of this host got the name; the caller is told.
+                    // Another service of this host got the name; `last_error` says so.
                     continue;
                 }
                 assert!(standing.advertised, "{} is not advertised: {standing:?}", service.name);

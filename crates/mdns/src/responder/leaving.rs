@@ -44,7 +44,7 @@ impl Responder {
             return self.answer(token, Goodbye::Unsent(unfit.to_string()));
         }
         let Some(entry) = Entry::new(None, service) else { return };
-        // What has the name now is announced under it, or is being withdrawn.
+        // Another entry has the name now: it is announced under it, or is being withdrawn.
         if self.owners.contains_key(&entry.names.instance) {
             return self.answer(token, Goodbye::Sent);
         }
@@ -187,7 +187,7 @@ impl Responder {
         }
         self.owed.retain(|owed| owed.interfaces.as_ref().is_some_and(|interfaces| !interfaces.is_empty()));
         for service in due {
-            // What has the name now is announced under it.
+            // Another entry has the name now and is announced under it.
             let entry = Entry::new(None, service);
             if let Some(entry) = entry.filter(|entry| !self.owners.contains_key(&entry.names.instance)) {
                 self.say_for_another(now, entry, None, &[link]);
