@@ -555,11 +555,15 @@ impl Connection {
 
     fn watch(&self, stream: Stream, source: Source) {
         let (shared, caller) = (Arc::clone(&self.shared), self.caller.clone());
-        self.tasks.spawn(async move {
+        let mut watching: Answering = Box::pin(async move {
             if let Some(running) = stream.begin(&shared, &caller, source).await {
                 stream.run(shared, running).await;
             }
         });
+        // Begun here, so that it tells what the lines behind it cause.
+        if !is_over(&mut watching) {
+            self.tasks.spawn(watching);
+        }
     }
 
     /// Lets the calls under way finish; streams and waits end.

@@ -36,6 +36,21 @@ fn a_watch_tells_what_the_lines_behind_it_cause() {
     assert_eq!(event["lsn"], acquired["acquired"]["lsn"]);
 }
 
+/// A stream with a tag used to begin in a task of its own, after the lines behind it.
+#[test]
+fn a_watch_with_a_tag_tells_what_the_lines_behind_it_cause() {
+    let daemon = Served::start();
+    let mut lines = daemon.lines();
+    for round in 0..50 {
+        let (watch, name) = (json!({"watch": {}, "tag": round}), format!("r{round}"));
+        let acquire = json!({"acquire": {"resources": [name], "holder": "a", "ttl_ms": 0}, "tag": "a"});
+        lines.send(format!("{watch}\n{acquire}\n").as_bytes());
+        lines.until(|line| line["tag"] == round && line["event"]["lease"]["resources"][0] == name);
+        lines.say(json!({"stop": round}));
+        lines.until(|line| line["stopped"] == round);
+    }
+}
+
 #[test]
 fn untagged_lines_are_carried_out_in_order() {
     let daemon = Served::start();
