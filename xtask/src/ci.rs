@@ -26,13 +26,23 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: || quiet(clippy()) },
     Step { name: "test", run: test::run_all_for_ci },
     Step { name: "instructions", run: || quiet(instructions::check()) },
-    Step { name: "sim", run: || quiet(sim::seeds(SEEDS).and_then(|()| sim::cluster_seeds(CLUSTER_SEEDS))) },
+    Step {
+        name: "sim",
+        run: || {
+            quiet(
+                sim::seeds(SEEDS)
+                    .and_then(|()| sim::cluster_seeds(CLUSTER_SEEDS))
+                    .and_then(|()| sim::restores(RESTORES)),
+            )
+        },
+    },
     Step { name: "fuzz", run: || quiet(fuzz::iterations(ITERATIONS)) },
     Step { name: "doc", run: || quiet(doc()) },
 ];
 
 const SEEDS: u64 = 300;
 const CLUSTER_SEEDS: u64 = 200;
+const RESTORES: u64 = 2_000;
 const ITERATIONS: u64 = 20_000;
 
 pub(crate) fn run(_: &Arguments) -> Result<()> {

@@ -11,7 +11,7 @@ use crate::shell;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Arguments {
-    /// `SEED`, `--cluster`, `--seeds N`, `--steps N`, `--trace`, `--plant NAME`, `--list-plants`.
+    /// `SEED`, `--cluster`, `--restores`, `--seeds N`, `--steps N`, `--trace`, `--plant NAME`, `--list-plants`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     for_sim: Vec<String>,
 }
@@ -26,6 +26,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 /// Runs that many seeds of several nodes over a remote log.
 pub(crate) fn cluster_seeds(count: u64) -> Result<()> {
     run(&Arguments { for_sim: vec!["--cluster".to_owned(), "--seeds".to_owned(), count.to_string()] })
+}
+
+/// Runs that many seeds of a store that is put back to backups.
+pub(crate) fn restores(count: u64) -> Result<()> {
+    run(&Arguments { for_sim: vec!["--restores".to_owned(), "--seeds".to_owned(), count.to_string()] })
 }
 
 /// Runs that many seeds.

@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     test::run_with_cases(arguments.cases)?;
     sim::seeds(arguments.seeds)?;
     sim::cluster_seeds(arguments.seeds)?;
+    sim::restores(arguments.seeds)?;
     fuzz::iterations(arguments.iterations)?;
     mutants::run_all()
 }

@@ -5,30 +5,21 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recovery, SharedDisk};
 
 use crate::keys::Keys;
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::values::{Beat, FORMAT, Floor, Head, Meta, Standing, State, ValueError, Writer, decode, encode};
+use crate::trust::{Forgot, Progress, Remembered};
+use crate::values::{
+    Beat, FORMAT, Floor, Head, Meta, Node, Standing, State, ValueError, Writer, decode, encode,
+};
 
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(5);
 /// Where a node remembers which log it follows.
 const REMEMBERED: &str = "cluster.json";
-
-/// What a machine remembers of the store, so that it notices when that has forgotten something.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remembered {
-    /// Which log.
-    pub log_id: u64,
-    /// Which generation of it.
-    pub generation: u64,
-    /// The highest writer epoch that was seen.
-    pub epoch: u64,
-    /// The highest revision that was seen.
-    pub revision: u64,
-}
+/// Tries to mark a store that changes meanwhile.
+const MARK_TRIES: usize = 3;
 
 /// A node's log, found.
 pub struct Booted {
@@ -38,10 +29,8 @@ pub struct Booted {
     pub mirror: Mirror,
     /// What opening it found.
     pub recovery: Recovery,
-    /// What this machine remembered before; `None`: it has never followed a log.
-    pub remembered: Option<Remembered>,
-    /// It has never followed a log, and this one has a past that others may know more of.
-    pub is_stranger: bool,
+    /// What this machine remembers of it, this start included.
+    pub known: Remembered,
     /// Whether a damaged or outdated copy was put aside, and why.
     pub put_aside: Option<String>,
 }
@@ -67,11 +56,8 @@ pub enum BootError {
         known: u64,
     },
     /// The store has forgotten something.
-    #[error("the store knows less than this machine: {what}; it was restored from a backup")]
-    Restored {
-        /// What it has forgotten.
-        what: String,
-    },
+    #[error("{0}; it was restored from a backup")]
+    Restored(#[from] Forgot),
     /// A migration into the store was not finished.
     #[error("the log in the store is being copied there; finish that with `tenure cluster migrate`")]
     Importing,
@@ -134,9 +120,14 @@ pub struct BootOptions<'a> {
     pub secret: String,
     /// How long a step is good for, if the log is new.
     pub writer_ttl_ms: u64,
+    /// The node's name.
+    pub node: &'a str,
+    /// 128 random bits: whose memory this is, if the machine has none.
+    pub memory: String,
 }
 
-/// Finds the log, begins one if there has never been any, and opens the copy.
+/// Finds the log, begins one if there has never been any, and opens the copy. A store that has forgotten what this
+/// machine knows is marked, so that nobody goes on with it.
 ///
 /// # Errors
 /// When what is found does not fit together.
@@ -153,15 +144,20 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     if meta.state == State::Importing {
         return Err(BootError::Importing);
     }
-    let head: Head = read(with, with.keys.head(), "head")?.0;
-    let (writer, revision): (Writer, u64) = read(with, with.keys.writer(), "writer")?;
-    if let Standing::Moved { to } = writer.standing {
-        return Err(BootError::Moved { to });
+    let fresh = look_fresh(with.store, with.keys)?;
+    let (writer, head) = (&fresh.writer, fresh.head);
+    if let Standing::Moved { to } = &writer.standing {
+        return Err(BootError::Moved { to: to.clone() });
     }
-    if let Some(known) = &remembered {
-        compare(known, &meta, writer.epoch, revision)?;
+    let progress = fresh.progress();
+    let known = match &remembered {
+        Some(known) => compare(with, known, &meta, &progress)?,
+        None => Remembered { log_id: meta.log_id, generation: meta.generation, ..Remembered::default() },
+    };
+    if let Standing::Restored { by, what } = &writer.standing {
+        return Err(Forgot { who: by.clone(), what: what.clone() }.into());
     }
-    let floor: Floor = read(with, with.keys.floor(), "floor")?.0;
+    let floor: Floor = read(with, with.keys.floor(), "floor")?;
     let is_new_generation =
         remembered.as_ref().is_some_and(|remembered| remembered.generation < meta.generation);
     let mut put_aside = None;
@@ -173,19 +169,114 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
     let (mirror, recovery) = match opened {
         Ok(opened) => opened,
         Err(Unfit::Error(error)) => return Err(error),
-        Err(Unfit::Restored(what)) if remembered.is_some() && !is_new_generation => {
-            return Err(BootError::Restored { what });
+        Err(Unfit::Restored { copied, what }) if remembered.is_some() && !is_new_generation => {
+            let mut known = known;
+            known.progress.raise(&copied);
+            let forgot = Forgot { who: with.node.to_owned(), what };
+            mark(with.store, with.keys, with.node, &known, &forgot.what)?;
+            return Err(forgot.into());
         }
-        Err(Unfit::Restored(why) | Unfit::Outdated(why)) => {
+        Err(Unfit::Restored { what: why, .. } | Unfit::Outdated(why)) => {
             set_aside(with)?;
             put_aside = Some(why);
             begin(with, &meta, &floor)?
         }
     };
-    let now = Remembered { log_id: meta.log_id, generation: meta.generation, epoch: writer.epoch, revision };
-    remember(with.root, &now)?;
-    let is_stranger = remembered.is_none() && head.frame > 0;
-    Ok(Booted { meta, mirror, recovery, remembered, is_stranger, put_aside })
+    let mut known = known;
+    known.progress.raise(&progress);
+    if known.memory.is_empty() {
+        known.memory.clone_from(&with.memory);
+    }
+    remember(with.root, &known)?;
+    Ok(Booted { meta, mirror, recovery, known, put_aside })
+}
+
+/// The store as it is at one moment, which is not over.
+struct Fresh {
+    writer: Writer,
+    head: Head,
+    beat: Beat,
+    /// `writer`, `head` and `beat`, as bytes.
+    bytes: [Vec<u8>; 3],
+    revision: u64,
+}
+
+impl Fresh {
+    fn progress(&self) -> Progress {
+        Progress::of(&self.writer, &self.head, &self.beat, self.revision)
+    }
+}
+
+fn look_fresh(store: &dyn Store, keys: &Keys) -> Result<Fresh, BootError> {
+    let names = [keys.writer(), keys.head(), keys.beat()];
+    let stepped = store.step(&Txn::fresh(&names), WITHIN)?;
+    let mut found =
+        names.into_iter().zip(stepped.found).map(|(key, found)| found.ok_or(BootError::Missing { key }));
+    let mut next = || found.next().unwrap_or_else(|| Err(BootError::Missing { key: keys.writer() }));
+    let bytes = [next()?, next()?, next()?];
+    Ok(Fresh {
+        writer: decode("writer", &bytes[0])?,
+        head: decode("head", &bytes[1])?,
+        beat: decode("beat", &bytes[2])?,
+        bytes,
+        revision: stepped.revision,
+    })
+}
+
+/// How far the store has come at a moment that is not over: an answer to it is not old.
+///
+/// # Errors
+/// When the store does not answer, or what it has cannot be understood.
+pub fn fresh_progress(store: &dyn Store, keys: &Keys) -> Result<Progress, BootError> {
+    Ok(look_fresh(store, keys)?.progress())
+}
+
+/// Marks a store that has forgotten what a node knows: no claim and no append holds there until it is adopted. Only a node
+/// of that very log may, which is listed there with its memory, and only while the store lacks what it knows. Whether it
+/// is marked now.
+///
+/// # Errors
+/// When the store does not answer, or what it has cannot be understood.
+pub fn mark(
+    store: &dyn Store,
+    keys: &Keys,
+    node: &str,
+    known: &Remembered,
+    what: &str,
+) -> Result<bool, BootError> {
+    for _ in 0..MARK_TRIES {
+        let Some((meta, meta_bytes)) = read_meta_of(store, keys)? else { return Ok(false) };
+        let key = keys.node(node);
+        let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+        let listed = ranged.found.first().map(|found| decode::<Node>("nodes", &found.value)).transpose()?;
+        let is_listed = listed.is_some_and(|listed| listed.memory == known.memory && !listed.is_forgotten);
+        let fresh = look_fresh(store, keys)?;
+        if matches!(fresh.writer.standing, Standing::Restored { .. }) {
+            return Ok(true);
+        }
+        let is_same = (meta.log_id, meta.generation) == (known.log_id, known.generation);
+        if !is_same || !is_listed || fresh.progress().lacks(&known.progress).is_none() {
+            return Ok(false);
+        }
+        let standing = Standing::Restored { by: node.to_owned(), what: what.to_owned() };
+        let value = encode(&Writer { standing, ..fresh.writer.clone() });
+        let [writer, head, beat] = fresh.bytes;
+        let same = |key, value| Compare::Value { key, value };
+        let txn = Txn {
+            compares: vec![
+                same(keys.meta(), meta_bytes),
+                same(keys.writer(), writer),
+                same(keys.head(), head),
+                same(keys.beat(), beat),
+            ],
+            then: vec![Op::Put { key: keys.writer(), value }],
+            otherwise: Vec::new(),
+        };
+        if store.step(&txn, WITHIN)?.held {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Copies a whole log that nobody writes any more, as far as the store has it.
@@ -194,8 +285,8 @@ pub fn boot(with: &BootOptions<'_>) -> Result<Booted, BootError> {
 /// When the store does not answer, or what it has does not fit together.
 pub fn copy_whole(with: &BootOptions<'_>) -> Result<(Meta, Mirror), BootError> {
     let meta = read_meta(with)?.ok_or_else(|| BootError::Missing { key: with.keys.meta() })?;
-    let head: Head = read(with, with.keys.head(), "head")?.0;
-    let floor: Floor = read(with, with.keys.floor(), "floor")?.0;
+    let head: Head = read(with, with.keys.head(), "head")?;
+    let floor: Floor = read(with, with.keys.floor(), "floor")?;
     set_aside(with)?;
     let (mut mirror, _) = begin(with, &meta, &floor)?;
     while mirror.last_frame() < head.frame {
@@ -209,9 +300,8 @@ pub fn copy_whole(with: &BootOptions<'_>) -> Result<(Meta, Mirror), BootError> {
         }
     }
     if mirror.end().checksum != head.chain {
-        return Err(BootError::Restored {
-            what: "the last frame is not the one that `head` names".to_owned(),
-        });
+        let what = "its last frame is not the one that `head` names".to_owned();
+        return Err(Forgot { who: "its own head".to_owned(), what }.into());
     }
     Ok((meta, mirror))
 }
@@ -221,29 +311,39 @@ enum Unfit {
     /// It cannot be used, and nothing else can be done about it here.
     Error(BootError),
     /// It has what the store has forgotten.
-    Restored(String),
+    Restored { copied: Progress, what: String },
     /// It can be had again from the store.
     Outdated(String),
 }
 
-fn compare(known: &Remembered, meta: &Meta, epoch: u64, revision: u64) -> Result<(), BootError> {
-    if meta.generation > known.generation {
-        return Ok(());
-    }
-    if meta.log_id != known.log_id {
+/// What a machine knows of this generation of the log, if the store has forgotten nothing of it.
+fn compare(
+    with: &BootOptions<'_>,
+    known: &Remembered,
+    meta: &Meta,
+    store: &Progress,
+) -> Result<Remembered, BootError> {
+    let is_newer = meta.generation > known.generation;
+    if meta.log_id != known.log_id && !(is_newer && meta.parent_log_id == known.log_id) {
         return Err(BootError::AnotherLog { found: meta.log_id, known: known.log_id });
     }
-    let forgotten = [
-        ("generation", meta.generation, known.generation),
-        ("writer epoch", epoch, known.epoch),
-        ("revision", revision, known.revision),
-    ];
-    for (what, found, known) in forgotten {
-        if found < known {
-            return Err(BootError::Restored { what: format!("{what} {found} after {known}") });
-        }
+    if is_newer {
+        // Adopted or moved: what was known of the generation before was looked at then.
+        return Ok(Remembered {
+            log_id: meta.log_id,
+            generation: meta.generation,
+            memory: known.memory.clone(),
+            ..Remembered::default()
+        });
     }
-    Ok(())
+    let what = if meta.generation < known.generation {
+        Some(format!("it is in generation {}, and there was {}", meta.generation, known.generation))
+    } else {
+        store.lacks(&known.progress)
+    };
+    let Some(what) = what else { return Ok(known.clone()) };
+    mark(with.store, with.keys, with.node, known, &what)?;
+    Err(Forgot { who: with.node.to_owned(), what }.into())
 }
 
 fn copy_of(meta: &Meta, floor: &Floor) -> CopyOf {
@@ -280,14 +380,10 @@ fn fits(
     if found != meta.log_id && found != meta.parent_log_id {
         return Err(Unfit::Error(BootError::AnotherLog { found: meta.log_id, known: found }));
     }
-    if head.frame < copied {
-        return Err(Unfit::Restored(format!(
-            "it ends with frame {}, the copy here with {copied}",
-            head.frame
-        )));
-    }
-    if head.frame == copied && head.chain != mirror.end().checksum {
-        return Err(Unfit::Restored(format!("frame {copied} is another one")));
+    let of_copy = Progress { frame: copied, chain: mirror.end().checksum, ..Progress::default() };
+    let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
+    if let Some(what) = of_store.lacks(&of_copy) {
+        return Err(Unfit::Restored { copied: of_copy, what });
     }
     if copied + 1 < floor.frame {
         return Err(Unfit::Outdated(format!(
@@ -356,10 +452,10 @@ fn read<T: serde::de::DeserializeOwned>(
     with: &BootOptions<'_>,
     key: String,
     name: &'static str,
-) -> Result<(T, u64), BootError> {
+) -> Result<T, BootError> {
     let ranged = with.store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
     let found = ranged.found.first().ok_or(BootError::Missing { key })?;
-    Ok((decode(name, &found.value)?, ranged.revision))
+    Ok(decode(name, &found.value)?)
 }
 
 /// Begins a log. The second node finds the log of the first.

@@ -8,12 +8,16 @@ use crate::keys::Keys;
 use crate::planted::{Planted, has};
 use crate::store::{Compare, Op, Stepped, StoreError, Txn};
 use crate::term::Won;
+use crate::trust::Progress;
 use crate::values::{Beat, Head, Standing, ValueError, Writer, decode, encode};
 
 /// The most that rank and chance may add to the wait, so that not everybody claims at once.
 pub const SPREAD_MS_MAX: u64 = 500;
 /// The same after a resignation, when nothing has to be waited for.
 pub const SPREAD_RESIGNED_MS_MAX: u64 = 60;
+
+/// Proofs of life that ask after a claim count from here, and its term goes on from there: none is below an earlier one.
+const ASKED_FROM: u64 = 1 << 61;
 
 /// Who claims.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +63,10 @@ struct Sent {
     writer: Writer,
     bytes: Vec<u8>,
     tick: u64,
-    /// Proofs of life sent to find out, so that none is sent twice.
-    asked: u64,
+    /// The proof of life that the claim found.
+    beat: Vec<u8>,
+    /// Those sent to find out, and when. Each compares the one that the claim found.
+    asked: Vec<(Vec<u8>, u64)>,
     /// Nobody said what became of it.
     is_unknown: bool,
 }
@@ -109,6 +115,13 @@ impl Lookout {
     #[must_use]
     pub fn head(&self) -> Option<&Head> {
         self.seen.as_ref().map(|seen| &seen.head)
+    }
+
+    /// How far the log has come, as far as was seen.
+    #[must_use]
+    pub fn progress(&self, revision: u64) -> Option<Progress> {
+        let seen = self.seen.as_ref()?;
+        Some(Progress::of(&seen.writer, &seen.head, &seen.beat, revision))
     }
 
     /// When a change was last received.
@@ -180,7 +193,7 @@ impl Lookout {
         }
         let look_ms = self.heard_ms + (ttl_ms / 3).max(1);
         let claim_ms = match &seen.writer.standing {
-            Standing::Moved { .. } => u64::MAX,
+            Standing::Moved { .. } | Standing::Restored { .. } => u64::MAX,
             Standing::Resigned => self.changed_ms + self.place * SPREAD_RESIGNED_MS_MAX / 1_000,
             Standing::Writes => {
                 let silent_ms = if has(Planted::SuccessorServesTooSoon) {
@@ -224,14 +237,15 @@ impl Lookout {
         };
         let value = |key, value: &[u8]| Compare::Value { key, value: value.to_vec() };
         let mut compares = vec![value(self.keys.writer(), &seen.writer_bytes)];
-        if seen.writer.standing == Standing::Writes && !has(Planted::ClaimComparesWriterOnly) {
+        if !has(Planted::ClaimComparesWriterOnly) {
             compares.push(value(self.keys.head(), &seen.head_bytes));
             compares.push(value(self.keys.beat(), &seen.beat_bytes));
         }
-        let bytes = encode(&writer);
+        let (bytes, beat) = (encode(&writer), seen.beat_bytes.clone());
         let put = Op::Put { key: self.keys.writer(), value: bytes.clone() };
-        self.sent = Some(Sent { writer, bytes, tick, asked: 0, is_unknown: false });
-        Txn { compares, then: vec![put, Op::Get { key: self.keys.head() }], otherwise: self.gets() }
+        self.sent = Some(Sent { writer, bytes, tick, beat, asked: Vec::new(), is_unknown: false });
+        let then = vec![put, Op::Get { key: self.keys.head() }, Op::Get { key: self.keys.beat() }];
+        Txn { compares, then, otherwise: self.gets() }
     }
 
     /// Judges what came of a claim. `sent_ms` is the instant before it was sent.
@@ -244,15 +258,25 @@ impl Lookout {
         now_ms: u64,
         stepped: Result<Stepped, StoreError>,
     ) -> Result<Claimed, ValueError> {
+        if let Some((_, asked_ms)) = self.sent.as_mut().and_then(|sent| sent.asked.last_mut()) {
+            *asked_ms = sent_ms;
+        }
         match stepped {
-            Ok(Stepped { held: true, found, .. }) => {
-                Ok(self.won(sent_ms, found.into_iter().next().flatten()))
+            Ok(Stepped { held: true, mut found, .. }) => {
+                let [head, beat] = &mut found[..] else { return Ok(Claimed::Lost) };
+                Ok(self.won(sent_ms, head.take(), beat.take()))
             }
-            Ok(Stepped { held: false, found, .. }) => {
-                self.sent = None;
-                self.lost(now_ms, found)?;
-                Ok(Claimed::Lost)
-            }
+            Ok(Stepped { held: false, found, .. }) => match self.landed(&found) {
+                Some(landed_ms) => {
+                    let [_, head, beat] = &found[..] else { return Ok(Claimed::Lost) };
+                    Ok(self.won(landed_ms, head.clone(), beat.clone()))
+                }
+                None => {
+                    self.sent = None;
+                    self.lost(now_ms, found)?;
+                    Ok(Claimed::Lost)
+                }
+            },
             Err(_) => {
                 if let Some(sent) = &mut self.sent {
                     sent.is_unknown = true;
@@ -262,37 +286,45 @@ impl Lookout {
         }
     }
 
+    /// A question whose answer was lost has left its proof of life under this node's claim: when it was sent.
+    fn landed(&self, found: &[Option<Vec<u8>>]) -> Option<u64> {
+        let (sent, [Some(writer), Some(_), Some(beat)]) = (self.sent.as_ref()?, found) else { return None };
+        let asked = sent.asked.iter().find(|(asked, _)| *writer == sent.bytes && asked == beat);
+        asked.map(|(_, sent_ms)| *sent_ms)
+    }
+
     /// The step that finds out whether this node's claim stands.
     pub fn find_out(&mut self) -> Txn {
         let Some(sent) = &mut self.sent else { return Txn::default() };
-        sent.asked += 1;
-        // Far above what a term of this epoch counts to.
-        let beat =
-            Beat { epoch: sent.writer.epoch, counter: (1 << 62) + sent.asked, tick: sent.tick, frame: 0 };
+        let counter = ASKED_FROM + sent.asked.len() as u64;
+        let beat = encode(&Beat { epoch: sent.writer.epoch, counter, tick: sent.tick, frame: 0 });
+        sent.asked.push((beat.clone(), 0));
+        let value = |key, value: &[u8]| Compare::Value { key, value: value.to_vec() };
         Txn {
-            compares: vec![Compare::Value { key: self.keys.writer(), value: sent.bytes.clone() }],
+            compares: vec![value(self.keys.writer(), &sent.bytes), value(self.keys.beat(), &sent.beat)],
             then: vec![
-                Op::Put { key: self.keys.beat(), value: encode(&beat) },
+                Op::Put { key: self.keys.beat(), value: beat },
                 Op::Get { key: self.keys.head() },
+                Op::Get { key: self.keys.beat() },
             ],
             otherwise: self.gets(),
         }
     }
 
-    fn won(&mut self, sent_ms: u64, head: Option<Vec<u8>>) -> Claimed {
-        match (self.sent.take(), head) {
-            (Some(Sent { writer, bytes, tick, .. }), Some(head_bytes)) => {
-                let logged = decode::<Head>("head", &head_bytes).map_or(0, |head| head.tick);
-                Claimed::Won(Box::new(Won {
-                    writer,
-                    writer_bytes: bytes,
-                    head_bytes,
-                    sent_ms,
-                    tick: tick.max(logged),
-                }))
-            }
-            _ => Claimed::Lost,
-        }
+    fn won(&mut self, sent_ms: u64, head: Option<Vec<u8>>, beat: Option<Vec<u8>>) -> Claimed {
+        let (Some(sent), Some(head_bytes), Some(beat_bytes)) = (self.sent.take(), head, beat) else {
+            return Claimed::Lost;
+        };
+        let logged = decode::<Head>("head", &head_bytes).map_or(0, |head| head.tick);
+        Claimed::Won(Box::new(Won {
+            writer: sent.writer,
+            writer_bytes: sent.bytes,
+            head_bytes,
+            beat_bytes,
+            beats: if sent.asked.is_empty() { 0 } else { ASKED_FROM + sent.asked.len() as u64 },
+            sent_ms,
+            tick: sent.tick.max(logged),
+        }))
     }
 
     fn lost(&mut self, now_ms: u64, found: Vec<Option<Vec<u8>>>) -> Result<(), ValueError> {

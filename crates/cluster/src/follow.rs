@@ -14,9 +14,10 @@ use tenure_log::{Batch, CopyError, frame};
 use crate::claim::{Claimed, Lookout, Next};
 use crate::keys::Keys;
 use crate::remote::{Clock, RemoteLog, SharedMirror, lock, step_within};
-use crate::store::{Changed, Op, Store, Txn, WatchEnded};
+use crate::store::{Changed, Op, Stepped, Store, Txn, WatchEnded};
 use crate::term::{Beaten, Term};
-use crate::values::{Floor, Head, ValueError, Writer, decode};
+use crate::trust::{Forgot, Progress, Trust};
+use crate::values::{Floor, Head, Standing, ValueError, Writer, decode};
 
 /// How long a read of the store may take.
 const READ_WITHIN: Duration = Duration::from_millis(1_500);
@@ -38,6 +39,8 @@ pub struct Follower {
     clock: Clock,
     /// Where others look at what this one sees.
     seen: Arc<Mutex<Seen>>,
+    /// Whether the store has forgotten something.
+    trust: Arc<Mutex<Trust>>,
 }
 
 /// What is known of the log and its writer.
@@ -55,8 +58,6 @@ pub struct Seen {
     pub caught_up_ms: u64,
     /// Claims by what became of them: won, lost, unknown.
     pub claims: [u64; 3],
-    /// The newest revision of the store that was seen.
-    pub revision: u64,
 }
 
 /// Why a node stopped following.
@@ -95,15 +96,16 @@ pub enum FollowError {
         /// Which.
         key: String,
     },
-    /// The log ends before this copy does.
-    #[error(
-        "the log in the store ends with frame {head}, before this copy at {copied}: the store was restored"
-    )]
-    Behind {
-        /// Where the store ends.
-        head: u64,
-        /// Where the copy does.
-        copied: u64,
+    /// The store has forgotten something.
+    #[error("{0}; it was restored from a backup")]
+    Forgot(#[from] Forgot),
+    /// Another node has found that the store has forgotten something, and marked it.
+    #[error("the store knows less than {by}, which marked it: {what}")]
+    Marked {
+        /// Which.
+        by: String,
+        /// What is missing.
+        what: String,
     },
 }
 
@@ -125,8 +127,9 @@ impl Follower {
         lookout: Lookout,
         clock: Clock,
         seen: Arc<Mutex<Seen>>,
+        trust: Arc<Mutex<Trust>>,
     ) -> Self {
-        Self { store, keys, mirror, lookout, clock, seen }
+        Self { store, keys, mirror, lookout, clock, seen, trust }
     }
 
     /// Follows until the log is this node's or `stop` says so. `copied` gets every frame; `may_claim` is asked before a
@@ -223,9 +226,6 @@ impl Follower {
         if wanted < floor.frame {
             return Err(FollowError::Trimmed { wanted, floor: floor.frame });
         }
-        if !self.check_not_restored()? {
-            return Ok(None);
-        }
         let since = ranged.revision + 1;
         let (from, _) = self.keys.all();
         let (snapshots, _) = self.keys.snapshots();
@@ -246,19 +246,35 @@ impl Follower {
         Ok(Some(decode("floor", &found.value)?))
     }
 
-    /// A store that knows less than this copy was put back to an earlier state. `false`: it does not answer.
-    fn check_not_restored(&self) -> Result<bool, FollowError> {
-        let key = self.keys.head();
-        let Ok(ranged) = self.store.range(&key, &after(&key), 1, READ_WITHIN) else { return Ok(false) };
-        let found = ranged.found.first().ok_or(FollowError::Missing { key })?;
-        let head: Head = decode("head", &found.value)?;
-        let mirror = lock(&self.mirror);
-        let copied = mirror.last_frame();
-        let is_other = head.frame == copied && head.chain != mirror.end().checksum;
-        if head.frame < copied || is_other || ranged.revision < lock(&self.seen).revision {
-            return Err(FollowError::Behind { head: head.frame, copied });
+    /// Compares what the store has with all that is known here. `false`: it does not answer.
+    fn compare(&mut self, revision: u64) -> Result<bool, FollowError> {
+        {
+            let (mirror, mut trust) = (lock(&self.mirror), lock(&self.trust));
+            trust.copied(mirror.last_frame(), mirror.end().checksum);
         }
+        let now_ms = (self.clock.boot_ms)();
+        let Some(progress) = self.lookout.progress(revision) else { return Ok(false) };
+        if lock(&self.trust).saw(now_ms, &progress).is_ok() {
+            return Ok(true);
+        }
+        // That may have been an old answer.
+        let keys = self.lookout.look();
+        let Ok(stepped) = self.store.step(&Txn::fresh(&keys), READ_WITHIN) else { return Ok(false) };
+        self.read(&stepped)?;
+        let Some(progress) = self.lookout.progress(stepped.revision) else { return Ok(false) };
+        let now_ms = (self.clock.boot_ms)();
+        lock(&self.trust).saw(now_ms, &progress)?;
         Ok(true)
+    }
+
+    fn read(&mut self, stepped: &Stepped) -> Result<(), FollowError> {
+        let mut values = Vec::new();
+        for (key, found) in self.lookout.look().into_iter().zip(&stepped.found) {
+            values.push(found.as_ref().ok_or(FollowError::Missing { key })?);
+        }
+        let now_ms = (self.clock.boot_ms)();
+        self.lookout.read(now_ms, values[0], values[1], values[2])?;
+        Ok(())
     }
 
     /// Reads who writes and whatever frames are missing. `false`: the store does not answer.
@@ -267,13 +283,13 @@ impl Follower {
         let then = keys.iter().map(|key| Op::Get { key: key.clone() }).collect();
         let txn = Txn { compares: Vec::new(), then, otherwise: Vec::new() };
         let Ok(stepped) = self.store.step(&txn, READ_WITHIN) else { return Ok(false) };
-        let mut values = Vec::new();
-        for (key, found) in keys.into_iter().zip(stepped.found) {
-            values.push(found.ok_or(FollowError::Missing { key })?);
+        self.read(&stepped)?;
+        if !self.compare(stepped.revision)? {
+            return Ok(false);
         }
-        let now_ms = (self.clock.boot_ms)();
-        self.lookout.read(now_ms, &values[0], &values[1], &values[2])?;
-        lock(&self.seen).revision = stepped.revision;
+        if let Some(Standing::Restored { by, what }) = self.lookout.writer().map(|writer| &writer.standing) {
+            return Err(FollowError::Marked { by: by.clone(), what: what.clone() });
+        }
         let head = self.lookout.head().copied().unwrap_or_default();
         self.catch_up(head.frame, copied)
     }
@@ -343,8 +359,10 @@ impl Follower {
         } else {
             self.lookout.saw(now_ms, &changed.key, &value)?;
         }
-        let mut seen = lock(&self.seen);
-        seen.revision = seen.revision.max(changed.revision);
+        lock(&self.trust).told(now_ms, changed.revision);
+        if let Some(Standing::Restored { .. }) = self.lookout.writer().map(|writer| &writer.standing) {
+            let _ = self.look(copied)?;
+        }
         Ok(())
     }
 
@@ -392,7 +410,11 @@ impl Follower {
             Head::of(mirror.last_frame(), &mirror.end())
         };
         if copied_upto.frame != head.frame || copied_upto.chain != head.chain {
-            return Err(FollowError::Behind { head: head.frame, copied: copied_upto.frame });
+            let of_copy =
+                Progress { frame: copied_upto.frame, chain: copied_upto.chain, ..Progress::default() };
+            let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
+            let what = of_store.lacks(&of_copy).unwrap_or_else(|| "its last frame is another one".to_owned());
+            return Err(Forgot { who: term.writer().node.clone(), what }.into());
         }
         self.tell();
         let log =

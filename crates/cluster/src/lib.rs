@@ -1,7 +1,7 @@
 //! One ordered log on several machines: who may write, until when, and how everybody else follows.
 //!
-//! The protocol is pure (`term.rs`, `claim.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
-//! of leases, engines or HTTP. Start reading at `term.rs`, then `claim.rs`, then `follow.rs` and `remote.rs`.
+//! The protocol is pure (`term.rs`, `claim.rs`, `trust.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
+//! of leases, engines or HTTP. Start reading at `term.rs`, then `claim.rs` and `trust.rs`, then `follow.rs` and `remote.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -17,11 +17,13 @@ pub mod planted;
 mod remote;
 pub mod store;
 mod term;
+mod trust;
 pub mod values;
 
-pub use boot::{BootError, BootOptions, Booted, Remembered, boot, copy_whole, recall, remember};
+pub use boot::{BootError, BootOptions, Booted, boot, copy_whole, fresh_progress, mark, recall, remember};
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within};
 pub use term::{Beaten, Over, Term, Won, Written};
+pub use trust::{Forgot, Heard, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

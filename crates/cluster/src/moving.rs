@@ -46,6 +46,12 @@ pub enum MoveError {
         /// Where.
         to: String,
     },
+    /// It has forgotten something.
+    #[error("the store was restored from a backup and knows less than {by}; run tenure cluster adopt first")]
+    Restored {
+        /// Who remembers more.
+        by: String,
+    },
     /// Somebody was quicker.
     #[error("the store changed meanwhile; run this again")]
     Changed,
@@ -203,6 +209,7 @@ pub fn give_away(store: &dyn Store, keys: &Keys, stands: &Standings, to: &str) -
     match &stands.writer.standing {
         Standing::Moved { to: where_to } if where_to == to => return Ok(()),
         Standing::Moved { to } => return Err(MoveError::Moved { to: to.clone() }),
+        Standing::Restored { by, .. } => return Err(MoveError::Restored { by: by.clone() }),
         Standing::Writes | Standing::Resigned => {}
     }
     let moved = Writer {
@@ -224,6 +231,8 @@ pub struct Adopted<'a> {
     pub end: LogEnd,
     /// Nothing is granted before this tick.
     pub not_before_tick: u64,
+    /// The highest generation that anybody remembers.
+    pub generation: u64,
     /// Unix milliseconds now.
     pub wall_ms: u64,
 }
@@ -242,7 +251,7 @@ pub fn adopt(
     let lsn = adopted.end.last_lsn;
     let snapshot_hash = put_snapshot(store, keys, &same, lsn, adopted.snapshot)?;
     let meta = Meta {
-        generation: stands.meta.generation + 1,
+        generation: stands.meta.generation.max(adopted.generation) + 1,
         tag: adopted.identity.tag,
         fence_base: adopted.identity.fence_base,
         identity_since: lsn.next().0,
@@ -257,12 +266,15 @@ pub fn adopt(
     let put = |key, value| Op::Put { key, value };
     let mut compares = stands.compares(keys);
     compares.push(same);
+    let nodes = keys.nodes();
     let then = vec![
         put(keys.meta(), encode(&meta)),
         put(keys.writer(), encode(&writer)),
         put(keys.head(), encode(&head)),
         put(keys.floor(), encode(&floor)),
         Op::Delete { from: keys.frame(0), to: keys.frame(frame + 1) },
+        // What nodes remember of the generation before was looked at: each joins again.
+        Op::Delete { from: nodes.0, to: nodes.1 },
     ];
     held(store, &Txn { compares, then, otherwise: Vec::new() })?;
     Ok(meta)

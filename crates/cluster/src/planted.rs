@@ -23,11 +23,25 @@ pub enum Planted {
     ClaimComparesWriterOnly,
     /// A writer answers however long ago its last step was.
     AuthorityNotChecked,
+    /// A node claims though it does not know whether the store has forgotten something.
+    ClaimInDoubt,
+    /// A node that asks another at its address takes its own answer.
+    HearsItself,
+    /// Only those are asked whom the store lists, which may have forgotten some.
+    ListAloneCounts,
+    /// Who asks is not remembered by those who answer.
+    AskerNotRemembered,
+    /// However long a node was out of touch, it goes on as if it had seen everything.
+    TrustWithoutTouch,
+    /// A leader's steps compare no proof of life.
+    StepsIgnoreBeat,
+    /// Who has heard everybody one by one does not hear them again.
+    HeardOnce,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 16] = [
         Self::SuccessorServesTooSoon,
         Self::UnknownResentElsewhere,
         Self::AuthorityFromReply,
@@ -37,7 +51,29 @@ impl Planted {
         Self::LateResign,
         Self::ClaimComparesWriterOnly,
         Self::AuthorityNotChecked,
+        Self::ClaimInDoubt,
+        Self::HearsItself,
+        Self::ListAloneCounts,
+        Self::AskerNotRemembered,
+        Self::TrustWithoutTouch,
+        Self::StepsIgnoreBeat,
+        Self::HeardOnce,
     ];
+
+    /// Whether it shows where a store is put back to a backup only.
+    #[must_use]
+    pub const fn needs_restores(self) -> bool {
+        matches!(
+            self,
+            Self::ClaimInDoubt
+                | Self::HearsItself
+                | Self::ListAloneCounts
+                | Self::AskerNotRemembered
+                | Self::TrustWithoutTouch
+                | Self::StepsIgnoreBeat
+                | Self::HeardOnce
+        )
+    }
 
     /// The name on a command line.
     #[must_use]
@@ -52,6 +88,13 @@ impl Planted {
             Self::LateResign => "late-resign",
             Self::ClaimComparesWriterOnly => "claim-compares-writer-only",
             Self::AuthorityNotChecked => "authority-not-checked",
+            Self::ClaimInDoubt => "claim-in-doubt",
+            Self::HearsItself => "hears-itself",
+            Self::ListAloneCounts => "list-alone-counts",
+            Self::AskerNotRemembered => "asker-not-remembered",
+            Self::TrustWithoutTouch => "trust-without-touch",
+            Self::StepsIgnoreBeat => "steps-ignore-beat",
+            Self::HeardOnce => "heard-once",
         }
     }
 }

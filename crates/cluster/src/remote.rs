@@ -13,6 +13,7 @@ use tenure_log::{
 use crate::planted::{Planted, has};
 use crate::store::{Stepped, Store, StoreError, Txn};
 use crate::term::{Beaten, Over, Term, Written};
+use crate::trust::Progress;
 
 /// This machine's copy of the log, for everybody here.
 pub type SharedMirror = Arc<Mutex<Mirror>>;
@@ -41,6 +42,10 @@ pub struct Vitals {
     pub unknown_fenced: u64,
     /// Until when answers may leave, in milliseconds of boot time.
     pub authority_until_ms: u64,
+    /// When the last step that counted was sent, in milliseconds of boot time.
+    pub proved_ms: u64,
+    /// How far the log has come.
+    pub progress: Progress,
 }
 
 /// The log of a cluster, in the hands of its writer.
@@ -102,7 +107,12 @@ impl RemoteLog {
         proved_ms: u64,
     ) -> Self {
         let identity = lock(&mirror).identity();
-        let vitals = Vitals { authority_until_ms: term.authority_until_ms(), ..Vitals::default() };
+        let vitals = Vitals {
+            authority_until_ms: term.authority_until_ms(),
+            proved_ms: term.proved_ms(),
+            progress: term.progress(0),
+            ..Vitals::default()
+        };
         Self {
             store,
             mirror,
@@ -222,6 +232,9 @@ impl RemoteLog {
     /// Sends a step. A store whose revisions go back was put back to an earlier state: what it says then counts as
     /// another writer's word, since this term's frames may be forgotten.
     fn step(&mut self, txn: &Txn) -> Result<Stepped, StoreError> {
+        if !self.term.may_step((self.clock.boot_ms)()) {
+            return Err(StoreError::Unanswered { why: "it was out of touch for too long".to_owned() });
+        }
         let stepped = self.store.step(txn, step_within(self.term.ttl_ms()))?;
         if stepped.revision < self.revision {
             return Ok(Stepped { held: false, found: Vec::new(), revision: stepped.revision });
@@ -231,7 +244,10 @@ impl RemoteLog {
     }
 
     fn tell_authority(&self) {
-        lock(&self.vitals).authority_until_ms = self.term.authority_until_ms();
+        let mut vitals = lock(&self.vitals);
+        vitals.authority_until_ms = self.term.authority_until_ms();
+        vitals.proved_ms = self.term.proved_ms();
+        vitals.progress = self.term.progress(self.revision);
     }
 
     /// After a step that nobody answered the next one waits a moment: a store that is gone is not asked in a loop.

@@ -178,9 +178,37 @@ pub trait Store: Send + Sync {
 }
 
 impl Txn {
-    /// Whether it changes anything.
+    /// Reads keys as they are now. It can never hold, and what it would do then makes it a write: no store answers that
+    /// with what it had a while ago.
+    #[must_use]
+    pub fn fresh(keys: &[String]) -> Self {
+        let key = keys.first().cloned().unwrap_or_default();
+        let gets = keys.iter().map(|key| Op::Get { key: key.clone() }).collect();
+        Self {
+            compares: vec![
+                Compare::Absent { key: key.clone() },
+                Compare::Value { key: key.clone(), value: Vec::new() },
+            ],
+            // Deletes are taken by a store that is full, too.
+            then: vec![Op::Delete { to: format!("{key}\0"), from: key }],
+            otherwise: gets,
+        }
+    }
+
+    /// Whether it may change anything.
     #[must_use]
     pub fn writes(&self) -> bool {
-        self.then.iter().chain(&self.otherwise).any(|op| !matches!(op, Op::Get { .. }))
+        let changes = |ops: &[Op]| ops.iter().any(|op| !matches!(op, Op::Get { .. }));
+        changes(&self.otherwise) || (changes(&self.then) && !self.never_holds())
+    }
+
+    /// Whether it compares a key with a value and with none.
+    fn never_holds(&self) -> bool {
+        self.compares.iter().any(|compare| match compare {
+            Compare::Absent { key } => {
+                self.compares.iter().any(|other| matches!(other, Compare::Value { key: of, .. } if of == key))
+            }
+            Compare::Value { .. } => false,
+        })
     }
 }

@@ -1,15 +1,17 @@
 //! One claim's right to write, from the claim to whatever ends it. Pure: it makes the steps that are to be sent and judges
 //! what came of them; clocks and stores are the caller's.
 //!
-//! Invariants: every step compares `writer` with this claim's value, so that a deposed writer changes nothing. At most
-//! one frame is in flight, and it is sent again only as the same bytes at the same number. Authority counts from the
-//! instant *before* a step was sent.
+//! Invariants: every step compares `writer` with this claim's value, so that a deposed writer changes nothing, and `head`
+//! and `beat` with what this claim left there, so that it changes nothing in a store that was put back to an earlier
+//! state of the same claim either. At most one frame is in flight, and it is sent again only as the same bytes at the
+//! same number. Authority counts from the instant *before* a step was sent.
 
 use tenure_log::{Batch, BatchId, LogEnd, Moment};
 
 use crate::keys::Keys;
 use crate::planted::{Planted, has};
 use crate::store::{Compare, Op, Stepped, StoreError, Txn};
+use crate::trust::{Progress, TOUCH_MS};
 use crate::values::{Beat, Head, Standing, Writer, decode, encode};
 
 /// A claim that may write until it is fenced, resigns or falls silent.
@@ -22,6 +24,12 @@ pub struct Term {
     head: Head,
     head_bytes: Vec<u8>,
     beats: u64,
+    /// The proof of life that is known to be there.
+    beat_bytes: Vec<u8>,
+    /// Those sent since, of which nobody said what became. Each compares the one that was known.
+    tried: Vec<Vec<u8>>,
+    /// When the last step that counted was sent.
+    proved_ms: u64,
     authority_until_ms: u64,
     flight: Option<Flight>,
     over: Option<Over>,
@@ -86,6 +94,10 @@ pub struct Won {
     pub writer_bytes: Vec<u8>,
     /// The end of the log at that step, as bytes.
     pub head_bytes: Vec<u8>,
+    /// The last proof of life at that step, as bytes.
+    pub beat_bytes: Vec<u8>,
+    /// The counter of the last proof of life of this claim.
+    pub beats: u64,
     /// The instant before the step was sent.
     pub sent_ms: u64,
     /// The tick to go on from: none before it was ever told.
@@ -106,7 +118,10 @@ impl Term {
             writer_bytes: won.writer_bytes,
             head,
             head_bytes: won.head_bytes,
-            beats: 0,
+            beats: won.beats,
+            beat_bytes: won.beat_bytes,
+            tried: Vec::new(),
+            proved_ms: won.sent_ms,
             authority_until_ms: 0,
             flight: None,
             over: None,
@@ -147,6 +162,28 @@ impl Term {
     #[must_use]
     pub fn over(&self) -> Option<Over> {
         self.over
+    }
+
+    /// When the last step that counted was sent.
+    #[must_use]
+    pub fn proved_ms(&self) -> u64 {
+        self.proved_ms
+    }
+
+    /// Whether a step may be sent at this instant. One who was out of touch for too long cannot know what it missed: its
+    /// term is over.
+    pub fn may_step(&mut self, now_ms: u64) -> bool {
+        if now_ms > self.proved_ms + TOUCH_MS && !has(Planted::TrustWithoutTouch) {
+            self.over.get_or_insert(Over::Fenced);
+        }
+        self.over != Some(Over::Fenced)
+    }
+
+    /// How far the log has come, as far as this term knows.
+    #[must_use]
+    pub fn progress(&self, revision: u64) -> Progress {
+        let beat = decode("beat", &self.beat_bytes).unwrap_or_default();
+        Progress::of(&self.writer, &self.head, &beat, revision)
     }
 
     /// Whether a frame is in flight.
@@ -195,12 +232,12 @@ impl Term {
 
     fn append_txn(&self, flight: &Flight) -> Txn {
         Txn {
-            compares: vec![self.is_mine(), self.value(self.keys.head(), &self.head_bytes)],
+            compares: self.as_left(true),
             then: vec![
                 Op::Put { key: self.keys.frame(flight.head.frame), value: flight.bytes.clone() },
                 Op::Put { key: self.keys.head(), value: flight.head_bytes.clone() },
             ],
-            otherwise: vec![Op::Get { key: self.keys.writer() }],
+            otherwise: self.gets(),
         }
     }
 
@@ -219,19 +256,23 @@ impl Term {
                 self.counts_from(if has(Planted::AuthorityFromReply) { replied_ms } else { sent_ms });
                 self.landed()
             }
-            // Mine and not held: an earlier try of the same frame may have landed.
-            Ok(Stepped { held: false, found, .. }) => match found.into_iter().next().flatten() {
-                Some(bytes) if bytes == self.writer_bytes => Written::Unknown,
-                Some(_) | None => self.fenced(),
-            },
+            // Mine and not held: an earlier try of the same frame may have landed, or a proof of life.
+            Ok(Stepped { held: false, found, .. }) => {
+                if self.is_still_mine(found) {
+                    Written::Unknown
+                } else {
+                    self.fenced()
+                }
+            }
             Err(_) => Written::Unknown,
         }
     }
 
     /// The step that proves life and makes authority longer.
     pub fn beat(&mut self, tick: u64) -> Txn {
+        let compares = self.as_left(self.flight.is_none());
         let beat = self.next_beat(tick);
-        Txn { compares: vec![self.is_mine()], then: vec![beat], otherwise: Vec::new() }
+        Txn { compares, then: vec![beat], otherwise: self.gets() }
     }
 
     /// Judges what came of a proof of life.
@@ -242,9 +283,13 @@ impl Term {
         match stepped {
             Ok(Stepped { held: true, .. }) => {
                 self.counts_from(if has(Planted::AuthorityFromReply) { replied_ms } else { sent_ms });
+                self.beat_landed();
                 Beaten::Held
             }
-            Ok(Stepped { held: false, .. }) => {
+            Ok(Stepped { held: false, found, .. }) => {
+                if self.is_still_mine(found) {
+                    return Beaten::Unknown;
+                }
                 let _ = self.fenced();
                 Beaten::Fenced
             }
@@ -255,11 +300,12 @@ impl Term {
     /// The step that finds out what became of the frame in flight. It writes, so that what it reads is not old.
     pub fn look(&mut self, tick: u64) -> Txn {
         let number = self.flight.as_ref().map_or(self.head.frame, |flight| flight.head.frame);
+        let compares = self.as_left(self.flight.is_none());
         let beat = self.next_beat(tick);
         Txn {
-            compares: vec![self.is_mine()],
+            compares,
             then: vec![beat, Op::Get { key: self.keys.head() }, Op::Get { key: self.keys.frame(number) }],
-            otherwise: vec![Op::Get { key: self.keys.writer() }],
+            otherwise: self.gets(),
         }
     }
 
@@ -270,10 +316,11 @@ impl Term {
         }
         let found = match stepped {
             Ok(Stepped { held: true, found, .. }) => found,
-            Ok(Stepped { held: false, .. }) => return self.fenced(),
+            Ok(Stepped { held: false, found, .. }) => return self.looked_in_vain(found),
             Err(_) => return Written::Unknown,
         };
         self.counts_from(sent_ms);
+        self.beat_landed();
         let Some(flight) = &self.flight else { return Written::Absent };
         let mut found = found.into_iter();
         let (head, frame) = (found.next().flatten(), found.next().flatten());
@@ -285,6 +332,19 @@ impl Term {
             Some(_) | None => Written::Corrupt {
                 why: format!("frame {} or the head is not what this writer wrote", flight.head.frame),
             },
+        }
+    }
+
+    /// An earlier look has left its proof of life, so that this one did not hold. What it found is as good: the frame in
+    /// flight compares the proof before that, and lands no longer if it has not.
+    fn looked_in_vain(&mut self, found: Vec<Option<Vec<u8>>>) -> Written {
+        let head = found.get(1).cloned().flatten();
+        if !self.is_still_mine(found) {
+            return self.fenced();
+        }
+        match &self.flight {
+            Some(flight) if head.as_ref() == Some(&flight.head_bytes) => self.landed(),
+            Some(_) | None => Written::Unknown,
         }
     }
 
@@ -323,6 +383,7 @@ impl Term {
     }
 
     fn counts_from(&mut self, sent_ms: u64) {
+        self.proved_ms = self.proved_ms.max(sent_ms);
         let until_ms = sent_ms + self.writer.writer_ttl_ms * 999 / 1_000;
         self.authority_until_ms = self.authority_until_ms.max(until_ms);
     }
@@ -330,7 +391,49 @@ impl Term {
     fn next_beat(&mut self, tick: u64) -> Op {
         self.beats += 1;
         let beat = Beat { epoch: self.writer.epoch, counter: self.beats, tick, frame: self.head.frame };
-        Op::Put { key: self.keys.beat(), value: encode(&beat) }
+        let value = encode(&beat);
+        self.tried.push(value.clone());
+        Op::Put { key: self.keys.beat(), value }
+    }
+
+    /// The one that was sent last is there.
+    fn beat_landed(&mut self) {
+        if let Some(bytes) = self.tried.pop() {
+            self.beat_bytes = bytes;
+        }
+        self.tried.clear();
+    }
+
+    /// What is there when a step did not hold: whether that is what this claim may have left.
+    fn is_still_mine(&mut self, found: Vec<Option<Vec<u8>>>) -> bool {
+        let [Some(writer), Some(head), Some(beat)] = &found[..] else { return false };
+        let is_landed = self.tried.contains(beat);
+        let is_mine = *writer == self.writer_bytes
+            && (*head == self.head_bytes
+                || self.flight.as_ref().is_some_and(|flight| flight.head_bytes == *head))
+            && (*beat == self.beat_bytes || is_landed || has(Planted::StepsIgnoreBeat));
+        if is_mine && is_landed {
+            self.beat_bytes.clone_from(beat);
+            // None of the others lands any more: they compare what was there before.
+            self.tried.clear();
+        }
+        is_mine
+    }
+
+    /// `writer` and `beat`, and `head` where no frame is in flight, are as this claim left them.
+    fn as_left(&self, with_head: bool) -> Vec<Compare> {
+        let mut compares = vec![self.is_mine()];
+        if with_head {
+            compares.push(self.value(self.keys.head(), &self.head_bytes));
+        }
+        if !has(Planted::StepsIgnoreBeat) {
+            compares.push(self.value(self.keys.beat(), &self.beat_bytes));
+        }
+        compares
+    }
+
+    fn gets(&self) -> Vec<Op> {
+        [self.keys.writer(), self.keys.head(), self.keys.beat()].map(|key| Op::Get { key }).into()
     }
 
     fn is_mine(&self) -> Compare {

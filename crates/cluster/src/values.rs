@@ -93,6 +93,13 @@ pub enum Standing {
         /// Where to.
         to: String,
     },
+    /// The store has forgotten something: nobody claims before an operator has adopted what is known.
+    Restored {
+        /// The node that remembers more.
+        by: String,
+        /// What is missing.
+        what: String,
+    },
 }
 
 /// Where the log ends.
@@ -153,7 +160,7 @@ pub struct Floor {
 }
 
 /// A node, as it tells of itself.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Node {
     /// Where other nodes reach it.
     pub url: String,
@@ -171,6 +178,12 @@ pub struct Node {
     /// When it told, for people.
     #[serde(deserialize_with = "countable")]
     pub wall_ms: u64,
+    /// Whose memory it has.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub memory: String,
+    /// An operator has struck it off: nobody waits for what it remembers.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub is_forgotten: bool,
 }
 
 /// One piece of a snapshot.

@@ -38,8 +38,8 @@ pub trait Node: Send + Sync {
     fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
-    /// What it remembers of the log.
-    fn memory(&self) -> Option<NodeMemory>;
+    /// What it remembers of the log, in the words of nodes among themselves. Who asks is remembered before it is told.
+    fn memory(&self, asker: serde_json::Value) -> Done<'_, serde_json::Value>;
     /// Its copy of the log; `None`: it has none at present.
     fn segments(&self) -> Option<Box<dyn Segments>>;
     /// Events from a position that this node has not kept, from one that has; `None`: there is none.
@@ -94,6 +94,9 @@ pub struct PassedOn {
     /// Nothing is asked but what the node remembers of the log.
     #[serde(default)]
     pub memory: bool,
+    /// Who asks for that.
+    #[serde(default, skip_serializing_if = "serde_json::Value::is_null")]
+    pub asker: serde_json::Value,
 }
 
 /// A connection that is open at the node that passes its calls on.
@@ -102,19 +105,6 @@ pub struct PassedConnection {
     session: u64,
     is_stdin: bool,
     word_ms: u32,
-}
-
-/// What a node remembers of the log, for one that remembers nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct NodeMemory {
-    /// Which log.
-    pub log_id: u64,
-    /// Which generation of it.
-    pub generation: u64,
-    /// The number of the last frame in its copy.
-    pub frame: u64,
-    /// That frame's checksum.
-    pub chain: u32,
 }
 
 /// What passed calls came to, in order.
@@ -145,6 +135,7 @@ impl PassedOn {
             calls,
             step_down: false,
             memory: false,
+            asker: serde_json::Value::Null,
         }
     }
 

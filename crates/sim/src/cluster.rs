@@ -19,6 +19,7 @@ mod network;
 mod node;
 mod passing;
 mod profile;
+pub mod restores;
 mod sessions;
 mod store;
 mod world;

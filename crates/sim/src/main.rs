@@ -1,4 +1,4 @@
-//! `tenure-sim [SEED] [--cluster] [--seeds N] [--start S] [--plant NAME] [--list-plants] [--steps N] [--trace]`
+//! `tenure-sim [SEED] [--cluster | --restores] [--seeds N] [--start S] [--plant NAME] [--list-plants] [--steps N] [--trace]`
 //!
 //! Exit 0: nothing found. Exit 1: a violation, with the seed, the story and the command that replays it.
 #![expect(clippy::print_stdout, reason = "stdout is what this program is for")]
@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use tenure_sim::{Found, Options, Plant, Search, run_planted};
 
 const HELP: &str = "\
-usage: tenure-sim [SEED] [--cluster] [--seeds N] [--start S] [--plant NAME] [--list-plants] [--steps N] [--trace]
+usage: tenure-sim [SEED] [--cluster | --restores] [--seeds N] [--start S] [--plant NAME] [--list-plants] [--steps N] [--trace]
 
   SEED           run this one
   --cluster      several nodes over a remote log, instead of one machine
+  --restores     nodes over a store that is put back to backups
   --seeds N      run N of them, on two threads
   --start S      beginning with this one (0)
   --plant NAME   with a known bug in the product
@@ -92,7 +93,11 @@ fn tell(arguments: &Arguments, found: &Found) -> ExitCode {
     let steps = arguments.options.steps;
     println!("found by seed {}: {}: {}", found.seed, found.violation.invariant, found.violation.text);
     println!("at {} ms of simulated time", found.report.now_ms);
-    let cluster = if arguments.options.cluster { " --cluster" } else { "" };
+    let cluster = match arguments.options {
+        Options { restores: true, .. } => " --restores",
+        Options { cluster: true, .. } => " --cluster",
+        Options { .. } => "",
+    };
     println!("replay: cargo xtask sim {}{cluster} --steps {steps} --trace{planted}", found.seed);
     ExitCode::FAILURE
 }
@@ -109,6 +114,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
             "--start" => arguments.start = number("--start")?,
             "--steps" => arguments.options.steps = number("--steps")?,
             "--cluster" => arguments.options.cluster = true,
+            "--restores" => arguments.options.restores = true,
             "--trace" => arguments.options.trace = true,
             "--list-plants" => arguments.list_plants = true,
             "--help" | "-h" => arguments.help = true,
@@ -116,6 +122,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
                 let name = words.next().ok_or("--plant needs a name")?;
                 let plant = Plant::named(&name).ok_or_else(|| format!("no plant is named {name}"))?;
                 arguments.options.cluster |= plant.needs_cluster();
+                arguments.options.restores |= plant.needs_restores();
                 arguments.plant = Some(plant);
             }
             seed => arguments.seed = Some(seed.parse().map_err(|_| format!("{seed} is no seed"))?),

@@ -47,6 +47,12 @@ impl Plant {
         }
     }
 
+    /// Whether it shows where a store is put back to a backup only.
+    #[must_use]
+    pub fn needs_restores(self) -> bool {
+        matches!(self, Self::Cluster(planted) if planted.needs_restores())
+    }
+
     /// Plants it in this thread, or takes every plant away.
     pub fn plant(plant: Option<Self>) {
         let (rules, log, cluster) = match plant {

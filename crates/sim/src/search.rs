@@ -38,7 +38,13 @@ pub struct Search {
 /// What the seed found.
 pub fn run_planted(seed: u64, options: Options, plant: Option<Plant>) -> Result<Report, Box<Found>> {
     Plant::plant(plant);
-    let report = if options.cluster { crate::cluster::run(seed, options) } else { run(seed, options) };
+    let report = if options.restores {
+        crate::cluster::restores::run(seed, options)
+    } else if options.cluster {
+        crate::cluster::run(seed, options)
+    } else {
+        run(seed, options)
+    };
     Plant::plant(None);
     match report.violation.clone() {
         None => Ok(report),

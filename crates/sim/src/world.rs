@@ -27,11 +27,13 @@ pub struct Options {
     pub trace: bool,
     /// Several nodes over a remote log, instead of one machine.
     pub cluster: bool,
+    /// Stores that are put back to a backup, instead of what nodes do with leases.
+    pub restores: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { steps: 4_000, trace: false, cluster: false }
+        Self { steps: 4_000, trace: false, cluster: false, restores: false }
     }
 }
 

@@ -14,7 +14,7 @@ use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{
     Beat, Floor, Head, Meta, Node as NodeValue, Standing, State, Writer, decode, encode,
 };
-use tenure_cluster::{BootError, Keys, Remembered, recall};
+use tenure_cluster::{BootError, Keys, Progress, Remembered, recall};
 use tenure_log::{Lsn, OrderedLog, frame};
 
 use crate::memory::MemoryStore;
@@ -163,6 +163,8 @@ fn a_node_still_knows_what_it_remembered() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("cluster.json"), golden("cluster.json")).unwrap();
     let remembered = recall(directory.path()).unwrap();
-    let expected = Remembered { log_id: 13_711_306_625_647_117_924, generation: 1, epoch: 1, revision: 7 };
+    let progress = Progress { epoch: 1, revision: 7, ..Progress::default() };
+    let expected =
+        Remembered { log_id: 13_711_306_625_647_117_924, generation: 1, progress, ..Remembered::default() };
     assert_eq!(remembered, Some(expected));
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
-    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, boot,
+    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, Trust,
+    boot,
 };
 use tenure_log::{AppendOutcome, Moment, OrderedLog, RealDisk};
 
@@ -58,6 +59,8 @@ impl Node {
             options: options(),
             secret: "secret".to_owned(),
             writer_ttl_ms: TTL_MS,
+            node: &self.name,
+            memory: format!("memory of {}", self.name),
         };
         boot(&with)
     }
@@ -78,6 +81,7 @@ impl Node {
             Lookout::new(keys(), claimant, 0),
             clock(),
             Arc::default(),
+            Arc::new(Mutex::new(Trust::new(self.name.clone(), booted.known))),
         );
         let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
         let end = follower.run(&mut |_| {}, &AtomicBool::new(false), &|| true, &claim_id).unwrap();

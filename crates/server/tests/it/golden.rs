@@ -10,8 +10,7 @@ use serde_json::Value;
 use tenure_api::{Error, SteppedDown};
 use tenure_faces::{Call, Reply};
 use tenure_server::{
-    Back, EVENTS_PATH, NODE_HEADER, NodeMemory, NodeSegment, NodeSegments, PASS_PATH, PassedBack, PassedOn,
-    SEGMENTS_PATH,
+    Back, EVENTS_PATH, NODE_HEADER, NodeSegment, NodeSegments, PASS_PATH, PassedBack, PassedOn, SEGMENTS_PATH,
 };
 
 fn golden(name: &str) -> String {
@@ -67,7 +66,7 @@ fn every_call_and_every_answer_is_understood() {
     for (said, answered) in passed() {
         let on: PassedOn = understood(&said);
         if on.memory {
-            understood::<NodeMemory>(&answered);
+            assert!(understood::<serde_json::Value>(&answered)["log_id"].is_u64(), "{answered}");
         } else if on.step_down {
             assert!(understood::<SteppedDown>(&answered).stepped_down);
         } else {

@@ -15,7 +15,11 @@ fn each_planted_bug_is_found() {
             seeds: SEEDS_MAX,
             threads: 2,
             plant: Some(plant),
-            options: Options { cluster: plant.needs_cluster(), ..Options::default() },
+            options: Options {
+                cluster: plant.needs_cluster(),
+                restores: plant.needs_restores(),
+                ..Options::default()
+            },
         };
         if search.run().0.is_none() {
             missed.push(plant.name());

@@ -18,10 +18,11 @@ pub(crate) use interlock::InterlockError;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tenure_cluster::etcd::{EtcdOpenError, EtcdOptions, EtcdStore};
+use tenure_cluster::store::Store;
+use tenure_cluster::values::{Node as NodeValue, decode};
 use tenure_cluster::{BootError, BootOptions, Booted, Clock, Keys, boot};
 use tenure_engine::host::{boot_us, read_clocks};
 use tenure_faces::{Stage, Vitals};
@@ -78,6 +79,14 @@ pub(crate) enum NodeError {
     /// Other nodes' certificates cannot be checked.
     #[error("the roots of other nodes' certificates cannot be used: {0}")]
     Roots(String),
+    /// Another node has this name.
+    #[error("another node is called {name:?} and answers at {url}; each needs a name of its own (--node)")]
+    Double {
+        /// The name.
+        name: String,
+        /// Where the other answers.
+        url: String,
+    },
     /// The state cannot be rebuilt from the copy.
     #[error("this machine's copy of the log cannot be replayed")]
     Replay(#[from] tenure_engine::RecoverError),
@@ -88,7 +97,7 @@ impl NodeError {
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
             Self::Boot { source, .. } => match source {
-                BootError::MetaMissing | BootError::Restored { .. } => Some(
+                BootError::MetaMissing | BootError::Restored(_) => Some(
                     "after etcd was restored from a backup: stop every node, then tenure cluster adopt"
                         .to_owned(),
                 ),
@@ -102,7 +111,9 @@ impl NodeError {
                 BootError::Store(_) => Some("is etcd running, and is --log right?".to_owned()),
                 _ => None,
             },
-            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Replay(_) => None,
+            Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double { .. } | Self::Replay(_) => {
+                None
+            }
         }
     }
 }
@@ -132,7 +143,7 @@ pub(crate) fn run(
         .map_err(|source| DaemonError::DataDir { path: plan.data_dir.clone(), source })?;
     let store = Arc::new(EtcdStore::open(cluster.etcd.clone()).map_err(NodeError::from)?);
     let keys = Keys::under(&cluster.prefix);
-    let mut warnings = interlock::check(&store, &keys, STORE_WITHIN).map_err(NodeError::from)?;
+    let mut warnings = interlock::check(&store, STORE_WITHIN).map_err(NodeError::from)?;
     let disk: SharedDisk = Arc::new(RealDisk);
     let finding = Finding {
         store: Arc::clone(&store),
@@ -142,6 +153,7 @@ pub(crate) fn run(
         log: plan.log.clone(),
         address: cluster.address.clone(),
         writer_ttl_ms: cluster.writer_ttl_ms,
+        node: cluster.node.clone(),
     };
     let booted = finding.find_log()?;
     warnings.extend(booted.recovery.warnings());
@@ -149,11 +161,19 @@ pub(crate) fn run(
         warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
     }
     let runtime = super::runtime()?;
-    let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
+    let shared = NodeShared::new(
+        &cluster,
+        booted.meta.clone(),
+        Arc::clone(&store),
+        keys,
+        random_hex(),
+        plan.data_dir.clone(),
+        booted.known.clone(),
+    );
     let passing = Passing::new(Arc::clone(&shared), cluster.ca_pem.as_deref(), cluster.own_pem.as_ref())
         .map_err(NodeError::Roots)?;
     shared.pass_through(Arc::new(passing));
-    shared.is_stranger.store(booted.is_stranger, Ordering::SeqCst);
+    runtime.block_on(refuse_double(&shared))?;
     let hook = plan.hook.clone();
     let (home, advertised_on) = (homes::home(&shared, &plan.registrations), Arc::clone(&network));
     let mut parts = Parts::new(
@@ -209,7 +229,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
-    let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
+    let tending = keeper::start(Arc::clone(&shared), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
         endpoint: addresses.endpoint,
@@ -259,6 +279,7 @@ pub(crate) fn run(
         }
     });
     drop((tending, bringing));
+    let outcome = shared.take_failure().map_or(outcome, |error| Err(error.into()));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
         published.close();
@@ -276,6 +297,7 @@ struct Finding {
     log: super::LogPlan,
     address: String,
     writer_ttl_ms: u64,
+    node: String,
 }
 
 impl Finding {
@@ -296,8 +318,27 @@ impl Finding {
             options,
             secret: random_hex(),
             writer_ttl_ms: self.writer_ttl_ms,
+            node: &self.node,
+            memory: random_hex(),
         };
         boot(&with).map_err(|source| NodeError::Boot { address: self.address.clone(), source }.into())
+    }
+}
+
+/// Two nodes with one name would be one in everybody's eyes.
+async fn refuse_double(shared: &Arc<NodeShared>) -> Result<(), NodeError> {
+    let key = shared.keys.node(&shared.name);
+    // Who does not answer now is asked again by everybody else.
+    let Ok(ranged) = shared.store.range(&key, &format!("{key}\0"), 1, STORE_WITHIN) else { return Ok(()) };
+    let Some(listed) = ranged.found.first().and_then(|found| decode::<NodeValue>("nodes", &found.value).ok())
+    else {
+        return Ok(());
+    };
+    match shared.passing().memory(&listed.url).await {
+        Some(told) if told.node == shared.name && told.incarnation == listed.incarnation => {
+            Err(NodeError::Double { name: shared.name.clone(), url: listed.url })
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -102,6 +102,20 @@ impl Daemon {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
+    /// Another value of one flag from the next start on.
+    pub(crate) fn set_flag(&mut self, flag: &str, value: &str) {
+        match self.flags.iter().position(|given| given == flag) {
+            Some(at) => value.clone_into(&mut self.flags[at + 1]),
+            None => self.flags.extend([flag.to_owned(), value.to_owned()]),
+        }
+    }
+
+    /// The value of a flag that it was given.
+    pub(crate) fn flag(&self, flag: &str) -> Option<&str> {
+        let at = self.flags.iter().position(|given| given == flag)?;
+        self.flags.get(at + 1).map(String::as_str)
+    }
+
     /// Starts it without waiting for anything.
     pub(crate) fn spawn(&mut self) {
         assert!(self.running.is_none(), "it runs already");

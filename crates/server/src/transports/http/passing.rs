@@ -21,8 +21,7 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
         return Ok(json(StatusCode::OK, &node.step_down_here().await?));
     }
     if passed.memory {
-        let unknown = || Error::new(ErrorCode::NotLeader, "this node has no copy of the log at present");
-        return Ok(json(StatusCode::OK, &node.memory().ok_or_else(unknown)?));
+        return Ok(json(StatusCode::OK, &node.memory(passed.asker).await?));
     }
     let caller = passed.caller(shared.stage()).ok_or_else(|| unreadable(&"the scope is none"))?;
     let faces = shared.faces();

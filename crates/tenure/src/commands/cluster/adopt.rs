@@ -3,17 +3,21 @@
 //! Old ownership cannot rise again: every live lease ends, ids and fences go on above all that were ever given, and nothing
 //! is granted until the longest promise that may have been forgotten has run out.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 use tenure_cluster::moving::{self, Adopted};
-use tenure_cluster::{BootOptions, copy_whole};
+use tenure_cluster::store::Store;
+use tenure_cluster::values::{Head, Meta, Node, decode};
+use tenure_cluster::{BootOptions, Remembered, copy_whole, recall};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
-use tenure_log::{LogEnd, Lsn, Mirror};
+use tenure_log::{LogEnd, LogReader, Lsn, Mirror};
 
-use super::store::{disk, failed, genesis, log_options, moment, open, pause, state_of};
+use super::store::{Opened, disk, failed, genesis, log_options, moment, open, pause, state_of};
 use crate::config::store_address;
 use crate::confirm::Consent;
 use crate::duration::Span;
@@ -57,17 +61,31 @@ impl Adopt {
         let opened = open(&address)?;
         let stands = moving::require_idle(&opened.store, &opened.keys, &mut |time| pause(time))
             .map_err(|error| failed(&error))?;
-        let known = self.copies()?;
-        let nodes = self.nodes(&opened)?;
-        let is_all_known = !nodes.is_empty() && known.len() >= nodes.len();
-        // The one that knows most; where it is not ahead, what the store has counts.
-        let ahead = known
+        let mut memories = self.memories(&stands.meta)?;
+        let nodes = nodes(&opened, &memories)?;
+        for memory in &mut memories {
+            if let Some(name) = nodes.get(&memory.remembered.memory) {
+                memory.name.clone_from(name);
+            }
+        }
+        let known: Vec<&Mirror> = memories.iter().map(|memory| &memory.copy).collect();
+        let mut missing: Vec<&str> = nodes
             .iter()
-            .filter(|copy| copy.end().last_lsn.0 > stands.head.lsn)
-            .max_by_key(|copy| copy.end().last_lsn);
+            .filter(|(memory, _)| !memories.iter().any(|at_hand| at_hand.is_of(memory)))
+            .map(|(_, name)| name.as_str())
+            .collect();
+        missing.sort_unstable();
+        let is_all_known = !memories.is_empty() && missing.is_empty();
+        let generation = memories.iter().map(|memory| memory.remembered.generation).max().unwrap_or(0);
+        let generation = generation.max(stands.meta.generation);
+        // The one that knows most; where it is not ahead, what the store has counts.
+        let ahead = memories
+            .iter()
+            .filter(|memory| memory.copy.end().last_lsn.0 > stands.head.lsn)
+            .max_by_key(|memory| (memory.remembered.generation, memory.copy.end().last_lsn));
         let scratch = tempfile::tempdir()?;
         let (state, end) = match ahead {
-            Some(copy) => {
+            Some(Memory { copy, .. }) => {
                 let mut reader = copy.reader();
                 (state_of(&copy.identity(), &copy.snapshots(), &mut reader)?, copy.end())
             }
@@ -80,6 +98,8 @@ impl Adopt {
                     options: log_options(),
                     secret: String::new(),
                     writer_ttl_ms: 0,
+                    node: "",
+                    memory: String::new(),
                 };
                 let (_, copy) = copy_whole(&with).map_err(|error| failed(&error))?;
                 let mut reader = copy.reader();
@@ -98,16 +118,36 @@ impl Adopt {
             None => state.longest_ttl_ms.max(ASSUMED_TTL_MS),
         };
         let (old_tag, new_tag) = (LogTag::of(&old).to_string(), LogTag::of(&identity).to_string());
-        let what = [
+        let mut what = vec![
             format!(
                 "log {old_tag} at {} goes on as {new_tag}, generation {}",
                 address.text(),
-                stands.meta.generation + 1
+                generation + 1
             ),
             format!("etcd ends at lsn {}, the copies at hand at {highest}", stands.head.lsn),
-            format!("{} of {} nodes' memories are at hand", known.len(), nodes.len()),
-            format!("nothing is granted for {} s of the cluster's time", longest_ttl_ms / 1_000),
         ];
+        for memory in &memories {
+            let (name, end) = (&memory.name, memory.copy.end().last_lsn);
+            what.push(format!("at hand: {name}, up to lsn {end}, in {}", memory.directory.display()));
+        }
+        match ahead {
+            Some(memory) if continues(&memory.copy, &stands.head)? => what.push(format!(
+                "positions {} to {} are taken from {}",
+                stands.head.lsn + 1,
+                memory.copy.end().last_lsn,
+                memory.name
+            )),
+            Some(memory) => what.push(format!(
+                "etcd has another end than {} remembers: what etcd alone has is LOST",
+                memory.name
+            )),
+            None => {}
+        }
+        if !missing.is_empty() {
+            what.push(format!("not at hand: {}; what these alone remember is LOST", missing.join(", ")));
+        }
+        what.push("every live lease ends, with the reason `restored`".to_owned());
+        what.push(format!("nothing is granted for {} s of the cluster's time", longest_ttl_ms / 1_000));
         self.consent.obtain(printer, &what, "end every live lease and go on?")?;
         let tick = state.tick.0.max(stands.head.tick).max(stands.writer.tick);
         let adopted = Adopted {
@@ -120,6 +160,7 @@ impl Adopt {
                 ..end
             },
             not_before_tick: tick + longest_ttl_ms,
+            generation,
             wall_ms: read_clocks().wall_ms,
         };
         let meta =
@@ -138,10 +179,25 @@ impl Adopt {
         Ok(())
     }
 
-    /// What nodes remember.
-    fn copies(&self) -> Result<Vec<Mirror>, Failure> {
-        let mut copies = Vec::new();
+    /// What nodes of this log remember.
+    fn memories(&self, meta: &Meta) -> Result<Vec<Memory>, Failure> {
+        let refused = |why: String| Failure::Refused(Words::new(why));
+        let mut memories: Vec<Memory> = Vec::new();
         for directory in &self.data_dir {
+            let shown = directory.display();
+            let Some(remembered) = recall(directory).map_err(|error| failed(&error))? else {
+                return Err(refused(format!("there is no copy of a cluster's log in {shown}")));
+            };
+            if remembered.log_id != meta.log_id {
+                let (found, wanted) = (remembered.log_id, meta.log_id);
+                return Err(refused(format!(
+                    "{shown} is of another log ({found:016x}) than the one in etcd ({wanted:016x})"
+                )));
+            }
+            if let Some(same) = memories.iter().find(|memory| memory.remembered.memory == remembered.memory) {
+                let other = same.directory.display();
+                return Err(refused(format!("{shown} and {other} are of one node")));
+            }
             let of = tenure_log::CopyOf {
                 identity: genesis().identity(),
                 identity_since: Lsn(1),
@@ -149,25 +205,63 @@ impl Adopt {
                 first_frame: 1,
                 end: LogEnd::default(),
             };
-            if !directory.join("log").is_dir() {
-                let words = Words::new(format!("there is no copy of a log in {}", directory.display()));
-                return Err(Failure::Refused(words));
-            }
             let (copy, _) =
                 Mirror::open(disk(), directory, log_options(), &of).map_err(|error| failed(&error))?;
-            copies.push(copy);
+            let name = directory.file_name().map_or_else(String::new, |name| name.display().to_string());
+            memories.push(Memory { directory: directory.clone(), name, remembered, copy });
         }
-        Ok(copies)
+        Ok(memories)
     }
+}
 
-    /// Nodes that have joined and were not forgotten.
-    fn nodes(&self, opened: &super::store::Opened) -> Result<Vec<String>, Failure> {
-        use tenure_cluster::store::Store;
-        let (from, to) = opened.keys.nodes();
-        let ranged = opened
-            .store
-            .range(&from, &to, 1_000, std::time::Duration::from_secs(5))
-            .map_err(|error| failed(&error))?;
-        Ok(ranged.found.into_iter().map(|found| found.key).collect())
+/// What one node remembers.
+struct Memory {
+    directory: PathBuf,
+    /// What its node is called; until that is known, its directory.
+    name: String,
+    remembered: Remembered,
+    copy: Mirror,
+}
+
+impl Memory {
+    /// Whether it is this memory, or came in its place.
+    fn is_of(&self, memory: &str) -> bool {
+        self.remembered.memory == memory || self.remembered.former.iter().any(|former| former == memory)
     }
+}
+
+/// Memories that nodes have which joined and were not forgotten, and what those are called: by the store's list, and by
+/// what others remember where the store has forgotten some.
+fn nodes(opened: &Opened, memories: &[Memory]) -> Result<BTreeMap<String, String>, Failure> {
+    let (from, to) = opened.keys.nodes();
+    let ranged =
+        opened.store.range(&from, &to, 1_000, Duration::from_secs(5)).map_err(|error| failed(&error))?;
+    let mut nodes = BTreeMap::new();
+    let mut forgotten = Vec::new();
+    for found in &ranged.found {
+        let name = found.key.strip_prefix(&from).unwrap_or(&found.key).to_owned();
+        let Ok(node) = decode::<Node>("nodes", &found.value) else { continue };
+        if node.is_forgotten {
+            forgotten.push(name);
+        } else {
+            nodes.insert(node.memory, name);
+        }
+    }
+    for (memory, peer) in memories.iter().flat_map(|memory| &memory.remembered.others) {
+        if !forgotten.contains(&peer.node) {
+            nodes.entry(memory.clone()).or_insert_with(|| peer.node.clone());
+        }
+    }
+    Ok(nodes)
+}
+
+/// Whether a copy has the store's last frame, as far as it can still tell.
+fn continues(copy: &Mirror, head: &Head) -> Result<bool, Failure> {
+    let mut reader = copy.reader();
+    while let Some(frame) = reader.next_frame().map_err(|error| failed(&error))? {
+        if frame.header.last_lsn().0 == head.lsn {
+            return Ok(LogEnd::after(&frame.header, false).checksum == head.chain);
+        }
+    }
+    Ok(true)
 }

@@ -143,6 +143,8 @@ fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Resul
         options: log_options(),
         secret: String::new(),
         writer_ttl_ms: WRITER_TTL_MS,
+        node: "",
+        memory: String::new(),
     };
     let (meta, mirror) = copy_whole(&with).map_err(|error| failed(&error))?;
     steps.done();

@@ -47,12 +47,8 @@ const STEPS: usize = 4;
 /// Part of the quota above which people are told.
 const FULL_PERCENT: u64 = 50;
 
-/// Looks at the store; what people should know comes back.
-pub(crate) fn check(
-    store: &Arc<EtcdStore>,
-    keys: &Keys,
-    within: Duration,
-) -> Result<Vec<String>, InterlockError> {
+/// Looks at the store, and writes nothing; what people should know comes back.
+pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<String>, InterlockError> {
     let before = survey(store, within)?;
     let mut warnings = Vec::new();
     for found in &before {
@@ -71,7 +67,6 @@ pub(crate) fn check(
         warnings.push("etcd has a single member: losing its disk loses the log".to_owned());
     }
     warnings.extend(complaints(&before));
-    warnings.extend(check_syncs(store, keys, &before)?);
     Ok(warnings)
 }
 
@@ -134,11 +129,12 @@ pub(super) fn revision(survey: &[Surveyed]) -> u64 {
 }
 
 /// Over a few steps every member must sync.
-fn check_syncs(
+pub(super) fn check_syncs(
     store: &Arc<EtcdStore>,
     keys: &Keys,
-    before: &[Surveyed],
+    within: Duration,
 ) -> Result<Vec<String>, InterlockError> {
+    let before = survey(store, within)?;
     let key = keys.node("@interlock");
     for count in 0..STEPS {
         let put = Op::Put { key: key.clone(), value: count.to_string().into_bytes() };
@@ -149,7 +145,7 @@ fn check_syncs(
     let _ = store.step(&Txn { then: vec![delete], ..Txn::default() }, WITHIN);
     let Ok(after) = store.survey(WITHIN) else { return Ok(Vec::new()) };
     let mut warnings = Vec::new();
-    for found in before {
+    for found in &before {
         let fsyncs = |surveyed: &Surveyed| surveyed.metrics.and_then(|metrics| metrics.wal_fsyncs);
         let later = after.iter().find(|later| later.member.id == found.member.id);
         let revision = |surveyed: &Surveyed| surveyed.status.as_ref().map_or(0, |status| status.revision);

@@ -1,7 +1,6 @@
 //! What a node sees to beside its part: how the store is, who the nodes are, what this machine must remember, and that the
 //! store stays small while this node writes.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
@@ -11,11 +10,11 @@ use tenure_api::ChangeOfWriter;
 use tenure_cluster::growth::{Growth, Tended};
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Remembered, remember};
+use tenure_cluster::{Heard, fresh_progress};
 use tenure_engine::host::read_clocks;
 
 use super::shared::{NodeShared, Term};
-use super::subnets;
+use super::{BootError, NodeError, interlock, subnets};
 use tokio::runtime::Handle as Runtime;
 
 /// Ends the keeper when it goes out of scope.
@@ -26,10 +25,14 @@ pub(super) struct Tending {
 
 /// How often everything is looked at.
 const EVERY: Duration = Duration::from_millis(500);
+/// The same while this node has yet to find out whether it may claim.
+const SOON: Duration = Duration::from_millis(50);
 /// How often the store is surveyed.
 const SURVEY_EVERY_MS: u64 = 5_000;
 /// How often a node tells of itself.
 const TELL_EVERY_MS: u64 = 20_000;
+/// How long others may take to start before people are told that they are waited for.
+const ASK_TELL_MS: u64 = 3_000;
 /// How often this machine writes down what it has seen.
 const REMEMBER_EVERY_MS: u64 = 2_000;
 /// Part of the quota above which only what frees something is taken.
@@ -39,38 +42,35 @@ const WITHIN: Duration = Duration::from_secs(2);
 struct Keeper {
     shared: Arc<NodeShared>,
     runtime: Runtime,
-    /// Nodes that this one, remembering nothing, has compared with.
-    compared: Vec<String>,
-    data_dir: PathBuf,
     surveyed_ms: u64,
     told_ms: u64,
     told: Option<NodeValue>,
     remembered_ms: u64,
-    remembered: Option<Remembered>,
     growth: Option<(u64, Growth)>,
     is_too_large_told: bool,
     /// Why the store could not be kept small, as it was told last.
     growth_told: Option<String>,
-    is_stranger_told: bool,
+    /// Whom this node waits for, as it was told last.
+    missing_told: Vec<String>,
+    /// Since when it asks.
+    asked_ms: u64,
 }
 
-pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf, runtime: &Runtime) -> Tending {
+pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
     let over = Arc::new((Mutex::new(false), Condvar::new()));
     let until = Arc::clone(&over);
     let mut keeper = Keeper {
         shared,
         runtime: runtime.clone(),
-        compared: Vec::new(),
-        data_dir,
         surveyed_ms: 0,
         told_ms: 0,
         told: None,
         remembered_ms: 0,
-        remembered: None,
         growth: None,
         is_too_large_told: false,
         growth_told: None,
-        is_stranger_told: false,
+        missing_told: Vec::new(),
+        asked_ms: read_clocks().boot_ms,
     };
     let thread = std::thread::Builder::new()
         .name("tenure-node-keeper".to_owned())
@@ -80,9 +80,10 @@ pub(super) fn start(shared: Arc<NodeShared>, data_dir: PathBuf, runtime: &Runtim
             while !*is_over {
                 drop(is_over);
                 keeper.look();
+                let pause = if keeper.is_known() { EVERY } else { SOON };
                 is_over = over.lock().expect("invariant: nobody panics while holding it");
                 if !*is_over {
-                    let waited = word.wait_timeout(is_over, EVERY);
+                    let waited = word.wait_timeout(is_over, pause);
                     is_over = waited.expect("invariant: nobody panics while holding it").0;
                 }
             }
@@ -114,14 +115,21 @@ impl Keeper {
                 self.shared.surveyed(survey);
             }
             self.list_nodes();
+        } else if !self.is_known() {
+            self.list_nodes();
         }
-        self.tell(now_ms);
-        if self.shared.is_stranger.load(Ordering::SeqCst) {
+        if self.shared.trust().is_doubtful() {
             self.compare();
+        }
+        let may_tell = !self.shared.trust().is_doubtful() || self.shared.trust().wants_listing();
+        if may_tell {
+            self.tell(now_ms);
         }
         if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
             self.remembered_ms = now_ms;
-            self.remember();
+            if let Err(error) = self.shared.remember() {
+                tracing::warn!(%error, "what was seen of the store could not be written down");
+            }
         }
         match self.shared.term() {
             Some(term) => self.tend(&term),
@@ -149,7 +157,9 @@ impl Keeper {
         let Some(writer) = self.shared.seen().writer.clone() else { return };
         let how = match writer.standing {
             Standing::Writes => ChangeOfWriter::Claimed,
-            Standing::Resigned | Standing::Moved { .. } => ChangeOfWriter::Resigned,
+            Standing::Resigned | Standing::Moved { .. } | Standing::Restored { .. } => {
+                ChangeOfWriter::Resigned
+            }
         };
         self.shared.changed(&writer, how);
     }
@@ -165,45 +175,64 @@ impl Keeper {
         self.shared.listed(named.filter(|(name, _)| !name.starts_with('@')).collect());
     }
 
-    /// One that remembers nothing cannot tell whether the store has forgotten something; others can. Who is gone for good
-    /// is forgotten by an operator.
+    /// Whether this node knows what the store may have forgotten, and others know of it.
+    fn is_known(&self) -> bool {
+        let trust = self.shared.trust();
+        !trust.is_doubtful() && !trust.wants_listing()
+    }
+
+    /// One that was not there all the time cannot tell whether the store has forgotten something; others can. Who is gone
+    /// for good is forgotten by an operator.
     fn compare(&mut self) {
-        self.list_nodes();
-        let others = self.shared.others();
-        let head = self.shared.seen().head;
-        for (name, url) in &others {
-            if self.compared.contains(name) {
-                continue;
-            }
+        let missing = self.shared.trust().missing();
+        for (_, peer) in &missing {
             let passing = self.shared.passing();
-            let Some(memory) = self.runtime.block_on(passing.memory(url)) else { continue };
-            let same =
-                (memory.log_id, memory.generation) == (self.shared.meta.log_id, self.shared.meta.generation);
-            let is_known =
-                memory.frame < head.frame || (memory.frame == head.frame && memory.chain == head.chain);
-            if same && is_known {
-                self.compared.push(name.clone());
+            let Some(told) = self.runtime.block_on(passing.memory(&peer.url)) else { continue };
+            // As it is after that was told.
+            let Ok(progress) = fresh_progress(&*self.shared.store, &self.shared.keys) else { return };
+            let heard = self.shared.trust().heard(&told, &progress);
+            match heard {
+                Ok(Heard::Counts) => {}
+                Ok(Heard::Own | Heard::Stranger) => {
+                    tracing::debug!(node = peer.node, url = peer.url, "somebody else answers there");
+                }
+                Err(forgot) => {
+                    let source = BootError::Restored(forgot);
+                    return self
+                        .shared
+                        .fail(NodeError::Boot { address: self.shared.address.clone(), source });
+                }
+            }
+            if !self.shared.trust().is_doubtful() {
+                break;
             }
         }
-        if others.iter().all(|(name, _)| self.compared.contains(name)) {
-            self.shared.is_stranger.store(false, Ordering::SeqCst);
-            tracing::info!("this node has compared with every other and may write");
-        } else if !self.is_stranger_told {
-            self.is_stranger_told = true;
-            let missing: Vec<&str> = others
-                .iter()
-                .map(|(name, _)| name.as_str())
-                .filter(|name| !self.compared.iter().any(|known| known == name))
-                .collect();
+        if !self.shared.trust().is_doubtful() {
+            tracing::info!("the store has forgotten nothing that other nodes know: this node may lead");
+            self.missing_told.clear();
+            return;
+        }
+        let mut missing: Vec<String> =
+            self.shared.trust().missing().into_iter().map(|(_, peer)| peer.node).collect();
+        missing.dedup();
+        if !missing.is_empty()
+            && missing != self.missing_told
+            && self.asked_ms + ASK_TELL_MS < read_clocks().boot_ms
+        {
             tracing::warn!(
                 nodes = missing.join(", "),
-                "this node remembers nothing and writes only once it has compared with these; one that is gone for good: tenure cluster forget"
+                "this node leads only once a leader or all of these have told what they remember; one that is gone for good: tenure cluster forget"
             );
+            self.missing_told = missing;
         }
     }
 
     fn tell(&mut self, now_ms: u64) {
+        if !self.shared.is_store_checked.load(Ordering::SeqCst) && !self.check_store() {
+            return;
+        }
         let snapshot = self.shared.mirror().and_then(|mirror| mirror.lock().ok()?.snapshots().newest());
+        let memory = self.shared.trust().remembered().memory.clone();
         let value = NodeValue {
             url: self.shared.url.clone(),
             incarnation: self.shared.incarnation.clone(),
@@ -212,36 +241,50 @@ impl Keeper {
             snapshot_hash: 0,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             wall_ms: read_clocks().wall_ms,
+            memory: memory.clone(),
+            is_forgotten: false,
         };
         let is_news = self.told.as_ref().is_none_or(|told| {
             (&told.url, &told.subnets, told.snapshot_lsn) != (&value.url, &value.subnets, value.snapshot_lsn)
-        });
+        }) || self.shared.trust().wants_listing();
         if self.shared.is_stopping() || (!is_news && now_ms < self.told_ms + TELL_EVERY_MS) {
             return;
         }
-        let put = Op::Put { key: self.shared.keys.node(&self.shared.name), value: encode(&value) };
-        let txn = Txn { then: vec![put], ..Txn::default() };
-        if self.shared.store.step(&txn, WITHIN).is_ok() {
-            self.told_ms = now_ms;
-            self.told = Some(value);
+        let mut then = vec![Op::Put { key: self.shared.keys.node(&self.shared.name), value: encode(&value) }];
+        let mut replaced = None;
+        for (name, node) in self.shared.nodes() {
+            if name == self.shared.name && node.memory != memory {
+                replaced = Some(node.memory);
+            } else if name != self.shared.name && node.memory == memory {
+                // It was called that before.
+                let key = self.shared.keys.node(&name);
+                then.push(Op::Delete { to: format!("{key}\0"), from: key });
+            }
         }
+        if let Some(replaced) = replaced {
+            self.shared.trust().replaces(&replaced);
+            if self.shared.remember().is_err() {
+                return;
+            }
+        }
+        let Ok(stepped) = self.shared.store.step(&Txn { then, ..Txn::default() }, WITHIN) else { return };
+        self.told_ms = now_ms;
+        self.told = Some(value);
+        self.shared.trust().enlisted(read_clocks().boot_ms, stepped.revision);
     }
 
-    fn remember(&mut self) {
-        let seen = self.shared.seen().clone();
-        let Some(writer) = seen.writer else { return };
-        let now = Remembered {
-            log_id: self.shared.meta.log_id,
-            generation: self.shared.meta.generation,
-            epoch: writer.epoch,
-            revision: seen.revision,
-        };
-        if self.remembered.as_ref() == Some(&now) {
-            return;
-        }
-        match remember(&self.data_dir, &now) {
-            Ok(()) => self.remembered = Some(now),
-            Err(error) => tracing::warn!(%error, "what was seen of the store could not be written down"),
+    /// Whether the store syncs what it acknowledges, which takes a few writes: nothing is written in doubt.
+    fn check_store(&self) -> bool {
+        match interlock::check_syncs(&self.shared.store, &self.shared.keys, WITHIN) {
+            Ok(warnings) => {
+                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                self.shared.is_store_checked.store(true, Ordering::SeqCst);
+                true
+            }
+            Err(error) => {
+                self.shared.fail(error.into());
+                false
+            }
         }
     }
 

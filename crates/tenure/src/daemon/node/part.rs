@@ -11,7 +11,8 @@ use std::thread::JoinHandle;
 use tenure_api::ChangeOfWriter;
 use tenure_cluster::values::Writer;
 use tenure_cluster::{
-    Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror,
+    BootError, Claimant, FollowEnd, FollowError, FollowedLog, Follower, Forgot, Lookout, RemoteLog,
+    SharedMirror, mark,
 };
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
@@ -261,6 +262,7 @@ impl Parts {
             lookout,
             CLOCK,
             Arc::clone(&self.shared.seen),
+            Arc::clone(&self.shared.trust),
         );
         let handle = part.host.handle();
         let end = follower.run(
@@ -277,8 +279,24 @@ impl Parts {
             Ok(FollowEnd::Won { log, tick }) => Ok(Followed::Won(log, tick)),
             Ok(FollowEnd::Stopped) => Ok(Followed::Stopped),
             Err(FollowError::Trimmed { .. }) => Ok(Followed::Outdated),
+            Err(FollowError::Forgot(forgot)) => {
+                let known = self.shared.trust().remembered().clone();
+                let (store, keys) = (&*self.shared.store, &self.shared.keys);
+                match mark(store, keys, &self.shared.name, &known, &forgot.what) {
+                    Ok(true) => tracing::error!("the store is marked: nobody goes on with it"),
+                    Ok(false) => {}
+                    Err(error) => tracing::error!(%error, "the store could not be marked"),
+                }
+                Err(self.restored(forgot))
+            }
+            Err(FollowError::Marked { by, what }) => Err(self.restored(Forgot { who: by, what })),
             Err(error) => Err(DaemonError::Stopped(crate::failure::chain(&error))),
         }
+    }
+
+    fn restored(&self, forgot: Forgot) -> DaemonError {
+        let (address, source) = (self.shared.address.clone(), BootError::Restored(forgot));
+        super::NodeError::Boot { address, source }.into()
     }
 
     /// Writes until another node does.
@@ -288,11 +306,17 @@ impl Parts {
         if std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions) {
             log.keep_authority();
         }
+        // On disk before anything is written under this claim: whoever starts here next knows of it.
+        self.shared.trust().led(log.term().proved_ms(), &log.term().progress(0));
+        self.shared
+            .remember()
+            .map_err(|source| super::NodeError::Boot { address: self.shared.address.clone(), source })?;
         if !open_term(&mut log, tick, &|| self.shared.is_stopping())? {
             return Ok(());
         }
         let writer = log.term().writer().clone();
         let (vitals, is_short) = (log.vitals(), log.shortage());
+        let measured = Arc::clone(&vitals);
         tracing::info!(epoch = writer.epoch, "this node writes");
         let mut engine =
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
@@ -307,6 +331,9 @@ impl Parts {
         stage.change(part.faces.clone());
         let Part { host, switchboard, .. } = part;
         let outcome = host.join();
+        if let Ok(measured) = measured.lock() {
+            self.shared.trust().led(measured.proved_ms, &measured.progress);
+        }
         self.shared.term_ends();
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);

@@ -14,9 +14,10 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tenure_api::{Error, ErrorCode, SteppedDown};
+use tenure_cluster::Told;
 use tenure_cluster::values::Writer;
 use tenure_faces::{Call, Caller, Elsewhere, Passed, Reply};
-use tenure_server::{NODE_HEADER, NodeMemory, PASS_PATH, PassedBack, PassedOn};
+use tenure_server::{NODE_HEADER, PASS_PATH, PassedBack, PassedOn};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -72,15 +73,18 @@ impl Passing {
             calls: Vec::new(),
             step_down: true,
             memory: false,
+            asker: serde_json::Value::Null,
         };
         let answer = self.post(&writer.url, &passed, ANSWER_WITHIN).await.map_err(error)?;
         serde_json::from_slice(&answer).map_err(|_| refused(&answer))
     }
 
     /// What another node remembers of the log.
-    pub(super) async fn memory(&self, url: &str) -> Option<NodeMemory> {
+    pub(super) async fn memory(&self, url: &str) -> Option<Told> {
+        let asker = serde_json::to_value(self.shared.asker()).ok()?;
         let (principal, scope, calls) = (String::new(), String::new(), Vec::new());
-        let asked = PassedOn { principal, scope, connection: None, calls, step_down: false, memory: true };
+        let asked =
+            PassedOn { principal, scope, connection: None, calls, step_down: false, memory: true, asker };
         let answer = self.post(url, &asked, CONNECT_WITHIN).await.ok()?;
         serde_json::from_slice(&answer).ok()
     }

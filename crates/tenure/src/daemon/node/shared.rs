@@ -2,6 +2,7 @@
 //! decides anything.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
@@ -12,17 +13,17 @@ use tenure_api::{
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::store::{Op, Store, Txn};
-use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer};
-use tenure_cluster::{Keys, Seen, SharedMirror, Vitals};
+use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, encode};
+use tenure_cluster::{Keys, Peer, Remembered, Seen, SharedMirror, Told, Trust, Vitals, remember};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
-use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, Segments, ToldElsewhere};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers, Segments, ToldElsewhere};
 
 use super::asking::{self, OwnSegments};
 use super::passing::Passing;
-use super::{ClusterPlan, interlock};
+use super::{BootError, ClusterPlan, NodeError, interlock};
 
 /// What everybody on a node knows.
 pub(super) struct NodeShared {
@@ -31,12 +32,22 @@ pub(super) struct NodeShared {
     pub(super) incarnation: String,
     pub(super) writer_ttl_ms: u64,
     pub(super) compacts: Option<bool>,
+    /// Where the log is, for people.
+    pub(super) address: String,
     pub(super) meta: Meta,
     pub(super) store: Arc<EtcdStore>,
     pub(super) keys: Keys,
     pub(super) seen: Arc<Mutex<Seen>>,
-    /// It remembers nothing of this log and has not compared with every node that may: it does not claim.
-    pub(super) is_stranger: AtomicBool,
+    /// Whether the store may be believed. Until then the node does not claim.
+    pub(super) trust: Arc<Mutex<Trust>>,
+    /// Where what it remembers is.
+    data_dir: PathBuf,
+    /// What is on disk of that.
+    remembered: Mutex<Option<Remembered>>,
+    /// The store was seen to sync what it acknowledges.
+    pub(super) is_store_checked: AtomicBool,
+    /// Why the node cannot go on.
+    failure: Mutex<Option<NodeError>>,
     /// The node is to stop.
     pub(super) stopping: AtomicBool,
     mirror: Mutex<Option<SharedMirror>>,
@@ -82,6 +93,8 @@ impl NodeShared {
         store: Arc<EtcdStore>,
         keys: Keys,
         incarnation: String,
+        data_dir: PathBuf,
+        known: Remembered,
     ) -> Arc<Self> {
         Arc::new(Self {
             name: plan.node.clone(),
@@ -89,11 +102,16 @@ impl NodeShared {
             incarnation,
             writer_ttl_ms: plan.writer_ttl_ms,
             compacts: plan.compacts,
+            address: plan.address.clone(),
             meta,
             store,
             keys,
             seen: Arc::default(),
-            is_stranger: AtomicBool::new(false),
+            trust: Arc::new(Mutex::new(Trust::new(plan.node.clone(), known))),
+            data_dir,
+            remembered: Mutex::default(),
+            is_store_checked: AtomicBool::new(false),
+            failure: Mutex::default(),
             stopping: AtomicBool::new(false),
             mirror: Mutex::default(),
             passing: OnceLock::new(),
@@ -152,15 +170,67 @@ impl NodeShared {
     /// Whether this node may claim: not while it stops, nor right after it was told to step down.
     pub(super) fn may_claim(&self) -> bool {
         !self.is_stopping()
-            && !self.is_stranger.load(Ordering::SeqCst)
+            && self.is_store_checked.load(Ordering::SeqCst)
+            && self.trust().may_claim(read_clocks().boot_ms)
             && read_clocks().boot_ms >= self.now().claims_after_ms
     }
 
-    /// Other nodes that may remember more than the store does.
+    /// Other nodes that are listed, and where each is reached.
     pub(super) fn others(&self) -> Vec<(String, String)> {
         let now = self.now();
         let others = now.nodes.iter().filter(|(name, _)| *name != self.name);
         others.map(|(name, node)| (name.clone(), node.url.clone())).collect()
+    }
+
+    pub(super) fn trust(&self) -> MutexGuard<'_, Trust> {
+        self.trust.lock().expect("invariant: nobody panics while holding what is believed")
+    }
+
+    /// Who asks when this node asks another.
+    pub(super) fn asker(&self) -> (String, Peer) {
+        let memory = self.trust().remembered().memory.clone();
+        (memory, Peer { node: self.name.clone(), url: self.url.clone() })
+    }
+
+    /// Whom this node has to hear before it may lead, in a sentence.
+    fn waits_for(&self) -> Option<String> {
+        let trust = self.trust();
+        let mut missing: Vec<String> = trust.missing().into_iter().map(|(_, peer)| peer.node).collect();
+        missing.dedup();
+        (trust.is_doubtful() && !missing.is_empty()).then(|| {
+            format!(
+                "this node leads only once a leader or all of these have told what they remember: {}; one that is gone for good: tenure cluster forget",
+                missing.join(", ")
+            )
+        })
+    }
+
+    /// Has what this node knows of the store on disk.
+    pub(super) fn remember(&self) -> Result<(), BootError> {
+        let mut known = self.trust().remembered().clone();
+        if let Some(term) = self.term() {
+            known
+                .progress
+                .raise(&term.vitals.lock().expect("invariant: nobody panics while holding vitals").progress);
+        }
+        let mut remembered = self.remembered.lock().expect("invariant: nobody panics while writing it down");
+        if remembered.as_ref() != Some(&known) {
+            remember(&self.data_dir, &known)?;
+            *remembered = Some(known);
+        }
+        Ok(())
+    }
+
+    /// The node cannot go on: it stops, and says why.
+    pub(super) fn fail(&self, error: NodeError) {
+        tracing::error!(error = %crate::failure::chain(&error), "the node cannot go on");
+        self.failure.lock().expect("invariant: nobody panics while failing").get_or_insert(error);
+        self.stop();
+    }
+
+    /// Why it could not.
+    pub(super) fn take_failure(&self) -> Option<NodeError> {
+        self.failure.lock().expect("invariant: nobody panics while failing").take()
     }
 
     /// Where in the spread of claims this node stands: by its name among the others, and by chance.
@@ -205,8 +275,15 @@ impl NodeShared {
         interlock::revision(&self.now().survey)
     }
 
-    pub(super) fn listed(&self, nodes: Vec<(String, NodeValue)>) {
+    pub(super) fn listed(&self, mut nodes: Vec<(String, NodeValue)>) {
+        self.trust().listed(read_clocks().boot_ms, &nodes);
+        nodes.retain(|(_, node)| !node.is_forgotten);
         self.now().nodes = nodes;
+    }
+
+    /// Nodes that are listed.
+    pub(super) fn nodes(&self) -> Vec<(String, NodeValue)> {
+        self.now().nodes.clone()
     }
 
     pub(super) fn changed(&self, writer: &Writer, how: ChangeOfWriter) {
@@ -328,7 +405,7 @@ impl Node for NodeShared {
                 members: members.collect(),
                 bytes,
                 quota_bytes,
-                warnings: now.complaints.clone(),
+                warnings: now.complaints.iter().cloned().chain(self.waits_for()).collect(),
             },
             changes: now.changes.iter().cloned().collect(),
         }
@@ -356,14 +433,18 @@ impl Node for NodeShared {
 
     fn forget(&self, node: String) -> Done<'_, NodeForgotten> {
         Box::pin(async move {
-            let is_listed = self.now().nodes.iter().any(|(name, _)| *name == node);
-            if !is_listed {
+            // Also one that the store has forgotten and this node remembers may be gone for good.
+            let listed =
+                self.now().nodes.iter().find(|(name, _)| *name == node).map(|(_, node)| node.clone());
+            let is_known = self.trust().remembered().others.values().any(|peer| peer.node == node);
+            if listed.is_none() && !is_known {
                 let message = format!("no node is called {node:?}");
                 return Err(Error::new(ErrorCode::NotFound, message));
             }
             let (store, key) = (Arc::clone(&self.store), self.keys.node(&node));
-            let delete = Op::Delete { from: key.clone(), to: format!("{key}\0") };
-            let txn = Txn { then: vec![delete], ..Txn::default() };
+            let forgotten = NodeValue { is_forgotten: true, ..listed.unwrap_or_default() };
+            let put = Op::Put { key, value: encode(&forgotten) };
+            let txn = Txn { then: vec![put], ..Txn::default() };
             let stepped = tokio::task::spawn_blocking(move || store.step(&txn, WITHIN)).await;
             match stepped {
                 Ok(Ok(_)) => {
@@ -382,11 +463,27 @@ impl Node for NodeShared {
             && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
     }
 
-    fn memory(&self) -> Option<NodeMemory> {
-        let mirror = self.mirror()?;
-        let mirror = mirror.lock().ok()?;
-        let (frame, chain) = (mirror.last_frame(), mirror.end().checksum);
-        Some(NodeMemory { log_id: self.meta.log_id, generation: self.meta.generation, frame, chain })
+    fn memory(&self, asker: serde_json::Value) -> Done<'_, serde_json::Value> {
+        Box::pin(async move {
+            let now_ms = read_clocks().boot_ms;
+            let asked = serde_json::from_value::<(String, Peer)>(asker);
+            if let Ok((memory, peer)) = asked
+                && self.trust().asked(now_ms, &memory, peer)
+            {
+                // A moment, once for each who asks.
+                self.remember().map_err(|error| Error::new(ErrorCode::NotLeader, error.to_string()))?;
+            }
+            let mut remembered = self.trust().remembered().clone();
+            let mut leads = None;
+            if let Some(term) = self.term() {
+                let vitals = term.vitals.lock().expect("invariant: nobody panics while holding vitals");
+                remembered.progress.raise(&vitals.progress);
+                leads = (now_ms < vitals.authority_until_ms).then_some(term.writer.epoch);
+            }
+            let (node, incarnation) = (self.name.clone(), self.incarnation.clone());
+            let told = Told { node, incarnation, remembered, leads };
+            serde_json::to_value(told).map_err(|error| Error::new(ErrorCode::Internal, error.to_string()))
+        })
     }
 
     fn segments(&self) -> Option<Box<dyn Segments>> {

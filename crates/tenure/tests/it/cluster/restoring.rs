@@ -1,16 +1,18 @@
 //! etcd is put back to a backup while holders live: nodes know more than the store and refuse to go on with it, so that
 //! nothing is granted twice.
 
+use std::fs;
+use std::process::Command;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::caller::{Caller, Journal, Outcome, Terms};
 use super::checker::check;
-use super::harness::{Cluster, NODES};
+use super::harness::{Cluster, LIMIT, NODES};
 use super::history::Heard;
 use super::store::Member;
-use crate::run_support::holds_for;
+use crate::run_support::{holds_for, wait_until};
 
 /// Everything stops, `each` is done to every member, everything goes on.
 fn with_members_down(cluster: &mut Cluster, each: impl Fn(&Member)) {
@@ -61,4 +63,151 @@ fn etcd_restored_from_a_backup_is_refused_and_nothing_is_granted_twice() {
     let report = check(&journal.records());
     println!("{report}");
     assert!(report.anomalies.is_empty(), "{report}");
+}
+
+/// A cluster of three, a backup that does not know the last grant, and one node that was off before that.
+fn forgotten_while_c_was_off(ttl_ms: u64) -> (Cluster, Value) {
+    let mut cluster = Cluster::local(&["--writer-ttl", "1s"]);
+    let take = |cluster: &Cluster, node: usize, name: &str| {
+        let body = json!({"resources": [name], "holder": "first", "ttl_ms": ttl_ms});
+        cluster.nodes[node].post("/v1/leases", &body)
+    };
+    take(&cluster, 0, "early");
+    // Known to everybody as one who remembers.
+    wait_until("three nodes on the list", LIMIT, || {
+        (0..3).all(|node| {
+            cluster.nodes[node].view().is_some_and(|view| view["nodes"].as_array().unwrap().len() == 3)
+        })
+    });
+    cluster.stop_node(2);
+    cluster.wait_until_whole();
+    take(&cluster, 0, "before");
+    with_members_down(&mut cluster, Member::back_up);
+    cluster.wait_until_whole();
+    let lease = take(&cluster, 0, "R");
+    for node in 0..2 {
+        cluster.kill_node(node);
+    }
+    with_members_down(&mut cluster, Member::restore);
+    (cluster, lease)
+}
+
+/// Whatever it is asked for this long, the node grants nothing.
+#[track_caller]
+fn grants_nothing(cluster: &Cluster, node: usize) {
+    let body = json!({"resources": ["R"], "holder": "second", "ttl_ms": 60_000});
+    holds_for(Duration::from_secs(6), || {
+        let asked = cluster.nodes[node].ask_within(Duration::from_secs(1), "POST", "/v1/leases", &body);
+        asked.map_or(true, |answered| answered.status != 201 && answered.status != 200)
+    });
+}
+
+/// It remembered less than the backup, claimed, and gave the resource to a second holder with the first one's fence and id.
+#[test]
+fn a_node_that_was_off_before_the_backup_does_not_go_on_with_it() {
+    let (mut cluster, _) = forgotten_while_c_was_off(600_000);
+    cluster.start_node(2);
+    grants_nothing(&cluster, 2);
+    let said = cluster.nodes[2].daemon.said();
+    assert!(said.contains("all of these have told") && said.contains("tenure cluster forget"), "{said}");
+    let view = cluster.nodes[2].view().unwrap();
+    assert!(view["store"]["warnings"].to_string().contains("remember: a, b"), "{view}");
+    // One that remembers more marks the store: nobody goes on with it, and everybody says why.
+    assert_ne!(cluster.refused_start(0), 0);
+    let said = cluster.nodes[0].daemon.said();
+    assert!(said.contains("restored from a backup") && said.contains("tenure cluster adopt"), "{said}");
+    assert_ne!(cluster.end_of_node(2), 0);
+    assert!(cluster.nodes[2].daemon.said().contains("tenure cluster adopt"));
+    // Refused starts write nothing, so that the store does not grow out of what others remember of it.
+    let before = cluster.members[0].revision();
+    for node in [0, 1, 2] {
+        assert_ne!(cluster.refused_start(node), 0, "{}", cluster.said_lately());
+    }
+    assert_eq!(cluster.members[0].revision(), before);
+}
+
+/// It asked the former node's address what is remembered there, and heard itself.
+#[test]
+fn an_empty_node_at_a_former_address_does_not_take_its_own_word() {
+    let (mut cluster, _) = forgotten_while_c_was_off(600_000);
+    let daemon = &mut cluster.nodes[0].daemon;
+    daemon.set_flag("--node", "rebuilt");
+    daemon.set_flag("--data-dir", "DIR/rebuilt");
+    cluster.start_node(0);
+    grants_nothing(&cluster, 0);
+    let said = cluster.nodes[0].daemon.said();
+    assert!(said.contains("all of these have told"), "{said}");
+}
+
+#[test]
+fn a_second_node_with_the_same_name_is_refused() {
+    let mut cluster = Cluster::local(&["--writer-ttl", "1s"]);
+    wait_until("three nodes on the list", LIMIT, || {
+        cluster.nodes[1].view().is_some_and(|view| view["nodes"].as_array().unwrap().len() == 3)
+    });
+    cluster.stop_node(2);
+    cluster.nodes[2].daemon.set_flag("--node", "a");
+    cluster.nodes[2].daemon.set_flag("--data-dir", "DIR/other");
+    assert_ne!(cluster.refused_start(2), 0);
+    let said = cluster.nodes[2].daemon.said();
+    assert!(said.contains("another node is called \"a\""), "{said}");
+    // The one that has the name goes on; and a name is free again once nobody answers for it.
+    cluster.wait_until_whole();
+    cluster.stop_node(0);
+    cluster.start_node(2);
+    cluster.wait_until_whole();
+}
+
+/// Any directory was taken, and another cluster's log with it.
+#[test]
+fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
+    let (mut cluster, lease) = forgotten_while_c_was_off(10_000);
+    let log = cluster.nodes[0].daemon.flag("--log").unwrap().to_owned();
+    let directories: Vec<String> =
+        cluster.nodes.iter().map(|node| node.daemon.data_dir().display().to_string()).collect();
+    let adopt = |cluster: &Cluster, directories: &[String]| {
+        let mut words = vec!["cluster", "adopt", "--yes", "--longest-ttl", "1s", "--log", &log];
+        directories.iter().for_each(|directory| words.extend(["--data-dir", directory]));
+        cluster.nodes[0].daemon.tenure(&words)
+    };
+    // Of another log.
+    let foreign = cluster.nodes[0].daemon.path("foreign");
+    let copied = Command::new("cp").arg("-a").args([&cluster.nodes[0].daemon.data_dir(), &foreign]).status();
+    assert!(copied.unwrap().success());
+    let memory = foreign.join("cluster.json");
+    let mut value: Value = serde_json::from_slice(&fs::read(&memory).unwrap()).unwrap();
+    value["log_id"] = json!(value["log_id"].as_u64().unwrap() ^ 1);
+    fs::write(&memory, value.to_string()).unwrap();
+    let refused = adopt(&cluster, &[foreign.display().to_string()]);
+    assert!(refused.code != 0 && refused.err.contains("of another log"), "{}", refused.err);
+    // One node twice is one node.
+    fs::write(&memory, fs::read(cluster.nodes[0].daemon.data_dir().join("cluster.json")).unwrap()).unwrap();
+    let refused = adopt(&cluster, &[directories[0].clone(), foreign.display().to_string()]);
+    assert!(refused.code != 0 && refused.err.contains("are of one node"), "{}", refused.err);
+    // What is missing is named.
+    let before = cluster.members[0].revision();
+    let adopted = adopt(&cluster, &directories[..1]);
+    assert_eq!(adopted.code, 0, "{}", adopted.err);
+    let told = format!("{}{}", adopted.out, adopted.err);
+    assert!(told.contains("not at hand: b, c") && told.contains("LOST"), "{told}");
+    assert!(told.contains("are taken from a"), "{told}");
+    assert!(cluster.members[0].revision() > before);
+    // Any one node goes on alone: what the others remember of the generation before counts no more.
+    cluster.start_node(2);
+    cluster.wait_until_whole();
+    // Its holder may act for a while yet; then fences go on above it.
+    let grants = |name: &str| json!({"resources": [name], "holder": "second", "ttl_ms": 60_000});
+    assert_ne!(cluster.nodes[2].ask("POST", "/v1/leases", &grants("R")).unwrap().status, 201);
+    let body = grants("another");
+    let mut second = Value::Null;
+    wait_until("a grant after the longest ttl", LIMIT, || {
+        let asked = cluster.nodes[2].ask("POST", "/v1/leases", &body);
+        second = super::harness::done(&asked).unwrap_or_default();
+        second.is_object()
+    });
+    assert!(second["fence"].as_u64() > lease["fence"].as_u64(), "{second} after {lease}");
+    assert_ne!(second["lease_id"], lease["lease_id"]);
+    cluster.start_node(0);
+    cluster.start_node(1);
+    cluster.wait_until_whole();
 }

@@ -147,6 +147,13 @@ impl Member {
         status["leader"].is_string() && status["leader"] == status["header"]["member_id"]
     }
 
+    /// How many changes it has had.
+    #[track_caller]
+    pub(crate) fn revision(&self) -> u64 {
+        let status = self.ask("POST", "/v3/maintenance/status", &json!({})).unwrap().json();
+        status["header"]["revision"].as_str().unwrap().parse().unwrap()
+    }
+
     fn ask(&self, method: &str, path: &str, body: &Value) -> std::io::Result<Answered> {
         let stream = TcpStream::connect_timeout(&self.address, ASK_LIMIT)?;
         stream.set_read_timeout(Some(ASK_LIMIT))?;

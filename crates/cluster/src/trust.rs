@@ -1,0 +1,388 @@
+//! Whether a node may believe the store. Pure: what it remembers, sees and is told comes in; whether it may claim comes out.
+//!
+//! A store that was put back to a backup looks like any other store, and who remembers less than the backup cannot tell. So
+//! a restore is noticed by what nodes remember together. Every step of the protocol raises a number of [`Progress`], and no
+//! number ever falls: a store that is behind anybody's progress has forgotten something. A node that was in touch with the
+//! store all the time has seen every step. One that was not (it starts, or was cut off for long) is in *doubt*: it follows,
+//! writes nothing and claims nothing until the leader has told it what it remembers, or every node that may know more has.
+//! All of them cannot be heard at one moment. So then it puts itself on the store's list, and hears them all once more:
+//! a store that is put back after that lacks its own step, and one that was put back before is behind what they tell.
+//!
+//! Invariant: a node that is not in doubt knows of no progress that the store lacks, and nobody who is asked next time
+//! is unknown to those who are asked: who tells what it remembers has written down who asked.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::planted::{Planted, has};
+use crate::values::{Beat, Head, Node, Standing, Writer};
+
+/// How long a node may be out of touch and still know what happened. It rests on this: a backup that is put back is older,
+/// and what a node knows is on its disk within two seconds.
+pub const TOUCH_MS: u64 = 60_000;
+/// How long one who asked is remembered before it has to be listed.
+const ASKED_MS: u64 = 2 * TOUCH_MS;
+/// Memories that one node has taken the place of, at most.
+const FORMER_MAX: usize = 16;
+
+/// How far a log had come. Each step of the protocol raises a number, and none falls but in a store that was put back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// The newest claim.
+    pub epoch: u64,
+    /// How that claim stood: 0 writes, 1 resigned, 2 over for good.
+    #[serde(default)]
+    pub standing: u8,
+    /// The last frame's number.
+    #[serde(default)]
+    pub frame: u64,
+    /// Its checksum.
+    #[serde(default)]
+    pub chain: u32,
+    /// The leader's last proof of life: epoch and counter.
+    #[serde(default)]
+    pub beat: (u64, u64),
+    /// The store's revision.
+    pub revision: u64,
+}
+
+/// What a node remembers, on its disk and in answers to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remembered {
+    /// Which log.
+    pub log_id: u64,
+    /// Which generation of it.
+    pub generation: u64,
+    /// How far it had come.
+    #[serde(flatten)]
+    pub progress: Progress,
+    /// Random; whose memory this is. Another directory is another memory, whatever its node is called.
+    #[serde(default)]
+    pub memory: String,
+    /// Memories of nodes in whose place this one came, while a leader knew everything they did.
+    #[serde(default)]
+    pub former: Vec<String>,
+    /// Other memories that may have more.
+    #[serde(default)]
+    pub others: BTreeMap<String, Peer>,
+}
+
+/// A node that has a memory of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub node: String,
+    /// Where it is reached.
+    pub url: String,
+}
+
+/// What one node answers another that asks what it remembers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Told {
+    /// Its name.
+    pub node: String,
+    /// Which run of it.
+    pub incarnation: String,
+    /// What it remembers.
+    #[serde(flatten)]
+    pub remembered: Remembered,
+    /// The epoch in which it leads at this moment, if it does.
+    #[serde(default)]
+    pub leads: Option<u64>,
+}
+
+/// The store has forgotten something that was there.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the store knows less than {who}: {what}")]
+pub struct Forgot {
+    /// Whose memory tells.
+    pub who: String,
+    /// What is missing.
+    pub what: String,
+}
+
+/// What became of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It counts.
+    Counts,
+    /// It is this node's own.
+    Own,
+    /// Somebody else listens there, or it is about another log.
+    Stranger,
+}
+
+/// What a node knows of the store's past, and whether that is enough.
+#[derive(Clone, Debug)]
+pub struct Trust {
+    name: String,
+    known: Remembered,
+    /// The last instant at which the store was seen; `None`: not since this node runs.
+    touched_ms: Option<u64>,
+    is_doubtful: bool,
+    /// Whether this node has put itself on the store's list since it was in doubt. So it has seen a step of its own, and
+    /// a store that is put back later lacks that.
+    is_listed: bool,
+    /// Whether the list was read since.
+    is_list_read: bool,
+    /// Memories that were told since the doubt began.
+    heard: BTreeSet<String>,
+    /// Until when memories are kept that asked and are not listed yet.
+    asked: BTreeMap<String, u64>,
+}
+
+impl Progress {
+    /// How far a store has come.
+    #[must_use]
+    pub fn of(writer: &Writer, head: &Head, beat: &Beat, revision: u64) -> Self {
+        let standing = match writer.standing {
+            Standing::Writes => 0,
+            Standing::Resigned => 1,
+            Standing::Moved { .. } | Standing::Restored { .. } => 2,
+        };
+        Self {
+            epoch: writer.epoch,
+            standing,
+            frame: head.frame,
+            chain: head.chain,
+            beat: (beat.epoch, beat.counter),
+            revision,
+        }
+    }
+
+    /// What a store that has come this far lacks of what somebody knows.
+    #[must_use]
+    pub fn lacks(&self, known: &Self) -> Option<String> {
+        if (self.epoch, self.standing) < (known.epoch, known.standing) {
+            return Some(format!("it is at epoch {}, which was {} already", self.epoch, known.epoch));
+        }
+        if self.frame < known.frame {
+            return Some(format!("it ends with frame {}, and there was frame {}", self.frame, known.frame));
+        }
+        if self.frame == known.frame && self.chain != known.chain && known.frame > 0 {
+            return Some(format!("its frame {} is another one", self.frame));
+        }
+        if self.beat < known.beat {
+            let ((epoch, counter), (known_epoch, known_counter)) = (self.beat, known.beat);
+            return Some(format!(
+                "its leader's last sign of life is {epoch}/{counter}, and there was {known_epoch}/{known_counter}"
+            ));
+        }
+        if self.revision < known.revision {
+            return Some(format!(
+                "it is at revision {}, which was {} already",
+                self.revision, known.revision
+            ));
+        }
+        None
+    }
+
+    /// Goes as far as another.
+    pub fn raise(&mut self, other: &Self) {
+        (self.epoch, self.standing) = (self.epoch, self.standing).max((other.epoch, other.standing));
+        if self.frame < other.frame {
+            (self.frame, self.chain) = (other.frame, other.chain);
+        }
+        self.beat = self.beat.max(other.beat);
+        self.revision = self.revision.max(other.revision);
+    }
+}
+
+impl Trust {
+    /// One who starts is in doubt. `known` is what it remembers of this generation of this log.
+    #[must_use]
+    pub fn new(name: String, known: Remembered) -> Self {
+        Self {
+            name,
+            known,
+            touched_ms: None,
+            is_doubtful: true,
+            is_listed: false,
+            is_list_read: false,
+            heard: BTreeSet::new(),
+            asked: BTreeMap::new(),
+        }
+    }
+
+    /// What this node has to remember.
+    #[must_use]
+    pub fn remembered(&self) -> &Remembered {
+        &self.known
+    }
+
+    /// Whether this node cannot tell what the store may have forgotten.
+    #[must_use]
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
+    /// Whether this node may claim.
+    #[must_use]
+    pub fn may_claim(&self, now_ms: u64) -> bool {
+        let in_touch = self.touched_ms.is_some_and(|touched_ms| now_ms <= touched_ms + TOUCH_MS);
+        has(Planted::ClaimInDoubt) || (!self.is_doubtful && self.is_listed && in_touch)
+    }
+
+    /// Memories that have to be heard, unless a leader is, and whose they are.
+    #[must_use]
+    pub fn missing(&self) -> Vec<(String, Peer)> {
+        let missing = self.known.others.iter().filter(|(memory, _)| !self.heard.contains(*memory));
+        missing.map(|(memory, peer)| (memory.clone(), peer.clone())).collect()
+    }
+
+    /// Takes in how far the store has come, as it was at this instant or a little before.
+    ///
+    /// # Errors
+    /// When it lacks what this node knows. That may be an old answer: a fresh one decides.
+    pub fn saw(&mut self, now_ms: u64, store: &Progress) -> Result<(), Forgot> {
+        if let Some(what) = store.lacks(&self.known.progress) {
+            return Err(Forgot { who: self.name.clone(), what });
+        }
+        self.touch(now_ms);
+        self.known.progress.raise(store);
+        Ok(())
+    }
+
+    /// The store told of a change, on a watch that began when it was compared.
+    pub fn told(&mut self, now_ms: u64, revision: u64) {
+        if revision > self.known.progress.revision {
+            self.known.progress.revision = revision;
+            self.touch(now_ms);
+        }
+    }
+
+    /// This node's copy of the log has come this far.
+    pub fn copied(&mut self, frame: u64, chain: u32) {
+        self.known.progress.raise(&Progress { frame, chain, ..Progress::default() });
+    }
+
+    /// This node led, and its last step that counted was sent at this instant.
+    pub fn led(&mut self, proved_ms: u64, progress: &Progress) {
+        self.touched_ms = self.touched_ms.max(Some(proved_ms));
+        self.known.progress.raise(progress);
+    }
+
+    /// Takes in who is listed in the store.
+    pub fn listed(&mut self, now_ms: u64, nodes: &[(String, Node)]) {
+        let is_mine = |(name, node): &(String, Node)| *name == self.name && node.memory == self.known.memory;
+        self.is_listed &= nodes.iter().any(|listed| is_mine(listed) && !listed.1.is_forgotten);
+        self.is_list_read = true;
+        self.asked.retain(|_, until_ms| now_ms < *until_ms);
+        if !self.is_doubtful {
+            // In touch: the list is what counts, and who has just asked.
+            let asked = &self.asked;
+            self.known.others.retain(|memory, _| asked.contains_key(memory));
+        }
+        for (name, node) in nodes {
+            if node.is_forgotten {
+                self.known.others.retain(|_, peer| peer.node != *name);
+            } else if node.memory != self.known.memory {
+                let peer = Peer { node: name.clone(), url: node.url.clone() };
+                self.known.others.insert(node.memory.clone(), peer);
+            }
+        }
+        self.conclude();
+    }
+
+    /// Whether this node is to put itself on the list.
+    #[must_use]
+    pub fn wants_listing(&self) -> bool {
+        !self.is_listed && (!self.is_doubtful || self.is_all_heard())
+    }
+
+    /// This node has put itself on the list; the store was at this revision then.
+    pub fn enlisted(&mut self, now_ms: u64, revision: u64) {
+        self.told(now_ms, revision);
+        self.is_listed = true;
+        if self.is_doubtful && !has(Planted::HeardOnce) {
+            self.is_list_read = false;
+            self.heard.clear();
+        }
+        self.conclude();
+    }
+
+    /// Somebody asks what this node remembers. `true`: that is to be on disk before it is answered.
+    pub fn asked(&mut self, now_ms: u64, memory: &str, peer: Peer) -> bool {
+        if memory == self.known.memory || has(Planted::AskerNotRemembered) {
+            return false;
+        }
+        self.asked.insert(memory.to_owned(), now_ms + ASKED_MS);
+        self.known.others.insert(memory.to_owned(), peer.clone()) != Some(peer)
+    }
+
+    /// Takes in what a node told. `store` is how far the store was seen to have come *after* that.
+    ///
+    /// # Errors
+    /// When the store lacks what that node knows.
+    pub fn heard(&mut self, told: &Told, store: &Progress) -> Result<Heard, Forgot> {
+        let theirs = &told.remembered;
+        if theirs.memory == self.known.memory {
+            if has(Planted::HearsItself) {
+                self.heard.extend(self.known.others.keys().cloned());
+                self.conclude();
+            }
+            return Ok(Heard::Own);
+        }
+        let memories = || theirs.former.iter().chain([&theirs.memory]);
+        let is_known = memories().any(|memory| self.known.others.contains_key(memory));
+        if !is_known || theirs.log_id != self.known.log_id {
+            return Ok(Heard::Stranger);
+        }
+        if theirs.generation > self.known.generation {
+            let (now, was) = (self.known.generation, theirs.generation);
+            let what = format!("it is in generation {now}, and there was {was}");
+            return Err(Forgot { who: told.node.clone(), what });
+        }
+        if theirs.generation == self.known.generation {
+            if let Some(what) = store.lacks(&theirs.progress) {
+                return Err(Forgot { who: told.node.clone(), what });
+            }
+            if self.is_doubtful && !has(Planted::ListAloneCounts) {
+                // Those whom it knows of may know more as well.
+                for (memory, peer) in theirs.others.iter().filter(|(memory, _)| **memory != self.known.memory)
+                {
+                    self.known.others.entry(memory.clone()).or_insert_with(|| peer.clone());
+                }
+            }
+            if told.leads == Some(store.epoch) && store.standing == 0 {
+                self.is_doubtful = false;
+            }
+        }
+        self.heard.extend(memories().cloned());
+        self.conclude();
+        Ok(Heard::Counts)
+    }
+
+    /// This node takes the place of another under its name: what that one knew, the leader knew when it was asked.
+    pub fn replaces(&mut self, memory: &str) {
+        if !memory.is_empty()
+            && memory != self.known.memory
+            && !self.known.former.iter().any(|known| known == memory)
+        {
+            self.known.former.push(memory.to_owned());
+            let over = self.known.former.len().saturating_sub(FORMER_MAX);
+            self.known.former.drain(..over);
+        }
+    }
+
+    fn conclude(&mut self) {
+        if self.is_listed && self.is_all_heard() {
+            self.is_doubtful = false;
+        }
+    }
+
+    /// Everybody was heard who may know more.
+    fn is_all_heard(&self) -> bool {
+        self.is_list_read && self.known.others.keys().all(|memory| self.heard.contains(memory))
+    }
+
+    /// In touch. Who was not for long does not know what it missed.
+    fn touch(&mut self, now_ms: u64) {
+        let was_ms = self.touched_ms.replace(now_ms);
+        if was_ms.is_some_and(|was_ms| now_ms > was_ms + TOUCH_MS) && !has(Planted::TrustWithoutTouch) {
+            (self.is_doubtful, self.is_listed, self.is_list_read) = (true, false, false);
+            self.heard.clear();
+        }
+    }
+}
