@@ -99,6 +99,11 @@ impl Stage {
         self.shared.node.is_some()
     }
 
+    /// How long a call is tried again before its caller hears of it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.node.as_ref().map_or(Duration::ZERO, |node| node.patience)
+    }
+
     /// The connections that are open at this node.
     pub(crate) fn connections(&self) -> Option<&NodeConnections> {
         self.shared.node.as_ref().map(|node| &node.connections)
@@ -198,7 +203,7 @@ impl Stage {
 pub(crate) const UNREACHED: &str = "min_lsn";
 
 /// Whether asking again may decide it, at the next writer or at this one a moment later.
-fn is_undecided(error: &Error) -> bool {
+pub(crate) fn is_undecided(error: &Error) -> bool {
     // Who asked for a position that this node has not applied has waited for it already.
     matches!(error.code, ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::OutcomeUnknown)
         && !error.details.contains_key(UNREACHED)

@@ -23,4 +23,5 @@ mod planted;
 mod prefixes;
 mod restoring;
 mod schedule;
+mod sessions;
 mod split;
