@@ -8,7 +8,7 @@ use crate::dispatch::Faces;
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use tenure_api::{Error, ErrorCode};
+use tenure_api::{Error, ErrorCode, IntentStatus};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
 use tenure_engine::{Account, Accounts};
@@ -215,6 +215,10 @@ fn told_first(reply: Reply) -> Reply {
         Reply::Lease(mut lease) => {
             lease.replayed = false;
             Reply::Lease(lease)
+        }
+        Reply::Stream(mut stream) => {
+            stream.status = stream.status.map(|_| IntentStatus::Accepted);
+            Reply::Stream(stream)
         }
         other => other,
     }

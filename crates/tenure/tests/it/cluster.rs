@@ -22,6 +22,7 @@ mod past;
 mod planted;
 mod prefixes;
 mod restoring;
+mod retrying;
 mod schedule;
 mod sessions;
 mod split;

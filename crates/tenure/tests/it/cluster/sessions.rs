@@ -1,6 +1,7 @@
 //! Sessions of `/api/v3` at any node of a cluster, and over changes of leader: what happens to one is told by every node,
 //! nothing is lost, nothing told twice.
 
+use std::fs;
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -174,4 +175,39 @@ fn a_watch_on_the_command_line_goes_on_at_another_node() {
         });
         assert_eq!(status.unwrap().code(), Some(0));
     }
+}
+
+/// A leader without `on_end` settled what a leader with it still had to tell.
+#[test]
+fn an_end_that_is_to_be_told_waits_for_a_leader_that_tells() {
+    let flags = [&FLAGS[..], &["--sessions-hook-timeout", "2s"]].concat();
+    let mut cluster = Cluster::on_one_member_alone(&flags, &[]);
+    let directory = tempfile::TempDir::new().unwrap();
+    let (open, told) = (directory.path().join("open"), directory.path().join("told"));
+    // Fails until it is let through.
+    let hook = format!("sh -c 'test -e {} && cat >> {}'", open.display(), told.display());
+    cluster.nodes[0].daemon.set_variable("TENURE_SESSIONS_ON_END", &hook);
+    cluster.nodes[0].daemon.set_variable("TENURE_SESSIONS_REUSE", "after_hook");
+    cluster.start_node(0);
+    assert_eq!(cluster.wait_for_writer(), 0);
+    let session = start(&cluster.nodes[0]);
+    cluster.start_node(1);
+    cluster.wait_until_whole();
+    stop(&cluster.nodes[1], &session);
+    wait_until("a try that fails", LIMIT, || {
+        cluster.nodes[0].daemon.said().contains("on_end could not be told")
+    });
+    let step_down = |cluster: &Cluster, from: usize| {
+        cluster.nodes[from].post("/v1/cluster/step-down", &json!({}));
+        assert_eq!(wait_for_another_leader(cluster, from), 1 - from);
+    };
+    step_down(&cluster, 0);
+    // Its slot comes free by time, whoever leads.
+    let pool = || cluster.nodes[1].get("/v1/pools/tuner");
+    wait_until("the slot is free", LIMIT, || pool()["free"] == 8);
+    step_down(&cluster, 1);
+    fs::write(&open, b"").unwrap();
+    wait_until("the end is told", LIMIT, || {
+        fs::read_to_string(&told).is_ok_and(|told| told.contains(&session))
+    });
 }
