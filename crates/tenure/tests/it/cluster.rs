@@ -11,6 +11,7 @@ pub(crate) mod operator;
 pub(crate) mod proxy;
 pub(crate) mod store;
 
+mod applications;
 mod asking;
 mod changing;
 mod connections;
