@@ -182,6 +182,8 @@ verbs! {
     Resolve(String) = "resolve";
     /// Ends the stream with this tag.
     Stop(Tag) = "stop";
+    /// Says that the program behind this connection has ended or closed its side: nothing that it held is used any more.
+    Bye(Nothing) = "bye";
 }
 
 /// Which registration ends.
@@ -331,6 +333,8 @@ answers! {
     Resolved(ServiceRecord) = "resolved";
     /// To `stop`.
     Stopped(Tag) = "stopped";
+    /// To `bye`.
+    Bye(Nothing) = "bye";
     /// Unasked: a lease of this connection was lost.
     Lost(Lost) = "lost";
 }

@@ -43,7 +43,8 @@ impl Engine {
         let mut in_flight = false;
         if let Some(operation) = &operation {
             let tries_again = submit.operation.as_ref().is_some_and(|asked| asked.tries_again);
-            match self.answer_again(ticket, operation, tries_again) {
+            let via = submit.via.or(submit.opening.as_ref().map(|open| open.session));
+            match self.answer_again(ticket, operation, tries_again, via) {
                 Earlier::Answered => return,
                 Earlier::InFlight => in_flight = true,
                 Earlier::None => {}
@@ -81,16 +82,22 @@ impl Engine {
             self.push_lost(connection, lease, &outcome);
         }
         self.remember_refusal(command.operation.as_ref(), &outcome);
-        self.answer(ticket, outcome.depends_on, outcome.answer);
+        self.answer(ticket, outcome.depends_on, self.as_heard_on(via, outcome.answer));
     }
 
     /// Answers a retry by what became of the operation, before anything else is looked at: owner, session and state
     /// may have changed because the first try succeeded.
-    fn answer_again(&mut self, ticket: Ticket, operation: &Operation, tries_again: bool) -> Earlier {
+    fn answer_again(
+        &mut self,
+        ticket: Ticket,
+        operation: &Operation,
+        tries_again: bool,
+        via: Option<SessionId>,
+    ) -> Earlier {
         match self.kernel.replay(operation, self.tick) {
             Ok(Some(replay)) => {
                 let outcome = self.replayed(replay);
-                self.answer(ticket, outcome.depends_on, outcome.answer);
+                self.answer(ticket, outcome.depends_on, self.as_heard_on(via, outcome.answer));
                 return Earlier::Answered;
             }
             Ok(None) => {}

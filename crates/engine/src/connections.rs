@@ -1,10 +1,12 @@
 //! Connections that are sessions: open here, or at another node whose word is passed on. Durable only with what they keep
 //! first; whether they live is liveness' business.
 
-use crate::answer::{Answer, Refused};
+use crate::answer::{Answer, LeaseFound, Refused};
 use crate::engine::Engine;
 use crate::request::{Submit, Ticket};
 use std::borrow::Cow;
+use std::collections::BTreeSet;
+use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{Action, Command, Grant, Lsn, OpenSession, Rebind, Rejection, SessionId, SessionView};
 
 impl Engine {
@@ -64,6 +66,22 @@ impl Engine {
         }
     }
 
+    /// An answer as one hears it who asks on this connection, or on none. A lease that another connection keeps is valid
+    /// until that one ends, which one who asks elsewhere does not see: it is promised nothing.
+    pub(crate) fn as_heard_on(&self, via: Option<SessionId>, mut answer: Answer) -> Answer {
+        if let Answer::Lease(given) = &mut answer
+            && let LeaseFound::Live(lease) = &mut given.lease
+            && let Some(session) = lease.policy.session.filter(|session| Some(*session) != via)
+            && self
+                .kernel
+                .session(session)
+                .is_some_and(|open| open.kind().is_connection() && open.ttl_ms() > 0)
+        {
+            lease.liveness.valid_ms = lease.liveness.valid_ms.map(|_| 0);
+        }
+        answer
+    }
+
     /// A connection to this daemon is open. Nothing of it is durable yet.
     pub(crate) fn connection_opened(&mut self, ticket: Ticket, open: OpenSession) {
         if self.kernel.session(open.session).is_some() || self.connections.contains_key(&open.session) {
@@ -81,9 +99,11 @@ impl Engine {
         ticket: Ticket,
         open: &[SessionId],
         gone: &[SessionId],
+        left: &[SessionId],
     ) -> usize {
+        let left: BTreeSet<&SessionId> = left.iter().collect();
         for session in gone {
-            self.connection_closed(*session);
+            self.connection_closed(*session, left.contains(session) || planted(Planted::HangUpAcknowledges));
         }
         let (mut unknown, mut effects, mut depends_on) = (Vec::new(), Vec::new(), Lsn(0));
         for session in open {
@@ -104,14 +124,15 @@ impl Engine {
         (open.len() + gone.len()).max(1)
     }
 
-    /// A connection is gone, here or at another node: what it keeps drains.
-    pub(crate) fn connection_closed(&mut self, session: SessionId) {
+    /// A connection is gone, here or at another node: what it keeps drains. `is_left`: by the word of that node its holder
+    /// closed it.
+    pub(crate) fn connection_closed(&mut self, session: SessionId, is_left: bool) {
         if self.stopping {
             return;
         }
         let mut effects = Vec::new();
         self.connections.remove(&session);
-        self.liveness.connection_closed(&self.kernel, self.tick, session, &mut effects);
+        self.liveness.connection_closed(&self.kernel, self.tick, session, is_left, &mut effects);
         for effect in effects {
             self.carry_out(effect);
         }

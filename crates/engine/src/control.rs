@@ -77,7 +77,7 @@ impl Engine {
 
     fn carry_out_control(&mut self, control: Control) {
         match control {
-            Control::ConnectionClosed(session) => self.connection_closed(session),
+            Control::ConnectionClosed(session) => self.connection_closed(session, false),
             Control::Cancel(waiting) => self.cancel_or_withdraw(waiting),
             Control::Abandoned(lease) => self.abandoned(lease),
             Control::GateDone { lease, report } => self.gate_done(lease, report),

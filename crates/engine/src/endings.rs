@@ -159,7 +159,15 @@ impl Engine {
             Ending::Grace(over) => {
                 let ends = |view: LeaseView<'_>| in_use(view) && view.terms().grace_ms <= over.grace_ms;
                 let chosen = self.choose(over.session, passed, room, looks, ends);
-                self.end_chosen(ending, chosen, || expired(over.evidence))
+                let leases = if over.is_left { chosen.leases.clone() } else { Vec::new() };
+                let ended = self.end_chosen(ending, chosen, || expired(over.evidence));
+                // The session may be closed by now, and with it forgotten that its holder has stopped.
+                for lease in leases {
+                    if let Some(view) = self.kernel.live(lease) {
+                        self.liveness.holder_left(view, self.tick);
+                    }
+                }
+                ended
             }
             Ending::Pool { name, next } => {
                 let (leases, next) = self.choose_of_pool(&name, next, room, looks);

@@ -568,7 +568,9 @@ impl Engine {
                 }
             }
             Request::ConnectionOpened(open) => self.connection_opened(ticket, open),
-            Request::ConnectionsTold { open, gone } => return self.connections_told(ticket, &open, &gone),
+            Request::ConnectionsTold { open, gone, left } => {
+                return self.connections_told(ticket, &open, &gone, &left);
+            }
             Request::Acknowledge { lease, epoch, asker } => {
                 if self.allowed(ticket, asker.as_ref(), lease) {
                     self.acknowledge(ticket, lease, epoch);

@@ -95,6 +95,8 @@ pub enum Request {
         open: Vec<SessionId>,
         /// Gone; what they keep drains.
         gone: Vec<SessionId>,
+        /// Of these, the ones that their holders closed.
+        left: Vec<SessionId>,
     },
     /// The holder of a revoked lease stopped.
     Acknowledge {

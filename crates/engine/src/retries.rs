@@ -158,13 +158,13 @@ impl Retries {
     }
 
     /// The operation has its outcome: who else is to be told. The first asker is not among them.
-    pub(crate) fn settled(&mut self, operation: &Operation) -> impl Iterator<Item = Ticket> + use<> {
+    pub(crate) fn settled(&mut self, operation: &Operation) -> impl Iterator<Item = Try> + use<> {
         let others = self.in_flight.remove(&operation.key).map(|joined| joined.others).unwrap_or_default();
         for other in &others {
             self.joined.remove(&other.ticket);
             self.quota.remove(other);
         }
-        others.into_iter().map(|other| other.ticket)
+        others.into_iter()
     }
 
     /// One who had joined has gone; the wait goes on for the others. `false`: nobody had joined so.

@@ -170,7 +170,12 @@ impl Engine {
         self.answer(ticket, outcome.depends_on, outcome.answer.clone());
         if let Some(operation) = operation {
             for other in self.retries.settled(operation) {
-                self.answer(other, outcome.depends_on, outcome.answer.clone());
+                let via = match &other.command.action {
+                    Action::Grant(grant) => grant.policy.session,
+                    _ => None,
+                };
+                let answer = self.as_heard_on(via, outcome.answer.clone());
+                self.answer(other.ticket, outcome.depends_on, answer);
             }
         }
         self.remember_refusal(operation, outcome);

@@ -22,6 +22,8 @@ pub struct Opening {
     faces: Faces,
     session: SessionId,
     losses: Losses,
+    /// Its holder closes it.
+    is_left: bool,
 }
 
 /// Losses of leases that the connection keeps.
@@ -50,7 +52,7 @@ impl Stage {
                 let session = sessions::draw(kind);
                 let losses = Losses::OfNode(connections.clone(), connections.open(session));
                 let origin = Origin::Connection { session, kind, word_ms: WORD_MS };
-                (Opening { faces, session, losses }, origin)
+                (Opening { faces, session, losses, is_left: false }, origin)
             }
         };
         let (account, freshness) = (self.account(principal), Freshness::Present);
@@ -82,7 +84,7 @@ impl Faces {
         let (line, losses) = unbounded_channel();
         self.switchboard().connect(session, line);
         let origin = Origin::Connection { session, kind, word_ms: 0 };
-        Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses) }, origin))
+        Ok((Opening { faces: self.clone(), session, losses: Losses::Here(losses), is_left: false }, origin))
     }
 
     /// Opens a session under an id that is not taken.
@@ -110,6 +112,11 @@ impl Opening {
     #[must_use]
     pub fn session(&self) -> String {
         wire_session(self.session)
+    }
+
+    /// Its holder has closed it, which says that the holder has stopped.
+    pub fn left(&mut self) {
+        self.is_left = true;
     }
 
     /// The next loss; `None`: the connection keeps nothing any more and is to be closed. Waits for ever where there is
@@ -140,7 +147,7 @@ impl Drop for Opening {
                 self.faces.switchboard().disconnect(self.session);
                 self.faces.handle().tell(Control::ConnectionClosed(self.session));
             }
-            Losses::OfNode(connections, _) => connections.close(self.session),
+            Losses::OfNode(connections, _) => connections.close(self.session, self.is_left),
         }
     }
 }

@@ -53,9 +53,9 @@ struct Shared {
 #[derive(Default)]
 struct Table {
     open: HashMap<SessionId, Open>,
-    /// Closed; since when. Told for as long as a word lasts: what one of them had asked for may be granted after the
-    /// first time. Then silence says the same.
-    gone: BTreeMap<SessionId, u64>,
+    /// Closed. Told for as long as a word lasts: what one of them had asked for may be granted after the first time. Then
+    /// silence says the same.
+    gone: BTreeMap<SessionId, Gone>,
 }
 
 /// A connection that is open here.
@@ -68,6 +68,14 @@ struct Open {
     trust_until_ms: Option<u64>,
     /// It was told that everything is lost; nothing that it still asks or hears counts.
     is_over: bool,
+}
+
+/// A connection that is closed.
+#[derive(Clone, Copy)]
+struct Gone {
+    since_ms: u64,
+    /// Its holder closed it, which says that the holder has stopped. A hang-up by this node says nothing of the holder.
+    is_left: bool,
 }
 
 /// What a connection is told unasked.
@@ -83,6 +91,9 @@ pub struct ConnectionsTold {
     pub open: Vec<u64>,
     /// Closed ones.
     pub gone: Vec<u64>,
+    /// Of these, the ones that their holders closed: what those were promised there is over.
+    #[serde(default)]
+    pub left: Vec<u64>,
 }
 
 /// What it is told in return.
@@ -98,6 +109,7 @@ struct Told {
     /// Open ones, and whether they were known to keep something.
     open: Vec<(SessionId, bool)>,
     gone: Vec<SessionId>,
+    left: Vec<SessionId>,
 }
 
 impl NodeConnections {
@@ -109,10 +121,13 @@ impl NodeConnections {
         words
     }
 
-    pub(crate) fn close(&self, session: SessionId) {
+    /// A connection is closed. `is_left`: by its holder.
+    pub(crate) fn close(&self, session: SessionId, is_left: bool) {
         let mut table = self.table();
-        if table.open.remove(&session).is_some_and(|open| open.is_used) {
-            table.gone.insert(session, read_clocks().boot_ms);
+        if let Some(open) = table.open.remove(&session).filter(|open| open.is_used) {
+            // Whom this node has hung up on closes its side as well.
+            let gone = Gone { since_ms: read_clocks().boot_ms, is_left: is_left && !open.is_over };
+            table.gone.insert(session, gone);
             self.shared.news.notify_one();
         }
     }
@@ -221,11 +236,12 @@ impl NodeConnections {
     fn gather(&self, now_ms: u64) -> Option<Told> {
         let mut table = self.table();
         // Whoever writes has noticed by itself.
-        table.gone.retain(|_, since_ms| now_ms < *since_ms + u64::from(WORD_MS));
+        table.gone.retain(|_, gone| now_ms < gone.since_ms.saturating_add(WORD_MS.into()));
         let used = table.open.iter().filter(|(_, open)| open.is_used && !open.is_over);
         let open: Vec<_> = used.map(|(session, open)| (*session, open.trust_until_ms.is_some())).collect();
         let gone: Vec<_> = table.gone.keys().copied().collect();
-        (!open.is_empty() || !gone.is_empty()).then_some(Told { sent_ms: now_ms, open, gone })
+        let left = table.gone.iter().filter(|(_, gone)| gone.is_left).map(|(session, _)| *session).collect();
+        (!open.is_empty() || !gone.is_empty()).then_some(Told { sent_ms: now_ms, open, gone, left })
     }
 
     fn heard(&self, told: &Told, heard: &ConnectionsHeard) {
@@ -276,7 +292,8 @@ impl Open {
 async fn tell(faces: &Faces, told: &Told) -> Option<ConnectionsHeard> {
     let open = told.open.iter().map(|(session, _)| session.0).collect();
     let gone = told.gone.iter().map(|session| session.0).collect();
-    let call = Call::ConnectionsTold(Box::new(ConnectionsTold { open, gone }));
+    let left = told.left.iter().map(|session| session.0).collect();
+    let call = Call::ConnectionsTold(Box::new(ConnectionsTold { open, gone, left }));
     match faces.dispatch(&Caller::node(), call).await {
         Ok(Reply::ConnectionsHeard(heard)) => Some(heard),
         Ok(_) | Err(_) => None,
@@ -288,7 +305,8 @@ impl Faces {
     pub(crate) async fn hear_connections(&self, told: ConnectionsTold) -> Result<Reply, Error> {
         let open = told.open.into_iter().map(SessionId).collect();
         let gone = told.gone.into_iter().map(SessionId).collect();
-        match self.ask(Request::ConnectionsTold { open, gone }).await {
+        let left = told.left.into_iter().map(SessionId).collect();
+        match self.ask(Request::ConnectionsTold { open, gone, left }).await {
             Answer::ConnectionsKept { unknown } => {
                 let unknown = unknown.into_iter().map(|session| session.0).collect();
                 Ok(Reply::ConnectionsHeard(ConnectionsHeard { unknown }))

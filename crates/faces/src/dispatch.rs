@@ -155,8 +155,9 @@ impl Faces {
     ) {
         self.switchboard().serve_node(connections);
         self.registrations().have_homes(Homes::new(home, neighbours));
-        if let Some(elsewhere) = elsewhere {
-            let _ = self.shared.elsewhere.set(elsewhere);
+        match elsewhere {
+            Some(elsewhere) => drop(self.shared.elsewhere.set(elsewhere)),
+            None => self.streams().will_recall(),
         }
     }
 
@@ -170,7 +171,12 @@ impl Faces {
         self.shared.elsewhere.get().is_some()
     }
 
-    /// The way to who writes, for calls that this node does not answer itself.
+    /// The way to who writes; `None`: it is this node.
+    pub(crate) fn elsewhere(&self) -> Option<&Arc<dyn Elsewhere>> {
+        self.shared.elsewhere.get()
+    }
+
+    /// The same for calls that this node does not answer itself.
     fn elsewhere_for(&self, caller: &Caller, calls: &[Call]) -> Option<&Arc<dyn Elsewhere>> {
         let elsewhere = self.shared.elsewhere.get()?;
         let is_here = |call: &Call| {

@@ -15,6 +15,7 @@ mod connections;
 mod dispatch;
 mod elsewhere;
 mod events;
+mod following;
 mod gates;
 #[warn(clippy::arithmetic_side_effects)]
 mod leases;
@@ -47,8 +48,9 @@ pub use caller::{Caller, Freshness, Origin, Scope};
 pub use connection::Opening;
 pub use connections::{ConnectionsHeard, ConnectionsTold, NodeConnections};
 pub use dispatch::{Begun, Faces, Planned, UnderWay, Vitals};
-pub use elsewhere::{Elsewhere, Passed};
+pub use elsewhere::{Elsewhere, FollowedElsewhere, Following, Passed};
 pub use events::{EventStream, Streamed};
+pub use following::SessionEvents;
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
     TTL_MS_MIN, WAIT_MS_MAX, over_limit,
@@ -61,7 +63,7 @@ pub use registrations::{
 };
 pub use stage::Stage;
 pub use story::{readings_at_rest, story_at_rest};
-pub use streams::{EndHook, Reuse, StreamFacts, StreamFollow, StreamNumbers, StreamOptions, log_stream_end};
+pub use streams::{EndHook, Reuse, StreamFacts, StreamNumbers, StreamOptions, ToldSoFar, log_stream_end};
 pub use switchboard::{Ends, Switchboard};
 pub use tally::{Counted, Full, Tally};
 pub use within::Within;

@@ -8,7 +8,7 @@ use crate::dispatch::Faces;
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
-use tenure_api::{Error, ErrorCode};
+use tenure_api::{Error, ErrorCode, IntentStatus};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::Text;
 use tenure_engine::{Account, Accounts};
@@ -97,6 +97,11 @@ impl Stage {
     #[must_use]
     pub fn is_of_cluster(&self) -> bool {
         self.shared.node.is_some()
+    }
+
+    /// How long a call is tried again before its caller hears of it.
+    pub(crate) fn patience(&self) -> Duration {
+        self.shared.node.as_ref().map_or(Duration::ZERO, |node| node.patience)
     }
 
     /// The connections that are open at this node.
@@ -198,7 +203,7 @@ impl Stage {
 pub(crate) const UNREACHED: &str = "min_lsn";
 
 /// Whether asking again may decide it, at the next writer or at this one a moment later.
-fn is_undecided(error: &Error) -> bool {
+pub(crate) fn is_undecided(error: &Error) -> bool {
     // Who asked for a position that this node has not applied has waited for it already.
     matches!(error.code, ErrorCode::NotLeader | ErrorCode::ShuttingDown | ErrorCode::OutcomeUnknown)
         && !error.details.contains_key(UNREACHED)
@@ -210,6 +215,10 @@ fn told_first(reply: Reply) -> Reply {
         Reply::Lease(mut lease) => {
             lease.replayed = false;
             Reply::Lease(lease)
+        }
+        Reply::Stream(mut stream) => {
+            stream.status = stream.status.map(|_| IntentStatus::Accepted);
+            Reply::Stream(stream)
         }
         other => other,
     }

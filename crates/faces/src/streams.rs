@@ -18,12 +18,13 @@ mod telling;
 
 pub use counters::StreamNumbers;
 pub use facts::StreamFacts;
-pub use follow::StreamFollow;
+pub use follow::ToldSoFar;
 pub use hook::EndHook;
 pub use options::{Reuse, StreamOptions};
 
 pub(crate) use book::Book as StreamBook;
 pub(crate) use facts::read_id;
+pub(crate) use follow::StreamFollow;
 pub(crate) use shown::{FAILED, LEASE_EXPIRED, end_words};
 
 use crate::call::Reply;
@@ -75,6 +76,8 @@ pub(crate) struct Streams {
     /// How many follow a stream; the log is watched for them.
     followers: watch::Sender<usize>,
     is_watching: AtomicBool,
+    /// This node leads, and has not read yet which streams ended before it did.
+    recalling: AtomicBool,
 }
 
 /// What is asked for, checked.
@@ -102,7 +105,17 @@ impl Streams {
             telling,
             followers: watch::Sender::new(0),
             is_watching: AtomicBool::new(false),
+            recalling: AtomicBool::new(false),
         }
+    }
+
+    /// Streams that ended under another leader are not known until they are recalled.
+    pub(crate) fn will_recall(&self) {
+        self.recalling.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_recalling(&self) -> bool {
+        self.recalling.load(Ordering::Relaxed)
     }
 
     /// Watches of the face itself.
@@ -468,6 +481,11 @@ impl Faces {
 
     /// Remembers streams that ended before the daemon started.
     pub async fn recall_streams(&self) {
+        self.recall_ended().await;
+        self.streams().recalling.store(false, Ordering::Relaxed);
+    }
+
+    async fn recall_ended(&self) {
         let mut from = Lsn(0);
         loop {
             let request = Request::Ended { face: Face::Streams, from };

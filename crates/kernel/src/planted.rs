@@ -78,11 +78,13 @@ pub enum Planted {
     SameHolderIsFormer,
     /// A resume takes a lease from a connection that is open.
     ResumeTakesOpen,
+    /// A connection that its node hung up on counts as closed by its holder.
+    HangUpAcknowledges,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::ReclaimWithoutRevoke,
         Self::RebindKeepsEpoch,
         Self::RebindKeepsFence,
@@ -120,6 +122,7 @@ impl Planted {
         Self::AcknowledgeAsPromise,
         Self::SameHolderIsFormer,
         Self::ResumeTakesOpen,
+        Self::HangUpAcknowledges,
     ];
 
     /// The name on a command line.
@@ -163,6 +166,7 @@ impl Planted {
             Self::AcknowledgeAsPromise => "acknowledge-as-promise",
             Self::SameHolderIsFormer => "same-holder-is-former",
             Self::ResumeTakesOpen => "resume-takes-open",
+            Self::HangUpAcknowledges => "hang-up-acknowledges",
         }
     }
 
@@ -175,6 +179,7 @@ impl Planted {
                 | Self::WordNotCounted
                 | Self::ConnectionPromiseIgnored
                 | Self::RecoveryClosesConnections
+                | Self::HangUpAcknowledges
         )
     }
 }

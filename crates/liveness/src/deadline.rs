@@ -198,7 +198,14 @@ impl Liveness {
                     let promised_until = entry.promised_until.max(word_until);
                     Evidence::Silence { last_seen: entry.counts_from.tick(), promised_until }
                 };
-                effects.push(Effect::SessionOver(SessionOver { session, grace_ms, closes, evidence }));
+                let is_left = entry.is_left;
+                effects.push(Effect::SessionOver(SessionOver {
+                    session,
+                    grace_ms,
+                    closes,
+                    evidence,
+                    is_left,
+                }));
                 self.arm_session(slot);
             }
         }

@@ -59,6 +59,8 @@ pub struct SessionOver {
     pub closes: bool,
     /// What was seen.
     pub evidence: Evidence,
+    /// Its holder closed its connection: nothing that it was promised there is waited for.
+    pub is_left: bool,
 }
 
 /// Why an observation or an operator's wish was refused.

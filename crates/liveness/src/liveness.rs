@@ -9,6 +9,7 @@ use crate::promise::{Formers, beat_ms, session_promise};
 use crate::session::{SessionEntry, SessionPhase};
 use crate::tables::{Entries, LastSilences, Sessions};
 use crate::wheel::Wheel;
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
@@ -30,6 +31,13 @@ pub(crate) struct Held {
     pub(crate) instant: Tick,
 }
 
+/// A connection that closed, and whether its holder closed it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Closed {
+    pub(crate) session: SessionId,
+    pub(crate) is_left: bool,
+}
+
 /// Postponed ends that a reset makes due by itself.
 const LET_GO_AT_ONCE: usize = 1_024;
 /// Timers that may be left over before any is looked for.
@@ -47,14 +55,16 @@ pub struct Liveness {
     pub(crate) entries: Entries,
     pub(crate) sessions: Sessions,
     pub(crate) formers: Formers,
+    /// What the present holder of a lease was promised before the lease came to its present keeper, where that is a rest.
+    pub(crate) earlier: HashMap<LeaseSlot, Tick, foldhash::fast::FixedState>,
     pub(crate) breaker: Breaker,
     /// What the breaker postponed while it is open.
     pub(crate) held: Vec<Held>,
     /// What it postponed until it was reset, and is now due.
     let_go: Vec<Held>,
     /// Connections that closed while reclaims waited for them, and the next lease of such a one to look at.
-    pub(crate) closed: VecDeque<SessionId>,
-    pub(crate) closed_next: Option<LeaseSlot>,
+    pub(crate) closed: VecDeque<Closed>,
+    pub(crate) closed_next: Option<(LeaseSlot, Closed)>,
     /// Heartbeat leases whose voice is heard, by holder.
     voices: Vec<u32>,
     /// Holders and sessions whose voice is heard.
@@ -72,6 +82,7 @@ impl Liveness {
             entries: Entries::default(),
             sessions: Sessions::default(),
             formers: Formers::default(),
+            earlier: HashMap::default(),
             breaker: Breaker::new(config.breaker.clone()),
             held: Vec::new(),
             let_go: Vec::new(),
@@ -159,8 +170,11 @@ impl Liveness {
     pub fn forget(&mut self, ending: LeaseView<'_>) {
         self.unvoice(ending.slot());
         self.formers.forget(ending.slot());
-        if self.closed_next == Some(ending.slot()) {
-            self.closed_next = ending.next_of_session();
+        self.earlier.remove(&ending.slot());
+        if let Some((slot, closed)) = self.closed_next
+            && slot == ending.slot()
+        {
+            self.closed_next = ending.next_of_session().map(|next| (next, closed));
         }
         let entry = self.entries.get_mut(ending.slot());
         entry.phase = Phase::Idle;
@@ -181,6 +195,7 @@ impl Liveness {
                 phase: SessionPhase::Alive,
                 silent_at: None,
                 is_gone: false,
+                is_left: false,
                 arming: 0,
             });
         }
@@ -278,10 +293,14 @@ impl Liveness {
             self.unvoice(slot);
             self.arm(view);
         }
+        self.earlier.remove(&slot);
         let entry = self.entries.get_mut(slot);
         // The kernel takes the number of the new holder before it gives up that of the old one.
         if before.holder == entry.holder && !planted(Planted::SameHolderIsFormer) {
             entry.promised_until = entry.promised_until.max(promised_before);
+            if promised_before > now {
+                self.earlier.insert(slot, promised_before);
+            }
             self.formers.add(slot, Tick(0));
         } else {
             self.formers.add(slot, promised_before);
@@ -380,6 +399,7 @@ impl Liveness {
                     },
                     silent_at: None,
                     is_gone: true,
+                    is_left: false,
                     arming: 0,
                 });
                 self.arm_session(slot);
@@ -396,6 +416,7 @@ impl Liveness {
             phase: SessionPhase::Alive,
             silent_at: None,
             is_gone: false,
+            is_left: false,
             arming: 0,
         });
         self.voices_heard += 1;

@@ -3,7 +3,7 @@
 
 use crate::effect::{Effect, Refusal};
 use crate::entry::{CountsFrom, Phase, Wait};
-use crate::liveness::{Liveness, is_permanent};
+use crate::liveness::{Closed, Liveness, is_permanent};
 use crate::promise::told_ms;
 use crate::session::SessionPhase;
 use tenure_kernel::planted::{Planted, planted};
@@ -202,12 +202,14 @@ impl Liveness {
     }
 
     /// A connection closed: its leases drain from here, each by its own grace. A reclaim that waited for it waits no
-    /// longer once [`Liveness::on_deadline`] has come to it.
+    /// longer once [`Liveness::on_deadline`] has come to it. `is_left`: its holder closed it, and does not act on what it
+    /// was promised there any more.
     pub fn connection_closed(
         &mut self,
         kernel: &Kernel,
         now: Tick,
         session: SessionId,
+        is_left: bool,
         effects: &mut Vec<Effect>,
     ) {
         let known = self.sessions.by_id(session).filter(|entry| entry.kind.is_connection() && !entry.is_gone);
@@ -218,21 +220,22 @@ impl Liveness {
             return;
         }
         if kernel.first_revoking_of(session).is_some() {
-            self.closed.push_back(session);
+            self.closed.push_back(Closed { session, is_left });
         }
         let Some(slot) = self.sessions.find(session) else { return };
+        if let Some(entry) = self.sessions.in_slot(slot) {
+            entry.is_gone = true;
+            // Open at this daemon, it promised nothing.
+            entry.is_left = is_left && entry.lease_promise_ms().is_some();
+        }
         if was_silent {
             // Its graces run already, from where its node's word ended; from here no late word takes that back.
-            if let Some(entry) = self.sessions.in_slot(slot) {
-                entry.is_gone = true;
-            }
             return;
         }
         let phase = SessionPhase::draining(kernel.session(session), now, 0);
         if let Some(entry) = self.sessions.in_slot(slot) {
             entry.phase = phase;
             entry.counts_from = CountsFrom::heard(now);
-            entry.is_gone = true;
             if !entry.lives_by_connection() {
                 self.voices_heard -= 1;
             }
@@ -245,21 +248,37 @@ impl Liveness {
     /// Goes on with connections that closed: a reclaim that waited for one waits no longer. Each lease takes a look.
     pub(crate) fn go_on_closing(&mut self, kernel: &Kernel, now: Tick, looks: &mut usize) {
         while *looks > 0 {
-            let Some(slot) = self.closed_next else {
-                let Some(session) = self.closed.pop_front() else { return };
-                self.closed_next = kernel.first_revoking_of(session);
+            let Some((slot, closed)) = self.closed_next else {
+                let Some(closed) = self.closed.pop_front() else { return };
+                self.closed_next = kernel.first_revoking_of(closed.session).map(|slot| (slot, closed));
                 *looks -= 1;
                 continue;
             };
             let view = kernel.in_slot(slot).expect("invariant: a lease that ends is forgotten first");
-            self.closed_next = view.next_of_session();
+            self.closed_next = view.next_of_session().map(|next| (next, closed));
             *looks -= 1;
+            if closed.is_left {
+                self.holder_left(view, now);
+                continue;
+            }
             let entry = self.entries.get_mut(slot);
             if let Phase::Revoking { wait: Wait::Connection, .. } = entry.phase {
                 let earliest = delay_end(view, self.began).max(now).max(entry.promised_until);
                 entry.phase = Phase::Revoking { earliest, wait: Wait::Promise };
                 self.arm(view);
             }
+        }
+    }
+
+    /// The holder of a revoked lease has closed the connection that kept it: the promise on that is over.
+    pub fn holder_left(&mut self, view: LeaseView<'_>, now: Tick) {
+        let promised = self.promised_elsewhere(view.slot());
+        let entry = self.entries.get_mut(view.slot());
+        if let Phase::Revoking { wait: Wait::Connection | Wait::Promise, .. } = entry.phase {
+            let earliest = delay_end(view, self.began).max(now).max(promised);
+            entry.promised_until = promised;
+            entry.phase = Phase::Revoking { earliest, wait: Wait::Promise };
+            self.arm(view);
         }
     }
 

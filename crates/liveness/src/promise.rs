@@ -107,10 +107,19 @@ impl Liveness {
 
     /// The end of the last promise: to the holder, by its own heartbeats or its session's, or to a former holder.
     pub(crate) fn promised_until(&self, view: LeaseView<'_>) -> Tick {
+        let session = view.session().and_then(|session| self.sessions.by_id(session));
+        if session.is_some_and(|session| session.is_left) {
+            return self.promised_elsewhere(view.slot());
+        }
         let own = self.entries.get(view.slot()).promised_until;
-        let of_session =
-            view.session().and_then(|session| self.sessions.by_id(session)).map(|entry| entry.promised_until);
-        own.max(of_session.unwrap_or(Tick(0))).max(self.formers.until(view.slot()))
+        let of_session = session.map_or(Tick(0), |entry| entry.promised_until);
+        own.max(of_session).max(self.formers.until(view.slot()))
+    }
+
+    /// The end of the last promise that was not made on the present connection: to a former holder, or to this one before
+    /// it came to this connection.
+    pub(crate) fn promised_elsewhere(&self, slot: LeaseSlot) -> Tick {
+        self.earlier.get(&slot).copied().unwrap_or(Tick(0)).max(self.formers.until(slot))
     }
 
     /// The end of the last promise to a former holder, if that is yet to come. A release or an acknowledge says that the
@@ -170,6 +179,7 @@ impl Liveness {
             Mode::Session => {
                 let session = lease.session().and_then(|id| self.sessions.by_id(id))?;
                 match session.lease_promise_ms() {
+                    Some(_) if session.is_left => Tick(0),
                     Some(ttl_ms) => bounded(ttl_ms),
                     None if session.lives_by_connection() => return None,
                     None => session.promised_until,

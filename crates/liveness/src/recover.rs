@@ -48,6 +48,7 @@ impl Liveness {
             phase,
             silent_at: None,
             is_gone: connection,
+            is_left: false,
             arming: 0,
         });
         self.arm_session(slot);

@@ -17,6 +17,8 @@ pub(crate) struct SessionEntry {
     pub(crate) silent_at: Option<Tick>,
     /// Its connection closed: no heartbeat brings it back.
     pub(crate) is_gone: bool,
+    /// The holder closed it, and with that says that it has stopped: what it was promised on it is over.
+    pub(crate) is_left: bool,
     /// Timers of earlier armings no longer count.
     pub(crate) arming: u32,
 }

@@ -6,15 +6,19 @@ use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
 use serde::{Deserialize, Serialize};
-use tenure_api::{ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown};
+use tenure_api::{
+    ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown, Stream, StreamNews, StreamState, Time,
+};
 use tenure_engine::kernel::{SessionId, SessionKind};
-use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage};
+use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage, ToldSoFar};
 use tokio::sync::mpsc::Receiver;
 
 /// Where nodes pass calls on to each other.
 pub const PASS_PATH: &str = "/v1/cluster/pass";
 /// Where a node tells events on behalf of one that has not kept them.
 pub const EVENTS_PATH: &str = "/v1/cluster/events";
+/// Where the leader tells what happens to a session of `/api/v3`, for another node's caller.
+pub const FOLLOW_PATH: &str = "/v1/cluster/follow";
 /// The header that shows that a node asks.
 pub const NODE_HEADER: &str = "tenure-node";
 /// The largest body of passed calls.
@@ -107,6 +111,30 @@ pub struct PassedConnection {
     word_ms: u32,
 }
 
+/// A session that another node's caller follows, and what that node has told of it. A query has no place for more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FollowedOn {
+    session_id: String,
+    /// `None`: nothing was told yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<StreamState>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last_heartbeat: Option<Time>,
+    #[serde(default)]
+    warned: bool,
+    #[serde(default)]
+    expired: bool,
+}
+
+/// One line of what happens to it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FollowedLine {
+    /// What happened.
+    pub news: StreamNews,
+    /// The session after it.
+    pub session: Stream,
+}
+
 /// What passed calls came to, in order.
 #[derive(Serialize, Deserialize)]
 pub struct PassedBack {
@@ -151,6 +179,25 @@ impl PassedOn {
             origin: self.connection.map_or(Origin::Http, PassedConnection::origin),
             freshness: Freshness::Present,
         })
+    }
+}
+
+impl FollowedOn {
+    /// A session, after what was told of it.
+    #[must_use]
+    pub fn new(session_id: &str, told: Option<&ToldSoFar>) -> Self {
+        Self {
+            session_id: session_id.to_owned(),
+            state: told.map(|told| told.state),
+            last_heartbeat: told.and_then(|told| told.last_heartbeat.clone()),
+            warned: told.is_some_and(|told| told.warned),
+            expired: told.is_some_and(|told| told.expired),
+        }
+    }
+
+    pub(crate) fn into_parts(self) -> (String, Option<ToldSoFar>) {
+        let Self { session_id, state, last_heartbeat, warned, expired } = self;
+        (session_id, state.map(|state| ToldSoFar { state, last_heartbeat, warned, expired }))
     }
 }
 

@@ -66,7 +66,7 @@ fn a_retry_from_another_connection_at_another_node_finds_the_lease_it_was_given(
         0      frame 1.1 at 1: session_opened, granted
         0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 9949
         0      frame 1.2 at 3: note draining
-        0      again <- lease 2 active draining [a] alice epoch 1 fence 2 valid 9949, replayed
+        0      again <- lease 2 active draining [a] alice epoch 1 fence 2 valid 0, replayed
     "#]]
     .assert_eq(&tell(
         "alice: grant a session=5 word=10000 op=x
@@ -102,5 +102,28 @@ fn a_connection_at_another_node_is_told_what_it_lost_and_its_end_is_told_to_its_
          until 50000
          node: kept 5
          settle",
+    ));
+}
+
+#[test]
+fn what_a_holder_kept_by_a_connection_that_it_closed_is_free_after_its_grace_alone() {
+    expect![[r#"
+        0      frame 1.1 at 1: session_opened, granted, session_opened, granted
+        0      alice <- lease 2 active [a] alice epoch 1 fence 2 valid 9949
+        0      bob <- lease 4 active [b] bob epoch 1 fence 4 valid 9949
+        1000   node <- connections heard, 0 unknown
+        1000   node <- connections heard, 0 unknown
+        1000   frame 1.2 at 5: note draining, note draining, revoked, revoked, reclaimed
+        10000  frame 1.3 at 10: reclaimed
+    "#]]
+    .assert_eq(&tell(
+        "alice: grant a session=5 word=10000 grace=0
+         bob: grant b session=6 word=10000 grace=0
+         settle
+         until 1000
+         node: left 5
+         node: gone 6
+         settle
+         until 20000",
     ));
 }

@@ -156,8 +156,16 @@ pub(crate) fn request(desk: &Desk, name: &str, asked: &str) -> Request {
             principal: "local".into(),
             accepts_handover: None,
         }),
-        "kept" => Request::ConnectionsTold { open: vec![session(&words)], gone: Vec::new() },
-        "gone" => Request::ConnectionsTold { open: Vec::new(), gone: vec![session(&words)] },
+        "kept" => {
+            Request::ConnectionsTold { open: vec![session(&words)], gone: Vec::new(), left: Vec::new() }
+        }
+        "gone" => {
+            Request::ConnectionsTold { open: Vec::new(), gone: vec![session(&words)], left: Vec::new() }
+        }
+        "left" => {
+            let left = vec![session(&words)];
+            Request::ConnectionsTold { open: Vec::new(), gone: left.clone(), left }
+        }
         "acknowledge" => {
             let lease = lease(desk, &words);
             let epoch = epoch(desk, &words, lease);

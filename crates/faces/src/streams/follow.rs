@@ -1,13 +1,14 @@
 //! What happens to one stream, as it happens: a snapshot, then renewals, warnings, changes of state, the end.
 
 use super::facts::read_id;
-use super::shown::{LEASE_EXPIRED, Shown, unknown};
+use super::shown::{LEASE_EXPIRED, Shown};
 use crate::dispatch::Faces;
 use crate::events::{EventStream, Streamed};
 use core::time::Duration;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use tenure_api::{self as api, Error, EventsQuery, StreamNews};
+use tenure_api::{self as api, Error, EventsQuery, StreamNews, StreamState};
 use tenure_engine::host::read_clocks;
 use tenure_history::WireLease;
 use tokio::sync::watch;
@@ -19,12 +20,28 @@ const LOOK_EVERY_MS: u64 = 30_000;
 /// How long to wait before following the log again where it was lost.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 
+/// What was told of a stream so far. Another leader goes on from here.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ToldSoFar {
+    /// The state that was told last.
+    pub state: StreamState,
+    /// The heartbeat that was told last.
+    pub last_heartbeat: Option<api::Time>,
+    /// A warning was given since then.
+    pub warned: bool,
+    /// That it ended for silence was told, and its state not yet.
+    pub expired: bool,
+}
+
 /// Follows one stream until it ends.
-pub struct StreamFollow {
+pub(crate) struct StreamFollow {
     faces: Faces,
     id: String,
     changed: watch::Receiver<()>,
-    last: Option<api::Stream>,
+    /// The state that was told last; `None`: nothing was told yet.
+    last: Option<StreamState>,
+    /// That it ended for silence was told by another leader.
+    expired: bool,
     /// A warning was given since the last renewal.
     warned: bool,
     /// When a warning is due, in boot time.
@@ -43,24 +60,25 @@ pub struct StreamFollow {
 }
 
 impl Faces {
-    /// Begins to follow a stream.
+    /// Begins to follow a stream, or goes on after what was told of it.
     ///
     /// # Errors
     /// When there is no such stream.
-    pub fn follow_stream(&self, id: &str) -> Result<StreamFollow, Error> {
+    pub(crate) fn follow_stream(&self, id: &str, told: Option<&ToldSoFar>) -> Result<StreamFollow, Error> {
         let found = read_id(id).and_then(|id| self.streams().book.follow(&id).map(|found| (id, found)));
-        let Some((id, (_, changed))) = found else { return Err(unknown(id)) };
+        let Some((id, (_, changed))) = found else { return Err(self.no_stream(id)) };
         self.streams().followers.send_modify(|count| *count += 1);
         Ok(StreamFollow {
             faces: self.clone(),
             id,
             changed,
-            last: None,
-            warned: false,
+            last: told.map(|told| told.state),
+            expired: told.is_some_and(|told| told.expired),
+            warned: told.is_some_and(|told| told.warned),
             warn_at: None,
             end_at: None,
             told_renewed: None,
-            told_beat: None,
+            told_beat: told.and_then(|told| told.last_heartbeat.clone()),
             renewed_at: None,
             ready: VecDeque::new(),
             unseen: true,
@@ -117,7 +135,7 @@ impl Drop for StreamFollow {
 
 impl StreamFollow {
     /// What is told next; `None` when the stream has ended and that was told.
-    pub async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
+    pub(crate) async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return Some(news);
@@ -153,7 +171,7 @@ impl StreamFollow {
     fn look(&mut self, shown: Shown) {
         let Shown { stream, left, .. } = shown;
         let now = read_clocks().boot_ms;
-        let Some(last) = self.last.replace(stream.clone()) else {
+        let Some(last) = self.last.replace(stream.state) else {
             self.set_alarms(left, now);
             self.warned = left.is_some_and(|left| left.of_ttl_ms * 3 <= left.ttl_ms);
             self.over = stream.state.is_terminal();
@@ -174,8 +192,8 @@ impl StreamFollow {
                 }
             }
         }
-        if stream.state != last.state {
-            if stream.reason.as_deref() == Some(LEASE_EXPIRED) {
+        if stream.state != last {
+            if stream.reason.as_deref() == Some(LEASE_EXPIRED) && !self.expired {
                 self.ready.push_back((StreamNews::Expired, stream.clone()));
             }
             self.ready.push_back((StreamNews::State, stream.clone()));

@@ -42,7 +42,7 @@ impl Faces {
     /// A stream whose client the caller may be.
     fn held(&self, caller: &Caller, id: &str) -> Result<Held, Error> {
         let known = read_id(id).and_then(|id| self.streams().book.find(&id).map(|known| (id, known)));
-        let Some((id, known)) = known else { return Err(unknown(id)) };
+        let Some((id, known)) = known else { return Err(self.no_stream(id)) };
         let is_anothers = !speaks_for(&caller.principal, &known.principal);
         if is_anothers && caller.scope < Scope::Admin {
             let message = "the session belongs to another principal";

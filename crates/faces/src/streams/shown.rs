@@ -115,13 +115,22 @@ impl Faces {
         Ok(Reply::Stream(Box::new(stream)))
     }
 
+    /// Why an id leads nowhere. A leader that has just begun may not have read yet which streams have ended.
+    pub(crate) fn no_stream(&self, id: &str) -> Error {
+        if self.streams().is_recalling() && super::facts::read_id(id).is_some() {
+            let message = "this node has just become the leader and still reads which sessions have ended";
+            return Error::new(ErrorCode::NotLeader, message).with("session_id", id);
+        }
+        unknown(id)
+    }
+
     /// A stream by its id, as it is now.
     pub(crate) async fn stream(&self, id: &str) -> Result<Shown, Error> {
         let known =
             super::facts::read_id(id).and_then(|id| self.streams().book.find(&id).map(|found| (id, found)));
         match known {
             Some((id, known)) => self.shown_stream(&id, &known).await,
-            None => Err(unknown(id)),
+            None => Err(self.no_stream(id)),
         }
     }
 

@@ -62,6 +62,11 @@ impl Faces {
                 tokio::spawn(self.clone().tell_of_end(lease, ended_lsn));
                 continue;
             }
+            if self.is_of_cluster() {
+                let lease = self.lens().lease_id(lease);
+                tracing::warn!(%lease, "an end waits to be told by a leader that has on_end; this one has none");
+                continue;
+            }
             self.handle().tell(Control::NoticeDone(lease));
             self.streams().book.counters.notice_dropped();
             settled += 1;
@@ -124,8 +129,11 @@ impl Faces {
 
     /// Tells of an end before the slots may be used again.
     pub(crate) fn pass_stream_gate(&self, lease: &LeaseSnapshot) {
+        // Of a leader that cannot tell it, nobody has heard; the gate ends by time.
+        let may_tell = self.streams().options.on_end.is_some() || !self.is_of_cluster();
         if let LeaseState::Revoking(_) = &lease.state
             && StreamFacts::decode(&lease.face_data).is_some()
+            && may_tell
         {
             tokio::spawn(self.clone().tell_before_reuse(lease.id));
         }

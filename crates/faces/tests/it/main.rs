@@ -3,6 +3,7 @@
 
 mod daemon;
 mod handing_over;
+mod leading;
 mod memory;
 mod reading;
 mod retrying;

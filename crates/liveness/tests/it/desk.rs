@@ -125,6 +125,9 @@ impl Desk {
             .collect();
         for lease in leases {
             self.end(lease, Reason::SessionExpired, over.evidence);
+            if over.is_left {
+                self.liveness.holder_left(self.kernel.live(lease).expect("it is revoking"), self.now);
+            }
         }
     }
 
@@ -238,9 +241,18 @@ impl Desk {
     }
 
     pub(crate) fn disconnect(&mut self, session: u64) {
+        self.close(session, false);
+    }
+
+    /// Its holder closes the connection.
+    pub(crate) fn leave(&mut self, session: u64) {
+        self.close(session, true);
+    }
+
+    fn close(&mut self, session: u64, is_left: bool) {
         self.connections.remove(&SessionId(session));
         let mut effects = Vec::new();
-        self.liveness.connection_closed(&self.kernel, self.now, SessionId(session), &mut effects);
+        self.liveness.connection_closed(&self.kernel, self.now, SessionId(session), is_left, &mut effects);
         self.noted(effects);
     }
 

@@ -279,3 +279,120 @@ fn a_lease_comes_back_on_a_connection_at_another_node() {
         "#]],
     );
 }
+
+#[test]
+fn a_holder_that_closes_its_connection_has_stopped_and_only_its_graces_are_waited_for() {
+    check(
+        "0 connect 8 grace=30 word=100
+         0 grant r1 holder=a session=8 grace=0
+         0 grant r2 holder=a session=8 grace=5
+         0 grant r3 holder=a session=8 grace=30
+         0 grant r4 holder=a session=8 grace=30
+        10 heartbeat L1 via=8
+        10 heartbeat L2 via=8
+        10 heartbeat L3 via=8
+        11 revoke L4
+        20 leave 8
+        21 show L3
+        22 heartbeat L3 via=8
+        25 wait
+        50 wait",
+        expect![[r#"
+            0   connect 8 grace=30 word=100
+            0   grant r1 holder=a session=8 grace=0 → L1 valid 98
+                  0 session 8 opened
+                  0 L1 granted r1 to a
+            0   grant r2 holder=a session=8 grace=5 → L2 valid 98
+                  0 L2 granted r2 to a
+            0   grant r3 holder=a session=8 grace=30 → L3 valid 98
+                  0 L3 granted r3 to a
+            0   grant r4 holder=a session=8 grace=30 → L4 valid 98
+                  0 L4 granted r4 to a
+            10  heartbeat L1 via=8 → valid 98 margin 90
+            10  heartbeat L2 via=8 → valid 98 margin 90
+            10  heartbeat L3 via=8 → valid 98 margin 90
+            11  revoke L4
+                 11 L4 revoked by root admin_force epoch 2
+            20  leave 8
+                 20 ~ session 8 silent, seen 20, until 50
+                 20 ~ L4 due for reclaim, PromiseOver
+                 20 L4 reclaimed admin_force PromiseOver r4 of a
+                 20 ~ session 8 over in part, grace 0, disconnected at 20
+                 20 L1 revoked by daemon session_expired epoch 2
+                 20 ~ L1 due for reclaim, PromiseOver
+                 20 L1 reclaimed session_expired PromiseOver r1 of a
+            21  show L3 → active draining(silence) seen 20 deadline 50 valid 0
+            22  heartbeat L3 via=8 → no_liveness
+            25  wait
+                 25 ~ session 8 over in part, grace 5, disconnected at 20
+                 25 L2 revoked by daemon session_expired epoch 2
+                 25 ~ L2 due for reclaim, PromiseOver
+                 25 L2 reclaimed session_expired PromiseOver r2 of a
+            50  wait
+                 50 ~ session 8 over, grace 30, disconnected at 20
+                 50 session 8 closed session_expired
+                 50 L3 revoked by daemon session_expired epoch 2
+                 50 ~ L3 due for reclaim, PromiseOver
+                 50 L3 reclaimed session_expired PromiseOver r3 of a
+        "#]],
+    );
+}
+
+// The same holder was promised something before it came to this connection: perhaps another process of that name.
+#[test]
+fn what_was_promised_before_the_lease_came_to_its_connection_is_waited_for() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=100 grace=0
+         0 connect 8 grace=0 word=10
+         5 rebind L1 session=8 grace=0
+         6 leave 8
+        60 show L1
+       100 wait",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=100 grace=0 → L1 valid 98
+                  0 L1 granted r1 to a
+            0   connect 8 grace=0 word=10
+            5   rebind L1 session=8 grace=0 → valid 8
+                  5 session 8 opened
+                  5 L1 rebound to a session 8 epoch 2
+            6   leave 8
+                  6 ~ session 8 silent, seen 6, until 6
+                  6 ~ session 8 over, grace 0, disconnected at 6
+                  6 session 8 closed session_expired
+                  6 L1 revoked by daemon session_expired epoch 3
+            60  show L1 → revoking – seen 5 deadline 100 valid – reclaim in 40
+            100 wait
+                100 ~ L1 due for reclaim, PromiseOver
+                100 L1 reclaimed session_expired PromiseOver r1 of a
+        "#]],
+    );
+}
+
+#[test]
+fn a_holder_that_closes_its_connection_says_nothing_for_the_one_before_it() {
+    check(
+        "0 grant r1 holder=a heartbeat ttl=100 grace=0
+         0 connect 8 grace=0 word=10
+         5 rebind L1 session=8 grace=0 holder=b
+         6 leave 8
+        60 show L1
+       100 wait",
+        expect![[r#"
+            0   grant r1 holder=a heartbeat ttl=100 grace=0 → L1 valid 98
+                  0 L1 granted r1 to a
+            0   connect 8 grace=0 word=10
+            5   rebind L1 session=8 grace=0 holder=b → valid 8
+                  5 session 8 opened
+                  5 L1 rebound to b session 8 epoch 2
+            6   leave 8
+                  6 ~ session 8 silent, seen 6, until 6
+                  6 ~ session 8 over, grace 0, disconnected at 6
+                  6 session 8 closed session_expired
+                  6 L1 revoked by daemon session_expired epoch 3
+            60  show L1 → revoking – seen 5 deadline 100 valid – reclaim in 40
+            100 wait
+                100 ~ L1 due for reclaim, PromiseOver
+                100 L1 reclaimed session_expired PromiseOver r1 of b
+        "#]],
+    );
+}

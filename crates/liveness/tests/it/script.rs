@@ -143,6 +143,10 @@ impl Runner {
                 desk.disconnect(words.session());
                 String::new()
             }
+            "leave" => {
+                desk.leave(words.session());
+                String::new()
+            }
             "acknowledge" => {
                 desk.acknowledge(words.lease(desk), words.number("epoch").expect("epoch="))?;
                 "acknowledged".to_owned()

@@ -347,7 +347,7 @@ fn the_leases_of_a_closed_connection_are_looked_at_a_few_at_a_time() {
     assert_eq!(waiting(&desk).len(), LEASES, "each waits for its holder");
     let (now, mut effects) = (desk.now, Vec::new());
     let before = desk.liveness.timer_count();
-    desk.liveness.connection_closed(&desk.kernel, now, SessionId(7), &mut effects);
+    desk.liveness.connection_closed(&desk.kernel, now, SessionId(7), false, &mut effects);
     let armed = desk.liveness.timer_count() - before;
     assert!(armed <= 1, "closing armed {armed} timers");
     let mut turns = 0;

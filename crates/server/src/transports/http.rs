@@ -180,6 +180,9 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
     if events::is_passed(&request) {
         return events::answer_node(shared, request).await.unwrap_or_else(|error| refused(&error));
     }
+    if streams::is_passed(&request) {
+        return streams::answer_node(shared, request).await.unwrap_or_else(|error| refused(&error));
+    }
     if segments::is_asked(&request) {
         return segments::answer(shared, request).await.unwrap_or_else(|error| refused(&error));
     }
@@ -295,7 +298,7 @@ async fn wanted_answer(
         Wanted::Browse { query, whole } => {
             sightings::begin(shared, caller, &query, whole, shared.admit_watch(caller)?)
         }
-        Wanted::FollowStream(id) => streams::begin(shared, &id),
+        Wanted::FollowStream(id) => streams::begin(shared, &id).await,
         Wanted::ShutDown(body) => shut_down(shared, caller, body).await,
         Wanted::Cluster => Ok(json(StatusCode::OK, &shared.node()?.shown())),
         Wanted::StepDown => {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use streams::{Source, Stream, Streams};
 use tenure_api::{
-    Answer, AnswerLine, Error, ErrorCode, Heartbeat, Lease, Line, LineError, PoolSize, PoolVerb,
+    Answer, AnswerLine, Error, ErrorCode, Heartbeat, Lease, Line, LineError, Nothing, PoolSize, PoolVerb,
     RegistrationHeartbeat, RemovePool, ResolveQuery, Tag, Unregister, Verb, Welcome,
 };
 use tenure_engine::kernel::{SessionKind, Text};
@@ -65,6 +65,7 @@ enum Wish {
     Call(Call, Option<Wrap>),
     Watch(Source),
     Stop(Tag),
+    Bye,
     Hello(Option<String>),
 }
 
@@ -114,6 +115,8 @@ struct Connection {
     streams: Arc<Mutex<Streams>>,
     session: String,
     greeted: bool,
+    /// How it ends is not how its holder does: it speaks for a standard input that has not said that it ended.
+    speaks_for_another: bool,
 }
 
 /// Serves one connection until it ends.
@@ -133,6 +136,7 @@ pub(crate) async fn serve(
     let mut begun: Option<(Connection, Opening)> = None;
     let mut too_long = false;
     let mut at_end = false;
+    let mut is_closed_by_peer = false;
     let mut was_full = false;
     let mut is_busy = false;
     let stopping = shared.stopping();
@@ -155,12 +159,16 @@ pub(crate) async fn serve(
             () = tokio::task::yield_now(), if is_busy => {}
             read = reading.read_buf(&mut buffer), if !is_busy => match read {
                 Ok(0) => {
-                    at_end = true;
+                    (at_end, is_closed_by_peer) = (true, true);
                     // A last line without its end is a line all the same.
                     buffer.push(b'\n');
                 }
                 Ok(_) => was_full = buffer.len() == buffer.capacity(),
-                Err(_) => break,
+                // A socket of this machine breaks only when its peer closes it with answers unread.
+                Err(_) => {
+                    is_closed_by_peer = true;
+                    break;
+                }
             },
             lost = lost => match lost {
                 Some(lost) => {
@@ -206,6 +214,9 @@ pub(crate) async fn serve(
             while let Ok(Some(lost)) = tokio::time::timeout(LAST_WITHIN, opening.lost()).await {
                 out.say(&AnswerLine { answer: Answer::Lost(lost), tag: None });
             }
+        }
+        if is_closed_by_peer && !connection.speaks_for_another {
+            opening.left();
         }
         connection.end(&shared).await;
         drop(opening);
@@ -345,6 +356,7 @@ impl Connection {
             streams,
             session: opening.session(),
             greeted: false,
+            speaks_for_another: kind == SessionKind::Stdin,
         };
         Ok((connection, opening))
     }
@@ -430,6 +442,10 @@ impl Connection {
                 Ok(Admitted::Watch(streams.open(tag, admit)?, query))
             }
             Wish::Stop(stream) => Ok(Admitted::Said(open_streams(&self.streams).stop(stream)?)),
+            Wish::Bye => {
+                self.speaks_for_another = false;
+                Ok(Admitted::Said(Answer::Bye(Nothing {})))
+            }
             Wish::Hello(kind) => {
                 if self.greeted {
                     return Err(Error::new(ErrorCode::InvalidRequest, "hello comes once, first"));
@@ -677,6 +693,7 @@ fn wish(verb: Verb) -> Result<Wish, Error> {
     match verb {
         Verb::Hello(hello) => Ok(Wish::Hello(hello.kind)),
         Verb::Stop(tag) => Ok(Wish::Stop(tag)),
+        Verb::Bye(_) => Ok(Wish::Bye),
         Verb::Watch(query) => Ok(Wish::Watch(Source::Events(query))),
         Verb::Browse(service_type) => Ok(Wish::Watch(Source::Browse(service_type))),
         Verb::Subscribe(service_type) => Ok(Wish::Watch(Source::Subscribe(service_type))),

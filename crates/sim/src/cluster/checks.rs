@@ -385,7 +385,7 @@ impl World {
             (Request::SessionHeartbeat { session, .. }, Answer::SessionRenewed { .. }) => {
                 checks.sessions.proven(*session, ask.handled.unwrap_or(0));
             }
-            (Request::ConnectionsTold { open, gone }, Answer::ConnectionsKept { unknown }) => {
+            (Request::ConnectionsTold { open, gone, .. }, Answer::ConnectionsKept { unknown }) => {
                 let (epoch, handled) = (life.epoch().unwrap_or(0), ask.handled.unwrap_or(0));
                 for session in gone {
                     checks.told_gone(epoch, handled, *session);

@@ -122,11 +122,12 @@ impl World {
         Some(Policy::session(session, self.profile.word_ms as u32, grace_ms))
     }
 
-    /// A holder closes its connection on purpose.
+    /// A holder closes its connection on purpose: it acts on nothing that the connection kept from here on.
     pub(super) fn leave(&mut self, number: usize) {
         let Some(connection) = self.holders[number].connection.clone() else { return };
         let session = connection.session;
-        self.connection_over(number, session, false);
+        self.left.insert(session);
+        self.connection_over(number, session, true);
         let wait = self.line_delay(connection.node);
         let packet = Packet::Left { session };
         self.at(wait, Happening::ToNode { node: connection.node, packet });
@@ -145,7 +146,8 @@ impl World {
         }
     }
 
-    /// A holder's connection is over. `is_told`: with all that it kept, which it does not act on any more.
+    /// A holder's connection is over. `is_told`: with all that it kept, which it does not act on any more; otherwise it acts
+    /// for as long as it was promised.
     pub(super) fn connection_over(&mut self, number: usize, session: SessionId, is_told: bool) {
         let now = self.now;
         let holder = &mut self.holders[number];

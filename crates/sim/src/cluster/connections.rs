@@ -11,12 +11,21 @@ use tenure_kernel::{LeaseId, LeaseState, SessionId};
 #[derive(Default)]
 pub(super) struct Connections {
     open: BTreeMap<SessionId, Open>,
-    /// Closed, and not told yet; since when, in boot time.
-    gone: BTreeMap<SessionId, u64>,
+    /// Closed, and not told yet.
+    gone: BTreeMap<SessionId, Gone>,
     telling: Option<Telling>,
     due_ms: u64,
     /// Something has to be told before its time.
     is_news: bool,
+}
+
+/// A connection that is closed.
+#[derive(Clone, Copy)]
+struct Gone {
+    /// In boot time.
+    since_ms: u64,
+    /// Its holder closed it.
+    is_left: bool,
 }
 
 /// A connection that is open here.
@@ -103,11 +112,11 @@ impl Connections {
         true
     }
 
-    /// A connection is closed. Whose it was, if it was open.
-    pub(super) fn close(&mut self, session: SessionId, now_ms: u64) -> Option<usize> {
+    /// A connection is closed, by its holder or by this node. Whose it was, if it was open.
+    pub(super) fn close(&mut self, session: SessionId, now_ms: u64, is_left: bool) -> Option<usize> {
         let open = self.open.remove(&session)?;
         if open.is_used {
-            self.gone.insert(session, now_ms);
+            self.gone.insert(session, Gone { since_ms: now_ms, is_left });
             self.is_news = true;
         }
         Some(open.holder)
@@ -163,7 +172,7 @@ impl World {
         }
         let connections = &mut life.connections;
         // The leader has noticed by itself.
-        connections.gone.retain(|_, since_ms| now_ms < *since_ms + self.profile.word_ms);
+        connections.gone.retain(|_, gone| now_ms < gone.since_ms + self.profile.word_ms);
         let late = connections.telling.take_if(|telling| now_ms >= telling.sent_ms + word.told_within_ms);
         if let Some(telling) = late {
             for pass in telling.word.iter().chain(telling.gone.keys()) {
@@ -184,11 +193,15 @@ impl World {
     fn tell_of_connections(&mut self, node: usize, life: &mut Life, now_ms: u64) {
         let used = life.connections.open.iter().filter(|(_, open)| open.is_used);
         let open: Vec<_> = used.map(|(session, open)| (*session, open.trust_until_ms.is_some())).collect();
-        let gone: Vec<SessionId> = life.connections.gone.keys().copied().collect();
+        let gone: Vec<(SessionId, Gone)> =
+            life.connections.gone.iter().map(|(session, gone)| (*session, *gone)).collect();
         if open.is_empty() && gone.is_empty() {
             return;
         }
-        let close = |session| (Request::ConnectionsTold { open: Vec::new(), gone: vec![session] }, session);
+        let close = |(session, gone): (SessionId, Gone)| {
+            let left = if gone.is_left { vec![session] } else { Vec::new() };
+            (Request::ConnectionsTold { open: Vec::new(), gone: vec![session], left }, session)
+        };
         let gone = gone.into_iter().map(close).map(|(request, session)| {
             let pass = self.pass_own(node, life, request);
             (pass, session)
@@ -196,7 +209,8 @@ impl World {
         let gone = gone.collect();
         let sessions: Vec<SessionId> = open.iter().map(|(session, _)| *session).collect();
         let word = (!open.is_empty()).then(|| {
-            self.pass_own(node, life, Request::ConnectionsTold { open: sessions, gone: Vec::new() })
+            let (gone, left) = (Vec::new(), Vec::new());
+            self.pass_own(node, life, Request::ConnectionsTold { open: sessions, gone, left })
         });
         life.connections.telling = Some(Telling { sent_ms: now_ms, word, open, gone });
     }
@@ -236,9 +250,9 @@ impl World {
     }
 
     /// From here on others may be given what this connection keeps: its holder is told.
-    fn hang_up_on(&mut self, node: usize, life: &mut Life, session: SessionId) {
+    pub(super) fn hang_up_on(&mut self, node: usize, life: &mut Life, session: SessionId) {
         let now_ms = self.boot_ms(node);
-        let Some(holder) = life.connections.close(session, now_ms) else { return };
+        let Some(holder) = life.connections.close(session, now_ms, false) else { return };
         self.tally.hung_up += 1;
         self.tell(node, format_args!("hangs up on connection {session}"));
         let wait = self.line_delay(node);

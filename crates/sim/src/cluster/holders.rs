@@ -249,7 +249,17 @@ impl World {
     }
 
     /// A holder hears an answer.
-    pub(super) fn heard(&mut self, id: CallId, sent: u64, answer: &Answer) -> Result<(), Violation> {
+    pub(super) fn heard(
+        &mut self,
+        id: CallId,
+        via: Option<SessionId>,
+        sent: u64,
+        answer: &Answer,
+    ) -> Result<(), Violation> {
+        // Who has closed its connection reads nothing more there.
+        if via.is_some_and(|session| self.left.contains(&session)) {
+            return Ok(());
+        }
         let Some(call) = self.forget_call(id) else { return Ok(()) };
         let number = call.holder;
         if call.purpose == Purpose::Probe {

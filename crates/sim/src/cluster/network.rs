@@ -190,13 +190,20 @@ impl World {
     }
 
     /// A node answers a holder.
-    pub(super) fn send_to_holder(&mut self, node: usize, call: CallId, sent: u64, answer: Answer) {
+    pub(super) fn send_to_holder(
+        &mut self,
+        node: usize,
+        call: CallId,
+        via: Option<SessionId>,
+        sent: u64,
+        answer: Answer,
+    ) {
         let faults = self.faults();
         if self.nodes[node].links.others > self.now || self.random.chance(faults.lost) {
             return;
         }
         let delay = self.random.within(0..=faults.delay_ms_max);
-        self.at(delay, Happening::Heard { call, sent, answer: Box::new(answer) });
+        self.at(delay, Happening::Heard { call, via, sent, answer: Box::new(answer) });
     }
 }
 

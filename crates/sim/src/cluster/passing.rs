@@ -16,6 +16,8 @@ const AGAIN_MS: u64 = 40;
 const SILENCE_MS: u64 = 1_000;
 /// After this long nobody waits any more.
 const PATIENCE_MS: u64 = 12_000;
+/// Lines of a connection on which its node hangs up, in thousandths.
+const HANGS_UP: u64 = 4;
 
 /// What was asked of this node, or by it, and is not answered yet.
 pub(super) struct Pass {
@@ -64,13 +66,17 @@ impl World {
     pub(super) fn arrives(&mut self, node: usize, life: &mut Life, packet: Packet) {
         match packet {
             Packet::Ask { call, sent, via, request, is_stale_good } => {
+                // Its holder did not read, says the node, and knows nothing of what the holder does.
+                if let Some(session) = via.filter(|_| self.random.chance(HANGS_UP)) {
+                    return self.hang_up_on(node, life, session);
+                }
                 if via.is_none_or(|session| life.connections.asks(session, &request)) {
                     self.begin_pass(node, life, Asker::Holder { call, via }, sent, request, is_stale_good);
                 }
             }
             Packet::Left { session } => {
                 let now_ms = self.boot_ms(node);
-                life.connections.close(session, now_ms);
+                life.connections.close(session, now_ms, true);
             }
             Packet::Passed { from, pass, call, sent, request } => {
                 if takes_requests(life) {
@@ -238,7 +244,7 @@ impl World {
                     self.connection_answered(node, life, session, kept.tried_ms, &answer)
                 });
                 if is_heard {
-                    self.send_to_holder(node, call, kept.sent, answer);
+                    self.send_to_holder(node, call, via, kept.sent, answer);
                 }
             }
             Asker::Node => self.connections_heard(node, life, pass, &answer),

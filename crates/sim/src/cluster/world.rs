@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::trace::Trace;
 use crate::violation::Violation;
 use crate::world::{Options, Tally};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tenure_cluster::Keys;
 use tenure_cluster::store::{Changed, Op, Txn};
 use tenure_cluster::values::{Beat, Floor, Head, Standing, Writer, encode};
@@ -31,7 +31,7 @@ pub(super) enum Happening {
     /// A holder does something.
     Act(usize),
     /// An answer reaches a holder.
-    Heard { call: CallId, sent: u64, answer: Box<Answer> },
+    Heard { call: CallId, via: Option<SessionId>, sent: u64, answer: Box<Answer> },
     /// A holder's connection is closed at the other end. `is_told`: with all that it kept.
     HungUp { holder: usize, session: SessionId, is_told: bool },
     /// A holder hears by its connection that a lease is lost.
@@ -75,6 +75,8 @@ pub(super) struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) holders: Vec<Holder>,
     pub(super) calls: BTreeMap<CallId, Call>,
+    /// Connections that their holders have closed.
+    pub(super) left: BTreeSet<SessionId>,
     pub(super) next_number: u64,
     pub(super) checks: Checks,
     pub(super) tally: Tally,
@@ -111,6 +113,7 @@ impl World {
             nodes,
             holders,
             calls: BTreeMap::new(),
+            left: BTreeSet::new(),
             next_number: 0,
             tally: Tally::default(),
             healing: false,
@@ -177,7 +180,7 @@ impl World {
         }
         match happening {
             Happening::Act(holder) => self.act(holder),
-            Happening::Heard { call, sent, answer } => self.heard(call, sent, &answer)?,
+            Happening::Heard { call, via, sent, answer } => self.heard(call, via, sent, &answer)?,
             Happening::HungUp { holder, session, is_told } => self.connection_over(holder, session, is_told),
             Happening::LossTold { holder, session, lease } => self.loss_told(holder, session, lease)?,
             Happening::GiveUp { call, tries } => self.give_up(call, tries),

@@ -43,7 +43,10 @@ pub(super) async fn open_again<T>(
 /// Asking again may help: the daemon is stopping, starting, or has not come back yet.
 pub(super) fn is_passing(error: &CallError) -> bool {
     match error {
-        CallError::Refused(error) => error.retry_after_ms.is_some() || error.code == ErrorCode::ShuttingDown,
+        CallError::Refused(error) => {
+            error.retry_after_ms.is_some()
+                || matches!(error.code, ErrorCode::ShuttingDown | ErrorCode::NotLeader)
+        }
         CallError::Unreachable { .. } | CallError::Broken { .. } | CallError::TimedOut { .. } => true,
         CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
     }

@@ -8,6 +8,7 @@ mod owed;
 use std::future::pending;
 use std::path::Path;
 use std::pin::Pin;
+use std::time::Duration;
 
 use clap::Args;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -52,6 +53,10 @@ const GRACE: &str = "5s";
 const HELLO: &[u8] = b"{\"hello\":{\"kind\":\"cli\"}}\n";
 /// A question whose answer comes after that of every line before it.
 const LAST_QUESTION: &[u8] = b"{\"status\":{}}\n";
+/// Says that the input has ended: what was held through it is not used any more. A proxy that is killed does not say so.
+const BYE: &[u8] = b"{\"bye\":{}}\n";
+/// How long the daemon may take to take it.
+const BYE_WITHIN: Duration = Duration::from_secs(1);
 const PIECE_BYTES: usize = 64 << 10;
 /// A longer line is not understood by any daemon, so it need not be understood here.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -123,10 +128,22 @@ impl Proxy<'_> {
                     Ok(length) => self.pass_back(&answered[..length])?,
                     Err(error) => return Err(broken(socket, &error)),
                 },
-                () = &mut grace_over => return self.hang_up(grace),
+                () = &mut grace_over => {
+                    self.say_bye().await;
+                    return self.hang_up(grace);
+                }
             }
         }
+        self.say_bye().await;
         Ok(())
+    }
+
+    /// The end of the input is the end of its holder.
+    async fn say_bye(&mut self) {
+        if self.outgoing.is_empty() {
+            // A daemon that takes nothing more hears of the end when it is there.
+            let _ = tokio::time::timeout(BYE_WITHIN, self.to_daemon.write_all(BYE)).await;
+        }
     }
 
     fn is_done(&self) -> bool {

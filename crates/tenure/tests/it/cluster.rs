@@ -11,6 +11,7 @@ pub(crate) mod operator;
 pub(crate) mod proxy;
 pub(crate) mod store;
 
+mod applications;
 mod asking;
 mod changing;
 mod connections;
@@ -22,5 +23,7 @@ mod past;
 mod planted;
 mod prefixes;
 mod restoring;
+mod retrying;
 mod schedule;
+mod sessions;
 mod split;

@@ -78,6 +78,11 @@ impl Daemon {
         self
     }
 
+    /// One more variable in its environment, from the next start on.
+    pub(crate) fn set_variable(&mut self, name: &str, value: &str) {
+        self.environment.push((name.to_owned(), value.to_owned()));
+    }
+
     /// The same, started by a program that takes the daemon's command line as its last words.
     pub(crate) fn with_launcher(mut self, words: &[&str]) -> Self {
         self.launcher = words.iter().map(|word| (*word).to_owned()).collect();

@@ -9,6 +9,7 @@ use crate::raw_http::Http;
 /// One event.
 #[derive(Clone, Debug)]
 pub(crate) struct SentEvent {
+    pub(crate) id: Option<String>,
     pub(crate) kind: String,
     pub(crate) data: Value,
 }
@@ -20,13 +21,19 @@ pub(crate) struct Events<S> {
 }
 
 impl<S: Read + Write> Events<S> {
+    /// Begins the stream of a path; it must be admitted.
+    #[track_caller]
+    pub(crate) fn of(mut http: Http<S>, path: &str) -> Self {
+        http.send("GET", path, b"").unwrap();
+        let head = http.head().unwrap();
+        assert_eq!(head.status, 200, "{path}");
+        Self { http, text: String::new() }
+    }
+
     /// Begins a stream; it must be admitted.
     #[track_caller]
-    pub(crate) fn begin(mut http: Http<S>, query: &str) -> Self {
-        http.send("GET", &format!("/v1/events{query}"), b"").unwrap();
-        let head = http.head().unwrap();
-        assert_eq!(head.status, 200);
-        let mut events = Self { http, text: String::new() };
+    pub(crate) fn begin(http: Http<S>, query: &str) -> Self {
+        let mut events = Self::of(http, &format!("/v1/events{query}"));
         // The first words say that the watch stands: nothing that happens from now on is missed.
         while !events.text.contains(": watching\n\n") {
             assert!(events.more(), "the stream ended at once");
@@ -63,6 +70,7 @@ fn read_block(block: &str) -> Option<SentEvent> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
     let data = field("data: ")?;
     Some(SentEvent {
+        id: field("id: ").map(str::to_owned),
         kind: field("event: ").unwrap_or("message").to_owned(),
         data: serde_json::from_str(data).unwrap(),
     })

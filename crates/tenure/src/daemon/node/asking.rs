@@ -1,7 +1,9 @@
-//! What one node asks of another's copy of the log: which segments it has, their bytes, and events that only it has kept.
-//! And this node's own copy, as others ask for it.
+//! What one node asks of another's copy of the log: which segments it has, their bytes, and events that only it has kept;
+//! and of the leader, what happens to one session. And this node's own copy, as others ask for it.
 
 use std::io::{self, Read};
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,14 +11,17 @@ use http::header::HOST;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use tenure_api::EventsQuery;
+use tenure_api::{Error, ErrorCode, EventsQuery, Stream, StreamNews};
 use tenure_cluster::SharedMirror;
+use tenure_cluster::values::Writer;
+use tenure_faces::{FollowedElsewhere, ToldSoFar};
 use tenure_log::Lsn;
 use tenure_log::file::FileReader;
 use tenure_server::{
-    EVENTS_PATH, NODE_HEADER, NodeSegment, NodeSegments, SEGMENTS_PATH, Segments, ToldElsewhere,
+    EVENTS_PATH, FOLLOW_PATH, FollowedLine, FollowedOn, NODE_HEADER, NodeSegment, NodeSegments,
+    SEGMENTS_PATH, Segments, ToldElsewhere,
 };
-use tokio::sync::mpsc::channel;
+use tokio::sync::mpsc::{Sender as NewsSender, channel};
 
 use super::passing::Sender;
 use super::shared::NodeShared;
@@ -31,6 +36,10 @@ const STREAM_PIECE_WITHIN: Duration = Duration::from_secs(40);
 const LIST_BYTES_MAX: usize = 4 << 20;
 /// Pieces of a stream on their way to a reader that may be slow.
 const PIECES_MAX: usize = 16;
+/// The longest line of what happens to a session.
+const LINE_BYTES_MAX: usize = 4 << 20;
+/// How often a stream looks whether another node leads by now.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// The segments of another node, oldest first.
 pub(super) async fn list(shared: &NodeShared, url: &str) -> Result<Vec<NodeSegment>, String> {
@@ -43,6 +52,14 @@ pub(super) async fn list(shared: &NodeShared, url: &str) -> Result<Vec<NodeSegme
 
 /// Asks another node. The connection ends with the second value.
 pub(super) async fn get(shared: &NodeShared, url: &str, path: &str) -> Result<(Incoming, Sender), String> {
+    let (response, sender) = send(shared, url, path).await?;
+    match response.status() {
+        StatusCode::OK => Ok((response.into_body(), sender)),
+        status => Err(format!("it answers {status}")),
+    }
+}
+
+async fn send(shared: &NodeShared, url: &str, path: &str) -> Result<(Response<Incoming>, Sender), String> {
     let uri: Uri = url.parse().map_err(|_| format!("{url} is no URL"))?;
     let request = Request::get(path)
         .header(HOST, uri.authority().map_or("", http::uri::Authority::as_str))
@@ -54,14 +71,7 @@ pub(super) async fn get(shared: &NodeShared, url: &str, path: &str) -> Result<(I
         let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
         Ok((response, sender))
     };
-    let asked: Result<(Response<Incoming>, _), String> = tokio::time::timeout(ANSWER_WITHIN, asking)
-        .await
-        .unwrap_or_else(|_| Err("it does not answer".to_owned()));
-    let (response, sender) = asked?;
-    match response.status() {
-        StatusCode::OK => Ok((response.into_body(), sender)),
-        status => Err(format!("it answers {status}")),
-    }
+    tokio::time::timeout(ANSWER_WITHIN, asking).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))
 }
 
 /// Events from a node that has kept what the query begins with; `None`: none that answers has.
@@ -99,6 +109,68 @@ fn follow(mut body: Incoming, connection: Sender) -> ToldElsewhere {
         }
     });
     told
+}
+
+/// What happens to a session of `/api/v3`, from the leader, for as long as that is one.
+pub(super) async fn session(
+    shared: &Arc<NodeShared>,
+    leader: Writer,
+    session_id: &str,
+    told: Option<&ToldSoFar>,
+) -> Result<FollowedElsewhere, Error> {
+    let unreachable = |why: String| {
+        Error::new(ErrorCode::NotLeader, format!("the leader cannot be reached: {}: {why}", leader.url))
+    };
+    let query = serde_urlencoded::to_string(FollowedOn::new(session_id, told))
+        .map_err(|error| unreachable(error.to_string()))?;
+    let path = format!("{FOLLOW_PATH}?{query}");
+    let (response, connection) = send(shared, &leader.url, &path).await.map_err(unreachable)?;
+    let status = response.status();
+    let mut body = response.into_body();
+    if status != StatusCode::OK {
+        let collected = Limited::new(body, LINE_BYTES_MAX).collect();
+        let answer = tokio::time::timeout(ANSWER_WITHIN, collected).await.ok().and_then(Result::ok);
+        let error: Option<Error> = answer.and_then(|answer| serde_json::from_slice(&answer.to_bytes()).ok());
+        // Whatever else it says is about the leader: an older one does not know what it is asked.
+        let is_known =
+            |error: &Error| matches!(error.code, ErrorCode::SessionNotFound | ErrorCode::NotLeader);
+        return Err(error.filter(is_known).unwrap_or_else(|| unreachable(format!("it answers {status}"))));
+    }
+    let (news, told) = channel(PIECES_MAX);
+    let shared = Arc::clone(shared);
+    tokio::spawn(async move {
+        let _connection = connection;
+        let mut deposed = pin!(shared.is_deposed(&leader, LOOK_EVERY));
+        let mut lines = Vec::new();
+        loop {
+            let piece = tokio::select! {
+                piece = tokio::time::timeout(STREAM_PIECE_WITHIN, body.frame()) => piece,
+                () = news.closed() => return,
+                () = &mut deposed => return,
+            };
+            let Ok(Some(Ok(piece))) = piece else { return };
+            let Ok(bytes) = piece.into_data() else { continue };
+            lines.extend_from_slice(&bytes);
+            if lines.len() > LINE_BYTES_MAX || !pass_lines(&mut lines, &news).await {
+                return;
+            }
+        }
+    });
+    Ok(told)
+}
+
+/// Passes whole lines on. `false`: nobody listens any more, or a line is none.
+async fn pass_lines(lines: &mut Vec<u8>, news: &NewsSender<(StreamNews, Stream)>) -> bool {
+    let Some(end) = lines.iter().rposition(|byte| *byte == b'\n') else { return true };
+    let rest = lines.split_off(end.saturating_add(1));
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let Ok(FollowedLine { news: kind, session }) = serde_json::from_slice(line) else { return false };
+        if news.send((kind, session)).await.is_err() {
+            return false;
+        }
+    }
+    *lines = rest;
+    true
 }
 
 /// This node's copy, for another one.

@@ -45,7 +45,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// Steps that must make every member sync.
 const STEPS: usize = 4;
 /// Part of the quota above which people are told.
-const FULL_PERCENT: u64 = 50;
+const FULL_PERCENT: u128 = 50;
 
 /// Looks at the store, and writes nothing; what people should know comes back.
 pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<String>, InterlockError> {
@@ -103,13 +103,17 @@ pub(super) fn complaints(survey: &[Surveyed]) -> Vec<String> {
         }
     }
     let (bytes, quota) = size(survey);
-    if quota > 0 && bytes * 100 >= quota * FULL_PERCENT {
-        let percent = bytes * 100 / quota;
+    if let Some(percent) = percent_of(bytes, quota).filter(|percent| *percent >= FULL_PERCENT) {
         complaints.push(format!(
             "etcd's database takes {percent} % of its quota: compact and defragment it, or raise --quota-backend-bytes"
         ));
     }
     complaints
+}
+
+/// How much of a quota is taken, rounded down; `None`: nobody says. etcd takes any number for its quota.
+pub(super) fn percent_of(bytes: u64, quota: u64) -> Option<u128> {
+    (u128::from(bytes) * 100).checked_div(quota.into())
 }
 
 /// The largest database of any member, and the smallest quota; 0: nobody says.

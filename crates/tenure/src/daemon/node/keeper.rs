@@ -13,6 +13,7 @@ use tenure_cluster::values::{Node as NodeValue, Standing, decode, encode};
 use tenure_cluster::{Heard, fresh_progress};
 use tenure_engine::host::read_clocks;
 
+use super::interlock;
 use super::shared::{NodeShared, Term};
 use super::{BootError, NodeError, interlock, subnets};
 use tokio::runtime::Handle as Runtime;
@@ -36,7 +37,7 @@ const ASK_TELL_MS: u64 = 3_000;
 /// How often this machine writes down what it has seen.
 const REMEMBER_EVERY_MS: u64 = 2_000;
 /// Part of the quota above which only what frees something is taken.
-const SHORT_PERCENT: u64 = 80;
+const SHORT_PERCENT: u128 = 80;
 const WITHIN: Duration = Duration::from_secs(2);
 
 struct Keeper {
@@ -291,7 +292,8 @@ impl Keeper {
     /// Keeps the store small while this node writes.
     fn tend(&mut self, term: &Term) {
         let (bytes, quota) = self.shared.store_size();
-        term.is_short.store(quota > 0 && bytes * 100 >= quota * SHORT_PERCENT, Ordering::Relaxed);
+        let is_short = interlock::percent_of(bytes, quota).is_some_and(|percent| percent >= SHORT_PERCENT);
+        term.is_short.store(is_short, Ordering::Relaxed);
         let Some(mirror) = self.shared.mirror() else { return };
         if self.growth.as_ref().is_none_or(|(epoch, _)| *epoch != term.writer.epoch) {
             let compacts = self.shared.compacts.unwrap_or_else(|| self.is_alone_in_store());

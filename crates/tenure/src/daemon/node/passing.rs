@@ -16,12 +16,13 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tenure_api::{Error, ErrorCode, SteppedDown};
 use tenure_cluster::Told;
 use tenure_cluster::values::Writer;
-use tenure_faces::{Call, Caller, Elsewhere, Passed, Reply};
+use tenure_faces::{Call, Caller, Elsewhere, Following, Passed, Reply, ToldSoFar};
 use tenure_server::{NODE_HEADER, PASS_PATH, PassedBack, PassedOn};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::asking;
 use super::shared::NodeShared;
 
 pub(super) type Sender = SendRequest<Full<Bytes>>;
@@ -90,32 +91,19 @@ impl Passing {
     }
 
     async fn pass_on(&self, caller: &Caller, calls: Vec<Call>) -> Result<Vec<Result<Reply, Error>>, Error> {
-        let Some(writer) = self.shared.writer_elsewhere() else {
-            return Err(Error::new(ErrorCode::NotLeader, "no node writes at present"));
-        };
+        let writer = self.shared.writer_elsewhere().ok_or_else(no_leader)?;
         let wait_ms = calls.iter().map(Call::wait_ms).max().unwrap_or(0);
         let within = ANSWER_WITHIN + Duration::from_millis(wait_ms);
         let passed = PassedOn::new(caller, calls);
         let answer = tokio::select! {
             answer = self.post(&writer.url, &passed, within) => answer.map_err(error)?,
-            () = self.is_deposed(&writer) => {
+            () = self.shared.is_deposed(&writer, LOOK_EVERY) => {
                 let message = format!("{} does not write any more", writer.node);
                 return Err(Error::new(ErrorCode::OutcomeUnknown, message));
             }
         };
         let back: PassedBack = serde_json::from_slice(&answer).map_err(|_| refused(&answer))?;
         Ok(back.replies.into_iter().map(Into::into).collect())
-    }
-
-    /// Waits until another node writes.
-    async fn is_deposed(&self, writer: &Writer) {
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            let epoch = self.shared.seen().writer.as_ref().map(|now| (now.epoch, now.writes()));
-            if epoch != Some((writer.epoch, true)) {
-                return;
-            }
-        }
     }
 
     async fn post(&self, url: &str, passed: &PassedOn, within: Duration) -> Result<Bytes, Lost> {
@@ -200,6 +188,13 @@ impl Elsewhere for Passing {
             }
         })
     }
+
+    fn follow<'a>(&'a self, session_id: &'a str, told: Option<&'a ToldSoFar>) -> Following<'a> {
+        Box::pin(async move {
+            let leader = self.shared.writer_elsewhere().ok_or_else(no_leader)?;
+            asking::session(&self.shared, leader, session_id, told).await
+        })
+    }
 }
 
 async fn begin(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> Result<Sender, String> {
@@ -231,6 +226,10 @@ fn connector(ca_pem: &str, own_pem: Option<&(String, String)>) -> Result<TlsConn
         }
     };
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+fn no_leader() -> Error {
+    Error::new(ErrorCode::NotLeader, "no node writes at present")
 }
 
 fn error(lost: Lost) -> Error {

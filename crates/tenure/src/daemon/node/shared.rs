@@ -255,6 +255,17 @@ impl NodeShared {
         (writer.standing == Standing::Writes && !is_me).then_some(writer)
     }
 
+    /// Waits until another node writes, or none.
+    pub(super) async fn is_deposed(&self, writer: &Writer, look_every: Duration) {
+        loop {
+            tokio::time::sleep(look_every).await;
+            let epoch = self.seen().writer.as_ref().map(|now| (now.epoch, now.writes()));
+            if epoch != Some((writer.epoch, true)) {
+                return;
+            }
+        }
+    }
+
     /// What the keeper found.
     pub(super) fn surveyed(&self, survey: Vec<Surveyed>) {
         let complaints = interlock::complaints(&survey);

@@ -189,6 +189,14 @@ fn what_an_event_stream_missed_is_replayed_by_another_node() {
     }
 }
 
+/// A node multiplied the quota by a percentage, overflowed and stopped.
+#[test]
+fn an_etcd_whose_quota_is_the_largest_number_there_is_stops_no_node() {
+    let cluster = Cluster::on_one_member(&[], &["--quota-backend-bytes", "9223372036854775807"]);
+    let lease = cluster.nodes[0].post("/v1/leases", &acquire("quota"));
+    assert_eq!(cluster.nodes[1].get("/v1/resources/quota")["lease_id"], lease["lease_id"]);
+}
+
 /// The largest numbers that JSON can carry, on every call that counts with one. A node added one of them to its patience,
 /// overflowed and stopped.
 #[test]
@@ -205,6 +213,16 @@ fn numbers_that_no_clock_can_count_are_refused_and_stop_no_node() {
             let mut body = acquire("numbers");
             body[field] = json!(most);
             ask("/v1/leases", body);
+        }
+        // From where a node's patience does not fit on top, and over the socket, where a line that waits has a tag.
+        let mut socket = node.daemon.lines();
+        for wait_ms in [most, most - 11_999, most - 12_000, most - 12_001] {
+            let mut body = acquire("numbers");
+            body["wait_ms"] = json!(wait_ms);
+            let answer = node.ask("POST", "/v1/leases", &body).unwrap();
+            assert_eq!((answer.status, &answer.json()["error"]), (400, &json!("ttl_out_of_range")));
+            let answer = socket.ask(&json!({"acquire": body, "tag": 1}));
+            assert_eq!((&answer["error"], &answer["tag"]), (&json!("ttl_out_of_range"), &json!(1)));
         }
         ask("/v1/sessions", json!({"holder": "h", "ttl_ms": most, "grace_ms": most}));
         ask("/v1/sessions/s:00000001/heartbeat", json!({"seen_lsn": most}));

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{
-    AT_ONCE, Connection, TTL_MS, assert_alive, heartbeat, id, inspect, is_ended, listed, over_socket,
-    promised_ms, resume, wait_for_lease, wait_until_draining, wait_until_gone, wish,
+    AT_ONCE, Connection, Heard, Promise, TTL_MS, Waiting, assert_alive, granted_ms, heartbeat, id, inspect,
+    is_ended, listed, over_socket, promised_ms, resume, wait_for_lease, wait_until_draining, wait_until_gone,
+    wish,
 };
 use crate::cluster::harness::{Cluster, LIMIT};
 use crate::run_support::{boot_ms, holds_for, wait_until};
@@ -148,7 +149,7 @@ fn what_a_closed_connection_waited_for_goes_to_others() {
             holds_for(Duration::from_millis(round % 6), || true);
             drop(waiting);
             let released = holder.heard(LIMIT);
-            assert!(matches!(released, super::Heard::Line(_)), "{released:?}");
+            assert!(matches!(released, Heard::Line(_)), "{released:?}");
         }
     }
     // Whoever did not hear of the close is told again before long.
@@ -163,5 +164,96 @@ fn what_a_closed_connection_waited_for_goes_to_others() {
         }
         assert!(boot_ms() < deadline_ms, "held by nobody: {held:?}");
         holds_for(super::LOOK, || true);
+    }
+}
+
+/// What a closed connection held was kept from others until the end of `valid_ms`, though its holder had closed it.
+#[test]
+fn a_connection_that_its_peer_closes_frees_at_once_what_has_no_grace() {
+    let cluster = Cluster::local(&[]);
+    let writer = cluster.wait_for_writer();
+    let [follower, other] = cluster.followers();
+    let assert_at_once = |resource: &str, lasted_ms: u64| {
+        println!("{resource}: in other hands {lasted_ms} ms after the close");
+        assert!(u128::from(lasted_ms) < AT_ONCE.as_millis(), "{resource}: {lasted_ms} ms");
+    };
+    for place in [writer, follower] {
+        let resource = format!("closed/{place}");
+        let mut connection = Connection::open(&cluster, place);
+        let lease = connection.acquire(&resource, json!({"grace_ms": 0}));
+        connection.renew(&lease);
+        let lasted_ms = free_after_ms(&cluster, other, &resource, move || drop(connection));
+        assert_at_once(&resource, lasted_ms);
+    }
+    // With answers that it never read.
+    let mut connection = Connection::open(&cluster, follower);
+    connection.acquire("unread", json!({"grace_ms": 0}));
+    connection.say(&json!({"status": {}}));
+    assert_at_once("unread", free_after_ms(&cluster, other, "unread", move || drop(connection)));
+    // A standard input that ends says the same; its answers came before.
+    let mut stdin = Lines::stdin(&mut cluster.nodes[follower].daemon.desk.command(&["stdio"]));
+    stdin.good(wish("typed", json!({"grace_ms": 0})), "acquired");
+    let lasted_ms = free_after_ms(&cluster, other, "typed", move || {
+        stdin.end_writing();
+        stdin
+    });
+    assert_at_once("typed", lasted_ms);
+    // A grace is a grace; behind it nothing is waited for.
+    let mut connection = Connection::open(&cluster, follower);
+    let lease = connection.acquire("graced", json!({"grace_ms": 500}));
+    connection.renew(&lease);
+    assert_at_once("graced", free_after_ms(&cluster, other, "graced", move || drop(connection)));
+}
+
+/// How long it takes from a close until somebody who waits holds the resource.
+#[track_caller]
+fn free_after_ms<T>(cluster: &Cluster, place: usize, resource: &str, close: impl FnOnce() -> T) -> u64 {
+    let waiting = Waiting::begin(cluster, place, &[resource]);
+    wait_until("somebody waits", LIMIT, || {
+        let shown = cluster.nodes[place].get(&format!("/v1/resources/{}", resource.replace('/', "%2F")));
+        shown["waiters"] == json!(["next"])
+    });
+    let closed_ms = boot_ms();
+    let _open = close();
+    granted_ms(&waiting.finish(), resource) - closed_ms
+}
+
+/// Its holder did not close it: what it was promised counts.
+#[test]
+fn a_connection_that_ends_otherwise_frees_nothing_before_its_promise_is_over() {
+    let cluster = Cluster::local(&[]);
+    let [follower, other] = cluster.followers();
+    // A proxy that is killed says nothing of the program behind it.
+    let mut stdin = Lines::stdin(&mut cluster.nodes[follower].daemon.desk.command(&["stdio"]));
+    let sent_ms = boot_ms();
+    let typed = stdin.good(wish("typed", json!({"grace_ms": 0})), "acquired");
+    let promises = [("typed", Promise { until_ms: sent_ms + promised_ms(&typed) })];
+    drop(stdin);
+    // A node that hangs up says nothing of its holder.
+    let mut deaf = Connection::open(&cluster, follower);
+    let lease = deaf.acquire("deaf", json!({"grace_ms": 0}));
+    let promises = [promises[0], ("deaf", deaf.renew(&lease))];
+    let waiting = Waiting::begin(&cluster, other, &["typed", "deaf"]);
+    hang_up_on(&mut deaf);
+    let granted = waiting.finish();
+    for (resource, promise) in promises {
+        let at_ms = granted_ms(&granted, resource);
+        assert!(at_ms >= promise.until_ms, "{resource}: {} ms too soon", promise.until_ms - at_ms);
+        println!("{resource}: in other hands {} ms after its promise", at_ms - promise.until_ms);
+    }
+}
+
+/// Asks without reading until the node has had enough, and reads to the end.
+#[track_caller]
+fn hang_up_on(deaf: &mut Connection) {
+    let questions = "{\"status\":{}}\n".repeat(64);
+    deaf.lines.stream().set_write_timeout(Some(AT_ONCE)).unwrap();
+    while deaf.lines.raw(questions.as_bytes()).is_ok() {}
+    loop {
+        match deaf.heard(LIMIT) {
+            Heard::Line(_) => {}
+            Heard::HungUp => return,
+            Heard::Nothing => panic!("the node does not hang up"),
+        }
     }
 }
