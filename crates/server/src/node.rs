@@ -45,7 +45,12 @@ pub trait Node: Send + Sync {
     /// Events from a position that this node has not kept, from one that has; `None`: there is none.
     fn events_elsewhere(&self, query: EventsQuery) -> Done<'_, Option<ToldElsewhere>>;
     /// Whether it knows enough to be asked.
-    fn is_ready(&self) -> bool;
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn ready(&self) -> Result<(), Error>;
+    /// Whether the store does not answer this node.
+    fn is_store_silent(&self) -> bool;
     /// Its numbers.
     fn numbers(&self) -> NodeNumbers;
 }
@@ -71,6 +76,10 @@ pub struct NodeNumbers {
     pub unknown: [u64; 3],
     /// Size of the store.
     pub store_bytes: u64,
+    /// For how long it has not answered; zero while it does.
+    pub store_silent_seconds: f64,
+    /// Listed nodes that have not told of themselves for long.
+    pub silent_nodes: u64,
 }
 
 /// Upper ends of the buckets of appends, in seconds.

@@ -11,6 +11,7 @@ mod interlock;
 mod keeper;
 mod part;
 mod passing;
+mod pulse;
 mod shared;
 
 pub(crate) use interlock::InterlockError;
@@ -209,6 +210,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
+    let pulse = pulse::start(Arc::clone(&shared));
     let tending = keeper::start(Arc::clone(&shared), plan.data_dir.clone(), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
@@ -258,7 +260,7 @@ pub(crate) fn run(
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
     });
-    drop((tending, bringing));
+    drop((tending, bringing, pulse));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
         published.close();

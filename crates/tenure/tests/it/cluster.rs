@@ -24,3 +24,4 @@ mod prefixes;
 mod restoring;
 mod schedule;
 mod split;
+mod telling;

@@ -29,7 +29,7 @@ const EVERY: Duration = Duration::from_millis(500);
 /// How often the store is surveyed.
 const SURVEY_EVERY_MS: u64 = 5_000;
 /// How often a node tells of itself.
-const TELL_EVERY_MS: u64 = 20_000;
+const TELL_EVERY_MS: u64 = 10_000;
 /// How often this machine writes down what it has seen.
 const REMEMBER_EVERY_MS: u64 = 2_000;
 /// Part of the quota above which only what frees something is taken.

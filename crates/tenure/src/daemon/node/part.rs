@@ -5,13 +5,15 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tenure_api::ChangeOfWriter;
 use tenure_cluster::values::Writer;
 use tenure_cluster::{
     Claimant, FollowEnd, FollowError, FollowedLog, Follower, Lookout, RemoteLog, SharedMirror,
+    Vitals as LogVitals,
 };
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
@@ -73,7 +75,9 @@ pub(super) struct Part {
 }
 
 /// How long ended registrations and sessions are looked up before a new writer serves.
-const RECALL_WITHIN: std::time::Duration = std::time::Duration::from_millis(300);
+const RECALL_WITHIN: Duration = Duration::from_millis(300);
+/// For how long a writer without authority waits for the store before it follows again.
+const LAPSE_MAX: Duration = Duration::from_millis(500);
 
 impl Parts {
     pub(super) fn new(
@@ -86,7 +90,7 @@ impl Parts {
         runtime: &Runtime,
     ) -> Result<Self, RecoverError> {
         let on_end = hook.map(|hook| -> Arc<dyn EndHook> { hook });
-        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         shared.copies_into(Some(Arc::clone(&mirror)));
         let mut parts = Self {
             shared,
@@ -131,7 +135,7 @@ impl Parts {
         if let Some(why) = &booted.put_aside {
             tracing::warn!(%why, "the copy of the log on this machine is made again");
         }
-        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
         self.mirror = Some(mirror);
         Ok(())
@@ -285,7 +289,9 @@ impl Parts {
     fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
         let (kernel, applied) = self.state.take().expect("invariant: a part leaves a state behind");
         let tick = Tick(tick).max(applied);
-        if std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions) {
+        let keeps_authority =
+            std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions);
+        if keeps_authority {
             log.keep_authority();
         }
         if !open_term(&mut log, tick, &|| self.shared.is_stopping())? {
@@ -293,6 +299,7 @@ impl Parts {
         }
         let writer = log.term().writer().clone();
         let (vitals, is_short) = (log.vitals(), log.shortage());
+        let watched = (!keeps_authority).then(|| Arc::clone(&vitals));
         tracing::info!(epoch = writer.epoch, "this node writes");
         let mut engine =
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
@@ -306,22 +313,44 @@ impl Parts {
         let tasks = self.runtime.block_on(prepare(part.faces.clone()));
         stage.change(part.faces.clone());
         let Part { host, switchboard, .. } = part;
-        let outcome = host.join();
+        let outcome = host.join_unless(lapse_watch(watched));
         self.shared.term_ends();
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);
         match outcome {
-            Ok(()) => {
+            None => tracing::warn!("this node may not answer for the log any more, and follows it again"),
+            Some(Ok(())) => {
                 // Another may write before anybody has looked: whoever resigned knows it best.
                 let resigned = Writer { wall_ms: read_clocks().wall_ms, ..writer };
                 self.shared.changed(&resigned, ChangeOfWriter::Resigned);
                 tracing::info!("this node gave the log up");
             }
-            Err(Stop::Fenced) => tracing::warn!("another node took the log over"),
-            Err(stop @ Stop::LogFailed(_)) => return Err(stopped(&stop)),
+            Some(Err(Stop::Fenced)) => tracing::warn!("another node took the log over"),
+            Some(Err(stop @ Stop::LogFailed(_))) => return Err(stopped(&stop)),
         }
         Ok(())
     }
+}
+
+/// Gives a term up once its authority has been over for [`LAPSE_MAX`]: a writer that may not answer serves nobody, one
+/// who follows serves stale reads. Counted from where it was noticed: a process that was stopped asks the store first.
+fn lapse_watch(vitals: Option<Arc<Mutex<LogVitals>>>) -> impl FnMut() -> Option<Duration> {
+    let mut noticed_ms = None;
+    move || {
+        let Some(vitals) = &vitals else { return Some(LAPSE_MAX) };
+        let until_ms = vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
+        let now_ms = read_clocks().boot_ms;
+        if now_ms < until_ms {
+            noticed_ms = None;
+            return Some(Duration::from_millis(until_ms - now_ms));
+        }
+        let passed = Duration::from_millis(now_ms - *noticed_ms.get_or_insert(now_ms));
+        LAPSE_MAX.checked_sub(passed).filter(|left| !left.is_zero())
+    }
+}
+
+fn has_lapsed(log: &RemoteLog) -> bool {
+    read_clocks().boot_ms >= log.term().authority_until_ms() + LAPSE_MAX.as_millis() as u64
 }
 
 /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
@@ -341,6 +370,8 @@ fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) ->
                 return Err(DaemonError::Stopped("the log holds what this node did not write".to_owned()));
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
+            // Who follows serves stale reads meanwhile.
+            Resolution::Unknown if has_lapsed(log) => return Ok(false),
             Resolution::Absent | Resolution::Unknown => {}
         }
     }

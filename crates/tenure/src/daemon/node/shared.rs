@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tenure_api::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, EventsQuery,
-    NodeForgotten, Role, SteppedDown, StoreMember, WriterChange,
+    NodeForgotten, NodeState, Role, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::store::{Op, Store, Txn};
@@ -16,12 +16,13 @@ use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer};
 use tenure_cluster::{Keys, Seen, SharedMirror, Vitals};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
-use tenure_history::{WireLease, rfc3339};
+use tenure_history::{WireLease, duration, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
 use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, Segments, ToldElsewhere};
 
 use super::asking::{self, OwnSegments};
 use super::passing::Passing;
+use super::pulse::{Quiet, StoreHeard};
 use super::{ClusterPlan, interlock};
 
 /// What everybody on a node knows.
@@ -53,6 +54,8 @@ struct Now {
     claims_after_ms: u64,
     survey: Vec<Surveyed>,
     nodes: Vec<(String, NodeValue)>,
+    quiet: Quiet,
+    store: StoreHeard,
     changes: VecDeque<WriterChange>,
     complaints: Vec<String>,
     numbers: NodeNumbers,
@@ -206,7 +209,15 @@ impl NodeShared {
     }
 
     pub(super) fn listed(&self, nodes: Vec<(String, NodeValue)>) {
-        self.now().nodes = nodes;
+        let clocks = read_clocks();
+        let now = &mut *self.now();
+        now.quiet.listed((clocks.boot_ms, clocks.wall_ms), &now.nodes, &nodes);
+        now.nodes = nodes;
+    }
+
+    /// What came of a question to the store at this instant; `why`: no answer came.
+    pub(super) fn heard_store(&self, at_ms: u64, why: Option<String>) {
+        self.now().store.heard(at_ms, why);
     }
 
     pub(super) fn changed(&self, writer: &Writer, how: ChangeOfWriter) {
@@ -261,6 +272,18 @@ impl NodeShared {
         self.now.lock().expect("invariant: nobody panics while holding what a node knows")
     }
 
+    fn state_of(&self, now: &Now, node: &str, writer: Option<&Writer>) -> NodeState {
+        if *node != self.name && now.quiet.is_silent(node) {
+            return NodeState::Silent;
+        }
+        let writes = match now.term.is_some() {
+            true => *node == self.name,
+            // What was last seen of this node's own term is over.
+            false => *node != self.name && writer.is_some_and(|writer| writer.node == node),
+        };
+        if writes { NodeState::Writer } else { NodeState::Follower }
+    }
+
     fn positions(&self) -> (u64, u64, f64) {
         let lock = |mirror: &SharedMirror| mirror.lock().map_or(0, |mirror| mirror.end().last_lsn.0);
         let applied = self.mirror().as_ref().map_or(0, lock);
@@ -294,6 +317,11 @@ impl Node for NodeShared {
             until_ms.saturating_sub(read_clocks().boot_ms)
         });
         let writer = seen.writer.filter(Writer::writes);
+        let nodes = now.nodes.iter().map(|(name, node)| ClusterNode {
+            state: self.state_of(&now, name, writer.as_ref()),
+            ..shown_node(name, node)
+        });
+        let nodes = nodes.collect();
         let writer_ttl_ms = writer.as_ref().map_or(self.writer_ttl_ms, |writer| writer.writer_ttl_ms);
         let members = now.survey.iter().map(|found| StoreMember {
             name: found.member.name.clone(),
@@ -321,7 +349,7 @@ impl Node for NodeShared {
             lag_lsn: head_lsn - applied_lsn,
             lag_seconds,
             authority_ms,
-            nodes: now.nodes.iter().map(|(name, node)| shown_node(name, node)).collect(),
+            nodes,
             store: ClusterStore {
                 kind: "etcd".to_owned(),
                 endpoints: self.store.endpoints().to_vec(),
@@ -329,6 +357,7 @@ impl Node for NodeShared {
                 bytes,
                 quota_bytes,
                 warnings: now.complaints.clone(),
+                silent: now.store.silence().map(silence),
             },
             changes: now.changes.iter().cloned().collect(),
         }
@@ -397,13 +426,36 @@ impl Node for NodeShared {
         Box::pin(async move { Ok(asking::events(self, &query).await) })
     }
 
-    fn is_ready(&self) -> bool {
+    fn ready(&self) -> Result<(), Error> {
+        if let Some((since_ms, why)) = self.now().store.silence() {
+            let silent_ms = read_clocks().boot_ms.saturating_sub(since_ms);
+            let message = format!(
+                "etcd has not answered this node for {}: nothing is granted, renewed or ended, and reads with \
+                 consistency=stale go on ({why})",
+                duration(silent_ms)
+            );
+            return Err(Error::new(ErrorCode::StoreSilent, message));
+        }
+        let not_leader = |message: &str| Err(Error::new(ErrorCode::NotLeader, message));
         if let Some(term) = self.term() {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
-            return read_clocks().boot_ms < until_ms;
+            if read_clocks().boot_ms >= until_ms {
+                return not_leader("this node writes, and has not heard from etcd that it still may");
+            }
+            return Ok(());
         }
         let seen = self.seen();
-        seen.caught_up && seen.writer.as_ref().is_some_and(Writer::writes)
+        if !seen.caught_up {
+            return not_leader("this node has not copied the log up to its end yet");
+        }
+        match &seen.writer {
+            Some(writer) if writer.writes() => Ok(()),
+            Some(_) | None => not_leader("no node writes at present"),
+        }
+    }
+
+    fn is_store_silent(&self) -> bool {
+        self.now().store.silence().is_some()
     }
 
     fn numbers(&self) -> NodeNumbers {
@@ -419,6 +471,15 @@ impl Node for NodeShared {
             lag_seconds,
             claims,
             store_bytes: interlock::size(&now.survey).0,
+            store_silent_seconds: now
+                .store
+                .silence()
+                .map_or(0.0, |(since_ms, _)| read_clocks().boot_ms.saturating_sub(since_ms) as f64 / 1_000.0),
+            silent_nodes: now
+                .nodes
+                .iter()
+                .filter(|(name, _)| *name != self.name && now.quiet.is_silent(name))
+                .count() as u64,
             ..now.numbers.clone()
         }
     }
@@ -433,7 +494,14 @@ fn shown_node(name: &str, node: &NodeValue) -> ClusterNode {
         subnets: node.subnets.clone(),
         snapshot_lsn: node.snapshot_lsn,
         seen: rfc3339(node.wall_ms),
+        state: NodeState::Follower,
     }
+}
+
+fn silence((since_ms, why): (u64, &str)) -> StoreSilence {
+    let now = read_clocks();
+    let for_ms = now.boot_ms.saturating_sub(since_ms);
+    StoreSilence { since: rfc3339(now.wall_ms.saturating_sub(for_ms)), for_ms, why: why.to_owned() }
 }
 
 fn alarm(kind: &AlarmKind) -> String {
