@@ -29,8 +29,8 @@ pub use auth::{
 };
 pub use guarded::{Owner, open_guarded, warn_if_readable};
 pub use node::{
-    APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, PASS_PATH,
-    PassedBack, PassedOn, ToldElsewhere,
+    APPEND_BUCKETS, Back, Done, EVENTS_PATH, NODE_HEADER, Node, NodeMemory, NodeNumbers, NodeSelf, PASS_PATH,
+    PassedBack, PassedOn, SELF_PATH, ToldElsewhere,
 };
 pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};

@@ -15,6 +15,8 @@ use tokio::sync::mpsc::Receiver;
 pub const PASS_PATH: &str = "/v1/cluster/pass";
 /// Where a node tells events on behalf of one that has not kept them.
 pub const EVENTS_PATH: &str = "/v1/cluster/events";
+/// Where a node tells which one it is.
+pub const SELF_PATH: &str = "/v1/cluster/self";
 /// The header that shows that a node asks.
 pub const NODE_HEADER: &str = "tenure-node";
 /// The largest body of passed calls.
@@ -38,6 +40,8 @@ pub trait Node: Send + Sync {
     fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
+    /// Which node it is.
+    fn myself(&self) -> NodeSelf;
     /// What it remembers of the log.
     fn memory(&self) -> Option<NodeMemory>;
     /// Its copy of the log; `None`: it has none at present.
@@ -111,6 +115,15 @@ pub struct PassedConnection {
     session: u64,
     is_stdin: bool,
     word_ms: u32,
+}
+
+/// Which node answers at an address.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeSelf {
+    /// Its name.
+    pub node: String,
+    /// Which run of it.
+    pub incarnation: String,
 }
 
 /// What a node remembers of the log, for one that remembers nothing.

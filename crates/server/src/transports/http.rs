@@ -4,6 +4,7 @@ mod activity;
 mod bodies;
 mod body;
 mod events;
+mod myself;
 mod passing;
 mod problem;
 mod segments;
@@ -179,6 +180,9 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
     }
     if events::is_passed(&request) {
         return events::answer_node(shared, request).await.unwrap_or_else(|error| refused(&error));
+    }
+    if myself::is_asked(&request) {
+        return myself::answer(shared, &request).unwrap_or_else(|error| refused(&error));
     }
     if segments::is_asked(&request) {
         return segments::answer(shared, request).await.unwrap_or_else(|error| refused(&error));

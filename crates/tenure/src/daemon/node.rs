@@ -5,6 +5,7 @@
 //! engine and faces of its own; what transports see is a [`Stage`] on which they change.
 
 mod asking;
+mod hearing;
 mod history;
 mod homes;
 mod interlock;
@@ -79,6 +80,9 @@ pub(crate) enum NodeError {
     /// Other nodes' certificates cannot be checked.
     #[error("the roots of other nodes' certificates cannot be used: {0}")]
     Roots(String),
+    /// Other nodes would not reach it.
+    #[error(transparent)]
+    Unheard(#[from] hearing::UnheardError),
     /// The state cannot be rebuilt from the copy.
     #[error("this machine's copy of the log cannot be replayed")]
     Replay(#[from] tenure_engine::RecoverError),
@@ -103,6 +107,7 @@ impl NodeError {
                 BootError::Store(_) => Some("is etcd running, and is --log right?".to_owned()),
                 _ => None,
             },
+            Self::Unheard(unheard) => Some(unheard.hint()),
             Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Replay(_) => None,
         }
     }
@@ -189,14 +194,22 @@ pub(crate) fn run(
     })?;
     let addresses = bound.bound().clone();
     let socket = addresses.socket.as_ref().map(|path| path.display().to_string());
-    parts.set_vitals(Vitals {
+    let vitals = Vitals {
         instance: random_hex(),
         started_boot_ms: began.boot_ms,
         http: addresses.endpoint.clone(),
         socket: socket.clone(),
         data_dir: plan.data_dir.display().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    });
+    };
+    first.faces.set_vitals(vitals.clone());
+    parts.set_vitals(vitals);
+    let serving = runtime.spawn(bound.run());
+    if let Err(unheard) = runtime.block_on(hearing::check(&shared, addresses.address)) {
+        super::remove_socket(addresses.socket.as_deref());
+        runtime.shutdown_background();
+        return Err(NodeError::from(unheard).into());
+    }
     let breadcrumb = addresses.endpoint.clone().map(|endpoint| Breadcrumb {
         endpoint,
         socket,
@@ -233,7 +246,7 @@ pub(crate) fn run(
             // Before goodbyes: whoever takes over should not have to wait for them.
             resigning.stop();
         });
-        let cut_off = bound.run().await;
+        let cut_off = serving.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         if cut_off > 0 {
             tracing::info!(connections = cut_off, "connections were cut off");
         }

@@ -16,6 +16,7 @@ mod changing;
 mod connections;
 mod encrypted;
 mod growth;
+mod joining;
 mod losing;
 mod migrating;
 mod past;

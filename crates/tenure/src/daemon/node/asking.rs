@@ -51,7 +51,7 @@ pub(super) async fn get(shared: &NodeShared, url: &str, path: &str) -> Result<(I
         .map_err(|error| error.to_string())?;
     let asking = async {
         let mut sender = shared.passing().connect(&uri).await?;
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await.map_err(|error| crate::failure::chain(&error))?;
         Ok((response, sender))
     };
     let asked: Result<(Response<Incoming>, _), String> = tokio::time::timeout(ANSWER_WITHIN, asking)

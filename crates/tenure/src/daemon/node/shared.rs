@@ -18,7 +18,7 @@ use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, duration, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
-use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, Segments, ToldElsewhere};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, NodeSelf, Segments, ToldElsewhere};
 
 use super::asking::{self, OwnSegments};
 use super::passing::Passing;
@@ -409,6 +409,10 @@ impl Node for NodeShared {
         let (shown, known) = (secret.as_bytes(), self.meta.secret.as_bytes());
         shown.len() == known.len()
             && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+    }
+
+    fn myself(&self) -> NodeSelf {
+        NodeSelf { node: self.name.clone(), incarnation: self.incarnation.clone() }
     }
 
     fn memory(&self) -> Option<NodeMemory> {
