@@ -1,6 +1,8 @@
 //! What a node has to be before it serves: heard at its own URL, known by its own secret, told apart by its machine.
 
-use super::harness::{Cluster, LIMIT};
+use serde_json::{Value, json};
+
+use super::harness::{Cluster, LIMIT, Node};
 use crate::daemon::Daemon;
 use crate::run_support::wait_until;
 
@@ -54,4 +56,50 @@ fn a_password_for_an_etcd_that_asks_nobody_is_warned_of() {
     std::fs::set_permissions(&password, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     node.start_again();
     wait_until("a warning", LIMIT, || node.said().contains("etcdctl auth enable"));
+}
+
+/// Starts a node as if on a machine of its own: with another id of its machine.
+fn on_a_machine_of_its_own(cluster: &mut Cluster, place: usize) {
+    let node = &mut cluster.nodes[place];
+    let id = node.daemon.path("machine-id");
+    std::fs::write(&id, format!("{:032x}\n", place + 1)).unwrap();
+    let words = ["unshare", "--mount", "sh", "-c", "mount --bind \"$0\" /etc/machine-id && exec \"$@\""];
+    let words: Vec<&str> = words.into_iter().chain([id.to_str().unwrap()]).collect();
+    let daemon = std::mem::replace(&mut node.daemon, Daemon::prepared(&[]));
+    node.daemon = daemon.with_launcher(&words);
+    cluster.start_node(place);
+}
+
+fn release(node: &Node, uid: u32, lease: &Value) -> (u16, String) {
+    let path = format!("/v1/leases/{}/release", lease["lease_id"].as_str().unwrap());
+    let answered = node.daemon.http_of(uid).post(&path, &json!({"epoch": 1}));
+    if answered.status == 200 { (200, String::new()) } else { answered.refusal() }
+}
+
+// uid 1000 at b released uid 1000's lease of a.
+#[test]
+fn a_user_of_one_machine_is_not_that_user_of_another() {
+    let mut cluster = Cluster::on_one_member_alone(&[], &[]);
+    for place in 0..2 {
+        on_a_machine_of_its_own(&mut cluster, place);
+    }
+    cluster.wait_until_whole();
+    let [a, b] = [&cluster.nodes[0], &cluster.nodes[1]];
+    let acquire = |resource: &str| {
+        let body = json!({"resources": [resource], "holder": "alice", "ttl_ms": 60_000});
+        let answered = a.daemon.http_of(1_000).post("/v1/leases", &body);
+        assert_eq!(answered.status, 201, "{answered:?}");
+        answered.json()
+    };
+    let lease = acquire("r");
+    assert_eq!(release(b, 1_000, &lease), (403, "forbidden".to_owned()));
+    assert_eq!(release(a, 1_001, &lease), (403, "forbidden".to_owned()));
+    let shown = a.daemon.http_of(1_000).get("/v1/caller").json();
+    assert!(shown["principal"].as_str().unwrap().starts_with("uid:1000@"), "{shown}");
+    assert_eq!(release(a, 1_000, &lease).0, 200);
+    // Root of one machine is an operator, and no holder of what another machine's users have.
+    let lease = acquire("r");
+    assert_eq!(release(b, 0, &lease), (403, "forbidden".to_owned()));
+    let revoke = format!("/v1/leases/{}/revoke", lease["lease_id"].as_str().unwrap());
+    assert_eq!(b.daemon.http_of(0).post(&revoke, &json!({"reason": "test"})).status, 200);
 }
