@@ -190,6 +190,16 @@ pub struct SteppedDown {
     pub epoch: u64,
 }
 
+/// The secret by which nodes know each other was replaced.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SecretRotated {
+    /// Always true.
+    pub rotated: bool,
+    /// For how long nodes still accept the former secret.
+    pub former_ms: u64,
+}
+
 /// Takes a node that will not come back out of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

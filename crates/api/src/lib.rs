@@ -25,7 +25,7 @@ pub use address::Address;
 pub use caller::{Caller, RedeemCode, Scope, SignIn, SignedIn, SignedOut};
 pub use cluster::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten,
-    NodeState, Role, SteppedDown, StoreMember, StoreSilence, WriterChange,
+    NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use core::future::Future;
 use core::pin::Pin;
 use serde::{Deserialize, Serialize};
-use tenure_api::{ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown};
+use tenure_api::{ClusterStatus, Error, EventsQuery, NodeForgotten, SecretRotated, SteppedDown};
 use tenure_engine::kernel::{SessionId, SessionKind};
 use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage};
 use tokio::sync::mpsc::Receiver;
@@ -38,6 +38,8 @@ pub trait Node: Send + Sync {
     fn step_down_here(&self) -> Done<'_, SteppedDown>;
     /// Strikes a node off the list.
     fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
+    /// Replaces the secret by which nodes know each other.
+    fn rotate_secret(&self) -> Done<'_, SecretRotated>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
     /// Which node it is.

@@ -309,6 +309,10 @@ async fn wanted_answer(
             tracing::info!(principal = %caller.principal, "told to step down");
             Ok(json(StatusCode::OK, &shared.node()?.step_down().await?))
         }
+        Wanted::RotateSecret => {
+            tracing::info!(principal = %caller.principal, "told to replace the secret of the nodes");
+            Ok(json(StatusCode::OK, &shared.node()?.rotate_secret().await?))
+        }
         Wanted::ForgetNode(node) => Ok(json(StatusCode::OK, &shared.node()?.forget(node).await?)),
         Wanted::Backup => Ok(backup(shared, shared.admit_backup()?)),
         Wanted::Caller => signing_in::caller(shared, admitted).await,

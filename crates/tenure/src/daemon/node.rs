@@ -13,6 +13,7 @@ mod keeper;
 mod part;
 mod passing;
 mod pulse;
+mod secrets;
 mod shared;
 
 pub(crate) use interlock::InterlockError;
@@ -153,6 +154,12 @@ pub(crate) fn run(
     warnings.extend(booted.recovery.warnings());
     if let Some(why) = &booted.put_aside {
         warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
+    }
+    if is_in_the_clear(&cluster.advertise) {
+        warnings.push(format!(
+            "other nodes send calls and the secret of the nodes to {} in the clear: advertise https, with --cluster-ca",
+            cluster.advertise
+        ));
     }
     let runtime = super::runtime()?;
     let shared = NodeShared::new(&cluster, booted.meta.clone(), Arc::clone(&store), keys, random_hex());
@@ -316,6 +323,14 @@ impl Finding {
     }
 }
 
+/// Whether what other nodes send to this URL can be read on a network.
+fn is_in_the_clear(advertise: &str) -> bool {
+    let Some(authority) = advertise.strip_prefix("http://") else { return false };
+    let host = authority.trim_end_matches('/').rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 /// 128 random bits in hexadecimal digits.
 pub(super) fn random_hex() -> String {
     let mut random = [0; 16];
@@ -365,4 +380,23 @@ pub(super) fn subnets() -> Vec<String> {
     subnets.sort();
     subnets.dedup();
     subnets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in_the_clear;
+
+    #[test]
+    fn a_secret_is_in_the_clear_beyond_this_machine_without_tls() {
+        for url in
+            ["http://10.0.0.1:5641", "http://node-a:5641", "http://[2001:db8::1]:5641", "http://10.0.0.1"]
+        {
+            assert!(is_in_the_clear(url), "{url}");
+        }
+        for url in
+            ["https://10.0.0.1:5641", "http://127.0.0.1:5641", "http://[::1]:5641/", "http://localhost:1"]
+        {
+            assert!(!is_in_the_clear(url), "{url}");
+        }
+    }
 }

@@ -46,7 +46,7 @@ pub(super) async fn get(shared: &NodeShared, url: &str, path: &str) -> Result<(I
     let uri: Uri = url.parse().map_err(|_| format!("{url} is no URL"))?;
     let request = Request::get(path)
         .header(HOST, uri.authority().map_or("", http::uri::Authority::as_str))
-        .header(NODE_HEADER, &shared.meta.secret)
+        .header(NODE_HEADER, shared.secret())
         .body(Full::<Bytes>::default())
         .map_err(|error| error.to_string())?;
     let asking = async {

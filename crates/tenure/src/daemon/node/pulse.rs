@@ -49,10 +49,13 @@ const FIRST_SEEN_OLD_MS: u64 = 60_000;
 
 pub(super) fn start(shared: Arc<NodeShared>) -> Pulse {
     let (over, until) = channel();
-    let key = shared.keys.writer();
+    let key = shared.keys.meta();
     let run = move || {
         loop {
             let asked = shared.store.range(&key, &format!("{key}\0"), 1, WITHIN);
+            if let Some(meta) = asked.as_ref().ok().and_then(|ranged| ranged.found.first()) {
+                shared.read_meta(&meta.value);
+            }
             shared.heard_store(read_clocks().boot_ms, asked.err().map(|error| error.to_string()));
             match until.recv_timeout(EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}

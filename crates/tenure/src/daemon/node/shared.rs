@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tenure_api::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, EventsQuery,
-    NodeForgotten, NodeState, Role, SteppedDown, StoreMember, StoreSilence, WriterChange,
+    NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
-use tenure_cluster::store::{Op, Store, Txn};
-use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer};
+use tenure_cluster::store::{Compare, Op, Store, Txn};
+use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
 use tenure_cluster::{Keys, Seen, SharedMirror, Vitals};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
@@ -23,6 +23,7 @@ use tenure_server::{APPEND_BUCKETS, Done, Node, NodeMemory, NodeNumbers, NodeSel
 use super::asking::{self, OwnSegments};
 use super::passing::Passing;
 use super::pulse::{Quiet, StoreHeard};
+use super::secrets::{FORMER_MS, Secrets};
 use super::{ClusterPlan, interlock};
 
 /// What everybody on a node knows.
@@ -40,6 +41,7 @@ pub(super) struct NodeShared {
     pub(super) is_stranger: AtomicBool,
     /// The node is to stop.
     pub(super) stopping: AtomicBool,
+    secrets: Mutex<Secrets>,
     mirror: Mutex<Option<SharedMirror>>,
     passing: OnceLock<Arc<Passing>>,
     now: Mutex<Now>,
@@ -92,6 +94,7 @@ impl NodeShared {
             incarnation,
             writer_ttl_ms: plan.writer_ttl_ms,
             compacts: plan.compacts,
+            secrets: Mutex::new(Secrets::of(&meta, read_clocks().boot_ms)),
             meta,
             store,
             keys,
@@ -102,6 +105,23 @@ impl NodeShared {
             passing: OnceLock::new(),
             now: Mutex::default(),
         })
+    }
+
+    /// What this node shows to others.
+    pub(super) fn secret(&self) -> String {
+        self.secrets().shown(read_clocks().boot_ms)
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Secrets> {
+        self.secrets.lock().expect("invariant: nobody panics while holding secrets")
+    }
+
+    /// What `meta` has now. One that cannot be understood changes nothing: the next start says why.
+    pub(super) fn read_meta(&self, value: &[u8]) {
+        let Ok(meta) = decode::<Meta>("meta", value) else { return };
+        if self.secrets().read(&meta, read_clocks().boot_ms) {
+            tracing::info!("the secret of the nodes was replaced; the former one is good for a minute");
+        }
     }
 
     pub(super) fn pass_through(&self, passing: Arc<Passing>) {
@@ -405,10 +425,22 @@ impl Node for NodeShared {
         })
     }
 
+    fn rotate_secret(&self) -> Done<'_, SecretRotated> {
+        Box::pin(async move {
+            let (store, key) = (Arc::clone(&self.store), self.keys.meta());
+            let replaced = tokio::task::spawn_blocking(move || replace_secret(&*store, &key)).await;
+            let meta = match replaced {
+                Ok(Ok(meta)) => meta,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
+            };
+            self.secrets().read(&meta, read_clocks().boot_ms);
+            Ok(SecretRotated { rotated: true, former_ms: FORMER_MS })
+        })
+    }
+
     fn is_node(&self, secret: &str) -> bool {
-        let (shown, known) = (secret.as_bytes(), self.meta.secret.as_bytes());
-        shown.len() == known.len()
-            && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+        self.secrets().accepts(secret, read_clocks().boot_ms)
     }
 
     fn myself(&self) -> NodeSelf {
@@ -506,6 +538,26 @@ fn silence((since_ms, why): (u64, &str)) -> StoreSilence {
     let now = read_clocks();
     let for_ms = now.boot_ms.saturating_sub(since_ms);
     StoreSilence { since: rfc3339(now.wall_ms.saturating_sub(for_ms)), for_ms, why: why.to_owned() }
+}
+
+/// Puts a new secret into `meta`, beside the one before it.
+fn replace_secret(store: &dyn Store, key: &str) -> Result<Meta, Error> {
+    let silent =
+        |error: tenure_cluster::store::StoreError| Error::new(ErrorCode::StoreSilent, error.to_string());
+    let found = store.range(key, &format!("{key}\0"), 1, WITHIN).map_err(silent)?.found.into_iter().next();
+    let meta =
+        found.as_ref().and_then(|found| decode::<Meta>("meta", &found.value).ok().zip(Some(&found.value)));
+    let Some((meta, value)) = meta else {
+        return Err(Error::new(ErrorCode::Internal, "`meta` in the store cannot be read"));
+    };
+    let meta = Meta { former_secret: meta.secret.clone(), secret: super::random_hex(), ..meta };
+    let same = Compare::Value { key: key.to_owned(), value: value.clone() };
+    let put = Op::Put { key: key.to_owned(), value: encode(&meta) };
+    let txn = Txn { compares: vec![same], then: vec![put], otherwise: Vec::new() };
+    match store.step(&txn, WITHIN).map_err(silent)?.held {
+        true => Ok(meta),
+        false => Err(Error::new(ErrorCode::NotLeader, "somebody else changed `meta` meanwhile: ask again")),
+    }
 }
 
 fn alarm(kind: &AlarmKind) -> String {

@@ -1,10 +1,17 @@
 //! What a node has to be before it serves: heard at its own URL, known by its own secret, told apart by its machine.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::harness::{Cluster, LIMIT, Node};
+use serde_json::{Value, json};
+use tenure_cluster::Keys;
+use tenure_cluster::values::Meta;
+
+use super::harness::{Cluster, LIMIT, Node, done};
+use super::operator::Operator;
 use crate::daemon::Daemon;
 use crate::run_support::wait_until;
+
+const SHORT: Duration = Duration::from_secs(2);
 
 /// A node of its own beside those of a cluster, listening where node 2 would.
 fn beside(cluster: &Cluster, more: &[&str]) -> Daemon {
@@ -102,4 +109,60 @@ fn a_user_of_one_machine_is_not_that_user_of_another() {
     assert_eq!(release(b, 0, &lease), (403, "forbidden".to_owned()));
     let revoke = format!("/v1/leases/{}/revoke", lease["lease_id"].as_str().unwrap());
     assert_eq!(b.daemon.http_of(0).post(&revoke, &json!({"reason": "test"})).status, 200);
+}
+
+/// What a node answers to somebody who shows a secret.
+fn shown_secret(node: &Node, secret: &str) -> u16 {
+    let stream = std::net::TcpStream::connect_timeout(&node.address, SHORT).unwrap();
+    stream.set_read_timeout(Some(SHORT)).unwrap();
+    let mut http = crate::raw_http::Http::new(stream, &node.address.to_string()).with("tenure-node", secret);
+    http.try_ask("GET", "/v1/cluster/self", b"").unwrap().status
+}
+
+#[test]
+fn the_secret_of_the_nodes_is_replaced_while_calls_are_passed_on() {
+    let cluster = Cluster::local(&[]);
+    let keys = Keys::under("test");
+    let operator = Operator::of(&cluster.members[0]);
+    let before: Meta = operator.value(&keys.meta());
+    let [here, other] = cluster.followers().map(|place| &cluster.nodes[place]);
+    assert_eq!(shown_secret(here, &before.secret), 200);
+    for wrong in ["", "x", ",", &before.secret[1..]] {
+        assert_eq!(shown_secret(here, wrong), 401, "{wrong:?}");
+    }
+    let mut was = before.secret.clone();
+    for round in 0..3 {
+        let answer = here.daemon.tenure(&["cluster", "rotate-secret", "--yes"]);
+        assert_eq!(answer.code, 0, "{}", answer.err);
+        let meta: Meta = operator.value(&keys.meta());
+        assert!(meta.secret != was && meta.former_secret == was, "{round}");
+        was = meta.secret.clone();
+        // Whoever has read of it and whoever has not: calls go through at once.
+        for node in [here, other, here, other] {
+            let lease =
+                json!({"resources": [format!("r/{round}/{}", node.name)], "holder": "h", "ttl_ms": 60_000});
+            let _ = done(&node.ask_within(SHORT, "POST", "/v1/leases", &lease));
+            node.get("/v1/leases");
+        }
+        wait_until("the new secret everywhere", LIMIT, || {
+            cluster.nodes.iter().all(|node| shown_secret(node, &meta.secret) == 200)
+        });
+    }
+    assert_eq!(shown_secret(here, &before.secret), 401, "two secrets later it is good for nothing");
+    assert!(!cluster.said_lately().contains("only nodes of this cluster"), "{}", cluster.said_lately());
+}
+
+#[test]
+fn a_log_whose_secret_is_short_is_not_served() {
+    let mut cluster = Cluster::on_one_member_alone(&[], &[]);
+    cluster.start_node(0);
+    cluster.wait_until_whole();
+    cluster.stop_node(0);
+    let (keys, operator) = (Keys::under("test"), Operator::of(&cluster.members[0]));
+    let mut meta: Value = operator.value(&keys.meta());
+    meta["secret"] = json!("");
+    operator.put(&keys.meta(), meta.to_string().as_bytes()).unwrap();
+    assert_eq!(cluster.refused_start(0), 3);
+    let said = cluster.nodes[0].daemon.said();
+    assert!(said.contains("the secret of the nodes has 0 characters"), "{said}");
 }
