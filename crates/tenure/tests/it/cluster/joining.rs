@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tenure_cluster::Keys;
 use tenure_cluster::values::Meta;
@@ -9,7 +10,8 @@ use tenure_cluster::values::Meta;
 use super::harness::{Cluster, LIMIT, Node, done};
 use super::operator::Operator;
 use crate::daemon::Daemon;
-use crate::run_support::wait_until;
+use crate::run_desk::Running;
+use crate::run_support::{holds_for, wait_until};
 
 const SHORT: Duration = Duration::from_secs(2);
 
@@ -165,4 +167,58 @@ fn a_log_whose_secret_is_short_is_not_served() {
     assert_eq!(cluster.refused_start(0), 3);
     let said = cluster.nodes[0].daemon.said();
     assert!(said.contains("the secret of the nodes has 0 characters"), "{said}");
+}
+
+/// Begins `tenure run` at all nodes.
+fn run(cluster: &Cluster, resource: &str, ttl: &str) -> Running {
+    let endpoints: Vec<String> =
+        cluster.nodes.iter().map(|node| format!("http://{}", node.address)).collect();
+    let endpoints = endpoints.join(",");
+    let words = ["--endpoint", &endpoints, "run", "--resource", resource, "--ttl", ttl, "--", "sleep", "600"];
+    let desk = &cluster.nodes[0].daemon.desk;
+    Running::begin(desk.path(), &mut desk.command(&words))
+}
+
+fn held(cluster: &Cluster, place: usize) -> usize {
+    let list = done(&cluster.nodes[place].ask_within(SHORT, "GET", "/v1/leases", &Value::Null));
+    list.map_or(0, |list| list["leases"].as_array().unwrap().len())
+}
+
+// With a ttl of 6 s and less nearly every change of leader ended the command.
+#[test]
+fn a_command_with_a_short_ttl_lives_through_the_loss_of_the_leader() {
+    let mut cluster = Cluster::local(&[]);
+    let [here, _] = cluster.followers();
+    let mut runs: Vec<Running> = Vec::new();
+    for number in 0..4 {
+        runs.push(run(&cluster, &format!("r/{number}"), "6s"));
+        wait_until("its lease", LIMIT, || held(&cluster, here) > number);
+        // Each renews at another moment.
+        holds_for(Duration::from_millis(450), || true);
+    }
+    let writer = cluster.wait_for_writer();
+    cluster.kill_node(writer);
+    cluster.wait_until_whole();
+    // As long as a renewal from before the kill could still carry one.
+    holds_for(Duration::from_secs(3), || runs.iter_mut().all(|run| !run.is_over()));
+    for run in &mut runs {
+        assert!(!run.is_over(), "{}", run.errors());
+        run.signal(Signal::TERM);
+        assert_eq!(run.code(), 143, "{}", run.errors());
+    }
+}
+
+#[test]
+fn a_command_whose_ttl_is_too_short_for_a_change_of_leader_is_run_with_a_warning() {
+    let cluster = Cluster::on_one_member(&[], &[]);
+    let told = "warning: a change of leader takes up to 3.9 s, and with --ttl 3 s";
+    let mut short = run(&cluster, "short", "3s");
+    wait_until("its lease", LIMIT, || held(&cluster, 0) == 1);
+    short.guardian();
+    assert!(short.errors().contains(told), "{}", short.errors());
+    assert!(short.errors().contains("--ttl 7 s or longer"), "{}", short.errors());
+    assert!(!short.is_over(), "it is never refused");
+    let mut long = run(&cluster, "long", "7s");
+    long.guardian();
+    assert!(!long.errors().contains("warning"), "{}", long.errors());
 }
