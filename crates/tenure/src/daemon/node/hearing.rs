@@ -45,17 +45,22 @@ const ANSWER_BYTES_MAX: usize = 4 << 10;
 /// Asks this node's own URL until this very run of it answers. `listens`: where it is bound.
 pub(super) async fn check(shared: &NodeShared, listens: Option<SocketAddr>) -> Result<(), UnheardError> {
     let until_ms = read_clocks().boot_ms + WITHIN_MS;
+    // Of one cause different things are heard: of a certificate that is refused, often only that the connection ended.
+    let mut said: Vec<String> = Vec::new();
     loop {
-        let heard = match ask(shared).await {
+        let (heard, is_last) = match ask(shared).await {
             Ok(()) => return Ok(()),
-            Err(Heard::Nothing(_)) if read_clocks().boot_ms < until_ms => {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            }
-            Err(Heard::Nothing(heard) | Heard::Another(heard)) => heard,
+            Err(Heard::Nothing(heard)) => (heard, read_clocks().boot_ms >= until_ms),
+            Err(Heard::Another(heard)) => (heard, true),
         };
-        let listens = listens.map_or_else(|| "no address".to_owned(), |address| address.to_string());
-        return Err(UnheardError { advertise: shared.url.clone(), heard, listens });
+        if !said.contains(&heard) {
+            said.push(heard);
+        }
+        if is_last {
+            let listens = listens.map_or_else(|| "no address".to_owned(), |address| address.to_string());
+            return Err(UnheardError { advertise: shared.url.clone(), heard: said.join(", "), listens });
+        }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

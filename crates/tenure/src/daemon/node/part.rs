@@ -78,6 +78,8 @@ pub(super) struct Part {
 const RECALL_WITHIN: Duration = Duration::from_millis(300);
 /// For how long a writer without authority waits for the store before it follows again.
 const LAPSE_MAX: Duration = Duration::from_millis(500);
+/// How often it looks whether the store is silent, after that.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Parts {
     pub(super) fn new(
@@ -294,7 +296,8 @@ impl Parts {
         if keeps_authority {
             log.keep_authority();
         }
-        if !open_term(&mut log, tick, &|| self.shared.is_stopping())? {
+        let shared = &self.shared;
+        if !open_term(&mut log, tick, &|| shared.is_stopping(), &|| shared.hears_nothing())? {
             return Ok(());
         }
         let writer = log.term().writer().clone();
@@ -313,7 +316,7 @@ impl Parts {
         let tasks = self.runtime.block_on(prepare(part.faces.clone()));
         stage.change(part.faces.clone());
         let Part { host, switchboard, .. } = part;
-        let outcome = host.join_unless(lapse_watch(watched));
+        let outcome = host.join_unless(lapse_watch(watched, &self.shared));
         self.shared.term_ends();
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);
@@ -332,9 +335,13 @@ impl Parts {
     }
 }
 
-/// Gives a term up once its authority has been over for [`LAPSE_MAX`]: a writer that may not answer serves nobody, one
-/// who follows serves stale reads. Counted from where it was noticed: a process that was stopped asks the store first.
-fn lapse_watch(vitals: Option<Arc<Mutex<LogVitals>>>) -> impl FnMut() -> Option<Duration> {
+/// Gives a term up once its authority has been over for [`LAPSE_MAX`] and the store is silent: a writer that may not
+/// answer serves nobody, one who follows serves stale reads. Counted from where it was noticed: a process that was stopped
+/// asks the store first. A store that answers and takes nothing, being full, is still to be kept small by its writer.
+fn lapse_watch(
+    vitals: Option<Arc<Mutex<LogVitals>>>,
+    shared: &NodeShared,
+) -> impl FnMut() -> Option<Duration> {
     let mut noticed_ms = None;
     move || {
         let Some(vitals) = &vitals else { return Some(LAPSE_MAX) };
@@ -345,16 +352,19 @@ fn lapse_watch(vitals: Option<Arc<Mutex<LogVitals>>>) -> impl FnMut() -> Option<
             return Some(Duration::from_millis(until_ms - now_ms));
         }
         let passed = Duration::from_millis(now_ms - *noticed_ms.get_or_insert(now_ms));
-        LAPSE_MAX.checked_sub(passed).filter(|left| !left.is_zero())
+        let left = LAPSE_MAX.saturating_sub(passed);
+        let is_over = left.is_zero() && shared.hears_nothing();
+        (!is_over).then(|| if left.is_zero() { LOOK_EVERY } else { left })
     }
 }
 
-fn has_lapsed(log: &RemoteLog) -> bool {
-    read_clocks().boot_ms >= log.term().authority_until_ms() + LAPSE_MAX.as_millis() as u64
-}
-
 /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
-fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) -> Result<bool, DaemonError> {
+fn open_term(
+    log: &mut RemoteLog,
+    tick: Tick,
+    is_stopping: &dyn Fn() -> bool,
+    is_silent: &dyn Fn() -> bool,
+) -> Result<bool, DaemonError> {
     let at = Moment { tick: tick.0, wall_ms: read_clocks().wall_ms };
     loop {
         match log.open(at) {
@@ -371,7 +381,7 @@ fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) ->
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
             // Who follows serves stale reads meanwhile.
-            Resolution::Unknown if has_lapsed(log) => return Ok(false),
+            Resolution::Unknown if is_silent() => return Ok(false),
             Resolution::Absent | Resolution::Unknown => {}
         }
     }

@@ -235,6 +235,11 @@ impl NodeShared {
         now.nodes = nodes;
     }
 
+    /// Whether the store does not answer this node.
+    pub(super) fn hears_nothing(&self) -> bool {
+        self.now().store.silence().is_some()
+    }
+
     /// What came of a question to the store at this instant; `why`: no answer came.
     pub(super) fn heard_store(&self, at_ms: u64, why: Option<String>) {
         self.now().store.heard(at_ms, why);
@@ -491,7 +496,7 @@ impl Node for NodeShared {
     }
 
     fn is_store_silent(&self) -> bool {
-        self.now().store.silence().is_some()
+        self.hears_nothing()
     }
 
     fn numbers(&self) -> NodeNumbers {
