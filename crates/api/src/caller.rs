@@ -19,7 +19,7 @@ pub enum Scope {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Caller {
-    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
+    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`; on a node `local@MACHINE` and `uid:N@MACHINE`.
     pub principal: String,
     /// What it may do.
     pub scope: Scope,

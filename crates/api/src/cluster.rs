@@ -83,6 +83,23 @@ pub struct ClusterNode {
     pub snapshot_lsn: u64,
     /// When it last told of itself.
     pub seen: Time,
+    /// What it does, as far as this node knows.
+    #[serde(default)]
+    pub state: NodeState,
+}
+
+/// What a node of the list does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// It decides, and appends to the log.
+    Writer,
+    /// It applies what the writer appends.
+    #[default]
+    Follower,
+    /// It has not told of itself for long: it is stopped, or cut off from the store.
+    Silent,
 }
 
 /// The store that carries the log.
@@ -101,6 +118,21 @@ pub struct ClusterStore {
     pub quota_bytes: u64,
     /// What an operator should see to, in sentences.
     pub warnings: Vec<String>,
+    /// Set while it does not answer this node: the rest is what it said last.
+    #[serde(default)]
+    pub silent: Option<StoreSilence>,
+}
+
+/// The store does not answer.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StoreSilence {
+    /// When it last answered.
+    pub since: Time,
+    /// How long ago that is.
+    pub for_ms: u64,
+    /// What happens instead of an answer.
+    pub why: String,
 }
 
 /// One member of the store.
@@ -158,6 +190,16 @@ pub struct SteppedDown {
     pub epoch: u64,
 }
 
+/// The secret by which nodes know each other was replaced.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SecretRotated {
+    /// Always true.
+    pub rotated: bool,
+    /// For how long nodes still accept the former secret.
+    pub former_ms: u64,
+}
+
 /// Takes a node that will not come back out of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -183,6 +225,24 @@ impl Role {
             Self::Writer => "writer",
             Self::Follower => "follower",
         }
+    }
+}
+
+impl NodeState {
+    /// Wire name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Follower => "follower",
+            Self::Silent => "silent",
+        }
+    }
+}
+
+impl fmt::Display for NodeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -220,7 +280,8 @@ mod tests {
             "node": "a", "role": "follower", "writer": null, "writer_ttl_ms": 3000, "generation": 1,
             "log_id": "0f", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
             "authority_ms": null, "nodes": [],
-            "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": []},
+            "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": [],
+                      "silent": {"since": "2026-01-01T00:00:00.000Z", "for_ms": 12_000, "why": "no answer within 1s"}},
             "changes": [{"epoch": 6, "node": "b", "at": "2026-01-01T00:00:00.000Z", "how": "resigned"}],
         });
         let status: ClusterStatus = serde_json::from_value(told.clone()).expect("as the wire says it");
@@ -232,6 +293,9 @@ mod tests {
     fn wire_names_are_those_of_serde() {
         for role in [Role::Writer, Role::Follower] {
             assert_eq!(serde_json::to_value(role).expect("a string"), role.as_str());
+        }
+        for state in [NodeState::Writer, NodeState::Follower, NodeState::Silent] {
+            assert_eq!(serde_json::to_value(state).expect("a string"), state.as_str());
         }
         for how in [ChangeOfWriter::Claimed, ChangeOfWriter::Resigned] {
             assert_eq!(serde_json::to_value(how).expect("a string"), how.as_str());

@@ -160,6 +160,8 @@ codes! {
     ShuttingDown = "shutting_down", 503, 3, AfterMs(1_000);
     /// This node cannot decide it and could not reach one that can.
     NotLeader = "not_leader", 503, 3, AfterMs(200);
+    /// The store that carries the log does not answer this node.
+    StoreSilent = "store_silent", 503, 3, AfterMs(1_000);
     /// It may have been done or not; ask again with the same operation id.
     OutcomeUnknown = "outcome_unknown", 504, 3, AfterMs(100);
     /// The service did not answer in time.

@@ -24,8 +24,8 @@ mod stream;
 pub use address::Address;
 pub use caller::{Caller, RedeemCode, Scope, SignIn, SignedIn, SignedOut};
 pub use cluster::{
-    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten, Role,
-    SteppedDown, StoreMember, WriterChange,
+    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten,
+    NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};

@@ -340,6 +340,7 @@ fn next(error: &CallError, repeatable: bool) -> Next {
         CallError::Refused(refused) => matches!(
             refused.code,
             ErrorCode::NotLeader
+                | ErrorCode::StoreSilent
                 | ErrorCode::ShuttingDown
                 | ErrorCode::Overloaded
                 | ErrorCode::TooManyConnections

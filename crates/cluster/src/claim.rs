@@ -2,7 +2,7 @@
 //!
 //! Invariant: a claim is made only after `writer`, `head` and `beat` have not been seen to change for longer than the
 //! writer's authority can last, and succeeds only if they still have not. So nothing of the old writer succeeded since
-//! the count began, and its authority is over.
+//! the count began, and its authority is over. A node that looks has no term: one of its own run is over as well.
 
 use crate::keys::Keys;
 use crate::planted::{Planted, has};
@@ -195,6 +195,8 @@ impl Lookout {
         let claim_ms = match &seen.writer.standing {
             Standing::Moved { .. } | Standing::Restored { .. } => u64::MAX,
             Standing::Resigned => self.changed_ms + self.place * SPREAD_RESIGNED_MS_MAX / 1_000,
+            // A term of this very run, which does not write any more: nobody else can.
+            Standing::Writes if self.is_mine(&seen.writer) => self.changed_ms,
             Standing::Writes => {
                 let silent_ms = if has(Planted::SuccessorServesTooSoon) {
                     ttl_ms / 2
@@ -336,7 +338,52 @@ impl Lookout {
         Ok(())
     }
 
+    fn is_mine(&self, writer: &Writer) -> bool {
+        (&writer.node, &writer.incarnation) == (&self.me.node, &self.me.incarnation)
+    }
+
     fn gets(&self) -> Vec<Op> {
         self.look().into_iter().map(|key| Op::Get { key }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn writer(node: &str, incarnation: &str) -> Vec<u8> {
+        encode(&Writer {
+            epoch: 7,
+            claim: "c".to_owned(),
+            node: node.to_owned(),
+            incarnation: incarnation.to_owned(),
+            url: String::new(),
+            writer_ttl_ms: 3_000,
+            tick: 0,
+            wall_ms: 0,
+            standing: Standing::Writes,
+        })
+    }
+
+    // Its own term had ended, and it waited for its own silence.
+    #[test]
+    fn a_term_of_the_same_run_is_not_waited_for() {
+        let me = Claimant {
+            node: "a".to_owned(),
+            incarnation: "1".to_owned(),
+            url: String::new(),
+            writer_ttl_ms: 3_000,
+        };
+        let next = |node: &str, incarnation: &str| {
+            let mut lookout = Lookout::new(Keys::under("test"), me.clone(), 0);
+            let beat = Beat { epoch: 7, counter: 1, tick: 0, frame: 0 };
+            let (head, beat) = (encode(&Head::default()), encode(&beat));
+            lookout.read(1_000, &writer(node, incarnation), &head, &beat).expect("values of ours");
+            lookout.next(1_000)
+        };
+        assert_eq!(next("a", "1"), Next::Claim);
+        for (node, incarnation) in [("a", "2"), ("b", "1")] {
+            assert!(matches!(next(node, incarnation), Next::Wait { .. }), "{node} {incarnation}");
+        }
     }
 }

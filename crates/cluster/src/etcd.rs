@@ -106,6 +106,12 @@ impl EtcdStore {
         &self.endpoints
     }
 
+    /// Whether a user was named to an etcd that asks nobody for a password; known after the first answer.
+    #[must_use]
+    pub fn asks_nobody(&self) -> bool {
+        self.links.is_needless()
+    }
+
     fn ask<Q, A>(&self, path: &'static str, sent: Sent, within: Duration, request: Q) -> Result<A, StoreError>
     where
         Q: prost::Message + Clone + 'static,

@@ -9,6 +9,8 @@ use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
 pub const FORMAT: u32 = 1;
 /// No number that is counted from is above this.
 const COUNT_MAX: u64 = i64::MAX as u64;
+/// 128 bits in hexadecimal digits.
+const SECRET_BYTES_MIN: usize = 32;
 /// An hour: far above what can be set.
 const TTL_MS_MAX: u64 = 60 * 60 * 1_000;
 
@@ -36,8 +38,13 @@ pub struct Meta {
     pub parent_log_id: u64,
     /// Whether anybody may serve.
     pub state: State,
-    /// What nodes show each other. A client that can read it here could write everything else as well.
+    /// What nodes show each other: whoever knows it may speak for anybody at any node. A role of etcd that only reads
+    /// the prefix, and every backup of etcd, has it.
+    #[serde(deserialize_with = "long_enough")]
     pub secret: String,
+    /// The secret before this one, which nodes accept for a while; empty: there was none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub former_secret: String,
     /// After an adoption nothing is granted before this tick.
     #[serde(default, deserialize_with = "countable")]
     pub not_before_tick: u64,
@@ -231,6 +238,18 @@ fn countable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     Ok(number)
 }
 
+/// A secret that nobody guesses.
+fn long_enough<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    let secret = String::deserialize(from)?;
+    if secret.len() < SECRET_BYTES_MIN {
+        let bytes = secret.len();
+        return Err(D::Error::custom(format_args!(
+            "the secret of the nodes has {bytes} characters, and needs {SECRET_BYTES_MIN}"
+        )));
+    }
+    Ok(secret)
+}
+
 /// A time that a writer can be waited for.
 fn bearable<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let ttl_ms = u64::deserialize(from)?;
@@ -267,6 +286,7 @@ impl Meta {
             parent_log_id,
             state: State::Active,
             secret,
+            former_secret: String::new(),
             not_before_tick: 0,
         }
     }

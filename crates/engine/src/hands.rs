@@ -17,8 +17,9 @@ use tenure_kernel::{
 };
 use tenure_liveness::Refusal;
 
-/// The principal of a program of this machine whose user is not known.
+/// The principal of a program of this machine whose user is not known. In a cluster the machine is named: `local@M`.
 pub(crate) const LOCAL: &str = "local";
+/// A user of this machine: `uid:N`, in a cluster `uid:N@M`.
 const USER_PREFIX: &str = "uid:";
 
 /// The caller that asks for a change of hands, and what keeps the lease afterwards.
@@ -181,10 +182,36 @@ fn is_current(view: LeaseView<'_>, token: &Token) -> bool {
 }
 
 /// Whether a caller may speak for what a principal holds. `local` is nobody in particular: every program of the machine
-/// can come as `local`, so its users may speak for what `local` holds.
+/// can come as `local`, so its users may speak for what `local` holds. A user of one machine is not that of another; one
+/// whose machine is not named is of the time before there was a cluster, or after (record 0074).
 #[must_use]
 pub fn speaks_for(caller: &str, principal: &str) -> bool {
-    caller == principal || (principal == LOCAL && caller.starts_with(USER_PREFIX))
+    if caller == principal {
+        return true;
+    }
+    let (Some((caller, at)), Some((holder, of))) = (of_machine(caller), of_machine(principal)) else {
+        return false;
+    };
+    let is_one_machine = at.zip(of).is_none_or(|(at, of)| at == of);
+    is_one_machine && (caller == holder || holder == LOCAL)
+}
+
+/// A principal of a machine, and which one; `None`: one that is the same everywhere.
+fn of_machine(principal: &str) -> Option<(&str, Option<&str>)> {
+    let (name, machine) = match principal.split_once('@') {
+        Some((name, machine)) => (name, Some(machine)),
+        None => (principal, None),
+    };
+    (name == LOCAL || name.starts_with(USER_PREFIX)).then_some((name, machine))
+}
+
+/// Who a user was if its name was not known: nobody in particular, of the same machine. `None`: it is no user.
+pub(crate) fn as_local(principal: &str) -> Option<Text> {
+    let (name, machine) = of_machine(principal)?;
+    if name == LOCAL {
+        return None;
+    }
+    Some(machine.map_or_else(|| LOCAL.into(), |machine| format!("{LOCAL}@{machine}").as_str().into()))
 }
 
 /// Whether a session takes a lease: one of its own principal, or one that it consented to when it was opened.
@@ -203,5 +230,50 @@ fn kept_by(terms: Policy, session: SessionView<'_>) -> Policy {
         grace_ms: session.grace_ms(),
         session: Some(session.id()),
         ..terms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // In a cluster uid 1000 of one machine released what uid 1000 of another held.
+    #[test]
+    fn principals_of_one_machine_are_not_those_of_another() {
+        let yes = [
+            ("uid:7@a", "uid:7@a"),
+            ("uid:7@a", "local@a"),
+            ("uid:7", "local"),
+            // From before the cluster, or after it.
+            ("uid:7@a", "uid:7"),
+            ("uid:7@a", "local"),
+            ("uid:7", "uid:7@a"),
+            ("local@a", "local"),
+            ("local", "local@a"),
+            ("token:ci", "token:ci"),
+        ];
+        let no = [
+            ("uid:7@a", "uid:7@b"),
+            ("uid:7@a", "local@b"),
+            ("local@a", "local@b"),
+            ("uid:7@a", "uid:8@a"),
+            ("uid:7@a", "uid:8"),
+            ("local@a", "uid:7@a"),
+            ("local", "uid:7"),
+            ("token:ci", "local@a"),
+            ("token:ci@a", "token:ci"),
+            ("cert:CN=x@a", "cert:CN=x"),
+            ("uid:7@a", "token:ci"),
+        ];
+        for (caller, principal) in yes {
+            assert!(speaks_for(caller, principal), "{caller} for {principal}");
+        }
+        for (caller, principal) in no {
+            assert!(!speaks_for(caller, principal), "{caller} for {principal}");
+        }
+        assert_eq!(as_local("uid:7@a").as_deref(), Some("local@a"));
+        assert_eq!(as_local("uid:7").as_deref(), Some("local"));
+        assert_eq!(as_local("local@a"), None);
+        assert_eq!(as_local("token:ci"), None);
     }
 }

@@ -201,6 +201,26 @@ impl Host {
         self.end().outcome
     }
 
+    /// The same, unless `gives_up` says that it has waited long enough: then the engine stops without ending the log, and
+    /// the answer is `None`. It says `Some` for how long it is content.
+    ///
+    /// # Errors
+    /// When the engine had to stop.
+    pub fn join_unless(self, mut gives_up: impl FnMut() -> Option<Duration>) -> Option<Result<(), Stop>> {
+        loop {
+            let Some(content) = gives_up() else {
+                self.handle.hand_over();
+                let over = self.ended.recv().expect("invariant: no turn panics");
+                return self.wait_for_threads(over).outcome.err().map(Err);
+            };
+            match self.ended.recv_timeout(content) {
+                Ok(over) => return Some(self.wait_for_threads(over).outcome),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => unreachable!("invariant: no turn panics"),
+            }
+        }
+    }
+
     /// Stops without ending the log, and gives the engine to whoever goes on with it.
     ///
     /// # Errors
@@ -213,6 +233,11 @@ impl Host {
 
     fn end(self) -> Over {
         let over = self.ended.recv().expect("invariant: no turn panics");
+        self.wait_for_threads(over)
+    }
+
+    /// Also waits for work on the log that a caller's thread has taken: it holds a way to the chores' thread.
+    fn wait_for_threads(self, over: Over) -> Over {
         for thread in self.threads {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         }

@@ -3,7 +3,7 @@
 
 use crate::answer::Refused;
 use crate::engine::Engine;
-use crate::hands::{LOCAL, speaks_for};
+use crate::hands::as_local;
 use crate::quota::Quota;
 use crate::request::{Keeper, OperationId, Submit, Ticket};
 use crate::waiters::{Standing, Try};
@@ -236,14 +236,12 @@ impl Engine {
         submit: &Submit,
         action: &Action,
     ) -> Option<Operation> {
-        if operation.principal == LOCAL || !speaks_for(&operation.principal, LOCAL) {
-            return None;
-        }
-        let key = operation_key(LOCAL, &operation.id);
+        let local = as_local(&operation.principal)?;
+        let key = operation_key(&local, &operation.id);
         self.kernel.remembered(key, self.tick)?;
         let mut action = action.clone();
-        rename_principal(&mut action, &operation.principal, LOCAL);
-        let earlier = identity(operation, key, LOCAL, submit, &action);
+        rename_principal(&mut action, &operation.principal, &local);
+        let earlier = identity(operation, key, &local, submit, &action);
         matches!(self.kernel.replay(&earlier, self.tick), Ok(Some(_))).then_some(earlier)
     }
 }

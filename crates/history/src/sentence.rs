@@ -47,6 +47,9 @@ impl When {
     }
 }
 
+/// Between the close of a connection and its note; a node's word for one lasts ten seconds.
+const CLOSED_MS_MAX: u64 = 1_000;
+
 /// How long, in the units people use: `250 ms`, `1.5 s`, `90 s`, `2m 0s`, `3h 5m`, `2d 4h`.
 #[must_use]
 pub fn duration(ms: u64) -> String {
@@ -137,9 +140,14 @@ pub(crate) fn note_at(note: &Note, when: When) -> String {
             let who = match subject {
                 Subject::Lease(_) => "fell silent".to_owned(),
                 Subject::Session(session) if session_kind(*session).is_connection() => {
+                    let session = session_words(*session);
+                    // A close is noted when it happens; silence when the node's word is over.
+                    if when.tick.ms_since(*last_seen) < CLOSED_MS_MAX {
+                        return format!("{session} closed; its leases end when their grace is over");
+                    }
                     return format!(
-                        "{} closed; its leases end when their grace is over",
-                        session_words(*session)
+                        "the node of {session} fell silent: last heard at {}; its leases end when their grace is over",
+                        when.time_of(*last_seen)
                     );
                 }
                 Subject::Session(session) => format!("{} fell silent", session_words(*session)),

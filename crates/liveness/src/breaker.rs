@@ -50,7 +50,7 @@ const SLICES: usize = 10;
 /// Slices until a fullest window grows old: five minutes of the default window.
 const AGE: u64 = 30 * SLICES as u64;
 
-/// Principal of callers that nobody can tell apart.
+/// Principal of callers that nobody can tell apart; in a cluster with their machine, `local@M`.
 const UNKNOWN_PRINCIPAL: &str = "local";
 
 /// What changed.
@@ -148,7 +148,8 @@ impl Breaker {
     }
 
     fn add_principal(&mut self, now: Tick, principal: &Text) {
-        if principal == UNKNOWN_PRINCIPAL {
+        let (name, _machine) = principal.split_once('@').unwrap_or((principal, ""));
+        if name == UNKNOWN_PRINCIPAL {
             return;
         }
         let mut oldest = 0;

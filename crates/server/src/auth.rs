@@ -61,6 +61,8 @@ pub struct AuthSettings {
     pub allow_origin: Vec<String>,
     /// Requests of one principal per second; 0: as many as it likes.
     pub requests_per_second: u64,
+    /// Names this machine among those of a cluster; `None`: the daemon is alone.
+    pub machine: Option<String>,
     /// The daemon's user.
     pub uid: u32,
     /// The daemon's group.
@@ -124,7 +126,7 @@ pub enum AuthError {
 /// Who asks, as far as it is established.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Admitted {
-    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`.
+    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`; on a node `local@MACHINE` and `uid:N@MACHINE`.
     pub(crate) principal: Text,
     /// What it may do.
     pub(crate) scope: Scope,
@@ -330,12 +332,25 @@ impl Auth {
             }
         }
         let uid = ask.uid.filter(|_| is_near && !ask.is_forwarded);
-        let principal = uid.map_or_else(|| LOCAL.to_owned(), |uid| format!("uid:{uid}"));
+        let principal = match uid {
+            // Whoever reaches a node of this kind is nobody in particular, through whichever node it asks.
+            _ if self.settings.insecure_no_auth && self.settings.machine.is_some() => LOCAL.to_owned(),
+            Some(uid) => self.of_machine(&format!("uid:{uid}")),
+            None => self.of_machine(LOCAL),
+        };
         let local = self.settings.local.ok_or_else(|| {
             unauthorized("nobody may ask over TCP without a credential; the socket knows its peers")
         });
         let scope = if uid.is_some_and(|uid| self.is_own(uid)) { Scope::Admin } else { local? };
         Ok(Admitted::new(principal, scope))
+    }
+
+    /// A program of this machine, by a name that no other machine of the cluster has.
+    fn of_machine(&self, name: &str) -> String {
+        match &self.settings.machine {
+            Some(machine) => format!("{name}@{machine}"),
+            None => name.to_owned(),
+        }
     }
 
     /// Root and the daemon's own user may do everything.
@@ -353,7 +368,7 @@ impl Auth {
             let message = format!("uid {} is neither the daemon's nor in its group", peer.uid);
             return Err(Error::new(ErrorCode::Forbidden, message));
         };
-        Ok(Admitted::new(format!("uid:{}", peer.uid), scope))
+        Ok(Admitted::new(self.of_machine(&format!("uid:{}", peer.uid)), scope))
     }
 
     /// The caller that the cookie of a sign-in names. A cookie that is not valid names no caller. A token, or a

@@ -30,7 +30,7 @@ pub use auth::{
 pub use guarded::{Owner, open_guarded, warn_if_readable};
 pub use node::{
     APPEND_BUCKETS, Back, Done, EVENTS_PATH, FOLLOW_PATH, FollowedLine, FollowedOn, NODE_HEADER, Node,
-    NodeNumbers, PASS_PATH, PassedBack, PassedOn, ToldElsewhere,
+    NodeNumbers, NodeSelf, PASS_PATH, PassedBack, PassedOn, SELF_PATH, ToldElsewhere,
 };
 pub use openapi::openapi;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};

@@ -73,6 +73,15 @@ pub(crate) fn text(numbers: &Numbers<'_>) -> String {
     page.finish()
 }
 
+/// What a node knows without its engine.
+#[must_use]
+pub(crate) fn node_text(node: &NodeNumbers, http: &HttpCounters) -> String {
+    let mut page = Page::new();
+    cluster::write(&mut page, node);
+    http.write(&mut page);
+    page.finish()
+}
+
 fn registrations(page: &mut Page, numbers: &Numbers<'_>) {
     page.family("mdns_registrations", Kind::Gauge, "Registrations that live.");
     page.sample(&[], numbers.registrations);

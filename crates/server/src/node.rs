@@ -7,7 +7,8 @@ use core::future::Future;
 use core::pin::Pin;
 use serde::{Deserialize, Serialize};
 use tenure_api::{
-    ClusterStatus, Error, EventsQuery, NodeForgotten, SteppedDown, Stream, StreamNews, StreamState, Time,
+    ClusterStatus, Error, EventsQuery, NodeForgotten, SecretRotated, SteppedDown, Stream, StreamNews,
+    StreamState, Time,
 };
 use tenure_engine::kernel::{SessionId, SessionKind};
 use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage, ToldSoFar};
@@ -19,6 +20,8 @@ pub const PASS_PATH: &str = "/v1/cluster/pass";
 pub const EVENTS_PATH: &str = "/v1/cluster/events";
 /// Where the leader tells what happens to a session of `/api/v3`, for another node's caller.
 pub const FOLLOW_PATH: &str = "/v1/cluster/follow";
+/// Where a node tells which one it is.
+pub const SELF_PATH: &str = "/v1/cluster/self";
 /// The header that shows that a node asks.
 pub const NODE_HEADER: &str = "tenure-node";
 /// The largest body of passed calls.
@@ -40,16 +43,25 @@ pub trait Node: Send + Sync {
     fn step_down_here(&self) -> Done<'_, SteppedDown>;
     /// Strikes a node off the list.
     fn forget(&self, node: String) -> Done<'_, NodeForgotten>;
+    /// Replaces the secret by which nodes know each other.
+    fn rotate_secret(&self) -> Done<'_, SecretRotated>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
     /// What it remembers of the log, in the words of nodes among themselves. Who asks is remembered before it is told.
     fn memory(&self, asker: serde_json::Value) -> Done<'_, serde_json::Value>;
+    /// Which node it is.
+    fn myself(&self) -> NodeSelf;
     /// Its copy of the log; `None`: it has none at present.
     fn segments(&self) -> Option<Box<dyn Segments>>;
     /// Events from a position that this node has not kept, from one that has; `None`: there is none.
     fn events_elsewhere(&self, query: EventsQuery) -> Done<'_, Option<ToldElsewhere>>;
     /// Whether it knows enough to be asked.
-    fn is_ready(&self) -> bool;
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn ready(&self) -> Result<(), Error>;
+    /// Whether the store does not answer this node.
+    fn is_store_silent(&self) -> bool;
     /// Its numbers.
     fn numbers(&self) -> NodeNumbers;
 }
@@ -75,6 +87,10 @@ pub struct NodeNumbers {
     pub unknown: [u64; 3],
     /// Size of the store.
     pub store_bytes: u64,
+    /// For how long it has not answered; zero while it does.
+    pub store_silent_seconds: f64,
+    /// Listed nodes that have not told of themselves for long.
+    pub silent_nodes: u64,
 }
 
 /// Upper ends of the buckets of appends, in seconds.
@@ -133,6 +149,15 @@ pub struct FollowedLine {
     pub news: StreamNews,
     /// The session after it.
     pub session: Stream,
+}
+
+/// Which node answers at an address.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NodeSelf {
+    /// Its name.
+    pub node: String,
+    /// Which run of it.
+    pub incarnation: String,
 }
 
 /// What passed calls came to, in order.

@@ -35,6 +35,8 @@ pub(crate) enum Wanted {
     Cluster,
     /// The writer's resignation.
     StepDown,
+    /// The secret by which nodes know each other is to be replaced.
+    RotateSecret,
     /// The end of a node's place in the cluster.
     ForgetNode(String),
     /// The daemon's end.

@@ -81,6 +81,7 @@ mod tests {
         "admin breaker reset",
         "admin shutdown",
         "admin restart",
+        "cluster rotate-secret",
         "cluster step-down",
         "cluster forget",
         "cluster adopt",

@@ -11,6 +11,7 @@ mod connect;
 mod daemon;
 mod duration;
 mod failure;
+mod machine;
 mod poll;
 mod printer;
 mod run;

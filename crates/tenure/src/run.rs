@@ -25,6 +25,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use tenure_api::Acquire;
 use tenure_client::Client;
+use tenure_history::duration;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use channel::{Channel, Over};
@@ -66,6 +67,8 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// How long the cluster may take to say how long a change of leader takes.
+const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The exit code of a run whose lease was lost: EX_TEMPFAIL of sysexits.
 pub(crate) const EXIT_LOST: u8 = 75;
 
@@ -73,7 +76,7 @@ pub(crate) const EXIT_LOST: u8 = 75;
 pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Result<(), Failure> {
     let unexpected = |error: std::io::Error| Failure::Unexpected(Words::new(error));
     let mut signals = catch_all().map_err(unexpected)?;
-    let mut asking = Asking::new(client, run.acquire, run.ttl, run.wait);
+    let mut asking = Asking::new(client.clone(), run.acquire, run.ttl, run.wait);
     let interrupted = async {
         loop {
             match signals.recv().await {
@@ -92,6 +95,7 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         }
     };
     let (holding, validity) = begun?;
+    warn_of_fail_over(&client, run.ttl, run.pace, printer).await;
     let errand = Errand {
         command: run.command,
         environment: environment(&holding, &validity),
@@ -127,6 +131,38 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
             Err(Failure::Unexpected(Words::new("the guardian was killed, and the command with it")))
         }
     }
+}
+
+/// Says so where a change of leader takes longer than this run bears. A daemon that does not say how long one takes is
+/// not waited for.
+async fn warn_of_fail_over(client: &Client, ttl: Duration, pace: Pace, printer: &mut Printer) {
+    let Ok(Ok(cluster)) = tokio::time::timeout(TOLD_WITHIN, client.cluster()).await else { return };
+    let (takes, bears) = (fail_over(cluster.writer_ttl_ms), pace.bears(ttl));
+    if bears < takes {
+        let enough = enough_ttl(takes);
+        printer.talk(format_args!(
+            "warning: a change of leader takes up to {}, and with --ttl {} the command is ended after {} without an \
+             answer; --ttl {} or longer lives through one",
+            duration(takes.as_millis() as u64),
+            duration(ttl.as_millis() as u64),
+            duration(bears.as_millis() as u64),
+            duration(enough.as_millis() as u64),
+        ));
+    }
+}
+
+/// How long a cluster may be without a leader after one was lost (promise C2).
+fn fail_over(writer_ttl_ms: u64) -> Duration {
+    Duration::from_millis(writer_ttl_ms.saturating_add(writer_ttl_ms / 100).saturating_add(900))
+}
+
+/// The shortest ttl, in seconds, that bears so long a silence.
+fn enough_ttl(takes: Duration) -> Duration {
+    let bears = |secs: &u64| {
+        let ttl = Duration::from_secs(*secs);
+        Pace::new(ttl, None).bears(ttl) >= takes
+    };
+    (1..=600).find(bears).map_or(Duration::from_secs(600), Duration::from_secs)
 }
 
 async fn begin(asking: &mut Asking) -> Result<(Holding, Validity), Failure> {

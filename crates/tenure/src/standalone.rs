@@ -101,6 +101,7 @@ fn plan(settings: &Settings, directory: &TempDir, stop: CancellationToken) -> Re
         token_file: None,
         client_certificates: false,
         certificate_scope_file: None,
+        machine: None,
         ..settings.auth_settings(None)
     };
     let auth = Auth::new(here).map_err(|error| Failure::Usage(Words::new(chain(&error))))?;

@@ -3,7 +3,7 @@
 use super::{Client, Manner};
 use crate::error::CallError;
 use http::Method;
-use tenure_api::{ClusterStatus, ForgetNode, NodeForgotten, SteppedDown};
+use tenure_api::{ClusterStatus, ForgetNode, NodeForgotten, SecretRotated, SteppedDown};
 
 /// Calls about the cluster that the daemon is a node of.
 impl Client {
@@ -22,6 +22,14 @@ impl Client {
     pub async fn step_down(&self) -> Result<SteppedDown, CallError> {
         // Asked twice, the next writer would give its place up as well.
         self.ask(Method::POST, "/v1/cluster/step-down", None::<&()>, Manner::ONCE).await
+    }
+
+    /// Replaces the secret by which nodes know each other.
+    ///
+    /// # Errors
+    /// `not_clustered`, `store_silent`, `forbidden` unless as an admin, ….
+    pub async fn rotate_secret(&self) -> Result<SecretRotated, CallError> {
+        self.ask(Method::POST, "/v1/cluster/rotate-secret", None::<&()>, Manner::ONCE).await
     }
 
     /// Takes a node that will not come back out of the cluster.

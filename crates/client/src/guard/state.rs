@@ -84,6 +84,8 @@ pub(crate) enum Action {
     Lose(LossReason),
 }
 
+/// Renewals within one promise: half of it may pass without an answer, as long as a change of leader takes.
+const RENEWALS: u32 = 6;
 /// Heartbeats are never closer together than this, however little is left of a promise.
 const RENEW_GAP_MIN: Duration = Duration::from_millis(100);
 /// The first pause after a failure.
@@ -229,7 +231,7 @@ impl Core {
     }
 
     fn schedule(&mut self, sent: BootInstant, valid: Duration) {
-        let gap = self.scatter.around(valid / 3, 10).max(RENEW_GAP_MIN);
+        let gap = self.scatter.around(valid / RENEWALS, 10).max(RENEW_GAP_MIN);
         self.attempt = Attempt::Due(sent.after(gap));
     }
 

@@ -104,6 +104,7 @@ fn is_passing(code: ErrorCode) -> bool {
             | ErrorCode::DiskLow
             | ErrorCode::ShuttingDown
             | ErrorCode::NotLeader
+            | ErrorCode::StoreSilent
             | ErrorCode::NotYet
     )
 }

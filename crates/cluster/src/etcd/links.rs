@@ -199,6 +199,11 @@ impl Links {
         }
     }
 
+    /// Whether credentials were given to an etcd that asks nobody for any.
+    pub(crate) fn is_needless(&self) -> bool {
+        self.has_credentials() && matches!(*self.pass(), Pass::Needless)
+    }
+
     /// Whether a new token could make a difference.
     pub(crate) fn has_credentials(&self) -> bool {
         self.credentials.is_some()

@@ -57,7 +57,7 @@ impl Node {
             disk: Arc::new(RealDisk),
             root: self.directory(),
             options: options(),
-            secret: "secret".to_owned(),
+            secret: "5".repeat(32),
             writer_ttl_ms: TTL_MS,
             node: &self.name,
             memory: format!("memory of {}", self.name),

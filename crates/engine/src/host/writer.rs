@@ -499,7 +499,9 @@ impl Writer {
             self.answer_rest(&Refused::OutcomeUnknown);
         }
         if self.handing_over {
-            self.answer_rest(&Refused::NotLeader);
+            // What one who writes has taken may be in a frame.
+            let is_writing = self.engine.role() == Role::Writing;
+            self.answer_rest(if is_writing { &Refused::OutcomeUnknown } else { &Refused::NotLeader });
         }
         // Whoever started the host may have gone.
         let _ = self.ended.send(Over { outcome, engine: Box::new(self.engine) });

@@ -263,6 +263,7 @@ fn every_note_has_a_sentence() {
     let notes = [
         draining(lease),
         draining(session),
+        Note::Draining { subject: session, last_seen: TICK, until: Tick(230_000) },
         Note::Returned { subject: lease },
         Note::Returned { subject: session },
         Note::GateOpened { lease: LeaseId::new(0, Lsn(4)) },
@@ -276,6 +277,7 @@ fn every_note_has_a_sentence() {
     }
     expect![[r#"
         draining: fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
+        draining: the node of standard input cli:0000002a fell silent: last heard at 2023-11-14T22:15:10.000Z; its leases end when their grace is over
         draining: standard input cli:0000002a closed; its leases end when their grace is over
         revived: came back: a heartbeat arrived within the grace
         revived: standard input cli:0000002a came back within the grace

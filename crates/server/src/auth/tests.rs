@@ -18,6 +18,7 @@ fn settings() -> AuthSettings {
         server_names: Vec::new(),
         allow_origin: Vec::new(),
         requests_per_second: 0,
+        machine: None,
         uid: 990,
         gid: 991,
     }
@@ -115,6 +116,28 @@ fn a_program_of_this_machine_is_its_user() {
     let elsewhere = TcpAsk { uid: Some(0), host: near().host, ..far() };
     assert_eq!(said(auth.tcp_at(&elsewhere, 0)), "local hold");
     assert_eq!(said(auth.tcp_at(&TcpAsk { uid: Some(0), ..near() }, 0)), "uid:0 admin");
+}
+
+// In a cluster uid 1000 of one machine released what uid 1000 of another held.
+#[test]
+fn on_a_node_a_program_of_this_machine_is_named_with_its_machine() {
+    let machine = || Some("3f9a".to_owned());
+    let node = auth(AuthSettings { machine: machine(), ..settings() });
+    assert_eq!(said(node.tcp_at(&TcpAsk { uid: Some(1_000), ..near() }, 0)), "uid:1000@3f9a admin");
+    assert_eq!(said(node.tcp_at(&near(), 0)), "local@3f9a admin");
+    let peer = SocketPeer { uid: 990, gid: 1, groups: Vec::new() };
+    assert_eq!(&*node.socket(&peer).unwrap().principal, "uid:990@3f9a");
+    // A caller that comes through one node and then another must be the same there.
+    let open =
+        AuthSettings { machine: machine(), insecure_no_auth: true, local: Some(Scope::Hold), ..settings() };
+    let open = auth(open);
+    assert_eq!(said(open.tcp_at(&TcpAsk { host: near().host, ..far() }, 0)), "local hold");
+    assert_eq!(said(open.tcp_at(&TcpAsk { uid: Some(1_000), ..near() }, 0)), "local hold");
+    assert_eq!(said(open.tcp_at(&TcpAsk { uid: Some(0), ..near() }, 0)), "local admin");
+    let (_directory, path) = token_file(&[("ci", Scope::Hold, "sesame")]);
+    let tokens = auth(AuthSettings { machine: machine(), token_file: Some(path), ..settings() });
+    let shown = TcpAsk { authorization: Some("Bearer sesame"), ..near() };
+    assert_eq!(said(tokens.tcp_at(&shown, 0)), "token:ci hold");
 }
 
 #[test]

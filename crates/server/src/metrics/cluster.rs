@@ -32,4 +32,12 @@ pub(super) fn write(page: &mut Page, numbers: &NodeNumbers) {
     }
     page.family("cluster_store_bytes", Kind::Gauge, "Size of the store's largest member.");
     page.sample(&[], numbers.store_bytes);
+    page.family(
+        "cluster_store_silent_seconds",
+        Kind::Gauge,
+        "For how long the store has not answered this node; 0 while it answers.",
+    );
+    page.sample(&[], numbers.store_silent_seconds);
+    page.family("cluster_nodes_silent", Kind::Gauge, "Nodes that have not told of themselves for long.");
+    page.sample(&[], numbers.silent_nodes);
 }

@@ -241,6 +241,8 @@ const NAMES_OF_NODES: &[&str] = &[
     "cluster_append_seconds",
     "cluster_unknown_total",
     "cluster_store_bytes",
+    "cluster_store_silent_seconds",
+    "cluster_nodes_silent",
 ];
 
 /// A node that writes, with five appends of which one took longer than every bound.
@@ -255,6 +257,8 @@ fn node_numbers() -> NodeNumbers {
         append_buckets: [0, 1, 2, 3, 4, 4, 4, 4, 4, 4],
         unknown: [45, 46, 47],
         store_bytes: 48,
+        store_silent_seconds: 2.5,
+        silent_nodes: 49,
     }
 }
 
@@ -329,6 +333,8 @@ fn a_node_has_numbers_that_other_daemons_have_not() {
     assert_eq!(scrape.value("tenure_cluster_append_seconds_sum", &[]), 6.25);
     assert_eq!(scrape.value("tenure_cluster_unknown_total", &[("resolved", "fenced")]), 47.0);
     assert_eq!(scrape.value("tenure_cluster_store_bytes", &[]), 48.0);
+    assert_eq!(scrape.value("tenure_cluster_store_silent_seconds", &[]), 2.5);
+    assert_eq!(scrape.value("tenure_cluster_nodes_silent", &[]), 49.0);
 }
 
 #[test]

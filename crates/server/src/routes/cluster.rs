@@ -34,6 +34,18 @@ pub(super) fn routes() -> Vec<Route> {
         },
         Route {
             method: Method::POST,
+            path: "/v1/cluster/rotate-secret",
+            name: "rotate_secret",
+            summary: "Replace the secret by which nodes know each other",
+            group: CLUSTER,
+            scope: ADMIN,
+            query: None,
+            body: None,
+            gives: Gives::Json(200, schema::<api::SecretRotated>),
+            read: |_| Ok(Wanted::RotateSecret),
+        },
+        Route {
+            method: Method::POST,
             path: "/v1/cluster/forget",
             name: "forget_node",
             summary: "Take a node that will not come back out of the cluster",

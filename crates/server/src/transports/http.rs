@@ -4,6 +4,7 @@ mod activity;
 mod bodies;
 mod body;
 mod events;
+mod myself;
 mod passing;
 mod problem;
 mod segments;
@@ -13,7 +14,7 @@ mod streams;
 
 use crate::auth::{Admitted, Fetch, TcpAsk};
 use crate::dashboard::{self, Asset};
-use crate::node::PASS_PATH;
+use crate::node::{NodeNumbers, PASS_PATH};
 use crate::reads::Turn;
 use crate::routes::{Gives, Page, Parts, Route, STREAMS_BASE, Wanted, aliases, routes};
 use crate::server::{Asks, RestartCheck, Shared, Timeouts};
@@ -183,6 +184,9 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
     if streams::is_passed(&request) {
         return streams::answer_node(shared, request).await.unwrap_or_else(|error| refused(&error));
     }
+    if myself::is_asked(&request) {
+        return myself::answer(shared, &request).unwrap_or_else(|error| refused(&error));
+    }
     if segments::is_asked(&request) {
         return segments::answer(shared, request).await.unwrap_or_else(|error| refused(&error));
     }
@@ -254,12 +258,15 @@ async fn wanted_answer(
     headers: &HeaderMap,
     freshness: Freshness,
 ) -> Result<Answered, Error> {
+    // While the store is silent no node can speak for the cluster: this one speaks for itself.
+    let is_own = matches!(wanted, Wanted::Call(Call::Status)) && freshness == Freshness::Present;
+    let is_own = is_own && shared.node().is_ok_and(|node| node.is_store_silent());
     let caller = &Caller {
         principal: admitted.principal.clone(),
         scope: admitted.scope,
         within: admitted.within.clone(),
         origin: Origin::Http,
-        freshness,
+        freshness: if is_own { Freshness::Stale } else { freshness },
         account: shared.stage().account(&admitted.principal),
     };
     let asks = if let Wanted::Call(call) = &wanted { Asks::Call(call) } else { Asks::Other };
@@ -304,6 +311,10 @@ async fn wanted_answer(
         Wanted::StepDown => {
             tracing::info!(principal = %caller.principal, "told to step down");
             Ok(json(StatusCode::OK, &shared.node()?.step_down().await?))
+        }
+        Wanted::RotateSecret => {
+            tracing::info!(principal = %caller.principal, "told to replace the secret of the nodes");
+            Ok(json(StatusCode::OK, &shared.node()?.rotate_secret().await?))
         }
         Wanted::ForgetNode(node) => Ok(json(StatusCode::OK, &shared.node()?.forget(node).await?)),
         Wanted::Backup => Ok(backup(shared, shared.admit_backup()?)),
@@ -505,6 +516,31 @@ fn asked_origin(headers: &HeaderMap) -> Option<&str> {
 /// The daemon is ready for everything but grants.
 const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is room on the disk\n";
 
+/// How long the engine of a node may take over its numbers.
+const METRICS_WITHIN: Duration = Duration::from_millis(500);
+
+async fn metrics_text(shared: &Shared, node: Option<&NodeNumbers>) -> Result<String, Error> {
+    let faces = shared.faces();
+    let status = faces.engine_status().await?;
+    let snapshot_age_ms = faces.last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
+    let (network, registrations) = faces.network_health();
+    let (token_file, cert_scope_file) = shared.auth().file_states();
+    Ok(metrics::text(&metrics::Numbers {
+        status: &status,
+        http: shared.http(),
+        snapshot_age_ms,
+        recovery_secs: shared.options().recovery_secs,
+        registrations,
+        streams: faces.stream_numbers().await,
+        pools: faces.pools().await?,
+        polling: faces.polling_numbers().await?,
+        goodbyes: network.goodbyes,
+        token_file,
+        cert_scope_file,
+        node: node.cloned(),
+    }))
+}
+
 async fn page_answer(
     shared: &Arc<Shared>,
     admitted: Option<&Admitted>,
@@ -515,9 +551,13 @@ async fn page_answer(
     Ok(match page {
         Page::Health => media(plain, full("OK\n")),
         Page::Ready => {
-            let ready = shared.readiness().known(&shared.faces()).await;
-            let is_stopping = shared.stopping().is_cancelled();
-            match ready.filter(|_| !is_stopping && !shared.node().is_ok_and(|node| !node.is_ready())) {
+            if shared.stopping().is_cancelled() {
+                return Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"));
+            }
+            if let Ok(node) = shared.node() {
+                node.ready()?;
+            }
+            match shared.readiness().known(&shared.faces()).await {
                 Some(Space::Ok) => media(plain, full("OK\n")),
                 // Renewals and ends go on: who took this daemon out of service would lose them.
                 Some(Space::Low) => media(plain, full(READY_BUT_LOW)),
@@ -526,25 +566,17 @@ async fn page_answer(
         }
         Page::Metrics => {
             let _turn = shared.metrics_turn(admitted).await?;
-            let status = shared.faces().engine_status().await?;
-            let snapshot_age_ms =
-                shared.faces().last_snapshot().map(|(_, at)| read_clocks().wall_ms.saturating_sub(at));
-            let (network, registrations) = shared.faces().network_health();
-            let (token_file, cert_scope_file) = shared.auth().file_states();
-            let text = metrics::text(&metrics::Numbers {
-                status: &status,
-                http: shared.http(),
-                snapshot_age_ms,
-                recovery_secs: shared.options().recovery_secs,
-                registrations,
-                streams: shared.faces().stream_numbers().await,
-                pools: shared.faces().pools().await?,
-                polling: shared.faces().polling_numbers().await?,
-                goodbyes: network.goodbyes,
-                token_file,
-                cert_scope_file,
-                node: shared.node().ok().map(|node| node.numbers()),
-            });
+            let numbers = shared.node().ok().map(|node| node.numbers());
+            let text = match &numbers {
+                None => metrics_text(shared, None).await?,
+                // An engine that waits for the store must not keep its node from telling that it waits.
+                Some(node) => {
+                    match tokio::time::timeout(METRICS_WITHIN, metrics_text(shared, Some(node))).await {
+                        Ok(Ok(text)) => text,
+                        Ok(Err(_)) | Err(_) => metrics::node_text(node, shared.http()),
+                    }
+                }
+            };
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
         }
         Page::OpenApi => media(JSON, full(shared.openapi())),

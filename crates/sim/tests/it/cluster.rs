@@ -2,7 +2,7 @@
 
 use tenure_sim::{Options, Search, cluster};
 
-const OPTIONS: Options = Options { steps: 4_000, trace: false, cluster: true };
+const OPTIONS: Options = Options { steps: 4_000, trace: false, cluster: true, restores: false };
 
 #[test]
 fn two_hundred_seeds_of_three_nodes_find_nothing() {

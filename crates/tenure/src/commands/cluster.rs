@@ -3,6 +3,7 @@
 mod adopt;
 mod forget;
 mod migrate;
+mod rotate_secret;
 mod step_down;
 mod steps;
 mod store;
@@ -31,6 +32,7 @@ enum ClusterCommand {
     Nodes(Nodes),
     StepDown(step_down::StepDown),
     Forget(forget::Forget),
+    RotateSecret(rotate_secret::RotateSecret),
     Adopt(adopt::Adopt),
     Migrate(migrate::Migrate),
 }
@@ -59,6 +61,10 @@ impl Cluster {
             ClusterCommand::Forget(forget) => {
                 forget.check()?;
                 asking(reach, printer, async |daemon, p| forget.run(daemon, p).await)
+            }
+            ClusterCommand::RotateSecret(rotate) => {
+                rotate.check()?;
+                asking(reach, printer, async |daemon, p| rotate.run(daemon, p).await)
             }
             ClusterCommand::Adopt(adopt) => {
                 adopt.check()?;

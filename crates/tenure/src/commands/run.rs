@@ -50,7 +50,7 @@ pub(crate) struct Run {
     /// What becomes of the command when the lease is lost
     #[arg(long, value_name = "WHAT", default_value = "kill")]
     on_lost: OnLost,
-    /// From --term-signal to SIGKILL, at most a third of the ttl; 5s or that third unless told
+    /// From --term-signal to SIGKILL, at most a third of the ttl [default: a fifteenth of the ttl, more above 10s; 5s at most]
     #[arg(long, value_name = "DURATION")]
     kill_after: Option<Span>,
     /// The signal that asks the command to end

@@ -18,6 +18,7 @@ use super::value::{Compaction, EtcdAddress, LogFormat, SlotReuse};
 use crate::daemon::{ClusterPlan, HookPlan, NetworkPlan};
 use crate::duration::Span;
 use crate::failure::Words;
+use crate::machine;
 
 impl Settings {
     /// For the engine.
@@ -132,10 +133,7 @@ impl Settings {
             let words = Words::new("a node that is reached by https needs --cluster-ca");
             return Err(words.hint("the PEM file with the roots of the nodes' certificates"));
         }
-        let node = match cluster.node.0.as_str() {
-            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
-            named => named.to_owned(),
-        };
+        let node = self.node_name();
         Ok(Some(ClusterPlan {
             address: address.text(),
             etcd: self.etcd_options(address)?,
@@ -154,6 +152,13 @@ impl Settings {
                 Compaction::Operator => Some(false),
             },
         }))
+    }
+
+    fn node_name(&self) -> String {
+        match self.cluster.node.0.as_str() {
+            "" => rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            named => named.to_owned(),
+        }
     }
 
     /// How the etcd at an address is reached.
@@ -226,6 +231,7 @@ impl Settings {
             server_names: self.server_names(),
             allow_origin: self.server.allow_origin.clone(),
             requests_per_second: self.limits.requests_per_second,
+            machine: self.cluster.store.0.as_ref().map(|_| machine::name(&self.node_name())),
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         }

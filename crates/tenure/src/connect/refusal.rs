@@ -179,6 +179,7 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::TooManyConnections
         | ErrorCode::ShuttingDown
         | ErrorCode::NotLeader
+        | ErrorCode::StoreSilent
         | ErrorCode::DaemonError
         | ErrorCode::ResolveTimeout => format!("ask again in {}", duration(error.retry_after_ms?)),
         ErrorCode::InvalidRequest

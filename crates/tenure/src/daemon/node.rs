@@ -5,12 +5,15 @@
 //! engine and faces of its own; what transports see is a [`Stage`] on which they change.
 
 mod asking;
+mod hearing;
 mod history;
 mod homes;
 mod interlock;
 mod keeper;
 mod part;
 mod passing;
+mod pulse;
+mod secrets;
 mod shared;
 
 pub(crate) use interlock::InterlockError;
@@ -87,6 +90,9 @@ pub(crate) enum NodeError {
         /// Where the other answers.
         url: String,
     },
+    /// Other nodes would not reach it.
+    #[error(transparent)]
+    Unheard(#[from] hearing::UnheardError),
     /// The state cannot be rebuilt from the copy.
     #[error("this machine's copy of the log cannot be replayed")]
     Replay(#[from] tenure_engine::RecoverError),
@@ -111,6 +117,7 @@ impl NodeError {
                 BootError::Store(_) => Some("is etcd running, and is --log right?".to_owned()),
                 _ => None,
             },
+            Self::Unheard(unheard) => Some(unheard.hint()),
             Self::Etcd(_) | Self::Interlock(_) | Self::Roots(_) | Self::Double { .. } | Self::Replay(_) => {
                 None
             }
@@ -160,6 +167,12 @@ pub(crate) fn run(
     if let Some(why) = &booted.put_aside {
         warnings.push(format!("the copy of the log on this machine was put aside and is made again: {why}"));
     }
+    if is_in_the_clear(&cluster.advertise) {
+        warnings.push(format!(
+            "other nodes send calls and the secret of the nodes to {} in the clear: advertise https, with --cluster-ca",
+            cluster.advertise
+        ));
+    }
     let runtime = super::runtime()?;
     let shared = NodeShared::new(
         &cluster,
@@ -208,14 +221,22 @@ pub(crate) fn run(
     })?;
     let addresses = bound.bound().clone();
     let socket = addresses.socket.as_ref().map(|path| path.display().to_string());
-    parts.set_vitals(Vitals {
+    let vitals = Vitals {
         instance: random_hex(),
         started_boot_ms: began.boot_ms,
         http: addresses.endpoint.clone(),
         socket: socket.clone(),
         data_dir: plan.data_dir.display().to_string(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    });
+    };
+    first.faces.set_vitals(vitals.clone());
+    parts.set_vitals(vitals);
+    let serving = runtime.spawn(bound.run());
+    if let Err(unheard) = runtime.block_on(hearing::check(&shared, addresses.address)) {
+        super::remove_socket(addresses.socket.as_deref());
+        runtime.shutdown_background();
+        return Err(NodeError::from(unheard).into());
+    }
     let breadcrumb = addresses.endpoint.clone().map(|endpoint| Breadcrumb {
         endpoint,
         socket,
@@ -229,6 +250,7 @@ pub(crate) fn run(
         .map(|(directory, breadcrumb)| breadcrumb::publish(&directory, &breadcrumb))
         .transpose()?;
     let playing = parts.play(first, stage.clone(), stopped.clone());
+    let pulse = pulse::start(Arc::clone(&shared));
     let tending = keeper::start(Arc::clone(&shared), runtime.handle());
     let bringing = history::start(Arc::clone(&shared), &plan.host, stage.clone(), runtime.handle(), &stopped);
     started(Started {
@@ -251,7 +273,7 @@ pub(crate) fn run(
             // Before goodbyes: whoever takes over should not have to wait for them.
             resigning.stop();
         });
-        let cut_off = bound.run().await;
+        let cut_off = serving.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         if cut_off > 0 {
             tracing::info!(connections = cut_off, "connections were cut off");
         }
@@ -278,7 +300,7 @@ pub(crate) fn run(
             Err(_) => Err(DaemonError::StopTooLong { limit: STOP_WITHIN, what: "the log was not given up" }),
         }
     });
-    drop((tending, bringing));
+    drop((tending, bringing, pulse));
     let outcome = shared.take_failure().map_or(outcome, |error| Err(error.into()));
     super::remove_socket(addresses.socket.as_deref());
     if let Some(published) = published {
@@ -342,6 +364,14 @@ async fn refuse_double(shared: &Arc<NodeShared>) -> Result<(), NodeError> {
     }
 }
 
+/// Whether what other nodes send to this URL can be read on a network.
+fn is_in_the_clear(advertise: &str) -> bool {
+    let Some(authority) = advertise.strip_prefix("http://") else { return false };
+    let host = authority.trim_end_matches('/').rsplit_once(':').map_or(authority, |(host, _)| host);
+    let host = host.trim_matches(['[', ']']);
+    host != "localhost" && !host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
 /// 128 random bits in hexadecimal digits.
 pub(super) fn random_hex() -> String {
     let mut random = [0; 16];
@@ -391,4 +421,23 @@ pub(super) fn subnets() -> Vec<String> {
     subnets.sort();
     subnets.dedup();
     subnets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_in_the_clear;
+
+    #[test]
+    fn a_secret_is_in_the_clear_beyond_this_machine_without_tls() {
+        for url in
+            ["http://10.0.0.1:5641", "http://node-a:5641", "http://[2001:db8::1]:5641", "http://10.0.0.1"]
+        {
+            assert!(is_in_the_clear(url), "{url}");
+        }
+        for url in
+            ["https://10.0.0.1:5641", "http://127.0.0.1:5641", "http://[::1]:5641/", "http://localhost:1"]
+        {
+            assert!(!is_in_the_clear(url), "{url}");
+        }
+    }
 }

@@ -170,7 +170,7 @@ impl Holding {
             return;
         }
         loop {
-            wait_until(sent.after(self.interval(pace, sent, until))).await;
+            wait_until(sent.after(Self::interval(pace, sent, until))).await;
             let next = loop {
                 match self.renew().await {
                     Ok(validity) => break validity,
@@ -196,13 +196,10 @@ impl Holding {
         }
     }
 
-    /// Until the next renewal: a third of what was promised, and early enough for a second try.
-    fn interval(&self, pace: Pace, sent: BootInstant, until: BootInstant) -> Duration {
-        let third = until.since(sent) / 3;
-        let half_way = pace.timetable(until).term_at.since(sent) / 2;
-        // Scattered by a tenth, or runs that began together would renew together for ever.
+    /// Until the next renewal, scattered by a tenth: runs that began together would renew together for ever.
+    fn interval(pace: Pace, sent: BootInstant, until: BootInstant) -> Duration {
         let scatter = 0.9 + f64::from(getrandom::u32().unwrap_or(0)) / f64::from(u32::MAX) * 0.2;
-        third.min(half_way).mul_f64(scatter).max(Duration::from_millis(20))
+        pace.interval(sent, until).mul_f64(scatter).max(Duration::from_millis(20))
     }
 
     async fn renew(&self) -> Result<Validity, RenewError> {
@@ -234,7 +231,7 @@ impl Holding {
     }
 
     fn pause(&self) -> Duration {
-        (self.ttl / 30).clamp(Duration::from_millis(20), Duration::from_secs(1))
+        (self.ttl / 60).clamp(Duration::from_millis(20), Duration::from_secs(1))
     }
 
     /// Gives the lease back; the reason if that did not work.

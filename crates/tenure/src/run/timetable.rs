@@ -13,6 +13,10 @@ use tenure_client::clock::BootInstant;
 /// Kept free between local validity and the end of the promise, for scheduling. The slack for clock rates is in `valid_ms`.
 const MARGIN: Duration = Duration::from_millis(50);
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
+/// The end of a command begins this part of the ttl before validity ends, unless told otherwise.
+const LEAD_PART: u32 = 6;
+/// Renewals within one promise: with the lead, about half of a ttl may pass without an answer.
+const RENEWALS: u32 = 6;
 const SWEEP_MIN: Duration = Duration::from_millis(100);
 const SWEEP_MAX: Duration = Duration::from_secs(1);
 
@@ -44,15 +48,29 @@ pub(crate) fn valid_until(sent: BootInstant, valid_ms: u64) -> BootInstant {
 impl Pace {
     /// The pace of a lease with this ttl.
     pub(crate) fn new(ttl: Duration, kill_after: Option<Duration>) -> Self {
-        Self {
-            kill_after: kill_after.unwrap_or_else(|| Self::kill_after_max(ttl).min(KILL_AFTER_MAX)),
-            sweep: (ttl / 10).clamp(SWEEP_MIN, SWEEP_MAX),
-        }
+        let sweep = (ttl / 10).clamp(SWEEP_MIN, SWEEP_MAX);
+        let lead = (ttl / LEAD_PART).saturating_sub(sweep).min(KILL_AFTER_MAX);
+        Self { kill_after: kill_after.unwrap_or(lead), sweep }
     }
 
     /// Longer than this leaves too little time for renewals.
     pub(crate) fn kill_after_max(ttl: Duration) -> Duration {
         ttl / 3
+    }
+
+    /// Until the next renewal of a promise that lasts from `sent` to `until`, and early enough for a second try.
+    pub(crate) fn interval(&self, sent: BootInstant, until: BootInstant) -> Duration {
+        let half_way = self.timetable(until).term_at.since(sent) / 2;
+        (until.since(sent) / RENEWALS).min(half_way)
+    }
+
+    /// How long the daemon may be silent, at least, before the end of a command with this ttl begins: a renewal may have
+    /// been due, a tenth late, when it fell silent.
+    pub(crate) fn bears(&self, ttl: Duration) -> Duration {
+        let sent = BootInstant::from_ms(0);
+        let until = valid_until(sent, tenure_liveness::valid_ms(ttl.as_millis() as u64));
+        let renewed = self.interval(sent, until).mul_f64(1.1);
+        self.timetable(until).term_at.since(sent).saturating_sub(renewed)
     }
 
     /// What follows from validity until `valid_until`.
@@ -82,9 +100,20 @@ mod tests {
     #[test]
     fn the_end_is_over_when_validity_ends() {
         let pace = Pace::new(ms(30_000), None);
-        assert_eq!(pace, Pace { kill_after: ms(5_000), sweep: ms(1_000) });
+        assert_eq!(pace, Pace { kill_after: ms(4_000), sweep: ms(1_000) });
         let table = pace.timetable(BootInstant::from_ms(30_000));
-        assert_eq!((table.term_at.as_ms(), table.kill_at.as_ms()), (24_000, 29_000));
+        assert_eq!((table.term_at.as_ms(), table.kill_at.as_ms()), (25_000, 29_000));
+    }
+
+    // Renewals at a third and an end that began at nearly half of the ttl bore less than a change of leader takes.
+    #[test]
+    fn half_of_a_ttl_may_pass_without_an_answer() {
+        for ttl in [2_000, 5_000, 6_000, 10_000, 30_000, 90_000] {
+            let bears = Pace::new(ms(ttl), None).bears(ms(ttl));
+            assert!(bears >= ms(ttl) / 2, "{ttl}: {bears:?}");
+        }
+        // A long farewell is taken from it.
+        assert!(Pace::new(ms(6_000), Some(ms(2_000))).bears(ms(6_000)) < ms(3_000));
     }
 
     #[test]
@@ -92,7 +121,7 @@ mod tests {
         for ttl in [1_000, 1_500, 3_000, 10_000, 90_000] {
             let sent = BootInstant::from_ms(1);
             let table = Pace::new(ms(ttl), None).timetable(valid_until(sent, ttl));
-            assert!(table.term_at.since(sent) > ms(ttl) / 2, "{ttl}");
+            assert!(table.term_at.since(sent) > ms(ttl) * 3 / 4, "{ttl}");
             assert!(table.kill_at < table.valid_until);
         }
     }

@@ -1,6 +1,9 @@
 //! The nodes of a cluster, who writes, and the store below.
 
-use tenure_api::{ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Role, StoreMember, WriterChange};
+use tenure_api::{
+    ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, NodeState, StoreMember, StoreSilence,
+    WriterChange,
+};
 use tenure_history::duration;
 
 use super::{Now, Page, names, when};
@@ -17,7 +20,12 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
     let mut page = Page::default();
     page.row("node", format!("{}, {}", status.node, status.role));
     let writer = status.writer.as_ref().map(|writer| writer_words(now, writer));
-    page.row("writer", writer.unwrap_or_else(|| "NONE: nobody writes as far as this node knows".to_owned()));
+    let writer = match (writer, &status.store.silent) {
+        (Some(writer), None) => writer,
+        (Some(writer), Some(_)) => format!("NOT KNOWN, etcd is silent; last: {writer}"),
+        (None, _) => "NONE: nobody writes as far as this node knows".to_owned(),
+    };
+    page.row("writer", writer);
     page.row(
         "authority",
         status.authority_ms.map(|ms| format!("for {} without another proof", duration(ms))),
@@ -25,9 +33,10 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
     page.row("writer ttl", duration(status.writer_ttl_ms));
     page.row("log", format!("{} ({}), generation {}", status.tag, status.log_id, status.generation));
     page.row("applied", format!("lsn {}, {}", status.applied_lsn, lag_words(status)));
-    let nodes: Vec<String> = status.nodes.iter().map(|node| node.node.clone()).collect();
+    let nodes: Vec<String> = status.nodes.iter().map(node_name).collect();
     page.row("nodes", format!("{}: {}", nodes.len(), names(&nodes, NAMES_MAX)));
     page.row("store", store_words(&status.store));
+    page.row("STORE SILENT", status.store.silent.as_ref().map(|silence| silence_words(now, silence)));
     for member in &status.store.members {
         page.row("member", member_words(member));
     }
@@ -44,13 +53,11 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
 /// One row each.
 pub(crate) fn node_list(now: Option<Now>, status: &ClusterStatus) -> Table {
     let mut table = Table::new(&["NODE", "ROLE", "URL", "VERSION", "SNAPSHOT", "SUBNETS", "SEEN"]);
-    let writer = status.writer.as_ref().map(|writer| writer.node.as_str());
     for node in &status.nodes {
-        let role = if writer == Some(node.node.as_str()) { Role::Writer } else { Role::Follower };
         let snapshot = if node.snapshot_lsn == 0 { "none".to_owned() } else { node.snapshot_lsn.to_string() };
         table.row(vec![
             node.node.clone(),
-            role.to_string(),
+            node.state.to_string(),
             node.url.clone(),
             node.version.clone(),
             snapshot,
@@ -70,6 +77,22 @@ pub(crate) fn cluster_node_words(now: Option<Now>, node: &ClusterNode) -> String
 pub(crate) fn writer_words(now: Option<Now>, writer: &ClusterWriter) -> String {
     let ClusterWriter { node, url, epoch, since } = writer;
     format!("{node} at {url}, epoch {epoch}, since {}", when(now, since))
+}
+
+fn node_name(node: &ClusterNode) -> String {
+    match node.state {
+        NodeState::Writer | NodeState::Follower => node.node.clone(),
+        NodeState::Silent => format!("{} (silent)", node.node),
+    }
+}
+
+fn silence_words(now: Option<Now>, silence: &StoreSilence) -> String {
+    let StoreSilence { since, for_ms, why } = silence;
+    let since = when(now, since);
+    format!(
+        "no answer for {}, the last one {since}; what is shown of it is from then: {why}",
+        duration(*for_ms)
+    )
 }
 
 fn lag_words(status: &ClusterStatus) -> String {
@@ -147,9 +170,11 @@ mod tests {
             "applied_lsn": 120, "head_lsn": 123, "lag_lsn": 3, "lag_seconds": 0.25, "authority_ms": null,
             "nodes": [
                 {"node": "a", "url": "http://10.0.0.1:5641", "incarnation": "01", "version": "0.1.0",
-                 "subnets": ["10.0.0.0/24"], "snapshot_lsn": 100, "seen": "2026-02-07T22:15:09.000Z"},
+                 "subnets": ["10.0.0.0/24"], "snapshot_lsn": 100, "seen": "2026-02-07T22:15:09.000Z", "state": "writer"},
                 {"node": "b", "url": "http://10.0.0.2:5641", "incarnation": "02", "version": "0.1.0",
-                 "subnets": [], "snapshot_lsn": 0, "seen": "2026-02-07T22:15:08.000Z"},
+                 "subnets": [], "snapshot_lsn": 0, "seen": "2026-02-07T22:15:08.000Z", "state": "follower"},
+                {"node": "c", "url": "http://10.0.0.3:5641", "incarnation": "03", "version": "0.1.0",
+                 "subnets": [], "snapshot_lsn": 0, "seen": "2026-02-07T22:14:08.000Z", "state": "silent"},
             ],
             "store": {
                 "kind": "etcd", "endpoints": ["10.0.0.9:2379"],
@@ -175,7 +200,7 @@ mod tests {
             writer ttl  3 s
             log         k3f9 (0f1e), generation 1
             applied     lsn 120, 3 records behind lsn 123, for 0.2 s
-            nodes       2: a, b
+            nodes       3: a, b, c (silent)
             store       etcd at 10.0.0.9:2379: 1.1 GiB of 2.0 GiB, 54 %
             member      m1 (8e9e), version 3.4.23, 20.0 KiB, leader, ALARM: NOSPACE
             WARNING     the store is at 55 % of its quota: compact or defragment it
@@ -188,7 +213,22 @@ mod tests {
         expect![[r#"
             NODE  ROLE      URL                   VERSION  SNAPSHOT  SUBNETS      SEEN
             a     writer    http://10.0.0.1:5641  0.1.0    100       10.0.0.0/24  1 s ago (2026-02-07T22:15:09.000Z)
-            b     follower  http://10.0.0.2:5641  0.1.0    none                   2 s ago (2026-02-07T22:15:08.000Z)"#]].assert_eq(&node_list(now(), &status()).lines(None).join("\n"));
+            b     follower  http://10.0.0.2:5641  0.1.0    none                   2 s ago (2026-02-07T22:15:08.000Z)
+            c     silent    http://10.0.0.3:5641  0.1.0    none                   62 s ago (2026-02-07T22:14:08.000Z)"#]].assert_eq(&node_list(now(), &status()).lines(None).join("\n"));
+    }
+
+    #[test]
+    fn a_store_that_does_not_answer_is_told_with_since_when_and_why() {
+        let mut status = status();
+        status.store.silent = Some(StoreSilence {
+            since: "2026-02-07T22:14:58.000Z".to_owned(),
+            for_ms: 12_000,
+            why: "the store did not answer: 10.0.0.9:2379: no answer within 1s".to_owned(),
+        });
+        let page = cluster_page(now(), &status).lines().join("\n");
+        assert!(page.contains("NOT KNOWN, etcd is silent; last: a at"), "{page}");
+        assert!(page.contains("no answer for 12 s, the last one 12 s ago"), "{page}");
+        assert!(page.contains("no answer within 1s"), "{page}");
     }
 
     #[test]

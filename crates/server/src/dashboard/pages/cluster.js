@@ -7,8 +7,6 @@ import { attribute, empty, h, keyed, outside, replace, setFacts, write } from ".
 import { ago, bytes, count, measure, moment, shown, span } from "../text.js";
 
 const READ_EVERY_MS = 1_000;
-/** A node tells of itself three times a minute. */
-const SILENT_AFTER_MS = 60_000;
 const CHANGES_SHOWN = 40;
 /** Shares of the quota at which operators are warned, and at which only what frees room is taken. */
 const WARN_SHARE = 0.5;
@@ -129,12 +127,17 @@ export function mount(root, _params, app) {
 
   function draw() {
     if (!seen) return;
-    const now = seen.writer;
-    write(writer, now ? shown(now.node) : "nobody");
+    // Who writes is known from the store alone.
+    const now = seen.store.silent ? null : seen.writer;
+    write(writer, now ? shown(now.node) : seen.store.silent ? "not known" : "nobody");
     const held = now ? Math.max(0, serverNow() - Date.parse(now.since)) : 0;
     write(
       since,
-      now ? `writes, for ${span(Math.floor(held / 1000) * 1000 || 1000)}` : "writes; a node claims soon",
+      now
+        ? `writes, for ${span(Math.floor(held / 1000) * 1000 || 1000)}`
+        : seen.store.silent
+          ? "etcd does not answer"
+          : "writes; a node claims soon",
     );
     attribute(since, "title", now ? moment(now.since) : null);
     const number = (/** @type {HTMLElement} */ place, /** @type {string} */ value) =>
@@ -166,10 +169,8 @@ export function mount(root, _params, app) {
 
   /** @param {ClusterNode} node @returns {[standing: string, words: string]} */
   function standingOf(node) {
-    if (seen.writer?.node === node.node) return ["writer", "writes"];
-    // The node that serves this page is heard by its answers.
-    const isHeard = node.node === seen.node || serverNow() - Date.parse(node.seen) < SILENT_AFTER_MS;
-    return isHeard ? ["follower", "follows"] : ["silent", "silent"];
+    if (node.state === "writer") return ["writer", "writes"];
+    return node.state === "silent" ? ["silent", "silent"] : ["follower", "follows"];
   }
 
   function drawNodes() {
@@ -245,9 +246,13 @@ export function mount(root, _params, app) {
         write(element.querySelector(".node-where"), about);
       },
     );
+    const { silent } = store;
+    const silence = silent
+      ? [`etcd has not answered this node for ${span(Math.floor(silent.for_ms / 1000) * 1000)}: ${silent.why}`]
+      : [];
     keyed(
       warnings,
-      /** @type {string[]} */ (store.warnings),
+      /** @type {string[]} */ ([...silence, ...store.warnings]),
       (warning) => warning,
       (warning) => h("p", { class: "warning" }, shown(warning)),
     );

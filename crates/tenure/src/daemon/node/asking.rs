@@ -63,12 +63,12 @@ async fn send(shared: &NodeShared, url: &str, path: &str) -> Result<(Response<In
     let uri: Uri = url.parse().map_err(|_| format!("{url} is no URL"))?;
     let request = Request::get(path)
         .header(HOST, uri.authority().map_or("", http::uri::Authority::as_str))
-        .header(NODE_HEADER, &shared.meta.secret)
+        .header(NODE_HEADER, shared.secret())
         .body(Full::<Bytes>::default())
         .map_err(|error| error.to_string())?;
     let asking = async {
         let mut sender = shared.passing().connect(&uri).await?;
-        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        let response = sender.send_request(request).await.map_err(|error| crate::failure::chain(&error))?;
         Ok((response, sender))
     };
     tokio::time::timeout(ANSWER_WITHIN, asking).await.unwrap_or_else(|_| Err("it does not answer".to_owned()))

@@ -66,6 +66,13 @@ pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<Stri
     if before.len() == 1 {
         warnings.push("etcd has a single member: losing its disk loses the log".to_owned());
     }
+    if store.asks_nobody() {
+        warnings.push(
+            "--etcd-user is given, and etcd asks nobody for a password: whoever reaches it reads and writes \
+             everything; create the user root, then run etcdctl auth enable"
+                .to_owned(),
+        );
+    }
     warnings.extend(complaints(&before));
     Ok(warnings)
 }

@@ -13,7 +13,6 @@ use tenure_cluster::values::{Node as NodeValue, Standing, decode, encode};
 use tenure_cluster::{Heard, fresh_progress};
 use tenure_engine::host::read_clocks;
 
-use super::interlock;
 use super::shared::{NodeShared, Term};
 use super::{BootError, NodeError, interlock, subnets};
 use tokio::runtime::Handle as Runtime;
@@ -31,7 +30,7 @@ const SOON: Duration = Duration::from_millis(50);
 /// How often the store is surveyed.
 const SURVEY_EVERY_MS: u64 = 5_000;
 /// How often a node tells of itself.
-const TELL_EVERY_MS: u64 = 20_000;
+const TELL_EVERY_MS: u64 = 10_000;
 /// How long others may take to start before people are told that they are waited for.
 const ASK_TELL_MS: u64 = 3_000;
 /// How often this machine writes down what it has seen.

@@ -5,14 +5,15 @@
 
 use std::io::Read;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use tenure_api::ChangeOfWriter;
 use tenure_cluster::values::Writer;
 use tenure_cluster::{
     BootError, Claimant, FollowEnd, FollowError, FollowedLog, Follower, Forgot, Lookout, RemoteLog,
-    SharedMirror, mark,
+    SharedMirror, Vitals as LogVitals, mark,
 };
 use tenure_engine::host::{Host, HostOptions, read_clocks};
 use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
@@ -74,7 +75,11 @@ pub(super) struct Part {
 }
 
 /// How long ended registrations and sessions are looked up before a new writer serves.
-const RECALL_WITHIN: std::time::Duration = std::time::Duration::from_millis(300);
+const RECALL_WITHIN: Duration = Duration::from_millis(300);
+/// For how long a writer without authority waits for the store before it follows again.
+const LAPSE_MAX: Duration = Duration::from_millis(500);
+/// How often it looks whether the store is silent, after that.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 impl Parts {
     pub(super) fn new(
@@ -87,7 +92,7 @@ impl Parts {
         runtime: &Runtime,
     ) -> Result<Self, RecoverError> {
         let on_end = hook.map(|hook| -> Arc<dyn EndHook> { hook });
-        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         shared.copies_into(Some(Arc::clone(&mirror)));
         let mut parts = Self {
             shared,
@@ -132,7 +137,7 @@ impl Parts {
         if let Some(why) = &booted.put_aside {
             tracing::warn!(%why, "the copy of the log on this machine is made again");
         }
-        let mirror: SharedMirror = Arc::new(std::sync::Mutex::new(booted.mirror));
+        let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
         self.mirror = Some(mirror);
         Ok(())
@@ -303,7 +308,9 @@ impl Parts {
     fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
         let (kernel, applied) = self.state.take().expect("invariant: a part leaves a state behind");
         let tick = Tick(tick).max(applied);
-        if std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions) {
+        let keeps_authority =
+            std::env::var_os("TENURE_TEST_KEEP_AUTHORITY").is_some() && cfg!(debug_assertions);
+        if keeps_authority {
             log.keep_authority();
         }
         // On disk before anything is written under this claim: whoever starts here next knows of it.
@@ -311,12 +318,14 @@ impl Parts {
         self.shared
             .remember()
             .map_err(|source| super::NodeError::Boot { address: self.shared.address.clone(), source })?;
-        if !open_term(&mut log, tick, &|| self.shared.is_stopping())? {
+        let shared = &self.shared;
+        if !open_term(&mut log, tick, &|| shared.is_stopping(), &|| shared.hears_nothing())? {
             return Ok(());
         }
         let writer = log.term().writer().clone();
         let (vitals, is_short) = (log.vitals(), log.shortage());
         let measured = Arc::clone(&vitals);
+        let watched = (!keeps_authority).then(|| Arc::clone(&vitals));
         tracing::info!(epoch = writer.epoch, "this node writes");
         let mut engine =
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
@@ -330,7 +339,7 @@ impl Parts {
         let tasks = self.runtime.block_on(prepare(part.faces.clone()));
         stage.change(part.faces.clone());
         let Part { host, switchboard, .. } = part;
-        let outcome = host.join();
+        let outcome = host.join_unless(lapse_watch(watched, &self.shared));
         if let Ok(measured) = measured.lock() {
             self.shared.trust().led(measured.proved_ms, &measured.progress);
         }
@@ -338,21 +347,50 @@ impl Parts {
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);
         match outcome {
-            Ok(()) => {
+            None => tracing::warn!("this node may not answer for the log any more, and follows it again"),
+            Some(Ok(())) => {
                 // Another may write before anybody has looked: whoever resigned knows it best.
                 let resigned = Writer { wall_ms: read_clocks().wall_ms, ..writer };
                 self.shared.changed(&resigned, ChangeOfWriter::Resigned);
                 tracing::info!("this node gave the log up");
             }
-            Err(Stop::Fenced) => tracing::warn!("another node took the log over"),
-            Err(stop @ Stop::LogFailed(_)) => return Err(stopped(&stop)),
+            Some(Err(Stop::Fenced)) => tracing::warn!("another node took the log over"),
+            Some(Err(stop @ Stop::LogFailed(_))) => return Err(stopped(&stop)),
         }
         Ok(())
     }
 }
 
+/// Gives a term up once its authority has been over for [`LAPSE_MAX`] and the store is silent: a writer that may not
+/// answer serves nobody, one who follows serves stale reads. Counted from where it was noticed: a process that was stopped
+/// asks the store first. A store that answers and takes nothing, being full, is still to be kept small by its writer.
+fn lapse_watch(
+    vitals: Option<Arc<Mutex<LogVitals>>>,
+    shared: &NodeShared,
+) -> impl FnMut() -> Option<Duration> {
+    let mut noticed_ms = None;
+    move || {
+        let Some(vitals) = &vitals else { return Some(LAPSE_MAX) };
+        let until_ms = vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
+        let now_ms = read_clocks().boot_ms;
+        if now_ms < until_ms {
+            noticed_ms = None;
+            return Some(Duration::from_millis(until_ms - now_ms));
+        }
+        let passed = Duration::from_millis(now_ms - *noticed_ms.get_or_insert(now_ms));
+        let left = LAPSE_MAX.saturating_sub(passed);
+        let is_over = left.is_zero() && shared.hears_nothing();
+        (!is_over).then(|| if left.is_zero() { LOOK_EVERY } else { left })
+    }
+}
+
 /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
-fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) -> Result<bool, DaemonError> {
+fn open_term(
+    log: &mut RemoteLog,
+    tick: Tick,
+    is_stopping: &dyn Fn() -> bool,
+    is_silent: &dyn Fn() -> bool,
+) -> Result<bool, DaemonError> {
     let at = Moment { tick: tick.0, wall_ms: read_clocks().wall_ms };
     loop {
         match log.open(at) {
@@ -368,6 +406,8 @@ fn open_term(log: &mut RemoteLog, tick: Tick, is_stopping: &dyn Fn() -> bool) ->
                 return Err(DaemonError::Stopped("the log holds what this node did not write".to_owned()));
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
+            // Who follows serves stale reads meanwhile.
+            Resolution::Unknown if is_silent() => return Ok(false),
             Resolution::Absent | Resolution::Unknown => {}
         }
     }

@@ -121,7 +121,7 @@ impl Passing {
             .uri(PASS_PATH)
             .header(HOST, uri.authority().map_or("", http::uri::Authority::as_str))
             .header(CONTENT_TYPE, "application/json")
-            .header(NODE_HEADER, &self.shared.meta.secret)
+            .header(NODE_HEADER, self.shared.secret())
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| Lost::NotSent(error.to_string()))?;
         let lost = |why: String| Lost::Sent(format!("{url}: {why}"));

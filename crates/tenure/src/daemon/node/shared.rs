@@ -9,20 +9,22 @@ use std::time::Duration;
 
 use tenure_api::{
     ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, EventsQuery,
-    NodeForgotten, Role, SteppedDown, StoreMember, WriterChange,
+    NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
-use tenure_cluster::store::{Op, Store, Txn};
-use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, encode};
+use tenure_cluster::store::{Compare, Op, Store, Txn};
+use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
 use tenure_cluster::{Keys, Peer, Remembered, Seen, SharedMirror, Told, Trust, Vitals, remember};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
-use tenure_history::{WireLease, rfc3339};
+use tenure_history::{WireLease, duration, rfc3339};
 use tenure_kernel::{LeaseId, Lsn};
-use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers, Segments, ToldElsewhere};
+use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers, NodeSelf, Segments, ToldElsewhere};
 
 use super::asking::{self, OwnSegments};
 use super::passing::Passing;
+use super::pulse::{Quiet, StoreHeard};
+use super::secrets::{FORMER_MS, Secrets};
 use super::{BootError, ClusterPlan, NodeError, interlock};
 
 /// What everybody on a node knows.
@@ -50,6 +52,7 @@ pub(super) struct NodeShared {
     failure: Mutex<Option<NodeError>>,
     /// The node is to stop.
     pub(super) stopping: AtomicBool,
+    secrets: Mutex<Secrets>,
     mirror: Mutex<Option<SharedMirror>>,
     passing: OnceLock<Arc<Passing>>,
     now: Mutex<Now>,
@@ -64,6 +67,8 @@ struct Now {
     claims_after_ms: u64,
     survey: Vec<Surveyed>,
     nodes: Vec<(String, NodeValue)>,
+    quiet: Quiet,
+    store: StoreHeard,
     changes: VecDeque<WriterChange>,
     complaints: Vec<String>,
     numbers: NodeNumbers,
@@ -103,6 +108,7 @@ impl NodeShared {
             writer_ttl_ms: plan.writer_ttl_ms,
             compacts: plan.compacts,
             address: plan.address.clone(),
+            secrets: Mutex::new(Secrets::of(&meta, read_clocks().boot_ms)),
             meta,
             store,
             keys,
@@ -117,6 +123,23 @@ impl NodeShared {
             passing: OnceLock::new(),
             now: Mutex::default(),
         })
+    }
+
+    /// What this node shows to others.
+    pub(super) fn secret(&self) -> String {
+        self.secrets().shown(read_clocks().boot_ms)
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Secrets> {
+        self.secrets.lock().expect("invariant: nobody panics while holding secrets")
+    }
+
+    /// What `meta` has now. One that cannot be understood changes nothing: the next start says why.
+    pub(super) fn read_meta(&self, value: &[u8]) {
+        let Ok(meta) = decode::<Meta>("meta", value) else { return };
+        if self.secrets().read(&meta, read_clocks().boot_ms) {
+            tracing::info!("the secret of the nodes was replaced; the former one is good for a minute");
+        }
     }
 
     pub(super) fn pass_through(&self, passing: Arc<Passing>) {
@@ -289,7 +312,20 @@ impl NodeShared {
     pub(super) fn listed(&self, mut nodes: Vec<(String, NodeValue)>) {
         self.trust().listed(read_clocks().boot_ms, &nodes);
         nodes.retain(|(_, node)| !node.is_forgotten);
-        self.now().nodes = nodes;
+        let clocks = read_clocks();
+        let now = &mut *self.now();
+        now.quiet.listed((clocks.boot_ms, clocks.wall_ms), &now.nodes, &nodes);
+        now.nodes = nodes;
+    }
+
+    /// Whether the store does not answer this node.
+    pub(super) fn hears_nothing(&self) -> bool {
+        self.now().store.silence().is_some()
+    }
+
+    /// What came of a question to the store at this instant; `why`: no answer came.
+    pub(super) fn heard_store(&self, at_ms: u64, why: Option<String>) {
+        self.now().store.heard(at_ms, why);
     }
 
     /// Nodes that are listed.
@@ -349,6 +385,18 @@ impl NodeShared {
         self.now.lock().expect("invariant: nobody panics while holding what a node knows")
     }
 
+    fn state_of(&self, now: &Now, node: &str, writer: Option<&Writer>) -> NodeState {
+        if *node != self.name && now.quiet.is_silent(node) {
+            return NodeState::Silent;
+        }
+        let writes = match now.term.is_some() {
+            true => *node == self.name,
+            // What was last seen of this node's own term is over.
+            false => *node != self.name && writer.is_some_and(|writer| writer.node == node),
+        };
+        if writes { NodeState::Writer } else { NodeState::Follower }
+    }
+
     fn positions(&self) -> (u64, u64, f64) {
         let lock = |mirror: &SharedMirror| mirror.lock().map_or(0, |mirror| mirror.end().last_lsn.0);
         let applied = self.mirror().as_ref().map_or(0, lock);
@@ -382,6 +430,11 @@ impl Node for NodeShared {
             until_ms.saturating_sub(read_clocks().boot_ms)
         });
         let writer = seen.writer.filter(Writer::writes);
+        let nodes = now.nodes.iter().map(|(name, node)| ClusterNode {
+            state: self.state_of(&now, name, writer.as_ref()),
+            ..shown_node(name, node)
+        });
+        let nodes = nodes.collect();
         let writer_ttl_ms = writer.as_ref().map_or(self.writer_ttl_ms, |writer| writer.writer_ttl_ms);
         let members = now.survey.iter().map(|found| StoreMember {
             name: found.member.name.clone(),
@@ -409,7 +462,7 @@ impl Node for NodeShared {
             lag_lsn: head_lsn - applied_lsn,
             lag_seconds,
             authority_ms,
-            nodes: now.nodes.iter().map(|(name, node)| shown_node(name, node)).collect(),
+            nodes,
             store: ClusterStore {
                 kind: "etcd".to_owned(),
                 endpoints: self.store.endpoints().to_vec(),
@@ -417,6 +470,7 @@ impl Node for NodeShared {
                 bytes,
                 quota_bytes,
                 warnings: now.complaints.iter().cloned().chain(self.waits_for()).collect(),
+                silent: now.store.silence().map(silence),
             },
             changes: now.changes.iter().cloned().collect(),
         }
@@ -468,10 +522,26 @@ impl Node for NodeShared {
         })
     }
 
+    fn rotate_secret(&self) -> Done<'_, SecretRotated> {
+        Box::pin(async move {
+            let (store, key) = (Arc::clone(&self.store), self.keys.meta());
+            let replaced = tokio::task::spawn_blocking(move || replace_secret(&*store, &key)).await;
+            let meta = match replaced {
+                Ok(Ok(meta)) => meta,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
+            };
+            self.secrets().read(&meta, read_clocks().boot_ms);
+            Ok(SecretRotated { rotated: true, former_ms: FORMER_MS })
+        })
+    }
+
     fn is_node(&self, secret: &str) -> bool {
-        let (shown, known) = (secret.as_bytes(), self.meta.secret.as_bytes());
-        shown.len() == known.len()
-            && shown.iter().zip(known).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+        self.secrets().accepts(secret, read_clocks().boot_ms)
+    }
+
+    fn myself(&self) -> NodeSelf {
+        NodeSelf { node: self.name.clone(), incarnation: self.incarnation.clone() }
     }
 
     fn memory(&self, asker: serde_json::Value) -> Done<'_, serde_json::Value> {
@@ -505,13 +575,36 @@ impl Node for NodeShared {
         Box::pin(async move { Ok(asking::events(self, &query).await) })
     }
 
-    fn is_ready(&self) -> bool {
+    fn ready(&self) -> Result<(), Error> {
+        if let Some((since_ms, why)) = self.now().store.silence() {
+            let silent_ms = read_clocks().boot_ms.saturating_sub(since_ms);
+            let message = format!(
+                "etcd has not answered this node for {}: nothing is granted, renewed or ended, and reads with \
+                 consistency=stale go on ({why})",
+                duration(silent_ms)
+            );
+            return Err(Error::new(ErrorCode::StoreSilent, message));
+        }
+        let not_leader = |message: &str| Err(Error::new(ErrorCode::NotLeader, message));
         if let Some(term) = self.term() {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
-            return read_clocks().boot_ms < until_ms;
+            if read_clocks().boot_ms >= until_ms {
+                return not_leader("this node writes, and has not heard from etcd that it still may");
+            }
+            return Ok(());
         }
         let seen = self.seen();
-        seen.caught_up && seen.writer.as_ref().is_some_and(Writer::writes)
+        if !seen.caught_up {
+            return not_leader("this node has not copied the log up to its end yet");
+        }
+        match &seen.writer {
+            Some(writer) if writer.writes() => Ok(()),
+            Some(_) | None => not_leader("no node writes at present"),
+        }
+    }
+
+    fn is_store_silent(&self) -> bool {
+        self.hears_nothing()
     }
 
     fn numbers(&self) -> NodeNumbers {
@@ -527,6 +620,15 @@ impl Node for NodeShared {
             lag_seconds,
             claims,
             store_bytes: interlock::size(&now.survey).0,
+            store_silent_seconds: now
+                .store
+                .silence()
+                .map_or(0.0, |(since_ms, _)| read_clocks().boot_ms.saturating_sub(since_ms) as f64 / 1_000.0),
+            silent_nodes: now
+                .nodes
+                .iter()
+                .filter(|(name, _)| *name != self.name && now.quiet.is_silent(name))
+                .count() as u64,
             ..now.numbers.clone()
         }
     }
@@ -541,6 +643,33 @@ fn shown_node(name: &str, node: &NodeValue) -> ClusterNode {
         subnets: node.subnets.clone(),
         snapshot_lsn: node.snapshot_lsn,
         seen: rfc3339(node.wall_ms),
+        state: NodeState::Follower,
+    }
+}
+
+fn silence((since_ms, why): (u64, &str)) -> StoreSilence {
+    let now = read_clocks();
+    let for_ms = now.boot_ms.saturating_sub(since_ms);
+    StoreSilence { since: rfc3339(now.wall_ms.saturating_sub(for_ms)), for_ms, why: why.to_owned() }
+}
+
+/// Puts a new secret into `meta`, beside the one before it.
+fn replace_secret(store: &dyn Store, key: &str) -> Result<Meta, Error> {
+    let silent =
+        |error: tenure_cluster::store::StoreError| Error::new(ErrorCode::StoreSilent, error.to_string());
+    let found = store.range(key, &format!("{key}\0"), 1, WITHIN).map_err(silent)?.found.into_iter().next();
+    let meta =
+        found.as_ref().and_then(|found| decode::<Meta>("meta", &found.value).ok().zip(Some(&found.value)));
+    let Some((meta, value)) = meta else {
+        return Err(Error::new(ErrorCode::Internal, "`meta` in the store cannot be read"));
+    };
+    let meta = Meta { former_secret: meta.secret.clone(), secret: super::random_hex(), ..meta };
+    let same = Compare::Value { key: key.to_owned(), value: value.clone() };
+    let put = Op::Put { key: key.to_owned(), value: encode(&meta) };
+    let txn = Txn { compares: vec![same], then: vec![put], otherwise: Vec::new() };
+    match store.step(&txn, WITHIN).map_err(silent)?.held {
+        true => Ok(meta),
+        false => Err(Error::new(ErrorCode::NotLeader, "somebody else changed `meta` meanwhile: ask again")),
     }
 }
 

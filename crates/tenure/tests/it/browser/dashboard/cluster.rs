@@ -115,7 +115,7 @@ fn the_writer_is_asked_to_step_down_and_a_dead_node_is_forgotten() {
            const answer = await real(path, options);
            if (path !== '/v1/cluster') return answer;
            const body = await answer.json();
-           for (const node of body.nodes) if (node.node === given[0]) node.seen = '2020-01-01T00:00:00.000Z';
+           for (const node of body.nodes) if (node.node === given[0]) node.state = 'silent';
            return Response.json(body);
          }",
         &[json!(gone_name)],

@@ -73,6 +73,12 @@ fn leases_at_a_node_that_is_killed_or_paused_drain_after_its_silence_and_not_bef
     let granted = waiting.finish();
     assert_after(&granted, "at-killed", promises[0], fault_ms);
     assert_after(&granted, "at-paused", promises[1], fault_ms);
+    // Nobody closed these connections: their node said nothing any more.
+    for lease in [&at_killed, &at_paused] {
+        let story = cluster.nodes[writer].get(&format!("/v1/why?lease={}", id(lease)));
+        let told = story["entries"].to_string();
+        assert!(told.contains("fell silent: last heard at") && !told.contains(" closed;"), "{story}");
+    }
     beside.renew(&kept);
     assert_alive(&cluster, writer, &kept);
 

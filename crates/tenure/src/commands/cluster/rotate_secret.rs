@@ -1,0 +1,42 @@
+//! `tenure cluster rotate-secret`: nodes know each other by a new secret.
+
+use clap::Args;
+use serde_json::json;
+use tenure_api::SecretRotated;
+use tenure_history::duration;
+
+use crate::confirm::Consent;
+use crate::connect::{Daemon, read, route};
+use crate::failure::Failure;
+use crate::printer::Printer;
+
+/// Replace the secret by which nodes know each other
+///
+/// For when somebody may have read it, in etcd or in a backup of it. Nodes read the new one within seconds and accept the
+/// former one for a minute, so that no node that runs is refused. All nodes have to be of this version.
+#[derive(Args)]
+pub(super) struct RotateSecret {
+    #[command(flatten)]
+    consent: Consent,
+}
+
+impl RotateSecret {
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        self.consent.can_be_had()
+    }
+
+    pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
+        let what = "a node that is cut off from etcd for longer than a minute is refused by the others until it reads \
+                    the new secret";
+        self.consent.obtain(printer, &[what.to_owned()], "replace the secret?")?;
+        let answer = daemon.post(route(&["cluster", "rotate-secret"]), &json!({})).await?;
+        if printer.json() {
+            return printer.object(&answer);
+        }
+        let SecretRotated { former_ms, .. } = read(answer)?;
+        printer.line(format_args!(
+            "the secret is replaced; nodes accept the former one for {}",
+            duration(former_ms)
+        ))
+    }
+}
