@@ -42,7 +42,7 @@ const STEPS: &[Step] = &[
 
 const SEEDS: u64 = 300;
 const CLUSTER_SEEDS: u64 = 200;
-const RESTORES: u64 = 2_000;
+const RESTORES: u64 = 5_000;
 const ITERATIONS: u64 = 20_000;
 
 pub(crate) fn run(_: &Arguments) -> Result<()> {

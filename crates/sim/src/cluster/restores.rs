@@ -61,6 +61,8 @@ struct Restores {
     shelf: Shelf,
     machines: Vec<Machine>,
     backups: Vec<(u64, SimStore)>,
+    /// How often a leader writes, in a thousand turns.
+    writes: u64,
     /// The highest frame that anybody was told is committed.
     given: u64,
     tally: Tally,
@@ -111,6 +113,7 @@ impl Restores {
         let mut random = Random::new(seed);
         let identity = Genesis { random: random.bytes(), unix_seconds: 1_700_000_000, shard: 0 }.identity();
         let keys = Keys::under("sim");
+        let writes = *random.pick(&[20, 100, 400]);
         let mut store = SimStore::default();
         let writer = Writer {
             epoch: 0,
@@ -125,7 +128,7 @@ impl Restores {
         };
         let put = |key, value| Op::Put { key, value };
         let then = vec![
-            put(keys.meta(), encode(&Meta::of(&identity, Lsn(1), 0, String::new()))),
+            put(keys.meta(), encode(&Meta::of(&identity, Lsn(1), 0, "secret".repeat(8)))),
             put(keys.writer(), encode(&writer)),
             put(keys.head(), encode(&Head::default())),
             put(keys.beat(), encode(&Beat::default())),
@@ -150,6 +153,7 @@ impl Restores {
             shelf: Shelf(Mutex::new(store)),
             machines: (0..MACHINES).map(machine).collect(),
             backups: Vec::new(),
+            writes,
             given: 0,
             tally: Tally::default(),
         }
@@ -170,10 +174,10 @@ impl Restores {
             self.count += 1;
             self.now += match self.random.below(40) {
                 0 => self.random.within(TOUCH_MS..=3 * TOUCH_MS),
-                1..=4 => self.random.within(1_000..=10_000),
+                1..=6 => self.random.within(1_000..=20_000),
                 _ => self.random.within(10..=1_500),
             };
-            let number = self.random.below(MACHINES as u64) as usize;
+            let number = self.anybody();
             match self.random.below(200) {
                 0..=3 => self.crash(number),
                 4..=9 => self.start(number),
@@ -195,6 +199,15 @@ impl Restores {
             }
         }
         self.heal()
+    }
+
+    /// The leader more often than others: that is where it hurts.
+    fn anybody(&mut self) -> usize {
+        let leads = |machine: &Machine| machine.life.as_ref().is_some_and(|life| life.term.is_some());
+        match self.machines.iter().position(leads) {
+            Some(leader) if self.random.chance(250) => leader,
+            Some(_) | None => self.random.below(MACHINES as u64) as usize,
+        }
     }
 
     /// A cluster that has forgotten nothing, and whose every machine is on, has a leader in the end.
@@ -530,7 +543,7 @@ impl Restores {
         let now = self.now;
         let Some(term) = &mut life.term else { return Ok(()) };
         let is_over = if term.may_step(now) {
-            let writes = !life.is_open || term.is_in_flight() || self.random.chance(300);
+            let writes = !life.is_open || term.is_in_flight() || self.random.chance(self.writes);
             let is_lost = self.random.chance(100);
             let at = Moment { tick: now, wall_ms: now };
             let txn = if !writes {

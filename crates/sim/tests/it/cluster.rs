@@ -49,3 +49,13 @@ fn a_seed_of_a_cluster_tells_the_same_story_twice() {
         assert_eq!(story(false), story(true), "seed {seed}");
     }
 }
+
+/// Stores that are put back to backups, whatever the nodes are at then.
+#[test]
+fn a_store_that_was_put_back_is_never_gone_on_with() {
+    let options = Options { restores: true, cluster: true, ..Options::default() };
+    let search = Search { start: 0, seeds: 5_000, threads: 2, plant: None, options };
+    let (found, tally) = search.run();
+    assert!(found.is_none(), "{found:?}");
+    assert!(tally.changes > 4_000 && tally.events > 20_000, "{tally:?}");
+}
