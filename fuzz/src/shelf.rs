@@ -120,6 +120,8 @@ pub(crate) fn boot_from(input: &[u8], state: &[u8], directory: &TempDir) -> bool
         options: options(),
         secret: String::new(),
         writer_ttl_ms: 1_000,
+        node: "a",
+        memory: "00aa".to_owned(),
     });
     let mut accepted = copy_whole(&copied).is_ok();
     for _ in 0..2 {
@@ -181,6 +183,8 @@ impl Shelf {
             snapshot_hash: 0,
             version: "0.1.0".to_owned(),
             wall_ms: NOW_MS,
+            memory: "00aa".to_owned(),
+            is_forgotten: false,
         };
         kept.insert(keys.meta(), encode(&meta));
         kept.insert(keys.writer(), encode(&writer()));

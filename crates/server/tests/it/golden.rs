@@ -66,7 +66,7 @@ fn every_call_and_every_answer_is_understood() {
     for (said, answered) in passed() {
         let on: PassedOn = understood(&said);
         if on.memory {
-            assert!(understood::<serde_json::Value>(&answered)["log_id"].is_u64(), "{answered}");
+            assert!(understood::<Value>(&answered)["log_id"].is_u64(), "{answered}");
         } else if on.step_down {
             assert!(understood::<SteppedDown>(&answered).stepped_down);
         } else {
