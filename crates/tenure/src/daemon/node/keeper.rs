@@ -54,6 +54,7 @@ struct Keeper {
     missing_told: Vec<String>,
     /// Since when it asks.
     asked_ms: u64,
+    was_known: bool,
 }
 
 pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
@@ -71,6 +72,7 @@ pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
         growth_told: None,
         missing_told: Vec::new(),
         asked_ms: read_clocks().boot_ms,
+        was_known: false,
     };
     let thread = std::thread::Builder::new()
         .name("tenure-node-keeper".to_owned())
@@ -125,6 +127,12 @@ impl Keeper {
         if may_tell {
             self.tell(now_ms);
         }
+        let is_known = self.is_known();
+        if is_known && !self.was_known {
+            tracing::info!("the store has forgotten nothing that other nodes know: this node may lead");
+            self.missing_told.clear();
+        }
+        self.was_known = is_known;
         if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
             self.remembered_ms = now_ms;
             if let Err(error) = self.shared.remember() {
@@ -208,12 +216,11 @@ impl Keeper {
             }
         }
         if !self.shared.trust().is_doubtful() {
-            tracing::info!("the store has forgotten nothing that other nodes know: this node may lead");
-            self.missing_told.clear();
             return;
         }
         let mut missing: Vec<String> =
             self.shared.trust().missing().into_iter().map(|(_, peer)| peer.node).collect();
+        missing.sort();
         missing.dedup();
         if !missing.is_empty()
             && missing != self.missing_told

@@ -219,6 +219,7 @@ impl NodeShared {
     fn waits_for(&self) -> Option<String> {
         let trust = self.trust();
         let mut missing: Vec<String> = trust.missing().into_iter().map(|(_, peer)| peer.node).collect();
+        missing.sort();
         missing.dedup();
         (trust.is_doubtful() && !missing.is_empty()).then(|| {
             format!(

@@ -370,6 +370,9 @@ impl Node {
     /// The writer and its epoch as it sees them, once it serves.
     fn view_when_ready(&self) -> Option<Value> {
         let ready = self.ask_within(Duration::from_secs(1), "GET", "/readyz", &Value::Null).ok()?;
+        // One that has just started cannot lead at once.
+        let said = self.daemon.said();
+        said.rsplit("\nready\n").next().filter(|said| said.contains("this node may lead"))?;
         let view = self.view().filter(|_| ready.status == 200)?;
         let writer = &view["writer"];
         writer.is_object().then(|| serde_json::json!({"node": writer["node"], "epoch": writer["epoch"]}))

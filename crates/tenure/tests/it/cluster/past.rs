@@ -178,7 +178,9 @@ fn a_node_that_was_cut_off_while_frames_went_has_the_past_again() {
     let Long { cluster, early, last, .. } = long(cluster, 0);
     cluster.set_replies(2, Replies::Pass);
     let new = &cluster.nodes[2];
-    wait_until("a copy that is made again", LIMIT, || new.daemon.said().contains("is made again"));
+    wait_until(&format!("a copy that is made again: {}", new.daemon.said()), LIMIT, || {
+        new.daemon.said().contains("is made again")
+    });
     wait_until("the past", LIMIT, || {
         let known = new.view().is_some_and(|view| view["lag_lsn"] == 0);
         known && story(new, &early).is_some()
