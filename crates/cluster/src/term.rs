@@ -404,7 +404,7 @@ impl Term {
         self.tried.clear();
     }
 
-    /// What is there when a step did not hold: whether that is what this claim may have left.
+    /// Compares the three keys, as a step found them that did not hold, with what this claim may have left there.
     fn is_still_mine(&mut self, found: Vec<Option<Vec<u8>>>) -> bool {
         let [Some(writer), Some(head), Some(beat)] = &found[..] else { return false };
         let is_landed = self.tried.contains(beat);

@@ -1,4 +1,5 @@
-//! Whether a node may believe the store. Pure: what it remembers, sees and is told comes in; whether it may claim comes out.
+//! Decides whether a node may claim the log of a store that may have been restored from a backup. Pure: the input is the
+//! node's memory, reads of the store and answers of other nodes.
 //!
 //! A store that was put back to a backup looks like any other store, and who remembers less than the backup cannot tell. So
 //! a restore is noticed by what nodes remember together. Every step of the protocol raises a number of [`Progress`], and no
@@ -229,6 +230,13 @@ impl Trust {
     pub fn missing(&self) -> Vec<(String, Peer)> {
         let missing = self.known.others.iter().filter(|(memory, _)| !self.heard.contains(*memory));
         missing.map(|(memory, peer)| (memory.clone(), peer.clone())).collect()
+    }
+
+    /// The names of the nodes that have to be heard, unless a leader is.
+    #[must_use]
+    pub fn missing_nodes(&self) -> Vec<String> {
+        let names: BTreeSet<String> = self.missing().into_iter().map(|(_, peer)| peer.node).collect();
+        names.into_iter().collect()
     }
 
     /// Takes in how far the store has come, as it was at this instant or a little before.

@@ -47,7 +47,7 @@ pub trait Node: Send + Sync {
     fn rotate_secret(&self) -> Done<'_, SecretRotated>;
     /// Whether somebody is a node of this cluster.
     fn is_node(&self, secret: &str) -> bool;
-    /// What it remembers of the log, in the words of nodes among themselves. Who asks is remembered before it is told.
+    /// The node's memory of the log, as JSON of the cluster crate. The node writes the asking node down before it answers.
     fn memory(&self, asker: serde_json::Value) -> Done<'_, serde_json::Value>;
     /// Which node it is.
     fn myself(&self) -> NodeSelf;

@@ -453,7 +453,7 @@ impl Restores {
     /// What is answered at an address.
     fn told_at(&mut self, url: &str, asker: usize, life: &Life, me: Peer) -> Option<Told> {
         if url == self.machines[asker].url {
-            // Whoever asks at its own address hears itself.
+            // A node that asks at its own address hears itself.
             let (node, incarnation) = (me.node, life.incarnation.clone());
             return Some(Told {
                 node,

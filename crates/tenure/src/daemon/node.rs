@@ -350,7 +350,7 @@ impl Finding {
 /// Two nodes with one name would be one in everybody's eyes.
 async fn refuse_double(shared: &Arc<NodeShared>) -> Result<(), NodeError> {
     let key = shared.keys.node(&shared.name);
-    // Who does not answer now is asked again by everybody else.
+    // A store that does not answer stops the node elsewhere.
     let Ok(ranged) = shared.store.range(&key, &format!("{key}\0"), 1, STORE_WITHIN) else { return Ok(()) };
     let Some(listed) = ranged.found.first().and_then(|found| decode::<NodeValue>("nodes", &found.value).ok())
     else {

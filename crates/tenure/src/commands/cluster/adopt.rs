@@ -217,7 +217,7 @@ impl Adopt {
 /// What one node remembers.
 struct Memory {
     directory: PathBuf,
-    /// What its node is called; until that is known, its directory.
+    /// The name of its node; the directory's name where no list has it.
     name: String,
     remembered: Remembered,
     copy: Mirror,

@@ -218,10 +218,7 @@ impl Keeper {
         if !self.shared.trust().is_doubtful() {
             return;
         }
-        let mut missing: Vec<String> =
-            self.shared.trust().missing().into_iter().map(|(_, peer)| peer.node).collect();
-        missing.sort();
-        missing.dedup();
+        let missing = self.shared.trust().missing_nodes();
         if !missing.is_empty()
             && missing != self.missing_told
             && self.asked_ms + ASK_TELL_MS < read_clocks().boot_ms

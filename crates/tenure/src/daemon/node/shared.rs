@@ -218,9 +218,7 @@ impl NodeShared {
     /// Whom this node has to hear before it may lead, in a sentence.
     fn waits_for(&self) -> Option<String> {
         let trust = self.trust();
-        let mut missing: Vec<String> = trust.missing().into_iter().map(|(_, peer)| peer.node).collect();
-        missing.sort();
-        missing.dedup();
+        let missing = trust.missing_nodes();
         (trust.is_doubtful() && !missing.is_empty()).then(|| {
             format!(
                 "this node leads only once a leader or all of these have told what they remember: {}; one that is gone for good: tenure cluster forget",
@@ -425,6 +423,8 @@ impl Node for NodeShared {
         let (applied_lsn, head_lsn, lag_seconds) = self.positions();
         let seen = self.seen().clone();
         let (bytes, quota_bytes) = self.store_size();
+        // Takes a lock of its own: before the next one is taken.
+        let waits_for = self.waits_for();
         let now = self.now();
         let authority_ms = now.term.as_ref().map(|term| {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
@@ -470,7 +470,7 @@ impl Node for NodeShared {
                 members: members.collect(),
                 bytes,
                 quota_bytes,
-                warnings: now.complaints.iter().cloned().chain(self.waits_for()).collect(),
+                warnings: now.complaints.iter().cloned().chain(waits_for).collect(),
                 silent: now.store.silence().map(silence),
             },
             changes: now.changes.iter().cloned().collect(),
