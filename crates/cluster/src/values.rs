@@ -38,7 +38,7 @@ pub struct Meta {
     pub parent_log_id: u64,
     /// Whether anybody may serve.
     pub state: State,
-    /// What nodes show each other: whoever knows it may speak for anybody at any node. A role of etcd that only reads
+    /// The secret that nodes send to each other: a program that has it may act for any principal at any node. A role of etcd that only reads
     /// the prefix, and every backup of etcd, has it.
     #[serde(deserialize_with = "long_enough")]
     pub secret: String,

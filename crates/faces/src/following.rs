@@ -81,7 +81,7 @@ impl Stage {
 }
 
 impl SessionEvents {
-    /// What is told next; `None` when the session has ended and that was told, or nobody knows of it any more. Nothing is
+    /// The next event; `None` after the session's end was sent, or when no leader knows the session. Nothing is
     /// lost when this is dropped before it is ready.
     pub async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
         while !self.is_over {
@@ -114,7 +114,7 @@ impl SessionEvents {
     }
 
     async fn open(&mut self) -> Result<(), Error> {
-        // What changes from here on is noticed.
+        // Changes after this line wake the loop.
         self.changes.mark_unchanged();
         let faces = self.stage.faces();
         let told = self.told.as_ref();

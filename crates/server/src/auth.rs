@@ -333,7 +333,7 @@ impl Auth {
         }
         let uid = ask.uid.filter(|_| is_near && !ask.is_forwarded);
         let principal = match uid {
-            // Whoever reaches a node of this kind is nobody in particular, through whichever node it asks.
+            // Without credentials every caller over TCP is `local`, at every node.
             _ if self.settings.insecure_no_auth && self.settings.machine.is_some() => LOCAL.to_owned(),
             Some(uid) => self.of_machine(&format!("uid:{uid}")),
             None => self.of_machine(LOCAL),

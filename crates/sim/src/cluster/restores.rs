@@ -5,6 +5,7 @@
 //! It rests on what `trust.rs` rests on: a backup that is put back is older than a node may be out of touch, and names a node.
 
 use super::store::SimStore;
+use super::world::first_keys;
 use crate::random::Random;
 use crate::trace::Trace;
 use crate::violation::Violation;
@@ -12,7 +13,7 @@ use crate::world::{Options, Report, Tally};
 use std::sync::Mutex;
 use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
-use tenure_cluster::values::{Beat, Floor, Head, Meta, Node, Standing, Writer, decode, encode};
+use tenure_cluster::values::{Meta, Node, decode, encode};
 use tenure_cluster::{
     Beaten, Claimant, Claimed, Keys, Lookout, Next, Peer, Remembered, TOUCH_MS, Term, Told, Trust, Written,
     mark,
@@ -115,26 +116,10 @@ impl Restores {
         let keys = Keys::under("sim");
         let writes = *random.pick(&[20, 100, 400]);
         let mut store = SimStore::default();
-        let writer = Writer {
-            epoch: 0,
-            claim: String::new(),
-            node: String::new(),
-            incarnation: String::new(),
-            url: String::new(),
-            writer_ttl_ms: WRITER_TTL_MS,
-            tick: 0,
-            wall_ms: 0,
-            standing: Standing::Resigned,
-        };
-        let put = |key, value| Op::Put { key, value };
-        let then = vec![
-            put(keys.meta(), encode(&Meta::of(&identity, Lsn(1), 0, "secret".repeat(8)))),
-            put(keys.writer(), encode(&writer)),
-            put(keys.head(), encode(&Head::default())),
-            put(keys.beat(), encode(&Beat::default())),
-            put(keys.floor(), encode(&Floor { frame: 1, ..Floor::default() })),
-        ];
-        let _ = store.step(&Txn { then, ..Txn::default() }, 0);
+        let mut first = first_keys(&keys, WRITER_TTL_MS);
+        let meta = Meta::of(&identity, Lsn(1), 0, "secret".repeat(8));
+        first.then.push(Op::Put { key: keys.meta(), value: encode(&meta) });
+        let _ = store.step(&first, 0);
         let machine = |number: usize| Machine {
             url: format!("m{number}"),
             name: format!("n{number}"),

@@ -119,7 +119,7 @@ impl World {
             healing: false,
             probes_left: 0,
         };
-        world.begin_log();
+        let _ = world.store.step(&first_keys(&world.keys, world.profile.writer_ttl_ms), 0);
         for node in 0..NODES {
             let wait = world.random.within(0..=50);
             world.at(wait, Happening::Start(node));
@@ -128,29 +128,6 @@ impl World {
             world.at(100 + holder as u64, Happening::Act(holder));
         }
         world
-    }
-
-    /// The first values of a log that nobody writes yet.
-    fn begin_log(&mut self) {
-        let writer = Writer {
-            epoch: 0,
-            claim: String::new(),
-            node: String::new(),
-            incarnation: String::new(),
-            url: String::new(),
-            writer_ttl_ms: self.profile.writer_ttl_ms,
-            tick: 0,
-            wall_ms: 0,
-            standing: Standing::Resigned,
-        };
-        let put = |key, value| Op::Put { key, value };
-        let then = vec![
-            put(self.keys.writer(), encode(&writer)),
-            put(self.keys.head(), encode(&Head::default())),
-            put(self.keys.beat(), encode(&Beat::default())),
-            put(self.keys.floor(), encode(&Floor { frame: 1, ..Floor::default() })),
-        ];
-        let _ = self.store.step(&Txn { compares: Vec::new(), then, otherwise: Vec::new() }, 0);
     }
 
     /// Lets everything up to an instant happen.
@@ -244,6 +221,29 @@ impl World {
         let name = self.nodes[node].name;
         self.trace.line(self.now, format_args!("{name} {line}"));
     }
+}
+
+/// The first values of a log that has no leader yet.
+pub(super) fn first_keys(keys: &Keys, writer_ttl_ms: u64) -> Txn {
+    let writer = Writer {
+        epoch: 0,
+        claim: String::new(),
+        node: String::new(),
+        incarnation: String::new(),
+        url: String::new(),
+        writer_ttl_ms,
+        tick: 0,
+        wall_ms: 0,
+        standing: Standing::Resigned,
+    };
+    let put = |key, value| Op::Put { key, value };
+    let then = vec![
+        put(keys.writer(), encode(&writer)),
+        put(keys.head(), encode(&Head::default())),
+        put(keys.beat(), encode(&Beat::default())),
+        put(keys.floor(), encode(&Floor { frame: 1, ..Floor::default() })),
+    ];
+    Txn { then, ..Txn::default() }
 }
 
 /// Whose thread it happens in.

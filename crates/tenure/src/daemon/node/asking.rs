@@ -111,7 +111,7 @@ fn follow(mut body: Incoming, connection: Sender) -> ToldElsewhere {
     told
 }
 
-/// What happens to a session of `/api/v3`, from the leader, for as long as that is one.
+/// Streams the events of a session of `/api/v3` from the leader, until another node leads.
 pub(super) async fn session(
     shared: &Arc<NodeShared>,
     leader: Writer,
@@ -159,7 +159,7 @@ pub(super) async fn session(
     Ok(told)
 }
 
-/// Passes whole lines on. `false`: nobody listens any more, or a line is none.
+/// Passes whole lines on. `false`: the receiver is gone, or a line cannot be parsed.
 async fn pass_lines(lines: &mut Vec<u8>, news: &NewsSender<(StreamNews, Stream)>) -> bool {
     let Some(end) = lines.iter().rposition(|byte| *byte == b'\n') else { return true };
     let rest = lines.split_off(end.saturating_add(1));
