@@ -1,16 +1,9 @@
-//! Decides whether a node may claim the log of a store that may have been restored from a backup. Pure: the input is the
-//! node's memory, reads of the store and answers of other nodes.
+//! Decides whether a node may claim the log of a store that may have been restored from a backup (record 0073). Pure: the
+//! input is the node's memory, reads of the store and answers of other nodes. A node that was not in touch all the time is
+//! in *doubt*: it follows, but claims nothing until the leader, or every node that may know more, has answered.
 //!
-//! A store that was put back to a backup looks like any other store, and who remembers less than the backup cannot tell. So
-//! a restore is noticed by what nodes remember together. Every step of the protocol raises a number of [`Progress`], and no
-//! number ever falls: a store that is behind anybody's progress has forgotten something. A node that was in touch with the
-//! store all the time has seen every step. One that was not (it starts, or was cut off for long) is in *doubt*: it follows,
-//! writes nothing and claims nothing until the leader has told it what it remembers, or every node that may know more has.
-//! All of them cannot be heard at one moment. So then it puts itself on the store's list, and hears them all once more:
-//! a store that is put back after that lacks its own step, and one that was put back before is behind what they tell.
-//!
-//! Invariant: a node that is not in doubt knows of no progress that the store lacks, and nobody who is asked next time
-//! is unknown to those who are asked: who tells what it remembers has written down who asked.
+//! Invariant: a node that is not in doubt knows of no [`Progress`] that the store lacks; a node that answers has written
+//! down which node asked, so that the asking node is known to those that are asked next time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
