@@ -28,25 +28,25 @@ use work::{Bench, Who};
 /// How long, how often, and where it is written.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How often all work is gone through; medians are shown
+    /// Repeat all work this often and show medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How long each kind of work lasts
+    /// Measure each kind of work for this long
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// How often the writer is lost in each way
+    /// Lose the leader this often in each way
     #[arg(long, default_value_t = 20)]
     faults: usize,
-    /// Live leases while the writer is lost
+    /// Hold this many leases while the leader is lost
     #[arg(long, value_delimiter = ',', default_value = "1000,1000000")]
     leases: Vec<u64>,
-    /// Where data is kept while it runs, on the disk that is measured; beside the builds unless told
+    /// Keep data here, on the disk to measure [default: beside the builds]
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the document there; a run of everything writes it into `docs/benchmarks/` unless told
+    /// Write the document here [default: docs/internals/benchmarks/ for a full run]
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// The daemon; the one beside this program unless told
+    /// Measure this daemon [default: the one beside this program]
     #[arg(long, value_name = "PROGRAM")]
     tenure: Option<PathBuf>,
 }

@@ -21,9 +21,9 @@ pub(crate) type Figures = Vec<(&'static str, f64)>;
 /// Which runs are shown.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// `core`, `polling`, `peers` or `cluster`; all that have a history unless told
+    /// Show `core`, `polling`, `peers` or `cluster` [default: all with a history]
     suite: Option<String>,
-    /// This many of the newest runs
+    /// Show this many of the newest runs
     #[arg(long, value_name = "N", default_value_t = 4)]
     last: usize,
 }

@@ -16,41 +16,41 @@ mod worst;
 
 use clap::{Parser, Subcommand};
 
-/// Measures Tenure beside what this machine can do at best, and beside what it promises
+/// Benchmark Tenure against the limits of this machine and against its own goals
 #[derive(Parser)]
 #[command(name = "tenure-bench")]
 struct Arguments {
     #[command(subcommand)]
     suite: Option<Suite>,
-    /// Smaller sizes, for a quick look; the claims hold for the full ones
+    /// Use smaller sizes, for a quick look; goals are defined for the full sizes
     #[arg(long, global = true)]
     quick: bool,
-    /// Only rows whose name contains this; for polling `store=redis,targets=100,row=Q2`, each as often as wanted
+    /// Measure only rows whose name contains this; for polling `store=redis,targets=100,row=Q2` (repeatable)
     #[arg(long, global = true)]
     only: Option<String>,
 }
 
 #[derive(Subcommand)]
 enum Suite {
-    /// Kernel, liveness, log and engine
+    /// Measure kernel, liveness, log and engine
     Core,
-    /// Pollers that share targets, through the daemon and through Redis
+    /// Measure pollers that share targets, through the daemon and through Redis
     Polling(polling::Arguments),
-    /// Tenure beside what people would use instead
+    /// Compare Tenure with etcd, Redis, ZooKeeper and PostgreSQL
     Peers(peers::Arguments),
-    /// Several machines on one etcd: beside etcd itself, and how soon another node serves
+    /// Measure a cluster on etcd, compared with etcd itself, and its failover time
     Cluster(cluster::Arguments),
-    /// One client doing its worst: what others see of it
+    /// Measure how a hostile client affects other clients
     Worst(worst::Arguments),
-    /// Earlier runs side by side
+    /// Show earlier runs side by side
     History(history::Arguments),
-    /// One of those pollers
+    /// Run one poller of the polling suite
     #[command(hide = true)]
     Poller(polling::Orders),
-    /// Holds a name until it is killed
+    /// Hold a name until killed
     #[command(hide = true)]
     Holder(peers::HolderOrders),
-    /// Answers with a greeting until it is killed
+    /// Answer with a greeting until killed
     #[command(hide = true)]
     Greeter(peers::GreeterOrders),
 }

@@ -47,25 +47,25 @@ use tokio::sync::oneshot;
 /// What is compared, how long, and where it is written.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How often all peers are gone through; medians are shown
+    /// Repeat all peers this often and show medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How long each kind of work lasts
+    /// Measure each kind of work for this long
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Only these peers
+    /// Measure only these peers
     #[arg(long, value_enum, value_delimiter = ',')]
     peers: Vec<Kind>,
-    /// All peers but these
+    /// Measure all peers except these
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<Kind>,
-    /// Where data is kept while it runs, on the disk that is measured; beside the builds unless told
+    /// Keep data here, on the disk to measure [default: beside the builds]
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the document there; a run of everything writes it into `docs/benchmarks/` unless told
+    /// Write the document here [default: docs/internals/benchmarks/ for a full run]
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// The daemon; the one beside this program unless told
+    /// Measure this daemon [default: the one beside this program]
     #[arg(long, value_name = "PROGRAM")]
     tenure: Option<PathBuf>,
 }
@@ -220,7 +220,7 @@ impl Arguments {
 /// Where the documents are.
 pub(crate) fn written_to(suite: &str) -> PathBuf {
     let name = format!("{}-{suite}.md", &wall_time(BootInstant::now())[..10]);
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/benchmarks").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/internals/benchmarks").join(name)
 }
 
 /// As somebody would type it, without paths, which are this machine's own.

@@ -39,10 +39,10 @@ pub(crate) struct Arguments {
     /// Write the table as Markdown, with the machine and the settings
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
-    /// Keep a log of every poller there; costs time
+    /// Keep a log of every poller here; costs time
     #[arg(long, value_name = "DIRECTORY")]
     logs: Option<PathBuf>,
-    /// The daemon; the one beside this program unless told
+    /// Measure this daemon [default: the one beside this program]
     #[arg(long, value_name = "PROGRAM")]
     tenure: Option<PathBuf>,
 }

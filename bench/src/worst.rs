@@ -24,16 +24,16 @@ use std::time::Duration;
 /// How long, how often, and where it is written.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How often all attacks are gone through; medians are shown
+    /// Repeat all attacks this often and show medians
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// How many seconds each attack lasts
+    /// Run each attack for this many seconds
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
-    /// Keep data there while it runs [default: beside the builds]
+    /// Keep data here [default: beside the builds]
     #[arg(long, value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Write the document there
+    /// Write the document here
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
     /// Measure this daemon [default: the one beside this program]

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tenure_cluster::growth::{Growth, pack, snapshot_hash};
+use tenure_cluster::growth::Growth;
 use tenure_cluster::moving;
+use tenure_cluster::pieces::{pack_piece, snapshot_hash};
 use tenure_cluster::store::{Compare, KeyValue, Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Beat, Floor, Head, Meta, Node, Standing, Writer, decode, encode};
 use tenure_cluster::{BootOptions, Claimant, Claimed, Keys, Lookout, Next, Term, boot, copy_whole};
@@ -98,7 +99,7 @@ pub(crate) fn read_values(input: &[u8], state: &[u8]) -> bool {
         let _ = moving::activate(&shelf, &shelf.keys);
     }
     let text = String::from_utf8_lossy(input);
-    let _ = (shelf.keys.frame_number(&text), shelf.keys.snapshot_lsn(&text));
+    let _ = (shelf.keys.frame_number(&text), shelf.keys.piece_number(&text));
     accepted
 }
 
@@ -169,6 +170,8 @@ impl Shelf {
             end: Head::of(0, &end),
             snapshot_lsn: SNAPSHOT_LSN,
             snapshot_hash: snapshot_hash(state),
+            pieces: 1,
+            packed_bytes: 1,
         };
         for number in 1..=FRAMES {
             let mut bytes = Vec::new();
@@ -184,6 +187,7 @@ impl Shelf {
             version: "0.1.0".to_owned(),
             wall_ms: NOW_MS,
             memory: "00aa".to_owned(),
+            format: 1,
             is_forgotten: false,
         };
         kept.insert(keys.meta(), encode(&meta));
@@ -192,7 +196,7 @@ impl Shelf {
         kept.insert(keys.beat(), encode(&Beat { epoch: 3, counter: 9, tick: 44, frame: FRAMES }));
         kept.insert(keys.floor(), encode(&floor));
         kept.insert(keys.node("a"), encode(&node));
-        kept.insert(keys.piece(SNAPSHOT_LSN, 0), pack(state));
+        kept.insert(keys.piece(SNAPSHOT_LSN, 0), pack_piece(state));
         Self { keys, kept: Mutex::new(kept) }
     }
 

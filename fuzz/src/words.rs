@@ -81,7 +81,7 @@ pub(crate) const INTENTS: &[&str] = &[
     "GET /api/v3/sessions/0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d/events\n",
 ];
 
-/// Face data of streams, as `docs/formats/stream.md` has it.
+/// Face data of streams, as `docs/internals/formats/stream.md` has it.
 pub(crate) const STREAMS: &[&[u8]] = &[
     b"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\x01\x00\x00\x00",
     b"0b6ad4fe-2d5c-4b0e-9f3a-3f7f6a1b2c3d\x01\x01\x0artsp://c/1\x01\x03c-1\x80\xd0\x95\xff\xbc1",

@@ -2,6 +2,7 @@
 //! function from files or package facts to findings; its table and exceptions stand beside it.
 
 pub(crate) mod advisories;
+mod console;
 mod docs;
 mod imports;
 mod manifests;
@@ -11,13 +12,14 @@ mod rust_source;
 mod sources;
 mod supply;
 mod tree;
+mod words;
 
 use anyhow::{Result, bail};
 
 use crate::shell;
 use tree::Tree;
 
-/// Check the rules of the house: imports, clocks, names, files, documents, licences.
+/// Check the rules of the house: imports, clocks, names, files, documents, wording, licences.
 ///
 /// Prints `path:line: message` per finding and fails if there is any. Warnings do not fail.
 #[derive(clap::Args)]
@@ -75,6 +77,8 @@ const FILE_RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     docs::check_decisions,
     docs::check_links,
     docs::check_architecture,
+    console::check,
+    words::check,
     manifests::check,
 ];
 

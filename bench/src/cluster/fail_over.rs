@@ -181,7 +181,7 @@ impl Asker {
     fn is_granted(&self, runtime: &Runtime, client: &Client, number: u64) -> Result<bool> {
         let status = runtime.block_on(client.cluster())?;
         let has_changed =
-            status.writer.is_some_and(|writer| writer.node != self.lost && writer.epoch > self.lost_epoch);
+            status.leader.is_some_and(|leader| leader.node != self.lost && leader.epoch > self.lost_epoch);
         if !has_changed {
             return Ok(false);
         }

@@ -109,7 +109,7 @@ impl Nodes {
     /// How long a writer may be silent.
     pub(crate) fn writer_ttl(&self) -> Result<Duration> {
         let statuses = self.statuses().context("a node does not say how it is")?;
-        Ok(Duration::from_millis(statuses.first().context("there is no node")?.writer_ttl_ms))
+        Ok(Duration::from_millis(statuses.first().context("there is no node")?.leader_ttl_ms))
     }
 
     /// A load on the writer, over its socket.
@@ -159,12 +159,12 @@ impl Nodes {
 
     fn agreed(&self) -> Option<Writer> {
         let statuses = self.statuses()?;
-        let place = statuses.iter().position(|status| status.role == Role::Writer)?;
-        let writer = statuses[place].writer.clone()?;
+        let place = statuses.iter().position(|status| status.role == Role::Leader)?;
+        let writer = statuses[place].leader.clone()?;
         let agrees = |status: &ClusterStatus| {
             status.lag_lsn == 0
                 && status.applied_lsn == statuses[place].applied_lsn
-                && status.writer.as_ref().is_some_and(|known| known.epoch == writer.epoch)
+                && status.leader.as_ref().is_some_and(|known| known.epoch == writer.epoch)
         };
         let is_one = writer.node == self.all[place].name && statuses.iter().all(agrees);
         is_one.then_some(Writer { place, epoch: writer.epoch })

@@ -1,4 +1,4 @@
-//! Several nodes over one log: who writes, who follows, and how the store that carries the log is.
+//! Several nodes over one log: the leader, the followers, and the health of the store that keeps the log.
 
 use crate::Time;
 use core::fmt;
@@ -10,12 +10,16 @@ use serde::{Deserialize, Serialize};
 pub struct ClusterStatus {
     /// The node that answers.
     pub node: String,
-    /// What it does at present.
+    /// Its role at present.
     pub role: Role,
-    /// Who writes; null while nobody does as far as this node knows.
-    pub writer: Option<ClusterWriter>,
-    /// How long a writer may be silent before another claims its place.
-    pub writer_ttl_ms: u64,
+    /// The leader; null while this node knows of none.
+    #[serde(flatten, with = "crate::former::leader")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader::Written<'static>"))]
+    pub leader: Option<ClusterLeader>,
+    /// A leader that was silent for this long is replaced.
+    #[serde(flatten, with = "crate::former::leader_ttl_ms")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader_ttl_ms::Written"))]
+    pub leader_ttl_ms: u64,
     /// Rises each time the log is restored or moved.
     pub generation: u64,
     /// Names the log for good, in hexadecimal digits.
@@ -30,36 +34,37 @@ pub struct ClusterStatus {
     pub lag_lsn: u64,
     /// For how long it has been behind.
     pub lag_seconds: f64,
-    /// For how long it may answer as the writer without another proof; null on a follower.
+    /// For how long its leadership lease still lasts; null on a follower.
     pub authority_ms: Option<u64>,
-    /// Every node that has joined and was not forgotten, in order of name.
+    /// Every node that has joined and was not removed, in order of name.
     pub nodes: Vec<ClusterNode>,
-    /// What carries the log.
+    /// The store that keeps the log.
     pub store: ClusterStore,
-    /// The latest changes of writer, oldest first.
+    /// The latest changes of leader, oldest first.
     pub changes: Vec<WriterChange>,
 }
 
-/// What a node does at present.
+/// The role of a node at present.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It decides, and appends to the log.
-    Writer,
-    /// It applies what the writer appends, and passes on what it cannot answer itself.
+    /// It decides, and appends to the log; formerly `writer`.
+    #[serde(alias = "writer")]
+    Leader,
+    /// It applies the leader's records, and forwards requests that it cannot answer itself.
     Follower,
 }
 
-/// Who writes.
+/// The leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ClusterWriter {
+pub struct ClusterLeader {
     /// Its name.
     pub node: String,
     /// Where it is reached.
     pub url: String,
-    /// Rises with every change of writer.
+    /// Rises with every election.
     pub epoch: u64,
     /// Since when.
     pub since: Time,
@@ -81,28 +86,29 @@ pub struct ClusterNode {
     pub subnets: Vec<String>,
     /// Position of its newest snapshot; 0 before the first.
     pub snapshot_lsn: u64,
-    /// When it last told of itself.
+    /// When it last wrote its entry.
     pub seen: Time,
-    /// What it does, as far as this node knows.
+    /// Its state, as far as this node knows.
     #[serde(default)]
     pub state: NodeState,
 }
 
-/// What a node of the list does.
+/// The state of a listed node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It decides, and appends to the log.
-    Writer,
-    /// It applies what the writer appends.
+    /// It decides, and appends to the log; formerly `writer`.
+    #[serde(alias = "writer")]
+    Leader,
+    /// It applies the leader's records.
     #[default]
     Follower,
-    /// It has not told of itself for long: it is stopped, or cut off from the store.
+    /// It has not written its entry for long: it is stopped, or cut off from the store.
     Silent,
 }
 
-/// The store that carries the log.
+/// The store that keeps the log.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterStore {
@@ -116,9 +122,9 @@ pub struct ClusterStore {
     pub bytes: u64,
     /// Beyond this size it takes no more writes.
     pub quota_bytes: u64,
-    /// What an operator should see to, in sentences.
+    /// What an operator should look into, a sentence each.
     pub warnings: Vec<String>,
-    /// Set while it does not answer this node: the rest is what it said last.
+    /// Set while it does not answer this node; the other fields are from its last answer.
     #[serde(default)]
     pub silent: Option<StoreSilence>,
 }
@@ -131,7 +137,7 @@ pub struct StoreSilence {
     pub since: Time,
     /// How long ago that is.
     pub for_ms: u64,
-    /// What happens instead of an answer.
+    /// The error.
     pub why: String,
 }
 
@@ -153,11 +159,11 @@ pub struct StoreMember {
     pub alarms: Vec<String>,
 }
 
-/// A change of writer.
+/// A change of leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WriterChange {
-    /// The epoch of the writer it concerns.
+    /// The epoch of the leader it concerns.
     pub epoch: u64,
     /// Its name.
     pub node: String,
@@ -167,30 +173,30 @@ pub struct WriterChange {
     pub how: ChangeOfWriter,
 }
 
-/// How a writer changed.
+/// How a leader changed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ChangeOfWriter {
-    /// The node became the writer.
+    /// The node was elected.
     Claimed,
-    /// The node gave its place up.
+    /// The node resigned.
     Resigned,
 }
 
-/// The writer gave its place up.
+/// The leader resigned.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SteppedDown {
     /// Always true.
     pub stepped_down: bool,
-    /// Who was the writer.
+    /// The node that was the leader.
     pub node: String,
     /// Its epoch.
     pub epoch: u64,
 }
 
-/// The secret by which nodes know each other was replaced.
+/// The secret with which nodes authenticate each other was replaced.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretRotated {
@@ -200,7 +206,7 @@ pub struct SecretRotated {
     pub former_ms: u64,
 }
 
-/// Takes a node that will not come back out of the cluster.
+/// Removes a permanently lost node from the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -209,7 +215,7 @@ pub struct ForgetNode {
     pub node: String,
 }
 
-/// A node was taken out of the cluster.
+/// A node was removed from the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeForgotten {
@@ -222,7 +228,7 @@ impl Role {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Writer => "writer",
+            Self::Leader => "leader",
             Self::Follower => "follower",
         }
     }
@@ -233,7 +239,7 @@ impl NodeState {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Writer => "writer",
+            Self::Leader => "leader",
             Self::Follower => "follower",
             Self::Silent => "silent",
         }
@@ -275,9 +281,9 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_node_without_a_writer_says_so_with_null() {
+    fn a_node_without_a_leader_says_so_with_null() {
         let told = json!({
-            "node": "a", "role": "follower", "writer": null, "writer_ttl_ms": 3000, "generation": 1,
+            "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "generation": 1,
             "log_id": "0f", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
             "authority_ms": null, "nodes": [],
             "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": [],
@@ -291,10 +297,10 @@ mod tests {
 
     #[test]
     fn wire_names_are_those_of_serde() {
-        for role in [Role::Writer, Role::Follower] {
+        for role in [Role::Leader, Role::Follower] {
             assert_eq!(serde_json::to_value(role).expect("a string"), role.as_str());
         }
-        for state in [NodeState::Writer, NodeState::Follower, NodeState::Silent] {
+        for state in [NodeState::Leader, NodeState::Follower, NodeState::Silent] {
             assert_eq!(serde_json::to_value(state).expect("a string"), state.as_str());
         }
         for how in [ChangeOfWriter::Claimed, ChangeOfWriter::Resigned] {

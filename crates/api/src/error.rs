@@ -1,9 +1,10 @@
-//! Errors as every transport says them.
+//! Errors, alike on every transport.
 
 use crate::error_code::{ErrorCode, Retry};
 use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 
 /// Why a request was not carried out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -12,18 +13,25 @@ pub struct Error {
     /// Which error.
     #[serde(rename = "error")]
     pub code: ErrorCode,
-    /// What happened, in a sentence.
+    /// What failed, and why.
     pub message: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<Cow<'static, str>>,
+    /// Path of the daemon's page that explains the code: `/docs/errors#CODE`.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub docs: Cow<'static, str>,
     /// The request certainly had no effect.
     pub definite: bool,
-    /// Whoever asked as the holder has no authority any more.
+    /// The caller was the holder and has lost the lease.
     pub lost: bool,
-    /// Asking again may help after this long.
+    /// A retry may succeed after this many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
     /// More, depending on the code: `current`, `blocking`, `remaining_ms`, `oldest`, ….
     #[serde(flatten)]
-    pub details: Map<String, Value>,
+    // Boxed, so that results with an error stay small.
+    pub details: Box<Map<String, Value>>,
 }
 
 /// A holder on a connection lost a lease.
@@ -49,10 +57,12 @@ impl Error {
         Self {
             code,
             message: message.into(),
+            hint: Some(Cow::Borrowed(code.fix())),
+            docs: Cow::Borrowed(code.docs()),
             definite: code.is_definite(),
             lost: false,
             retry_after_ms,
-            details: Map::new(),
+            details: Box::default(),
         }
     }
 
@@ -60,6 +70,13 @@ impl Error {
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// The same with a hint of its own.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
+        self.hint = Some(hint.into());
         self
     }
 

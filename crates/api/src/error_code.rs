@@ -1,4 +1,4 @@
-//! THE table of error codes: wire name, HTTP status, exit code of the command line, advice on retrying.
+//! The table of error codes: wire name, HTTP status, exit code of the command line, advice on retrying, cause and fix.
 //! Codes are only ever added.
 
 use core::fmt;
@@ -14,7 +14,10 @@ pub enum Retry {
 }
 
 macro_rules! codes {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $wire:literal, $status:literal, $exit:literal, $retry:expr;)+) => {
+    ($(
+        $(#[doc = $doc:literal])+
+        $variant:ident = $wire:literal, $status:literal, $exit:literal, $retry:expr, $cause:literal, $fix:literal;
+    )+) => {
         /// Why a request was not carried out.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -55,6 +58,24 @@ macro_rules! codes {
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii_start(),)+ }
             }
+
+            /// What usually causes it.
+            #[must_use]
+            pub fn cause(self) -> &'static str {
+                match self { $(Self::$variant => $cause,)+ }
+            }
+
+            /// What to do about it: `hint` of an error that has no better one.
+            #[must_use]
+            pub fn fix(self) -> &'static str {
+                match self { $(Self::$variant => $fix,)+ }
+            }
+
+            /// Where the daemon explains it.
+            #[must_use]
+            pub fn docs(self) -> &'static str {
+                match self { $(Self::$variant => concat!("/docs/errors#", $wire),)+ }
+            }
         }
     };
 }
@@ -62,110 +83,214 @@ macro_rules! codes {
 use Retry::{AfterMs, Never};
 
 codes! {
-    /// The request is not understood: a field is missing, unknown or contradicts another.
-    InvalidRequest = "invalid_request", 400, 2, Never;
-    /// The body or line is not JSON of the expected shape.
-    ParseError = "parse_error", 400, 2, Never;
-    /// A name is not acceptable.
-    InvalidName = "invalid_name", 400, 2, Never;
-    /// A service type is not acceptable.
-    InvalidType = "invalid_type", 400, 2, Never;
-    /// A duration is out of range.
-    TtlOutOfRange = "ttl_out_of_range", 400, 2, Never;
-    /// Nothing was asked for.
-    BundleEmpty = "bundle_empty", 400, 2, Never;
-    /// The bundle has more than 64 members.
-    BundleTooLarge = "bundle_too_large", 400, 2, Never;
-    /// A resource is named twice.
-    DuplicateMember = "duplicate_member", 400, 2, Never;
-    /// Several things begin with this id.
-    AmbiguousId = "ambiguous_id", 400, 2, Never;
-    /// Credentials are missing or unknown.
-    Unauthorized = "unauthorized", 401, 1, Never;
-    /// The credentials do not allow it, or the lease belongs to somebody else.
-    Forbidden = "forbidden", 403, 1, Never;
-    /// The credentials allow to hold other resources than these; `prefixes` says which.
-    OutsideScope = "outside_scope", 403, 1, Never;
-    /// The lease is held in another name.
-    HolderMismatch = "holder_mismatch", 403, 1, Never;
-    /// There is no such lease or route.
-    NotFound = "not_found", 404, 1, Never;
-    /// There is no such pool.
-    PoolNotFound = "pool_not_found", 404, 1, Never;
-    /// There is no such session, or it is closed.
-    SessionNotFound = "session_not_found", 404, 1, Never;
+    /// A field or parameter is missing, unknown, of the wrong type or contradicts another.
+    InvalidRequest = "invalid_request", 400, 2, Never,
+        "a misspelt field, a wrong type, or two fields that exclude each other",
+        "correct the field that the message names; the HTTP reference and /docs list the fields of every operation";
+    /// The body or the line is not valid JSON, or its transfer broke off.
+    ParseError = "parse_error", 400, 2, Never,
+        "a syntax error in the JSON, a body that ended early, or bytes that are not HTTP",
+        "send one complete JSON object";
+    /// A name breaks the rules for names.
+    InvalidName = "invalid_name", 400, 2, Never,
+        "an empty name, a control character, more than 255 bytes, or an empty part between slashes",
+        "use 1 to 255 bytes of text without control characters";
+    /// A service type breaks the rules of DNS-SD.
+    InvalidType = "invalid_type", 400, 2, Never,
+        "a type that is not of the form _name._tcp or _name._udp",
+        "write the type as _http._tcp; the name has at most 15 letters, digits and hyphens";
+    /// A duration is outside its range.
+    TtlOutOfRange = "ttl_out_of_range", 400, 2, Never,
+        "a ttl, grace, wait, lifetime or delay that is too short or too long",
+        "use a value within the range that the message names";
+    /// The request names no resource and no pool.
+    BundleEmpty = "bundle_empty", 400, 2, Never,
+        "empty or missing `resources` and `pools`",
+        "name at least one resource or pool";
+    /// The request covers more than 64 resources.
+    BundleTooLarge = "bundle_too_large", 400, 2, Never,
+        "more than 64 resources in one lease, pool members included",
+        "take several leases in one session, or cover the resources with one name";
+    /// The request names a resource twice.
+    DuplicateMember = "duplicate_member", 400, 2, Never,
+        "the same name twice, or a resource that is also a member of a requested pool",
+        "name every resource once";
+    /// Several ids begin with the given characters.
+    AmbiguousId = "ambiguous_id", 400, 2, Never,
+        "an id that was shortened too much",
+        "give more characters; `matches` lists the ids";
+    /// The credentials are missing or unknown.
+    Unauthorized = "unauthorized", 401, 1, Never,
+        "no token, a token that was removed or mistyped, or a certificate without a scope",
+        "send `Authorization: Bearer TOKEN` (command line: --token or TENURE_TOKEN); `tenure token new` makes a token";
+    /// The credentials do not allow the request, or the object belongs to another principal.
+    Forbidden = "forbidden", 403, 1, Never,
+        "a token with a smaller scope, an object of another principal, or a Host or Origin that the daemon does not accept",
+        "use credentials with the needed scope, or those of the principal that owns the object";
+    /// The credentials are limited to other resources; `prefixes` lists the allowed prefixes.
+    OutsideScope = "outside_scope", 403, 1, Never,
+        "a token of scope hold:PREFIX* and a resource outside the prefix",
+        "use a name under an allowed prefix, or get a token for this one: tenure token new NAME --scope hold:PREFIX*";
+    /// Another holder holds the lease.
+    HolderMismatch = "holder_mismatch", 403, 1, Never,
+        "`holder` names another holder than the lease has",
+        "send the holder that took the lease, or leave `holder` out; an operator ends the lease with revoke";
+    /// The lease, registration, target or route does not exist.
+    NotFound = "not_found", 404, 1, Never,
+        "a mistyped id or path, or an object of another daemon",
+        "check the id or the path; `tenure lease ls` and GET /v1/leases list leases, /docs lists routes";
+    /// The pool does not exist.
+    PoolNotFound = "pool_not_found", 404, 1, Never,
+        "a mistyped name, or a pool that was not defined yet",
+        "define the pool with PUT /v1/pools/NAME or `tenure pool set`; GET /v1/pools lists pools";
+    /// The session does not exist or is closed.
+    SessionNotFound = "session_not_found", 404, 1, Never,
+        "a mistyped id, a session that was closed, or one that ended because no heartbeat came",
+        "open a new session and take its leases again";
     /// The route exists, but not for this method.
-    MethodNotAllowed = "method_not_allowed", 405, 2, Never;
-    /// A resource is held by somebody else, or others waited for it first.
-    ResourceHeld = "resource_held", 409, 1, AfterMs(1_000);
+    MethodNotAllowed = "method_not_allowed", 405, 2, Never,
+        "GET instead of POST, or the other way round",
+        "use a method of `allowed`";
+    /// Another lease covers the resource, or other requests waited for it first.
+    ResourceHeld = "resource_held", 409, 1, AfterMs(1_000),
+        "another holder has the resource; `blocking` names the holder and since when",
+        "wait for the resource with `wait_ms` (command line: --wait), or ask GET /v1/why?resource=NAME who holds it";
     /// Too few members of the pool are free.
-    PoolExhausted = "pool_exhausted", 409, 1, AfterMs(1_000);
-    /// Members of the pool are held.
-    PoolInUse = "pool_in_use", 409, 1, AfterMs(1_000);
-    /// The wait was over before the bundle was free.
-    WaitTimeout = "wait_timeout", 409, 1, AfterMs(0);
-    /// The epoch is not the current one: authority moved on.
-    StaleEpoch = "stale_epoch", 409, 1, Never;
-    /// The lease is in a state in which this cannot be done.
-    InvalidState = "invalid_state", 409, 1, Never;
-    /// The lease drains already.
-    AlreadyDraining = "already_draining", 409, 1, Never;
-    /// The lease does not drain.
-    NotDraining = "not_draining", 409, 1, Never;
-    /// A permanent lease has no liveness to lose.
-    PermanentLease = "permanent_lease", 409, 1, Never;
-    /// Nothing would keep the lease alive, or its liveness is kept elsewhere.
-    NoLiveness = "no_liveness", 409, 1, Never;
-    /// It is not safe yet; `remaining_ms` says how long.
-    NotYet = "not_yet", 409, 1, AfterMs(1_000);
-    /// The operation id was used for another request.
-    OperationConflict = "operation_conflict", 409, 1, Never;
-    /// The reservation's deadline has come.
-    DeadlinePassed = "deadline_passed", 409, 1, Never;
+    PoolExhausted = "pool_exhausted", 409, 1, AfterMs(1_000),
+        "the members are held",
+        "wait for members with `wait_ms` (command line: --wait), or enlarge the pool";
+    /// Leases hold members of the pool.
+    PoolInUse = "pool_in_use", 409, 1, AfterMs(1_000),
+        "the pool is to be removed or shrunk while members are held",
+        "wait until the leases end, or send `force=true`, which ends them";
+    /// The wait ended before the resources were free.
+    WaitTimeout = "wait_timeout", 409, 1, AfterMs(0),
+        "the holders kept their leases for longer than `wait_ms`",
+        "send the request again, with a longer `wait_ms` if need be; GET /v1/why?resource=NAME shows who holds it and who waits";
+    /// The epoch is not the current one: the lease changed since.
+    StaleEpoch = "stale_epoch", 409, 1, Never,
+        "the lease was revoked, rebound or handed over after the caller last saw it",
+        "stop using the resource if you are its holder; otherwise read the lease again and use its epoch";
+    /// The state of the lease does not allow the operation.
+    InvalidState = "invalid_state", 409, 1, Never,
+        "a lease that is only reserved, or one that has ended or is being reclaimed",
+        "read the lease for its state and GET /v1/why for its history";
+    /// The lease is already draining.
+    AlreadyDraining = "already_draining", 409, 1, Never,
+        "a second drain",
+        "nothing is to be done; revive takes the drain back";
+    /// The lease is not draining.
+    NotDraining = "not_draining", 409, 1, Never,
+        "a revive without a drain, or of a lease that an open connection keeps",
+        "nothing is to be done; read the lease for its state";
+    /// A permanent lease has no heartbeat and cannot drain.
+    PermanentLease = "permanent_lease", 409, 1, Never,
+        "a heartbeat, drain or revive of a lease with ttl 0",
+        "release the lease, or revoke it as an operator";
+    /// A session or a connection keeps the lease, so that a heartbeat of its own does not count.
+    NoLiveness = "no_liveness", 409, 1, Never,
+        "a heartbeat or rebind of a lease whose mode is `session`",
+        "send the heartbeat to the session: POST /v1/sessions/ID/heartbeat; a connection needs none";
+    /// The operation is not safe yet; `remaining_ms` says for how long.
+    NotYet = "not_yet", 409, 1, AfterMs(1_000),
+        "the former holder may still act, a finalizer runs, or the log was restored from a backup",
+        "wait for `remaining_ms`; reclaim with `force` (command line: --force) overrides it and is recorded";
+    /// The operation id was used for a different request.
+    OperationConflict = "operation_conflict", 409, 1, Never,
+        "an idempotency key that was reused",
+        "use a new operation id for a new request";
+    /// The reservation was not activated in time.
+    DeadlinePassed = "deadline_passed", 409, 1, Never,
+        "activate came after `reserve_ms`",
+        "acquire again, with a longer `reserve_ms` if need be";
     /// The session id is taken.
-    SessionExists = "session_exists", 409, 1, Never;
-    /// This daemon has a log of its own: it is not a node of a cluster.
-    NotClustered = "not_clustered", 409, 1, Never;
-    /// The lease ended too long ago to be shown.
-    LeaseRetired = "lease_retired", 410, 1, Never;
-    /// The position in the log is not kept any more; `oldest` is.
-    LsnTrimmed = "lsn_trimmed", 410, 1, Never;
-    /// The session has ended.
-    SessionGone = "session_gone", 410, 1, Never;
-    /// The session was silent for too long and has ended.
-    SessionExpired = "session_expired", 410, 1, Never;
+    SessionExists = "session_exists", 409, 1, Never,
+        "two sessions with the same id",
+        "leave the id out, or use another one";
+    /// The daemon is not a node of a cluster.
+    NotClustered = "not_clustered", 409, 1, Never,
+        "a cluster operation on a standalone daemon",
+        "start nodes with: tenure serve --store etcd://HOST:PORT/PREFIX";
+    /// The lease ended, and its details are not kept any more.
+    LeaseRetired = "lease_retired", 410, 1, Never,
+        "the lease ended longer ago than ended leases are kept",
+        "ask GET /v1/why?lease=ID for what is still recorded";
+    /// The position is older than the log; `oldest` is the oldest position that is kept.
+    LsnTrimmed = "lsn_trimmed", 410, 1, Never,
+        "a watch that was away for longer than the log reaches back",
+        "list leases and watch from the `lsn` of that list";
+    /// The slot session has ended.
+    SessionGone = "session_gone", 410, 1, Never,
+        "the session was stopped, failed, or ended at its maximum duration",
+        "start a new session";
+    /// The slot session ended because no heartbeat came in time.
+    SessionExpired = "session_expired", 410, 1, Never,
+        "the client was silent for longer than the ttl",
+        "stop using the slot, then start a new session; send heartbeats every third of the ttl";
     /// The body, the line or a field is larger than its limit.
-    TooLarge = "too_large", 413, 2, Never;
-    /// More requests per second than this principal may send.
-    RateLimited = "rate_limited", 429, 1, AfterMs(1_000);
-    /// Something unexpected happened; the daemon's log says more.
-    Internal = "internal", 500, 3, Never;
-    /// The mDNS engine failed.
-    DaemonError = "daemon_error", 500, 3, AfterMs(1_000);
+    TooLarge = "too_large", 413, 2, Never,
+        "an attachment over 4 KiB, a long name, or a large body",
+        "send less; the message names the field and its limit";
+    /// The principal sent more requests per second than it may.
+    RateLimited = "rate_limited", 429, 1, AfterMs(1_000),
+        "`limits.requests_per_second` per principal; heartbeats of leases and sessions are not counted",
+        "wait for `retry_after_ms`, or raise limits.requests_per_second";
+    /// The daemon failed in an unexpected way.
+    Internal = "internal", 500, 3, Never,
+        "a defect of Tenure",
+        "look into the daemon's log, and report what it says";
+    /// mDNS does not work.
+    DaemonError = "daemon_error", 500, 3, AfterMs(1_000),
+        "the mDNS engine stopped, or has no usable network interface",
+        "look into the daemon's log; GET /v1/mdns/admin/status shows the health of mDNS";
     /// A file could not be read or written.
-    IoError = "io_error", 500, 3, Never;
-    /// More is asked than can be queued.
-    Overloaded = "overloaded", 503, 1, AfterMs(100);
-    /// A table is full.
-    CapacityExceeded = "capacity_exceeded", 503, 1, AfterMs(10_000);
-    /// Too many requests wait for a bundle.
-    TooManyWaiters = "too_many_waiters", 503, 1, AfterMs(1_000);
+    IoError = "io_error", 500, 3, Never,
+        "a full or damaged disk, or missing permissions",
+        "look into the daemon's log; the message names the file";
+    /// Too many requests are in progress.
+    Overloaded = "overloaded", 503, 1, AfterMs(100),
+        "more requests at once than the limit that `limit` names",
+        "send the request again after `retry_after_ms`, or raise the setting that `setting` names";
+    /// A limit of the daemon is reached; `limit`, `value` and `setting` name it.
+    CapacityExceeded = "capacity_exceeded", 503, 1, Never,
+        "as many leases, sessions, pools or bytes as the setting allows",
+        "end what is not needed any more, or raise the setting that `setting` names";
+    /// Too many requests wait for a lease.
+    TooManyWaiters = "too_many_waiters", 503, 1, AfterMs(1_000),
+        "more waiting requests than the limit that `limit` names",
+        "wait with fewer requests, or raise the setting that `setting` names";
     /// Too many connections are open.
-    TooManyConnections = "too_many_connections", 503, 3, AfterMs(1_000);
-    /// The disk is nearly full: only what frees something is taken.
-    DiskLow = "disk_low", 503, 1, AfterMs(10_000);
-    /// No slot is free.
-    NoCapacity = "no_capacity", 503, 1, AfterMs(1_000);
+    TooManyConnections = "too_many_connections", 503, 3, AfterMs(1_000),
+        "more connections than limits.connections, or than the system has files for",
+        "share connections, or raise limits.connections";
+    /// The disk is nearly full: grants are refused, renewals and releases continue.
+    DiskLow = "disk_low", 503, 1, AfterMs(10_000),
+        "less space than log.free_bytes is free in the data directory, or the cluster's store is nearly full",
+        "free space in the directory that the message names";
+    /// No slot of the pool is free.
+    NoCapacity = "no_capacity", 503, 1, AfterMs(1_000),
+        "every slot is taken (`/api/v3`; `/v1` answers `pool_exhausted`)",
+        "queue for a slot with `wait` (command line: --wait), or enlarge the pool";
     /// The daemon is stopping.
-    ShuttingDown = "shutting_down", 503, 3, AfterMs(1_000);
-    /// This node cannot decide it and could not reach one that can.
-    NotLeader = "not_leader", 503, 3, AfterMs(200);
-    /// The store that carries the log does not answer this node.
-    StoreSilent = "store_silent", 503, 3, AfterMs(1_000);
-    /// It may have been done or not; ask again with the same operation id.
-    OutcomeUnknown = "outcome_unknown", 504, 3, AfterMs(100);
-    /// The service did not answer in time.
-    ResolveTimeout = "resolve_timeout", 504, 1, AfterMs(1_000);
+    ShuttingDown = "shutting_down", 503, 3, AfterMs(1_000),
+        "the daemon stops or restarts",
+        "send the request again once the daemon runs, or to another node of the cluster";
+    /// The node is not the leader and could not reach the leader.
+    NotLeader = "not_leader", 503, 3, AfterMs(200),
+        "an election is under way, or the leader is down or cut off",
+        "send the request again, or to another node; GET /v1/cluster and `tenure cluster status` show the leader";
+    /// The store that keeps the cluster's log does not answer this node.
+    StoreSilent = "store_silent", 503, 3, AfterMs(1_000),
+        "etcd is down, has no quorum, or cannot be reached",
+        "check etcd; GET /v1/cluster and `tenure cluster status` show since when it is silent and why";
+    /// The request may have been carried out or not.
+    OutcomeUnknown = "outcome_unknown", 504, 3, AfterMs(100),
+        "the daemon stopped, or lost its store, while the request was under way",
+        "send the request again with the same operation id: it is carried out once";
+    /// The mDNS service did not answer in time.
+    ResolveTimeout = "resolve_timeout", 504, 1, AfterMs(1_000),
+        "the service is gone, or on another network",
+        "check the name with GET /v1/mdns/browse or `tenure mdns browse`, then try again";
 }
 
 impl ErrorCode {
@@ -210,6 +335,10 @@ mod tests {
                 _ => &[1],
             };
             assert!(expected.contains(&code.exit_code()), "{code}");
+            for phrase in [code.cause(), code.fix()] {
+                assert!(!phrase.is_empty() && !phrase.ends_with('.') && !phrase.contains('|'), "{code}");
+            }
+            assert!(code.docs().ends_with(&format!("#{code}")), "{code}");
             assert!(
                 code.meaning().ends_with(|end: char| end.is_alphanumeric() || end == '.' || end == '`'),
                 "{code}"

@@ -1,7 +1,7 @@
 //! The stream of events.
 
 use crate::Time;
-use crate::lease::{DrainCause, Face, Liveness, Mode, State};
+use crate::lease::{Application, DrainCause, Liveness, Mode, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -98,8 +98,10 @@ pub struct EventLease {
     pub reason_text: Option<String>,
     /// The session that keeps it.
     pub session: Option<String>,
-    /// Which surface it belongs to.
-    pub face: Option<Face>,
+    /// Which application it belongs to.
+    #[serde(flatten, with = "crate::former::maybe_application")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::maybe_application::Written"))]
+    pub application: Option<Application>,
     /// The holder's own.
     pub attachment: Option<Value>,
 }
@@ -135,7 +137,7 @@ pub struct EventsQuery {
     /// Only those of leases that cover a resource whose name begins so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_prefix: Option<String>,
-    /// Only those of this surface.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub face: Option<Face>,
+    /// Only those of this application; `face` is the former name.
+    #[serde(default, alias = "face", skip_serializing_if = "Option::is_none")]
+    pub application: Option<Application>,
 }

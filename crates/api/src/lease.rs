@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// How a holder proves that it lives.
+/// How a lease is kept alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// Its connection is open, or its session is heartbeat.
+    /// An open connection or a session keeps it.
     Session,
-    /// Heartbeats within the ttl.
+    /// Its holder sends heartbeats within the ttl.
     Heartbeat,
-    /// No proof is asked.
+    /// It needs no heartbeat.
     Permanent,
 }
 
@@ -27,9 +27,9 @@ pub enum State {
     Reserved,
     /// In use.
     Active,
-    /// Authority withdrawn, resources not yet reusable.
+    /// Revoked; its resources are not free yet.
     Revoking,
-    /// Given back.
+    /// Released by its holder.
     Released,
     /// Never activated.
     Expired,
@@ -37,14 +37,14 @@ pub enum State {
     Revoked,
 }
 
-/// Standing of a lease in use.
+/// Liveness of an active lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
-    /// Proof of life is current, or none is asked.
+    /// Its heartbeat is current, or none is needed.
     Alive,
-    /// Honoured for a while yet.
+    /// In its grace: still valid, and about to end.
     Draining,
 }
 
@@ -53,28 +53,50 @@ pub enum Liveness {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DrainCause {
-    /// Its proof of life stopped; comes back by itself.
+    /// Its heartbeats stopped; the next one revives it.
     Silence,
-    /// An operator asked; stays until revived.
+    /// An operator drained it; it stays so until revived.
     Operator,
 }
 
-/// Which surface a lease belongs to.
+/// Which application of the daemon a lease belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Face {
-    /// The native one.
+pub enum Application {
+    /// Leases taken by `/v1/leases`.
     Leases,
     /// mDNS services.
     Registrations,
-    /// Sessions of `/api/v3`.
-    Streams,
+    /// Slot sessions (`/api/v3/sessions`); formerly `streams`.
+    #[serde(alias = "streams")]
+    Slots,
     /// Polling targets.
     Polling,
 }
 
-/// Asks for a bundle, whole or not at all.
+impl Application {
+    /// Wire name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Leases => "leases",
+            Self::Registrations => "registrations",
+            Self::Slots => "slots",
+            Self::Polling => "polling",
+        }
+    }
+
+    /// The value of the former field `face`.
+    pub(crate) fn former(self) -> &'static str {
+        match self {
+            Self::Slots => "streams",
+            other => other.as_str(),
+        }
+    }
+}
+
+/// Takes one or several resources, all or none.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -83,48 +105,48 @@ pub struct Acquire {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64), inner(length(min = 1, max = 255))))]
     pub resources: Vec<String>,
-    /// Any so many members of these pools.
+    /// How many members of each pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "members_of_pools"))]
     pub pools: BTreeMap<String, u32>,
     /// Who holds it, 1 to 128 bytes.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: String,
-    /// How it proves that it lives; without it, what the transport does.
+    /// How it is kept alive [default: `heartbeat` with a ttl, otherwise as the transport does].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// How long one heartbeat lasts; 0 asks for a permanent lease.
+    /// How long one heartbeat lasts; 0: a permanent lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400_000)))]
     pub ttl_ms: Option<u64>,
-    /// How long silence is forgiven after that.
+    /// How long the lease stays valid after a missed heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
-    /// Only reserve; activate within this long.
+    /// Only reserve: the lease expires unless it is activated within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 86_400_000)))]
     pub reserve_ms: Option<u64>,
-    /// The session by hand that keeps it.
+    /// The session that keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^(s|pipe|cli):[0-9a-f]{8}$")))]
     pub session: Option<String>,
-    /// Wait this long for the bundle, at most an hour.
+    /// Wait this long for the resources, at most an hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub wait_ms: Option<u64>,
-    /// End it after this long however alive its holder is.
+    /// End it after this time even if its holder sends heartbeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 31_536_000_000_u64)))]
     pub max_lifetime_ms: Option<u64>,
-    /// Keep the resources unavailable this long after a revoke.
+    /// Keep the resources taken for this long after a revoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub reclaim_delay_ms: Option<u64>,
-    /// Anything of the holder's, at most 4 KiB as JSON.
+    /// Metadata of the holder, at most 4 KiB as JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
-    /// Makes a retry harmless; at most 128 bytes.
+    /// Idempotency key, at most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
@@ -143,7 +165,7 @@ pub struct HolderCall {
     /// Why, in the holder's words (release only).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Makes a retry harmless.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
@@ -161,7 +183,7 @@ pub struct Amend {
     pub holder: Option<String>,
     /// The new attachment, at most 4 KiB as JSON.
     pub attachment: Value,
-    /// Makes a retry harmless.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
@@ -185,7 +207,7 @@ pub struct Rebind {
     /// The new attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
-    /// Makes a retry harmless.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
@@ -201,7 +223,7 @@ pub struct Handover {
     /// The session by hand of the next holder.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^s:[0-9a-f]{8}$")))]
     pub to_session: String,
-    /// Makes a retry harmless.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
@@ -215,58 +237,57 @@ pub struct OperatorCall {
     /// Why, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Refused if the epoch moved meanwhile.
+    /// Rejected with `stale_epoch` if the lease has another epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Revoke: `false` leaves the reclaim to a call of its own.
+    /// Revoke: `false` keeps the resources taken until a reclaim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<bool>,
-    /// Reclaim: before gate, promise or delay allow; recorded as such.
+    /// Reclaim: before finalizer, validity or delay allow it; recorded as forced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Makes a retry harmless.
+    /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// A lease as it is. Of one that ended long ago some fields are null.
+/// A lease. Some fields of one that ended long ago are null.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lease {
-    /// Its id, for ever.
+    /// Its id; never used again.
     pub lease_id: String,
     /// Who holds it.
     pub holder: String,
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
-    /// Null unless it is in use.
+    /// Null unless it is active.
     pub liveness: Option<Liveness>,
     /// Null unless it drains.
     pub drain_cause: Option<DrainCause>,
-    /// How its holder proves that it lives.
+    /// How it is kept alive.
     pub mode: Mode,
-    /// What holder calls present.
+    /// Holder calls must send it.
     pub epoch: u64,
-    /// What guarded stores compare; rises per resource.
+    /// Fencing token: guarded stores compare it; it rises per resource.
     pub fence: u64,
-    /// What it covers.
+    /// Its resources.
     pub resources: Vec<String>,
-    /// How long one proof of life lasts; null where none is asked for in time.
+    /// How long one heartbeat lasts; null where none is needed.
     pub ttl_ms: Option<u64>,
-    /// How long silence is forgiven after that; null for permanent leases.
+    /// How long it stays valid after a missed heartbeat; null for permanent leases.
     pub grace_ms: Option<u64>,
-    /// How long the holder may act without another answer, from before it asked. A promise in answers to
-    /// grant and heartbeat; elsewhere what is left of the last one.
+    /// Validity: how long the holder may act, counted from before it sent the request. In answers to acquire and
+    /// heartbeat the new validity, elsewhere what is left of it.
     pub valid_ms: Option<u64>,
     /// Until the present phase ends.
     pub remaining_ms: Option<u64>,
     /// When it was granted.
     pub granted_at: Time,
-    /// Last proof of life; null where none came since the daemon started or an operator revived the lease.
+    /// Last heartbeat; null where none came since the daemon started or an operator revived the lease.
     pub last_seen: Option<Time>,
-    /// Since when a proof of life is waited for, where none came since the daemon started or an operator revived the
-    /// lease.
+    /// Since when the daemon waits for a heartbeat, where none came since it started or an operator revived the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Time>,
     /// When the present phase ends.
@@ -279,14 +300,16 @@ pub struct Lease {
     pub reason_text: Option<String>,
     /// The session that keeps it.
     pub session: Option<String>,
-    /// Which surface it belongs to.
-    pub face: Face,
-    /// The holder's own.
+    /// Which application it belongs to.
+    #[serde(flatten, with = "crate::former::application")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::application::Written"))]
+    pub application: Application,
+    /// Metadata of the holder.
     pub attachment: Option<Value>,
-    /// Who waits behind it, where one lease is shown.
+    /// Holders that wait for its resources, where one lease is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiters: Option<Vec<String>>,
-    /// The outcome of an earlier try; the lease is shown as it is now.
+    /// The outcome of an earlier attempt with the same idempotency key; the lease is shown as it is now.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replayed: bool,
     /// The daemon's clock.
@@ -295,7 +318,7 @@ pub struct Lease {
     pub lsn: u64,
 }
 
-/// A heartbeat counted.
+/// A lease was renewed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Renewed {
@@ -303,12 +326,12 @@ pub struct Renewed {
     pub lease_id: String,
     /// Its epoch.
     pub epoch: u64,
-    /// How long the holder may act, from before it asked; null for leases of a connection, unless that is open at a
-    /// node of a cluster.
+    /// Validity: how long the holder may act, counted from before it sent the request; null for leases of a connection,
+    /// unless the daemon is a node of a cluster.
     pub valid_ms: Option<u64>,
     /// Until the present phase ends.
     pub remaining_ms: Option<u64>,
-    /// An operator asked the lease to end: wind down.
+    /// An operator drained the lease: finish and release it.
     pub draining: bool,
     /// The daemon's clock.
     pub server_time: Time,
@@ -316,7 +339,7 @@ pub struct Renewed {
     pub lsn: u64,
 }
 
-/// Who is in the way of a grant.
+/// What blocks a grant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Blocking {
@@ -351,17 +374,17 @@ pub struct LeaseQuery {
     /// Only those of this mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Only those that cover a resource whose name begins so.
+    /// Only those with a resource whose name begins with this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_prefix: Option<String>,
-    /// Only those of this surface.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub face: Option<Face>,
-    /// At most this many, 1 to 1000 (100 unless told).
+    /// Only those of this application; `face` is the former name.
+    #[serde(default, alias = "face", skip_serializing_if = "Option::is_none")]
+    pub application: Option<Application>,
+    /// At most this many, 1 to 1000 [default: 100].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub limit: Option<u64>,
-    /// Where the page before ended.
+    /// `next_cursor` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -372,7 +395,7 @@ pub struct LeaseQuery {
 pub struct LeaseList {
     /// The leases.
     pub leases: Vec<Lease>,
-    /// Where to go on; null at the end.
+    /// `cursor` of the next page; null at the end.
     pub next_cursor: Option<String>,
     /// As of; a watch from here misses nothing.
     pub lsn: u64,

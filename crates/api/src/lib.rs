@@ -9,6 +9,7 @@ mod cluster;
 mod error;
 mod error_code;
 mod event;
+mod former;
 mod lease;
 #[warn(clippy::arithmetic_side_effects)]
 mod line;
@@ -24,15 +25,15 @@ mod stream;
 pub use address::Address;
 pub use caller::{Caller, RedeemCode, Scope, SignIn, SignedIn, SignedOut};
 pub use cluster::{
-    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, ForgetNode, NodeForgotten,
+    ChangeOfWriter, ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, ForgetNode, NodeForgotten,
     NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};
 pub use event::{Event, EventKind, EventLease, EventsQuery, Lagged};
 pub use lease::{
-    Acquire, Amend, Blocking, DrainCause, Face, Handover, HolderCall, Lease, LeaseList, LeaseQuery, Liveness,
-    Mode, OperatorCall, Rebind, Renewed, State,
+    Acquire, Amend, Application, Blocking, DrainCause, Handover, HolderCall, Lease, LeaseList, LeaseQuery,
+    Liveness, Mode, OperatorCall, Rebind, Renewed, State,
 };
 pub use line::{
     Answer, AnswerLine, ByLease, Heartbeat, Hello, Line, LineError, Nothing, PoolVerb, Tag, Unregister, Verb,

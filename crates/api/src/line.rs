@@ -794,4 +794,26 @@ mod tests {
             assert_eq!(serde_json::from_str::<AnswerLine>(&text).expect("an answer"), said, "{text}");
         }
     }
+
+    #[test]
+    fn the_reference_shows_every_verb_and_every_line_of_it_is_understood() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/line-protocol.md");
+        let page = std::fs::read_to_string(path).expect("the reference");
+        let (mut asked, mut said) = (std::collections::BTreeSet::new(), 0);
+        for line in page.lines() {
+            if let Some(line) = line.strip_prefix("> ") {
+                let read = Line::parse(line.as_bytes()).unwrap_or_else(|error| panic!("{line}: {error}"));
+                asked.insert(read.verb.wire());
+            } else if let Some(line) = line.strip_prefix("< ") {
+                let read = serde_json::from_str::<AnswerLine>(line);
+                assert!(read.is_ok(), "{line}: {:?}", read.err());
+                said += 1;
+            }
+        }
+        for verb in Verb::WIRE {
+            assert!(asked.contains(verb), "{verb} has no example");
+            assert!(page.contains(&format!("| `{verb}` |")), "{verb} is not in the table");
+        }
+        assert!(said >= Verb::WIRE.len(), "{said} answers");
+    }
 }

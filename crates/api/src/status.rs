@@ -4,7 +4,7 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The daemon at a glance.
+/// The status of the daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Status {
@@ -12,8 +12,8 @@ pub struct Status {
     pub version: String,
     /// Its process.
     pub pid: u32,
-    /// Another text after every start, also after a restart in the same process. With `consistency=stale`, that of the
-    /// very node that is asked.
+    /// Differs after every start, also after a restart in the same process. With `consistency=stale`, that of the node
+    /// that answers.
     #[serde(default)]
     pub instance: String,
     /// Since its start.
@@ -36,32 +36,36 @@ pub struct Status {
     pub last_snapshot: Option<SnapshotStatus>,
     /// Live leases, counted.
     pub leases: Counts,
-    /// Open sessions, connections without a lease included.
+    /// Open sessions and connections, connections without a lease included. `GET /v1/sessions` lists those that keep
+    /// leases; slot sessions (`/api/v3/sessions`) are not among them.
     pub sessions: u64,
-    /// Requests waiting for a bundle.
+    /// Slot sessions that have slots; queued ones are not among them.
+    #[serde(default)]
+    pub slot_sessions: u64,
+    /// Requests that wait for a lease.
     pub waiters: u64,
     /// Open event streams.
     pub watches: u64,
-    /// How long syncs take.
+    /// Time until a write is durable.
     pub sync: Latency,
-    /// How late ends come.
+    /// Time from the deadline of a lease to its end.
     pub expiry_lateness: Latency,
-    /// Times that a request could have waited for the daemon for more than a second.
+    /// Times that the daemon could not have answered a request for more than a second.
     pub stalls: u64,
-    /// Whether ends are postponed.
+    /// Mass-expiry protection.
     pub breaker: BreakerStatus,
     /// Grants are refused for this long because the log was restored from a backup; null otherwise.
     pub restored_for_ms: Option<u64>,
-    /// Whether the disk has room. While it is `low` the daemon refuses grants; renewals and ends go on.
+    /// Whether the disk has space. While it is `low` the daemon refuses grants; renewals and releases continue.
     #[serde(default)]
     pub disk: DiskStatus,
-    /// Work on the log whose last try failed; the daemon tries again.
+    /// Tasks of the log whose last attempt failed; the daemon tries again.
     #[serde(default)]
     pub failing: Vec<FailingTask>,
-    /// Notifications of ends that reached nobody for 24 hours, since the start.
+    /// Notifications given up because `on_end` failed for 24 hours, since the start.
     #[serde(default)]
     pub notifications_given_up: u64,
-    /// Notifications of ends that nobody is to hear of any more, because `on_end` left the settings; since the start.
+    /// Pending notifications dropped because `on_end` was removed from the settings, since the start.
     #[serde(default)]
     pub notifications_dropped: u64,
     /// Health of the mDNS engine; null where it does not run.
@@ -70,7 +74,7 @@ pub struct Status {
     pub operations: u64,
     /// Outcomes of operations older than this are forgotten.
     pub operation_floor: Time,
-    /// What the process takes; null where the system does not say.
+    /// Memory of the process; null where the system does not report it.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
     /// The file with tokens; null: there is none.
@@ -91,12 +95,12 @@ pub struct CredentialFile {
     pub path: String,
     /// When the daemon last read it.
     pub read_at: Time,
-    /// Lines that count.
+    /// Lines in use.
     pub lines: u64,
-    /// Lines that do not, because they were not understood.
+    /// Lines that were not understood.
     pub lines_refused: u64,
-    /// Since when the daemon cannot read the file, or others can write it; null: it is in use. Meanwhile what was read
-    /// last renews and releases, and does nothing else.
+    /// Since when the daemon cannot use the file (unreadable, or writable by others); null: it is in use. Until then the
+    /// credentials that were read last may only renew and release.
     pub unusable_since: Option<Time>,
     /// Why; null: it is in use.
     pub error: Option<String>,
@@ -155,7 +159,12 @@ pub struct Counts {
     pub by_state: BTreeMap<String, u64>,
     /// By mode.
     pub by_mode: BTreeMap<String, u64>,
-    /// By surface.
+    /// By application.
+    #[serde(default)]
+    pub by_application: BTreeMap<String, u64>,
+    /// Former name of `by_application`, with `streams` for `slots`.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(extend("deprecated" = true)))]
     pub by_face: BTreeMap<String, u64>,
 }
 
@@ -171,13 +180,13 @@ pub struct Latency {
     pub p99_ms: Option<f64>,
 }
 
-/// Whether ends are postponed because too many holders fell silent together.
+/// Mass-expiry protection: the daemon postpones ends when too many holders fall silent at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BreakerStatus {
-    /// Ends are postponed.
+    /// The daemon postpones ends at present.
     pub open: bool,
-    /// For this long yet.
+    /// For this long from now.
     pub remaining_ms: Option<u64>,
     /// How often it opened since the start.
     pub opened: u64,

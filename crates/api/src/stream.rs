@@ -177,11 +177,11 @@ pub struct StreamQuery {
     /// Only those in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<StreamState>,
-    /// At most this many, 1 to 1000 (100 unless told).
+    /// At most this many, 1 to 1000 [default: 100].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub limit: Option<u64>,
-    /// Where the page before ended.
+    /// `next_cursor` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
@@ -305,8 +305,14 @@ pub struct Problem {
     pub status: u16,
     /// Which error.
     pub code: crate::ErrorCode,
-    /// What happened, in a sentence.
+    /// What failed, and why.
     pub detail: String,
+    /// What to do about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Path of the daemon's page that explains the code: `/docs/errors#CODE`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub docs: String,
     /// Names this request in the daemon's log.
     pub request_id: String,
     /// The session it is about; null where it is about none.

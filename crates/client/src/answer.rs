@@ -25,7 +25,7 @@ pub(crate) fn accepted(reply: Reply) -> Result<Bytes, CallError> {
 
 /// What `/api/v3` says in its own form means the same as everywhere else.
 fn of_problem(problem: Problem, retry_after: Option<u64>) -> Error {
-    let Problem { code, detail, session_id, mut details, .. } = problem;
+    let Problem { code, detail, hint, docs, session_id, mut details, .. } = problem;
     let told = |key: &str| details.get(key).and_then(Value::as_bool);
     let definite = told("definite").unwrap_or(code.is_definite());
     let is_end =
@@ -37,7 +37,16 @@ fn of_problem(problem: Problem, retry_after: Option<u64>) -> Error {
     if let Some(session_id) = session_id {
         details.insert("session_id".to_owned(), session_id.into());
     }
-    Error { code, message: detail, definite, lost, retry_after_ms, details }
+    Error {
+        code,
+        message: detail,
+        hint: hint.map(Into::into),
+        docs: docs.into(),
+        definite,
+        lost,
+        retry_after_ms,
+        details: Box::new(details),
+    }
 }
 
 /// A code of a newer daemon is not in our table, but what it means for the caller can still be read.

@@ -1,34 +1,33 @@
-//! Pauses between tries: growing, bounded, and never in step with those of others. Randomness enters as a
-//! seed, so that what follows from it can be tested.
+//! Pauses between retries: exponential, bounded, with jitter. The seed of the jitter can be set for tests.
 
 use core::time::Duration;
 
-/// A source of scatter that is the same for the same seed.
+/// A source of jitter; the same seed gives the same sequence.
 #[derive(Clone, Debug)]
 pub struct Scatter(u64);
 
 impl Scatter {
-    /// The same for the same seed.
+    /// Creates a source from a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Another one each time.
+    /// Creates a source with a random seed.
     #[must_use]
     pub fn from_system() -> Self {
         // Without randomness the pauses are in step with those of others; no reason to fail.
         Self::from_seed(getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())))
     }
 
-    /// Anything from `duration − duration/part` to `duration + duration/part`.
+    /// A random duration from `duration − duration/part` to `duration + duration/part`.
     pub fn around(&mut self, duration: Duration, part: u32) -> Duration {
         let span = duration / part;
         let least = duration.saturating_sub(span);
         least + span.saturating_mul(2).mul_f64(self.fraction())
     }
 
-    /// A number from 0 up to, not including, 1.
+    /// A random number from 0 (inclusive) to 1 (exclusive).
     pub fn fraction(&mut self) -> f64 {
         // SplitMix64.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -41,7 +40,7 @@ impl Scatter {
     }
 }
 
-/// Pauses that double from the first to the longest, each scattered by half.
+/// Pauses that double from the first to the longest, each with a jitter of half.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     first: Duration,
@@ -51,26 +50,26 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `first` to `longest`.
+    /// Creates pauses from `first` to `longest`.
     #[must_use]
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self::with_scatter(first, longest, Scatter::from_system())
     }
 
-    /// The same with its own scatter.
+    /// Creates pauses with a given source of jitter.
     #[must_use]
     pub fn with_scatter(first: Duration, longest: Duration, scatter: Scatter) -> Self {
         Self { first, longest, pause: first, scatter }
     }
 
-    /// How long to pause before the next try.
+    /// The pause before the next retry.
     pub fn next_pause(&mut self) -> Duration {
         let pause = self.pause.min(self.longest);
         self.pause = pause.saturating_mul(2);
         self.scatter.around(pause, 2)
     }
 
-    /// Begins again with the first.
+    /// Restarts with the first pause.
     pub fn reset(&mut self) {
         self.pause = self.first;
     }

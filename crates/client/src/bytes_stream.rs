@@ -9,10 +9,10 @@ use core::time::Duration;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 
-/// How long the next piece may take, unless told.
+/// Default limit for the next piece.
 const PIECE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Bytes that come piece by piece, such as a backup.
+/// A response body that is read piece by piece, such as a backup.
 #[derive(Debug)]
 pub struct ByteStream {
     client: Client,
@@ -43,7 +43,7 @@ impl ByteStream {
     /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// When the connection broke or nothing came for a long time: what came so far is not the whole.
+    /// If the connection broke or no piece came in time: the bytes so far are incomplete.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         loop {
             let Ok(frame) = tokio::time::timeout(self.piece_limit, self.body.frame()).await else {

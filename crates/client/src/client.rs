@@ -1,5 +1,5 @@
-//! One daemon or the nodes of a cluster, spoken to over HTTP: how a client is built and how one call is made. Which node
-//! is asked stands in `nodes.rs`, what an answer means in `answer.rs`. The typed calls, one per route, stand in
+//! A client of one daemon or of the nodes of a cluster over HTTP: how it is built and how it makes one call. `nodes.rs`
+//! selects the node, `answer.rs` interprets the answer. The typed calls, one per route, are in
 //! `client/calls.rs`, `client/cluster.rs`, `client/registrations.rs`, `client/streams.rs` and `client/polling.rs`.
 
 mod calls;
@@ -27,21 +27,21 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
-/// How long opening a connection may take, unless told.
+/// Default limit for opening a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// How long an answer may take, unless told; a wait that was asked for comes on top.
+/// Default limit for an answer; the wait of a request comes on top.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// What RFC 3986 leaves as it is in a path segment; a `/` inside a name is none of the path's.
+/// The characters that RFC 3986 allows unescaped in a path segment; a `/` inside a name is escaped.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// A client of one daemon, or of the nodes of one cluster. Cheap to clone; clones share their connections.
 ///
-/// With several endpoints a call goes to the one that answered last. Where that one is not there, breaks off, keeps
-/// silent or says that it cannot decide now, the same call, under the same operation id, goes to the next, until one
-/// answers or the time of the call is over.
+/// With several endpoints a call goes to the one that answered last. If that one cannot be reached, breaks the
+/// connection, does not answer or answers that it cannot decide now, the client sends the same call with the same
+/// operation id to the next one, until one answers or the call's limit is over.
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -64,32 +64,32 @@ pub struct ClientBuilder {
     check: Option<PeerCheck>,
 }
 
-/// Why no client can be built.
+/// An error of [`ClientBuilder::build`].
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A certificate was given, and no endpoint is `https`.
-    #[error("a certificate is given, and no endpoint is https")]
+    /// A CA or a certificate was given, but no endpoint is `https`.
+    #[error("a certificate is given, but no endpoint is https")]
     NoHttps,
-    /// The system trusts no authority, and none was given.
+    /// The system's trusted authorities cannot be read, and no CA was given.
     #[error("cannot read the authorities that the system trusts: {0}")]
     SystemRoots(String),
-    /// Not PEM, or without what was looked for.
+    /// The input is not PEM, or has no certificate or key.
     #[error("cannot read the PEM: {0}")]
     Pem(String),
-    /// The host cannot stand in a certificate.
-    #[error("{0:?} cannot stand in a certificate")]
+    /// The host is not a valid TLS server name.
+    #[error("invalid TLS server name {0:?}")]
     Host(String),
     /// The certificate or key cannot be used.
     #[error("cannot use the certificate: {0}")]
     Tls(#[from] rustls::Error),
-    /// The token or the host cannot be written into a header.
+    /// The token or the host is not a valid header value.
     #[error("the token or host cannot be sent: {0}")]
     Header(#[from] InvalidHeaderValue),
 }
 
-/// How a request is made.
+/// How a request is sent.
 pub(crate) struct Manner {
-    /// Sending it twice does no more than sending it once.
+    /// The request is idempotent.
     pub(crate) repeatable: bool,
     pub(crate) patience: Patience,
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
@@ -103,68 +103,68 @@ impl Manner {
 }
 
 impl ClientBuilder {
-    /// Where more nodes of the same cluster are; one that is known already counts once. They must be nodes of one
-    /// cluster: a call may be made at any of them.
+    /// Adds endpoints of the same cluster; duplicates count once. All endpoints must be nodes of one cluster, because a
+    /// call may go to any of them.
     #[must_use]
     pub fn endpoints(mut self, endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
         endpoints.into_iter().for_each(|endpoint| self.endpoints.add(endpoint));
         self
     }
 
-    /// The token to present, as `tenure token new` printed it.
+    /// Sets the token, as printed by `tenure token new`.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// Certificates of the authorities to trust for `https`, instead of those that the system trusts.
+    /// Sets the CA certificates to trust for `https` [default: the system's].
     #[must_use]
     pub fn ca_pem(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.ca_pem = Some(pem.into());
         self
     }
 
-    /// The certificate with which to introduce oneself, and its key.
+    /// Sets the client certificate and its key.
     #[must_use]
     pub fn identity_pem(mut self, certificates: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
         self.identity = Some(Identity { certificates: certificates.into(), key: key.into() });
         self
     }
 
-    /// In whose name leases are held where a call does not say; the program and its process id unless told.
+    /// Sets the holder of leases for calls that name none [default: the program's name and process id].
     #[must_use]
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// How long opening a connection may take (5 s unless told).
+    /// Limits how long opening a connection may take [default: 5 s].
     #[must_use]
     pub fn connect_limit(mut self, limit: Duration) -> Self {
         self.connect_limit = limit;
         self
     }
 
-    /// How long an answer may take (10 s unless told), from however many nodes it is asked for; a wait that was asked for
-    /// comes on top.
+    /// Limits how long an answer may take [default: 10 s], over all nodes that are tried; the wait of a request comes
+    /// on top.
     #[must_use]
     pub fn answer_limit(mut self, limit: Duration) -> Self {
         self.answer_limit = limit;
         self
     }
 
-    /// Uses only connections whose other end passes a check, which comes before the token or anything else is sent.
+    /// Sets a check of the peer of each new connection, made before the token or anything else is sent.
     #[must_use]
     pub fn check_peer(mut self, check: impl Fn(Peer) -> Result<(), Cause> + Send + Sync + 'static) -> Self {
         self.check = Some(Arc::new(check));
         self
     }
 
-    /// Builds it. No connection is opened yet.
+    /// Builds the client. It opens no connection yet.
     ///
     /// # Errors
-    /// When certificates or token cannot be used.
+    /// If certificates, key or token cannot be used.
     pub fn build(self) -> Result<Client, BuildError> {
         let is_https = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Https(_));
         let setup = if self.endpoints.as_slice().iter().any(is_https) {
@@ -195,13 +195,13 @@ impl ClientBuilder {
 }
 
 impl Client {
-    /// Begins to build a client of the daemon or node at this endpoint; [`ClientBuilder::endpoints`] adds others.
+    /// Returns a builder for the daemon or node at this endpoint; [`ClientBuilder::endpoints`] adds others.
     #[must_use]
     pub fn builder(endpoint: Endpoint) -> ClientBuilder {
         Self::builder_of(endpoint.into())
     }
 
-    /// Begins to build a client of the nodes at these endpoints.
+    /// Returns a builder for the nodes at these endpoints.
     #[must_use]
     pub fn builder_of(endpoints: Endpoints) -> ClientBuilder {
         ClientBuilder {
@@ -216,31 +216,31 @@ impl Client {
         }
     }
 
-    /// Where its daemon is; of several nodes, the one that answered last.
+    /// The daemon's endpoint; of several nodes, that of the one that answered last.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.nodes().preferred().endpoint()
     }
 
-    /// Where its daemon, or each of its nodes, is.
+    /// The endpoints of the daemon or of all nodes.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.nodes().all().map(Transport::endpoint)
     }
 
-    /// In whose name leases are held where a call does not say.
+    /// The holder of leases for calls that name none.
     #[must_use]
     pub fn holder(&self) -> &str {
         &self.shared.holder
     }
 
-    /// Makes any call: a path from the root with its query, and a body that becomes JSON.
+    /// Makes any call: an absolute path with its query, and a body that is serialized as JSON.
     ///
-    /// A `POST` is sent at most once here; put an operation id into its body and ask again where the outcome
-    /// is unknown. Among several nodes one that takes an operation id gets it before its first try, and is sent to one
-    /// after the other until one answers.
+    /// With one endpoint a `POST` is sent at most once; put an operation id into its body and call again if the outcome
+    /// is unknown. With several nodes, a call that takes an operation id gets one before its first attempt and goes to
+    /// one node after the other until one answers.
     ///
     /// # Errors
-    /// [`CallError`]; its [`CallError::is_definite`] says whether the call may have had an effect.
+    /// [`CallError`]; [`CallError::is_definite`] is false if the call may have had an effect.
     pub async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -251,8 +251,8 @@ impl Client {
         self.ask(method, path_and_query, body, manner).await
     }
 
-    /// Makes any call and gives the daemon's own object. `wait` is how long the call may take beyond what an
-    /// answer may take anyway: the `wait_ms` of its body.
+    /// Makes any call and returns the daemon's JSON object. `wait` is added to the limit for answers: pass the
+    /// `wait_ms` of the body.
     ///
     /// # Errors
     /// As [`Client::call`].
@@ -278,7 +278,7 @@ impl Client {
         self.ask_timed(method, path_and_query, body, manner).await.map(|(_, answer)| answer)
     }
 
-    /// The same, with the instant before the try that was answered.
+    /// Like [`Client::call_value`], with the instant before the attempt that was answered.
     pub(crate) async fn ask_timed<T: DeserializeOwned>(
         &self,
         method: Method,
@@ -300,7 +300,7 @@ impl Client {
         Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
-    /// Asks for a body that is read piece by piece.
+    /// Requests a body that is read piece by piece.
     pub(crate) async fn ask_stream(
         &self,
         method: Method,
@@ -353,7 +353,7 @@ pub(crate) fn segment(name: &str) -> impl fmt::Display {
     utf8_percent_encode(name, SEGMENT)
 }
 
-/// The path with its query; nothing is added where the query is empty.
+/// The path with its query, if the query is not empty.
 pub(crate) fn with_query(path: &str, query: &impl Serialize) -> Result<String, CallError> {
     let query =
         serde_urlencoded::to_string(query).map_err(|error| CallError::Unsendable(error.to_string()))?;
@@ -382,7 +382,7 @@ fn request(
     Ok(Request { method, uri, headers, body, repeatable, patience })
 }
 
-/// A fresh operation id, as a header carries it.
+/// A new operation id as a header value.
 pub(crate) fn fresh_key() -> HeaderValue {
     HeaderValue::from_str(&operation_id()).expect("invariant: hexadecimal digits are plain text")
 }

@@ -23,13 +23,13 @@ impl BootInstant {
         Self { since_boot_ns: seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds) }
     }
 
-    /// The instant so many milliseconds after boot.
+    /// The instant this many milliseconds after boot.
     #[must_use]
     pub const fn from_ms(since_boot_ms: u64) -> Self {
         Self { since_boot_ns: since_boot_ms.saturating_mul(1_000_000) }
     }
 
-    /// The instant so many nanoseconds after boot.
+    /// The instant this many nanoseconds after boot.
     #[must_use]
     pub const fn from_ns(since_boot_ns: u64) -> Self {
         Self { since_boot_ns }
@@ -47,28 +47,28 @@ impl BootInstant {
         self.since_boot_ns
     }
 
-    /// The instant this much later; the end of time if there is none.
+    /// The instant this much later, saturating.
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self { since_boot_ns: self.since_boot_ns.saturating_add(ns) }
     }
 
-    /// The instant this much earlier; boot if there is none.
+    /// The instant this much earlier; at the earliest boot.
     #[must_use]
     pub fn before(self, duration: Duration) -> Self {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         Self { since_boot_ns: self.since_boot_ns.saturating_sub(ns) }
     }
 
-    /// How long after `earlier` this is; zero if it is not.
+    /// The time since `earlier`; zero if this instant is before it.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.since_boot_ns.saturating_sub(earlier.since_boot_ns))
     }
 }
 
-/// When an instant was or will be for people: RFC 3339, UTC, with milliseconds, by the wall clock as it stands now.
+/// The wall-clock time of an instant: RFC 3339, UTC, with milliseconds, by the current wall clock.
 #[must_use]
 pub fn wall_time(instant: BootInstant) -> String {
     let (boot, wall) = (BootInstant::now(), clock_gettime(ClockId::Realtime));
@@ -89,8 +89,8 @@ pub fn wall_time(instant: BootInstant) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
 }
 
-/// Waits until the instant has come. Noticed at once after a pause of the process, and at most half a second
-/// after the machine was woken from suspend.
+/// Waits for the instant. Returns at once after a pause of the process, and at most half a second after the machine
+/// resumed from suspend.
 pub async fn wait_until(instant: BootInstant) {
     loop {
         let left = instant.since(BootInstant::now());

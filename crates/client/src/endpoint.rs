@@ -1,10 +1,10 @@
-//! Where a daemon, or each node of a cluster, listens, as people write it. Knows nothing of connections.
+//! Endpoints of a daemon or of the nodes of a cluster, and their text form.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a daemon listens: `http://host:port`, `https://host:port` or `unix:/path`.
+/// An endpoint of a daemon: `http://host:port`, `https://host:port` or `unix:/path`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Endpoint {
     /// Plain TCP.
@@ -15,7 +15,7 @@ pub enum Endpoint {
     Unix(PathBuf),
 }
 
-/// Where the nodes of one cluster listen, each as good as the others; or one daemon. Written with commas between.
+/// The endpoints of one daemon or of the nodes of one cluster. In text: separated by commas.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoints(Vec<Endpoint>);
 
@@ -28,31 +28,31 @@ pub struct Authority {
     pub port: u16,
 }
 
-/// Why a text is no endpoint.
+/// An error while parsing an endpoint.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// It begins with none of the known schemes.
-    #[error("{0:?} is no endpoint: expected http://host:port, https://host:port or unix:/path")]
+    /// The scheme is missing or unknown.
+    #[error("{0:?} is not an endpoint: expected http://host:port, https://host:port or unix:/path")]
     Scheme(String),
-    /// There is no host in it, or one that cannot be.
-    #[error("{0:?} names no host")]
+    /// The host is missing or invalid.
+    #[error("{0:?} has no valid host")]
     Host(String),
-    /// Its port is no number from 1 to 65535.
-    #[error("{0:?} has no port that can be used")]
+    /// The port is not a number from 1 to 65535.
+    #[error("{0:?} has no valid port: expected 1 to 65535")]
     Port(String),
-    /// It goes on after the port.
-    #[error("{0:?} has more than a host and a port")]
+    /// There is text after the port.
+    #[error("{0:?} has text after the port")]
     More(String),
-    /// The path of a socket is not absolute.
-    #[error("{0:?} names no absolute path")]
+    /// The path of the socket is not absolute.
+    #[error("{0:?} has no absolute path")]
     Path(String),
-    /// A socket is on one machine: it cannot be one of several endpoints.
-    #[error("{0:?} is a socket, which stands alone")]
+    /// A socket cannot be one of several endpoints.
+    #[error("{0:?} is a socket, which cannot be one of several endpoints")]
     Socket(String),
 }
 
 impl Endpoints {
-    /// Each once, in the order given; never empty.
+    /// The endpoints without duplicates, in the given order; never empty.
     #[must_use]
     pub fn as_slice(&self) -> &[Endpoint] {
         &self.0
@@ -105,7 +105,7 @@ impl fmt::Display for Endpoints {
 }
 
 impl Endpoint {
-    /// What the header `Host` says: like browsers, without the port of the scheme.
+    /// The value of the header `Host`: as in browsers, without the scheme's default port.
     #[must_use]
     pub(crate) fn host_header(&self) -> String {
         let (whole, port_of_scheme) = match self {
@@ -120,7 +120,7 @@ impl Endpoint {
 impl FromStr for Endpoint {
     type Err = EndpointError;
 
-    /// A missing port is the one of the scheme, 80 or 443; a `/` at the end is allowed.
+    /// A missing port is the scheme's default, 80 or 443; a final `/` is allowed.
     fn from_str(text: &str) -> Result<Self, EndpointError> {
         if let Some(path) = text.strip_prefix("unix:") {
             // `unix:///path` is how URLs spell it.

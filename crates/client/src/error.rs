@@ -1,59 +1,59 @@
-//! Why a call brought no answer that can be used, and whether it may have had an effect all the same.
+//! Errors of calls, and whether a failed call may have had an effect.
 
 use crate::endpoint::Endpoint;
 use core::time::Duration;
 use tenure_api::{Error, ErrorCode};
 
-/// What lies below a failed connection.
+/// The cause of a failed connection.
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why a call failed.
+/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The daemon refused, with a code of the table.
+    /// The daemon answered with an error code.
     #[error("{0}")]
     Refused(Error),
-    /// No connection came about; nothing was sent.
+    /// No connection could be opened; nothing was sent.
     #[error("cannot reach {endpoint}: {source}")]
     Unreachable {
-        /// Where the daemon was expected.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why.
+        /// The cause.
         source: Cause,
     },
-    /// The connection broke after the request had left; it may have been carried out.
+    /// The connection broke after the request was sent; the call may have been carried out.
     #[error("the connection to {endpoint} broke: {source}")]
     Broken {
-        /// The daemon.
+        /// The endpoint.
         endpoint: Endpoint,
-        /// Why.
+        /// The cause.
         source: Cause,
     },
-    /// An answer that is not understood: not a daemon, or one that is newer than this library.
+    /// The answer cannot be parsed: the peer is not a daemon, or is newer than this library.
     #[error("unexpected answer with status {status}: {message}")]
     Unexpected {
         /// Status over HTTP; 0 on the socket.
         status: u16,
-        /// What is wrong with it, and how it begins.
+        /// What is wrong with the answer, and its first characters.
         message: String,
-        /// It says itself that the request had no effect.
+        /// The answer says that the request had no effect.
         definite: bool,
-        /// It says itself that the holder has no authority any more.
+        /// The answer says that the holder has lost the lease.
         lost: bool,
     },
-    /// No answer within the limit; it may have been carried out.
+    /// No answer within the limit; the call may have been carried out.
     #[error("no answer within {} ms", limit.as_millis())]
     TimedOut {
         /// The limit.
         limit: Duration,
     },
-    /// The request cannot be written down; nothing was sent.
+    /// The request cannot be serialized; nothing was sent.
     #[error("the request cannot be sent: {0}")]
     Unsendable(String),
 }
 
 impl CallError {
-    /// The code of the table, where the daemon refused with one.
+    /// The error code, if the daemon answered with one.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -66,7 +66,7 @@ impl CallError {
         }
     }
 
-    /// Whether the request certainly had no effect. If not, ask again with the same operation id.
+    /// Whether the request certainly had no effect. If not, call again with the same operation id.
     #[must_use]
     pub fn is_definite(&self) -> bool {
         match self {
@@ -77,7 +77,7 @@ impl CallError {
         }
     }
 
-    /// Whether whoever asked as the holder has no authority any more.
+    /// Whether the caller has lost the lease.
     #[must_use]
     pub fn lost(&self) -> bool {
         match self {
@@ -89,7 +89,7 @@ impl CallError {
         }
     }
 
-    /// How long to wait before asking again, where the daemon says that it may help.
+    /// How long to wait before a retry, if the daemon suggests one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -1,5 +1,5 @@
-//! The stream of events. By itself it ends when the daemon stops or the reader was too slow; a resuming one
-//! goes on after the last event it gave, and misses none.
+//! The stream of events. It ends when the daemon stops or the reader is too slow; a resuming stream continues after the
+//! last event it returned and misses none.
 
 use crate::backoff::Backoff;
 use crate::bytes_stream::ByteStream;
@@ -10,7 +10,7 @@ use core::time::Duration;
 use http::{HeaderName, HeaderValue, Method};
 use tenure_api::{Event, EventKind, EventsQuery, Lagged};
 
-/// The daemon says something at least every 15 s; after three times that the connection is dead.
+/// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -34,7 +34,7 @@ enum OnEnd {
 }
 
 impl Client {
-    /// Follows what happens. The connection is open when this returns.
+    /// Opens a stream of events. The connection is open when this returns.
     ///
     /// # Errors
     /// `lsn_trimmed` with `oldest`, or see [`CallError`].
@@ -54,9 +54,9 @@ impl Client {
 }
 
 impl Events {
-    /// The same, going on from the last event whenever its connection ends, be it that the daemon was
-    /// restarted or that the reader was too slow; at another node where there are several. Asks the daemon where it stands if no event came yet, so
-    /// that nothing between is missed.
+    /// Makes the stream resume after the last event whenever its connection ends: because the daemon was restarted or
+    /// the reader was too slow. With several nodes it may resume at another one. If no event came yet, it reads the
+    /// current position first, so that it misses nothing.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -71,14 +71,13 @@ impl Events {
         Ok(self)
     }
 
-    /// The next event. `None` when the daemon ended the stream; a resuming one never gives it.
+    /// The next event. `None` when the daemon ended the stream; a resuming stream never returns it.
     ///
-    /// An event of kind [`EventKind::Lagged`] says that the reader was too slow: its `lsn` is where to begin
-    /// again. [`EventKind::Closing`] says that the daemon stops. A resuming stream gives neither.
+    /// An event of kind [`EventKind::Lagged`] means that the reader was too slow: start again at its `lsn`.
+    /// [`EventKind::Closing`] means that the daemon stops. A resuming stream returns neither.
     ///
     /// # Errors
-    /// When the connection broke, or, resuming, when the daemon refused to go on: `lsn_trimmed`,
-    /// `unauthorized`, ….
+    /// If the connection broke or, resuming, if the daemon rejects the continuation: `lsn_trimmed`, `unauthorized`, ….
     pub async fn next(&mut self) -> Result<Option<Event>, CallError> {
         match self.manner {
             OnEnd::Ends => self.next_of_connection().await,
@@ -86,20 +85,19 @@ impl Events {
         }
     }
 
-    /// Id of the last event that was given; opaque, good for [`Client::events`] of any client by
-    /// [`Events::after`].
+    /// The id of the last event that was returned; opaque. Pass it to [`Events::after`] of any client's stream.
     #[must_use]
     pub fn last_id(&self) -> Option<&str> {
         self.last_id.as_deref()
     }
 
-    /// How often a resuming stream began a new connection.
+    /// How often a resuming stream has reconnected.
     #[must_use]
     pub fn resumptions(&self) -> u64 {
         self.resumptions
     }
 
-    /// The same, beginning anew after the event with this id.
+    /// Restarts the stream after the event with this id.
     ///
     /// # Errors
     /// `lsn_trimmed` with `oldest`, or see [`CallError`].

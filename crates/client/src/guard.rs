@@ -1,5 +1,5 @@
-//! A guard: somebody's hold on a lease. It renews in the background, tells when authority is at risk or lost,
-//! and fails closed. Invariant: nothing renews a lease after its guard was released or dropped.
+//! A guard holds a lease: it renews it in the background, reports when it is at risk or lost, and fails closed.
+//! Invariant: nothing renews a lease after its guard was released or dropped.
 
 mod life;
 mod parting;
@@ -33,19 +33,19 @@ const RESUME_GRACE_MS: u64 = 30_000;
 /// Pause before a lease is resumed again, where the daemon advises none.
 const RESUME_PAUSE_MS: u64 = 200;
 
-/// A hold on a lease.
+/// A held lease.
 ///
-/// While [`Guard::is_held`] says so, nobody else holds any of its resources. [`Guard::token`] fires when that
-/// ends, at the latest a margin before the daemon could give them to somebody else; whoever then acts on
-/// must be stopped by the [`Guard::fence`] in the stores it writes to.
+/// While [`Guard::is_held`] is true, no other holder has any of its resources. [`Guard::token`] is cancelled when that
+/// ends, at the latest a margin before the daemon could grant them to another holder. Work that continues after that
+/// must be stopped by the fencing token ([`Guard::fence`]) in the systems it writes to.
 ///
-/// Dropping a guard means that its work has stopped: it gives the lease back, or acknowledges that it was
-/// taken, in the background. [`Guard::release`] and [`Guard::stopped`] do the same and wait for it.
+/// Dropping a guard means that its work has stopped: the guard releases the lease, or acknowledges its loss, in the
+/// background. [`Guard::release`] and [`Guard::stopped`] do the same and wait for it.
 pub struct Guard {
     lease: Lease,
     life: Arc<Life>,
     keeping: Keeping,
-    /// Taken once the daemon is told.
+    /// Taken once the release is sent to the daemon.
     parting: Option<Parting>,
 }
 
@@ -56,13 +56,13 @@ pub(crate) enum Keeping {
     Session(Kept),
 }
 
-/// Why a release was no release.
+/// An error of [`Guard::release`].
 #[derive(Debug, thiserror::Error)]
 pub enum ReleaseError {
-    /// The lease had been lost before: what was done since then was not protected by it.
+    /// The lease had been lost before; work since then was not protected by it.
     #[error("{0}")]
     Lost(LossReason),
-    /// The daemon could not be told; the lease ends by itself when its ttl and grace are over.
+    /// The daemon could not be reached; the lease ends when its ttl and grace are over.
     #[error(transparent)]
     Call(#[from] CallError),
 }
@@ -72,7 +72,7 @@ impl Guard {
         Self { lease, life, keeping, parting: Some(parting) }
     }
 
-    /// The lease as it was granted, or bound again.
+    /// The lease as granted or resumed.
     #[must_use]
     pub fn lease(&self) -> &Lease {
         &self.lease
@@ -84,32 +84,32 @@ impl Guard {
         &self.lease.lease_id
     }
 
-    /// What holder calls present.
+    /// The epoch that calls about the lease present.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.lease.epoch
     }
 
-    /// What to send along with every write to a store that can compare: it rises with each holder.
+    /// The fencing token: rises with each holder. Send it with every write, and let the protected system reject lower
+    /// ones.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.lease.fence
     }
 
-    /// The resources it covers; of a pool, the members that were given.
+    /// The held resources; of a pool, the granted members.
     #[must_use]
     pub fn resources(&self) -> &[String] {
         &self.lease.resources
     }
 
-    /// Whether its holder may act now. Looks at the clock: right also where the background task could not
-    /// run.
+    /// Whether the holder may act now. Reads the clock, so it is correct even if the background task could not run.
     #[must_use]
     pub fn is_held(&self) -> bool {
         !matches!(self.state().standing, Standing::Lost(_))
     }
 
-    /// How things are now.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> GuardState {
         let mut state = self.life.state();
@@ -126,8 +126,8 @@ impl Guard {
         state
     }
 
-    /// For how long its holder may act without another answer; `None` for one that is valid while its
-    /// connection is open.
+    /// How long the holder may act without another renewal; `None` for a lease that is valid while its connection is
+    /// open.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         let state = self.state();
@@ -139,28 +139,28 @@ impl Guard {
         }
     }
 
-    /// Tells of every change. Of a lease kept by a session, risk and validity are told by the session.
+    /// A receiver of state changes. For a lease kept by a session, the session reports risk and validity.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<GuardState> {
         self.life.subscribe()
     }
 
-    /// Fires when the holder must stop: at a loss, and when the guard is released or dropped.
+    /// A token that is cancelled when the holder must stop: at a loss, and when the guard is released or dropped.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.life.token()
     }
 
-    /// Waits for the loss and says why. The token fires first; the reason may take a moment longer, because
-    /// the daemon is asked for it.
+    /// Waits for the loss and returns its reason. The token is cancelled first; the reason may take a moment longer,
+    /// because the guard requests it from the daemon.
     pub async fn lost(&self) -> LossReason {
         self.life.settled().await
     }
 
-    /// Gives the lease back, once the work under it has stopped.
+    /// Releases the lease. Call it when the work under the lease has stopped.
     ///
     /// # Errors
-    /// When it had been lost before, or the daemon cannot be told.
+    /// If the lease had been lost before, or the daemon cannot be reached.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let before = self.state().standing;
         self.part().await?;
@@ -170,21 +170,21 @@ impl Guard {
         }
     }
 
-    /// Says that the work has stopped: after a loss the daemon need not wait for the promise to run out, and
-    /// otherwise the lease is given back.
+    /// Reports that the work has stopped: after a loss the daemon then need not wait for the end of the validity;
+    /// otherwise this releases the lease.
     ///
     /// # Errors
-    /// When the daemon cannot be told.
+    /// If the daemon cannot be reached.
     pub async fn stopped(mut self) -> Result<(), CallError> {
         self.part().await
     }
 
-    /// Binds the lease to a new connection after the old one closed, within its grace. Epoch and fence rise. Waits up to
-    /// the grace for the daemon to notice that the old connection is gone.
-    /// Tokens and watches taken before stay with the loss; take them anew.
+    /// Binds the lease to a new connection after the old one closed, within its grace. Epoch and fence rise. Waits up
+    /// to the grace for the daemon to notice that the old connection is gone. Tokens and receivers from before stay
+    /// with the loss: get new ones.
     ///
     /// # Errors
-    /// When the guard is of another kind, or the lease is gone.
+    /// If the guard's lease is not kept by a connection, or the lease has ended.
     pub async fn resume(&mut self, connection: &Connection) -> Result<(), CallError> {
         let Keeping::Connection { .. } = self.keeping else {
             return Err(CallError::Unsendable("the lease is not kept by a connection".to_owned()));

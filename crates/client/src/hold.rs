@@ -1,4 +1,4 @@
-//! Asking for a bundle until the outcome is known, and making a guard of what was granted.
+//! Requests a lease until the outcome is known, and returns a guard.
 //! Invariant: a lease is called held only after an answer that promised it, asked for a moment ago.
 
 mod obtain;
@@ -19,12 +19,12 @@ use std::sync::Arc;
 use tenure_api::{Acquire, Lease, Mode, State};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Taken off every promise unless told.
+/// Default margin that is subtracted from every validity.
 pub(crate) const MARGIN: Duration = Duration::from_millis(50);
-/// How long a request whose outcome is unknown is asked again unless told, beyond the wait.
+/// Default limit, beyond the wait, for retries of a request whose outcome is unknown.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What is to be held, and how. Ends in [`Hold::acquire`].
+/// A request for a lease; [`Hold::acquire`] sends it.
 #[must_use = "nothing is asked for before `acquire`"]
 pub struct Hold {
     origin: Origin,
@@ -41,21 +41,21 @@ enum Origin {
 }
 
 impl Client {
-    /// Asks to hold resources together, or none of them. Kept by heartbeats in the background.
+    /// Requests resources, all or none. The guard sends heartbeats in the background.
     pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
         Hold::new(Origin::Http(self.clone()), self.holder().to_owned(), resources)
     }
 
-    /// Asks to hold any so many members of a pool: who else holds members does not matter.
+    /// Requests any `count` members of a pool.
     pub fn hold_members(&self, pool: impl Into<String>, count: u32) -> Hold {
         self.hold(core::iter::empty::<String>()).pool(pool, count)
     }
 
-    /// Makes a guard of a lease that this program holds already, such as a reserved one that was activated.
-    /// It is heartbeat first.
+    /// Returns a guard for a lease that this program already holds, such as a reserved one that was activated. The
+    /// lease is renewed once before the guard is returned.
     ///
     /// # Errors
-    /// When it cannot be renewed.
+    /// If the lease cannot be renewed.
     pub async fn guard(&self, lease: Lease) -> Result<Guard, CallError> {
         let resources = core::iter::empty::<String>();
         let hold = Hold::new(Origin::Http(self.clone()), lease.holder.clone(), resources);
@@ -72,7 +72,7 @@ impl Client {
 }
 
 impl Connection {
-    /// Asks to hold resources together, or none of them, for as long as this connection is open.
+    /// Requests resources, all or none, for as long as this connection is open.
     pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
         Hold::new(Origin::Connection(self.clone()), self.session().to_owned(), resources)
     }
@@ -93,76 +93,75 @@ impl Hold {
         hold
     }
 
-    /// And any so many members of a pool.
+    /// Adds any `count` members of a pool.
     pub fn pool(mut self, name: impl Into<String>, count: u32) -> Self {
         self.request.pools.insert(name.into(), count);
         self
     }
 
-    /// In this name, instead of the client's.
+    /// Sets the holder [default: the client's].
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.request.holder = holder.into();
         self
     }
 
-    /// How long one heartbeat lasts: the longest time until others notice that this program died. Not on a
+    /// Sets how long one heartbeat lasts: the longest time until a death of this program is noticed. Has no effect on a
     /// connection or under a session, which have their own.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request.ttl_ms = Some(milliseconds(ttl));
         self
     }
 
-    /// How long silence is forgiven after that. Not under a session, which has its own.
+    /// Sets the grace after the ttl. Has no effect under a session, which has its own.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.request.grace_ms = Some(milliseconds(grace));
         self
     }
 
-    /// Wait this long for what is held by others, first come first served. Without it a bundle that is not
-    /// free is refused at once.
+    /// Waits this long for resources that others hold, first come, first served [default: not at all].
     pub fn wait(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 
-    /// How long to go on asking, beyond the wait, when the daemon does not say what became of the request
-    /// (10 s unless told).
+    /// Limits how long to retry, beyond the wait, while the outcome of the request is unknown [default: 10 s].
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Taken off every promise (50 ms unless told): how long before the end the token fires.
+    /// Sets the margin that is subtracted from every validity [default: 50 ms]: how long before its end the token is
+    /// cancelled.
     pub fn margin(mut self, margin: Duration) -> Self {
         self.margin = margin;
         self
     }
 
-    /// End the lease after this long however alive its holder is.
+    /// Ends the lease after this long, renewed or not.
     pub fn max_lifetime(mut self, lifetime: Duration) -> Self {
         self.request.max_lifetime_ms = Some(milliseconds(lifetime));
         self
     }
 
-    /// Keep the resources unavailable this long after a revoke.
+    /// Keeps the resources unavailable this long after a revoke.
     pub fn reclaim_delay(mut self, delay: Duration) -> Self {
         self.request.reclaim_delay_ms = Some(milliseconds(delay));
         self
     }
 
-    /// Anything of the holder's, for others to see.
+    /// Sets JSON metadata that is stored with the lease and visible to others.
     pub fn attachment(mut self, attachment: Value) -> Self {
         self.request.attachment = Some(attachment);
         self
     }
 
-    /// Asks. Where the outcome stays unknown (the connection broke, no answer in time) the same operation is
-    /// asked again until it is known or the limit is over, so that there is never a second lease.
+    /// Sends the request. While the outcome is unknown (the connection broke, no answer in time) it sends the same
+    /// operation again until the outcome is known or the limit is over, so that there is never a second lease.
     ///
-    /// Dropping the future may leave a lease behind that nobody renews; it ends after its ttl and grace.
+    /// If the future is dropped, a lease may remain that is not renewed; it ends after its ttl and grace.
     ///
     /// # Errors
-    /// `resource_held`, `wait_timeout`, …; or why the outcome is unknown.
+    /// `resource_held`, `wait_timeout`, …; or the reason why the outcome is unknown.
     pub async fn acquire(self) -> Result<Guard, CallError> {
         match &self.origin {
             Origin::Http(client) => {
@@ -183,7 +182,7 @@ impl Hold {
     async fn acquire_renewed(self, client: Client) -> Result<Guard, CallError> {
         if self.request.ttl_ms == Some(0) {
             return Err(CallError::Unsendable(
-                "a guard keeps no permanent lease: it has no promise".to_owned(),
+                "a guard cannot keep a permanent lease: it has no validity".to_owned(),
             ));
         }
         let deadline = BootInstant::now().after(self.wait.saturating_add(self.limit));

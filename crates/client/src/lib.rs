@@ -1,9 +1,9 @@
-//! The Rust client of Tenure: plain calls over HTTP, the daemon's socket, and guards that renew what they hold
-//! and fail closed. Imports the wire types and nothing else of ours.
+//! The Rust client of Tenure: typed calls over HTTP, the daemon's socket, and guards that renew their leases and fail
+//! closed.
 //!
-//! [`Client`] makes plain calls, [`Client::hold`] gives a [`Guard`], [`SessionKeeper`] keeps many leases with one
-//! heartbeat, [`RegistrationKeeper`] keeps a service advertised, [`Connection`] speaks over the daemon's socket,
-//! [`clock`] is the time that all of them go by.
+//! [`Client`] makes typed calls, [`Client::hold`] returns a [`Guard`], [`SessionKeeper`] keeps many leases alive with
+//! one heartbeat, [`RegistrationKeeper`] keeps a service advertised, [`Connection`] is a connection to the daemon's
+//! socket, and [`clock`] is the clock that all of them use.
 #![doc = include_str!("../README.md")]
 
 mod answer;
@@ -43,7 +43,7 @@ pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStanding
 pub use session::SessionKeeper;
 pub use sightings::Sightings;
 pub use socket::Connection;
-pub use stream_events::StreamEvents;
-/// The wire types that calls take and give.
+pub use stream_events::SlotSessionEvents;
+/// The request and response types of the calls.
 pub use tenure_api as api;
 pub use transport::Peer;

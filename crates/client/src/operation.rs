@@ -1,4 +1,4 @@
-//! Operation ids: what makes a retry harmless, and which routes take one.
+//! Operation ids (idempotency keys), and which routes take one.
 
 use http::Method;
 use std::fmt::Write as _;
@@ -8,10 +8,10 @@ const TAKE_OPERATION_ID: &[&str] = &["/v1/leases", "/v1/sessions", "/v1/mdns/", 
 /// Routes that change nothing, or nothing more when they are asked again.
 const CHANGE_NOTHING_TWICE: &[&str] = &["/v1/check", "/v1/breaker/reset"];
 
-/// A fresh operation id: 128 random bits in hexadecimal.
+/// A new operation id (idempotency key): 128 random bits in hexadecimal.
 ///
 /// # Panics
-/// If the system has no randomness to give.
+/// If the system's random number generator fails.
 #[must_use]
 pub fn operation_id() -> String {
     let mut bytes = [0; 16];

@@ -1,5 +1,5 @@
-//! A registration that lives as long as its keeper: heartbeats within its lease, registered again where it ended by
-//! silence, unregistered at the end. When to speak is decided in `state.rs`; here is only what an answer means.
+//! A registration that lives as long as its keeper: the keeper sends heartbeats, registers again after an expiry, and
+//! unregisters at the end. `state.rs` decides when to send what; this file interprets the answers.
 
 mod state;
 
@@ -24,15 +24,14 @@ use tokio_util::sync::CancellationToken;
 /// How long a daemon that is busy is asked again for the first registration.
 const FIRST_LIMIT: Duration = Duration::from_secs(10);
 
-/// Keeps a registration. Dropping it unregisters; [`RegistrationKeeper::unregister`] also waits for that.
+/// Keeps a registration alive. Dropping it unregisters; [`RegistrationKeeper::unregister`] also waits for that.
 ///
-/// Nothing passing ends it: not a daemon that is restarted, frozen or away for hours. What does is in
-/// [`RegistrationEnd`].
+/// A daemon that is restarted, stalled or away for hours does not end it. [`RegistrationEnd`] lists what does.
 pub struct RegistrationKeeper {
     client: Client,
     state: watch::Receiver<RegistrationState>,
     stop: CancellationToken,
-    /// `None` once it was told to stop.
+    /// `None` after a request to stop.
     task: Option<JoinHandle<()>>,
     runtime: Handle,
 }
@@ -41,7 +40,7 @@ impl Client {
     /// Advertises a service and keeps it advertised.
     ///
     /// # Errors
-    /// When the daemon refuses, or is not there at all; one that is busy is asked again for 10 s.
+    /// If the daemon rejects the registration or cannot be reached; the call retries for 10 s while the daemon is busy.
     pub async fn keep_registration(&self, register: &Register) -> Result<RegistrationKeeper, CallError> {
         let mut asked = register.clone();
         asked.operation_id.get_or_insert_with(operation_id);
@@ -56,25 +55,25 @@ impl Client {
 }
 
 impl RegistrationKeeper {
-    /// The registration as it was answered last.
+    /// The registration as last answered by the daemon.
     #[must_use]
     pub fn registration(&self) -> Registration {
         self.state.borrow().registration.clone()
     }
 
-    /// How it stands now.
+    /// The current state.
     #[must_use]
     pub fn state(&self) -> RegistrationState {
         self.state.borrow().clone()
     }
 
-    /// Tells of every change: a drain, a new id after it was registered again, its end.
+    /// A receiver of state changes: a drain, a new id after a new registration, the end.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<RegistrationState> {
         self.state.clone()
     }
 
-    /// Waits for the end and says why.
+    /// Waits for the end and returns its reason.
     pub async fn ended(&self) -> RegistrationEnd {
         let mut state = self.state.clone();
         let is_over = |state: &RegistrationState| matches!(state.standing, RegistrationStanding::Ended(_));
@@ -85,10 +84,10 @@ impl RegistrationKeeper {
         }
     }
 
-    /// Ends the registration. One that is over, or another registrant's by now, is left as it is.
+    /// Ends the registration, unless it has ended or belongs to another registrant by now.
     ///
     /// # Errors
-    /// When the daemon cannot be told for 10 s; the registration then ends when its lease and grace are over.
+    /// If the daemon cannot be reached for 10 s; the registration then ends when its lease and grace are over.
     pub async fn unregister(mut self) -> Result<(), CallError> {
         match self.parting() {
             Some(parting) => parting.say().await,

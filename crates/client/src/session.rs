@@ -1,4 +1,4 @@
-//! A session by hand: one heartbeat for all leases acquired under it, and word of each that was lost.
+//! A session: one heartbeat for all leases acquired under it, and a report of each that was lost.
 //! Invariant: a heartbeat counts as seen only after everything it told was taken in.
 
 mod roll;
@@ -24,8 +24,8 @@ use tokio_util::task::AbortOnDropHandle;
 /// Pages read at most when the leases of a session are listed: ten million leases.
 const PAGES_MAX: usize = 10_000;
 
-/// Keeps a session alive, and with it every lease acquired under it. Dropping it closes the session, which
-/// releases what it holds: the tokens of all its guards fire.
+/// Keeps a session alive, and with it every lease acquired under it. Dropping it closes the session, which releases its
+/// leases and cancels the tokens of all its guards.
 pub struct SessionKeeper {
     keeper: Arc<Keeper>,
     task: AbortOnDropHandle<()>,
@@ -47,7 +47,7 @@ pub(crate) struct Keeper {
 pub(crate) struct Kept(Arc<Keeper>);
 
 impl Client {
-    /// Opens a session by hand and keeps it alive.
+    /// Opens a session and keeps it alive.
     ///
     /// # Errors
     /// `ttl_out_of_range`, …, or see [`CallError`].
@@ -55,7 +55,7 @@ impl Client {
         self.keep_session_with_margin(open, MARGIN).await
     }
 
-    /// The same with its own margin, taken off every promise (50 ms unless told).
+    /// Like [`Client::keep_session`], with a margin that is subtracted from every validity [default: 50 ms].
     ///
     /// # Errors
     /// As [`Client::keep_session`].
@@ -67,7 +67,7 @@ impl Client {
         let sent = BootInstant::now();
         let session = self.open_session(open).await?;
         let Some(valid_ms) = session.valid_ms else {
-            return Err(unexpected("a session by hand without a promise"));
+            return Err(unexpected("a session without valid_ms"));
         };
         let promised = Promised { sent, valid_ms, draining: false, epoch: 0, lsn: session.lsn };
         let core = Core::new(self.terms(margin), Scatter::from_system(), &promised);
@@ -91,44 +91,44 @@ impl Client {
 }
 
 impl SessionKeeper {
-    /// Its id.
+    /// The session's id.
     #[must_use]
     pub fn session(&self) -> &str {
         &self.keeper.session
     }
 
-    /// Asks to hold resources together, or none of them, for as long as this session lives.
+    /// Requests resources, all or none, for as long as this session lives.
     pub fn hold(&self, resources: impl IntoIterator<Item = impl Into<String>>) -> Hold {
         Hold::under(self.keeper.clone(), resources)
     }
 
-    /// How the session stands now.
+    /// The session's current state.
     #[must_use]
     pub fn state(&self) -> GuardState {
         self.keeper.state()
     }
 
-    /// Tells of every change of the session's standing.
+    /// A receiver of the session's state changes.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<GuardState> {
         self.keeper.life.subscribe()
     }
 
-    /// Fires when the session is lost, and with it everything under it.
+    /// A token that is cancelled when the session is lost, and with it every lease under it.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.keeper.life.token()
     }
 
-    /// Waits for the loss of the session and says why.
+    /// Waits for the loss of the session and returns its reason.
     pub async fn lost(&self) -> LossReason {
         self.keeper.life.settled().await
     }
 
-    /// Closes the session, once the work under it has stopped; what it holds is released.
+    /// Closes the session and releases its leases. Call it when the work under them has stopped.
     ///
     /// # Errors
-    /// When the daemon cannot be told; the session then ends by itself when its ttl and grace are over.
+    /// If the daemon cannot be reached; the session then ends when its ttl and grace are over.
     pub async fn close(mut self) -> Result<(), CallError> {
         self.stop();
         // It ends because it was aborted.

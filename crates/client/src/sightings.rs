@@ -1,5 +1,5 @@
-//! What is seen on the network, as it is seen. A stream ends after so long without news, where that was asked
-//! for; a daemon that stops ends it with an error, because what is on the network is known no longer.
+//! Streams of services found by mDNS. A stream ends after an idle time, if one was requested; a daemon that stops ends
+//! it with an error.
 
 use crate::bytes_stream::ByteStream;
 use crate::client::{Client, Manner, with_query};
@@ -12,10 +12,10 @@ use http::Method;
 use serde::de::DeserializeOwned;
 use tenure_api::{BrowseQuery, Browsed, Error, ErrorCode, Sighting};
 
-/// The daemon says something at least every 15 s; after three times that the connection is dead.
+/// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
-/// Things seen on the network, one after the other.
+/// A stream of services or service types found on the network.
 pub struct Sightings<T> {
     stream: ByteStream,
     parser: Parser,
@@ -23,8 +23,8 @@ pub struct Sightings<T> {
 }
 
 impl Client {
-    /// Looks for services of a type, or, without one, for the types there are. The stream ends after `idle_for`
-    /// (whole seconds, rounded up) without news; zero is for ever.
+    /// Browses for services of a type or, without one, for service types. The stream ends after `idle_for` (whole
+    /// seconds, rounded up) without a new result; zero means never.
     ///
     /// # Errors
     /// `invalid_type`, ….
@@ -36,7 +36,7 @@ impl Client {
         self.look("/v1/mdns/browse", service_type, idle_for).await
     }
 
-    /// Tells everything that is seen of a type: found, resolved and removed. Ends as [`Client::browse_stream`].
+    /// Reports every change of a type: found, resolved and removed. Ends like [`Client::browse_stream`].
     ///
     /// # Errors
     /// `invalid_type`, ….
@@ -63,11 +63,10 @@ impl Client {
 }
 
 impl<T: DeserializeOwned> Sightings<T> {
-    /// The next thing that is seen; `None` after so long without news as was asked for. Nothing is lost when this
-    /// is dropped before it is ready.
+    /// The next result; `None` after the idle time. Cancel safe.
     ///
     /// # Errors
-    /// `shutting_down` when the daemon stops; or when the connection broke.
+    /// `shutting_down` if the daemon stops; or if the connection broke.
     pub async fn next(&mut self) -> Result<Option<T>, CallError> {
         loop {
             if let Some(message) = self.parser.next() {

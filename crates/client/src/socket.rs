@@ -36,8 +36,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 /// How long an answer may take; a wait that was asked for comes on top.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// A connection to the daemon's socket. Cheap to clone; it closes when the last clone and the last guard on it
-/// are gone, and what was acquired on it ends after its grace.
+/// A connection to the daemon's socket. Cheap to clone. It closes when the last clone and the last guard on it are
+/// dropped; leases acquired on it end after their grace.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -60,7 +60,7 @@ struct Shared {
     next_tag: AtomicU64,
 }
 
-/// An answer that is still to come. Dropping it gives up on the answer, not on the request.
+/// A pending answer. Dropping it drops the answer; the request is still carried out.
 pub struct Pending {
     connection: Option<Connection>,
     shared: Arc<Shared>,
@@ -69,7 +69,7 @@ pub struct Pending {
 }
 
 impl Connection {
-    /// Opens a connection and exchanges greetings.
+    /// Opens a connection.
     ///
     /// # Errors
     /// [`CallError::Unreachable`], or `too_many_connections`, ….
@@ -99,36 +99,36 @@ impl Connection {
         Ok(Self { inner: Arc::new(Inner { shared, welcome, _reader: reader, _writer: writer }) })
     }
 
-    /// The session that this connection is.
+    /// The id of this connection's session.
     #[must_use]
     pub fn session(&self) -> &str {
         &self.inner.welcome.session
     }
 
-    /// Version of the daemon.
+    /// The daemon's version.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.inner.welcome.version
     }
 
-    /// Whether it is closed, so that nothing acquired on it may be relied on.
+    /// Whether the connection is closed; leases acquired on it are then not valid any more.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared().closed.is_cancelled()
     }
 
-    /// Waits until it is closed.
+    /// Waits until the connection is closed.
     pub async fn closed(&self) {
         self.shared().closed.cancelled().await;
     }
 
-    /// Closes it, also for its clones.
+    /// Closes the connection, also for its clones.
     pub fn close(&self) {
         self.shared().close("closed by this program");
     }
 
-    /// Sends a request and comes back as soon as it is queued; the answer is awaited apart. So many requests
-    /// can be in flight, and those queued together leave together.
+    /// Queues a request and returns; await the answer separately. Many requests can be in flight, and requests queued
+    /// together are sent together.
     ///
     /// # Errors
     /// When the connection is closed or the line cannot be written.
@@ -139,14 +139,14 @@ impl Connection {
     /// Sends a request and waits for its answer.
     ///
     /// # Errors
-    /// The refusal, or why there is no answer.
+    /// The daemon's error, or the reason why there is no answer.
     pub async fn ask(&self, verb: Verb) -> Result<Answer, CallError> {
         let limit = limit_of(&verb);
         within(limit, self.begin(verb).await?).await
     }
 
-    /// The next loss that no guard waits for; `None` once the connection is closed. Losses that nobody takes
-    /// are kept up to a bound, and beyond it the connection is closed.
+    /// The next loss that no guard waits for; `None` once the connection is closed. Losses are buffered up to a limit;
+    /// beyond it the connection is closed.
     pub async fn next_lost(&self) -> Option<Lost> {
         self.shared().desk.next_lost(&self.shared().closed).await
     }
@@ -201,7 +201,7 @@ impl Shared {
         let answered = match serde_json::from_slice::<AnswerLine>(line) {
             Ok(AnswerLine { answer: Answer::Lost(lost), .. }) => {
                 if !self.desk.lost(lost) {
-                    self.close("too many losses that nobody took");
+                    self.close("too many unread notifications of lost leases");
                 }
                 return;
             }
@@ -209,7 +209,7 @@ impl Shared {
             Err(error) => return self.not_understood(line, &error),
         };
         let Some(tag) = number(answered.tag.as_ref()) else {
-            tracing::warn!(answer = ?answered.answer, "an answer that nobody asked for");
+            tracing::warn!(answer = ?answered.answer, "answer without a request");
             return;
         };
         match self.desk.answer(tag, answered.answer) {
@@ -330,7 +330,7 @@ struct CloseOnDrop(Arc<Shared>);
 impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if !self.0.closed.is_cancelled() {
-            self.0.close("nobody uses it any more");
+            self.0.close("the connection is not used any more");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What happens to one session of `/api/v3`, as it happens: the session as it is, then renewals, warnings, changes of
-//! state. The stream ends when the session has, or with an error when the daemon stops.
+//! Events of one slot session (`/api/v3`): first its current state, then renewals, warnings and changes of state. The
+//! stream ends with the session, or with an error when the daemon stops.
 
 use crate::bytes_stream::ByteStream;
 use crate::client::{Client, Manner, segment};
@@ -11,33 +11,32 @@ use http::Method;
 use serde_json::Value;
 use tenure_api::{Error, ErrorCode, Stream, StreamNews};
 
-/// The daemon says something at least every 15 s; after three times that the connection is dead.
+/// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
 
-/// What happens to one session.
-pub struct StreamEvents {
+/// The events of one slot session.
+pub struct SlotSessionEvents {
     stream: ByteStream,
     parser: Parser,
 }
 
 impl Client {
-    /// Follows one session. What comes first is the session as it is.
+    /// Opens the events of a slot session. The first event is its current state.
     ///
     /// # Errors
     /// `session_not_found`, ….
-    pub async fn stream_events(&self, session_id: &str) -> Result<StreamEvents, CallError> {
+    pub async fn slot_session_events(&self, session_id: &str) -> Result<SlotSessionEvents, CallError> {
         let path = format!("/api/v3/sessions/{}/events", segment(session_id));
         let stream = self.ask_stream(Method::GET, &path, Manner::REPEATABLE).await?;
-        Ok(StreamEvents { stream: stream.with_piece_limit(SILENCE_LIMIT), parser: Parser::default() })
+        Ok(SlotSessionEvents { stream: stream.with_piece_limit(SILENCE_LIMIT), parser: Parser::default() })
     }
 }
 
-impl StreamEvents {
-    /// What happens next, and the session after it; `None` when the session has ended and that was told. Nothing is
-    /// lost when this is dropped before it is ready.
+impl SlotSessionEvents {
+    /// The next event and the session after it; `None` after the end of the session was returned. Cancel safe.
     ///
     /// # Errors
-    /// `shutting_down` when the daemon stops; or when the connection broke.
+    /// `shutting_down` if the daemon stops; or if the connection broke.
     pub async fn next(&mut self) -> Result<Option<(StreamNews, Stream)>, CallError> {
         loop {
             while let Some(message) = self.parser.next() {
@@ -60,9 +59,9 @@ impl StreamEvents {
     }
 }
 
-impl fmt::Debug for StreamEvents {
+impl fmt::Debug for SlotSessionEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StreamEvents").finish_non_exhaustive()
+        f.debug_struct("SlotSessionEvents").finish_non_exhaustive()
     }
 }
 

@@ -20,10 +20,10 @@ pub struct Url {
     target: Uri,
 }
 
-/// Why a text is no URL. None of them repeats the text.
+/// Why a text is not a URL. No message repeats the text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum UrlError {
-    /// It is no URL, or has another scheme than `http` and `https`.
+    /// It is not a URL, or has another scheme than `http` and `https`.
     #[error("expected a URL like http://127.0.0.1:3000/ended")]
     Malformed,
     /// There is a name before the host.

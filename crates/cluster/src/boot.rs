@@ -39,7 +39,7 @@ pub struct Booted {
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     /// The store does not answer, or refuses.
-    #[error("the store cannot be asked")]
+    #[error("cannot read from the store")]
     Store(#[from] StoreError),
     /// Something in it cannot be understood.
     #[error(transparent)]
@@ -89,7 +89,7 @@ pub enum BootError {
     #[error("the log in the store is damaged")]
     Copy(#[from] tenure_log::CopyError),
     /// The copy cannot be opened.
-    #[error("cannot open this machine's copy of the log")]
+    #[error("cannot open the local log")]
     Open(#[from] OpenError),
     /// The disk refused.
     #[error("cannot {action} {}", path.display())]
@@ -394,24 +394,34 @@ fn fits(
     Ok((mirror, recovery))
 }
 
-/// Begins a copy with what the store has.
+/// Begins a copy with what the store has. A snapshot that is trimmed while it is loaded is looked for again, where the
+/// log begins by then.
 fn begin(with: &BootOptions<'_>, meta: &Meta, floor: &Floor) -> Result<(Mirror, Recovery), BootError> {
-    let of = copy_of(meta, floor);
-    let open = || Mirror::open(with.disk.clone(), with.root, with.options.clone(), &of);
-    if floor.snapshot_lsn == 0 {
-        return Ok(open()?);
+    let mut floor = *floor;
+    let bytes = loop {
+        if floor.snapshot_lsn == 0 {
+            break None;
+        }
+        if let Some(bytes) = crate::pieces::load(with.store, with.keys, &floor)? {
+            break Some(bytes);
+        }
+        let now: Floor = read(with, with.keys.floor(), "floor")?;
+        if now.snapshot_lsn == floor.snapshot_lsn {
+            return Err(BootError::NoSnapshot { floor: floor.frame });
+        }
+        floor = now;
+    };
+    if let Some(bytes) = bytes {
+        // The snapshot is there before the log that begins after it.
+        let at = Moment { tick: floor.end.tick, wall_ms: floor.end.wall_ms };
+        tenure_log::snapshot::place(&with.disk, with.root, meta.log_id, Lsn(floor.snapshot_lsn), at, &bytes)
+            .map_err(|source| BootError::Io {
+                action: "store a snapshot under",
+                path: with.root.to_owned(),
+                source: io::Error::other(source),
+            })?;
     }
-    let bytes = crate::growth::load_snapshot(with.store, with.keys, floor)?
-        .ok_or(BootError::NoSnapshot { floor: floor.frame })?;
-    // The snapshot is there before the log that begins after it.
-    let at = Moment { tick: floor.end.tick, wall_ms: floor.end.wall_ms };
-    tenure_log::snapshot::place(&with.disk, with.root, meta.log_id, Lsn(floor.snapshot_lsn), at, &bytes)
-        .map_err(|source| BootError::Io {
-            action: "store a snapshot under",
-            path: with.root.to_owned(),
-            source: io::Error::other(source),
-        })?;
-    Ok(open()?)
+    Ok(Mirror::open(with.disk.clone(), with.root, with.options.clone(), &copy_of(meta, &floor))?)
 }
 
 /// A copy that is of no use any more is kept for people, once.

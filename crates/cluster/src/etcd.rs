@@ -22,6 +22,7 @@ use messages::{
     WatchCreateRequest, revision,
 };
 use metrics::Reader;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ use thread::Thread;
 use watch::EtcdWatch;
 
 /// How an etcd is reached.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 pub struct EtcdOptions {
     /// Each `HOST:PORT`, at least one.
     pub endpoints: Vec<String>,
@@ -40,7 +41,7 @@ pub struct EtcdOptions {
 }
 
 /// Certificates, as text in PEM.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct EtcdTls {
     /// Of the authorities that etcd's certificate may come from; no others are trusted.
     pub ca_pem: String,
@@ -63,10 +64,10 @@ pub struct EtcdStore {
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdOpenError {
     /// There is nobody to ask.
-    #[error("no endpoint of etcd is named")]
+    #[error("no etcd endpoint is given")]
     NoEndpoint,
     /// An endpoint is none.
-    #[error("{endpoint:?} is no endpoint of etcd: {why}")]
+    #[error("{endpoint:?} is not an etcd endpoint: {why}")]
     Endpoint {
         /// As it was given.
         endpoint: String,
@@ -80,7 +81,7 @@ pub enum EtcdOpenError {
         why: String,
     },
     /// The system has no thread to give.
-    #[error("cannot start the thread that speaks to etcd")]
+    #[error("cannot start the etcd client")]
     Thread(#[from] std::io::Error),
 }
 

@@ -77,7 +77,7 @@ pub enum FollowEnd {
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     /// A frame does not continue this copy, or cannot be written.
-    #[error("the log in the store does not continue the copy on this machine")]
+    #[error("the log in the store does not continue the local log")]
     Copy(#[from] CopyError),
     /// Something in the store cannot be understood.
     #[error(transparent)]
@@ -90,6 +90,15 @@ pub enum FollowError {
         /// The first there is.
         floor: u64,
     },
+    /// A frame that was neither trimmed nor is there.
+    #[error("frame {wanted} is missing from the store, though frames after it are there: the log is damaged")]
+    Gap {
+        /// The next one.
+        wanted: u64,
+    },
+    /// The state on this machine did not take a frame.
+    #[error("the local state could not apply a frame of the log")]
+    Unapplied,
     /// A key that must be there is not.
     #[error("`{key}` is missing from the store, though the log knows it")]
     Missing {
@@ -132,14 +141,14 @@ impl Follower {
         Self { store, keys, mirror, lookout, clock, seen, trust }
     }
 
-    /// Follows until the log is this node's or `stop` says so. `copied` gets every frame; `may_claim` is asked before a
-    /// claim, `claim_id` gives 128 random bits.
+    /// Follows until the log is this node's or `stop` says so. `copied` gets every frame and says whether it was taken;
+    /// `may_claim` is asked before a claim, `claim_id` gives 128 random bits.
     ///
     /// # Errors
     /// When there is nothing to follow any more.
     pub fn run(
         &mut self,
-        copied: &mut dyn FnMut(Batch),
+        copied: &mut dyn FnMut(Batch) -> bool,
         stop: &AtomicBool,
         may_claim: &dyn Fn() -> bool,
         claim_id: &dyn Fn() -> String,
@@ -196,7 +205,7 @@ impl Follower {
         &mut self,
         time: Duration,
         news: &mut Option<Receiver<News>>,
-        copied: &mut dyn FnMut(Batch),
+        copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(), FollowError> {
         let Some(receiver) = news.as_ref() else { return Ok(()) };
         match receiver.recv_timeout(time) {
@@ -217,7 +226,10 @@ impl Follower {
     }
 
     /// Reads everything once and begins to watch. `None`: the store does not answer.
-    fn begin(&mut self, copied: &mut dyn FnMut(Batch)) -> Result<Option<Receiver<News>>, FollowError> {
+    fn begin(
+        &mut self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<Option<Receiver<News>>, FollowError> {
         let key = self.keys.floor();
         let Ok(ranged) = self.store.range(&key, &after(&key), 1, READ_WITHIN) else { return Ok(None) };
         let found = ranged.found.first().ok_or(FollowError::Missing { key })?;
@@ -258,6 +270,11 @@ impl Follower {
             return Ok(true);
         }
         // That may have been an old answer.
+        self.compare_fresh()
+    }
+
+    /// The same with an answer that is not old.
+    fn compare_fresh(&mut self) -> Result<bool, FollowError> {
         let keys = self.lookout.look();
         let Ok(stepped) = self.store.step(&Txn::fresh(&keys), READ_WITHIN) else { return Ok(false) };
         self.read(&stepped)?;
@@ -278,7 +295,7 @@ impl Follower {
     }
 
     /// Reads who writes and whatever frames are missing. `false`: the store does not answer.
-    fn look(&mut self, copied: &mut dyn FnMut(Batch)) -> Result<bool, FollowError> {
+    fn look(&mut self, copied: &mut dyn FnMut(Batch) -> bool) -> Result<bool, FollowError> {
         let keys = self.lookout.look();
         let then = keys.iter().map(|key| Op::Get { key: key.clone() }).collect();
         let txn = Txn { compares: Vec::new(), then, otherwise: Vec::new() };
@@ -295,7 +312,7 @@ impl Follower {
     }
 
     /// Copies frames up to a number. `false`: the store does not answer.
-    fn catch_up(&mut self, upto: u64, copied: &mut dyn FnMut(Batch)) -> Result<bool, FollowError> {
+    fn catch_up(&mut self, upto: u64, copied: &mut dyn FnMut(Batch) -> bool) -> Result<bool, FollowError> {
         loop {
             let last = lock(&self.mirror).last_frame();
             if last >= upto {
@@ -311,41 +328,43 @@ impl Follower {
         &mut self,
         first: u64,
         upto: u64,
-        copied: &mut dyn FnMut(Batch),
+        copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<bool, FollowError> {
         let (from, to) = (self.keys.frame(first), self.keys.frame(upto + 1));
         let Ok(ranged) = self.store.range(&from, &to, FRAMES_PER_READ, READ_WITHIN) else { return Ok(false) };
-        if ranged.found.is_empty() {
-            // Behind a moment, or trimmed meanwhile.
+        let next = ranged.found.first().and_then(|found| self.keys.frame_number(&found.key));
+        if next != Some(first) {
             let Some(floor) = self.read_floor()? else { return Ok(false) };
             if first < floor.frame {
                 return Err(FollowError::Trimmed { wanted: first, floor: floor.frame });
             }
-            return Ok(false);
+            // A store that was put back lacks frames too, and says so.
+            return if self.compare_fresh()? { Err(FollowError::Gap { wanted: first }) } else { Ok(false) };
         }
         for found in ranged.found {
-            let number = self.keys.frame_number(&found.key);
-            if number != Some(lock(&self.mirror).last_frame() + 1) {
-                let floor = number.unwrap_or(0);
-                return Err(FollowError::Trimmed { wanted: first, floor });
+            if self.keys.frame_number(&found.key) != Some(lock(&self.mirror).last_frame() + 1) {
+                break;
             }
             self.copy(&found.value, copied)?;
         }
         Ok(true)
     }
 
-    fn copy(&mut self, bytes: &[u8], copied: &mut dyn FnMut(Batch)) -> Result<(), FollowError> {
+    fn copy(&mut self, bytes: &[u8], copied: &mut dyn FnMut(Batch) -> bool) -> Result<(), FollowError> {
         let salt = {
             let mut mirror = lock(&self.mirror);
             mirror.copy(bytes)?;
             mirror.identity().salt
         };
         let frame = frame::decode(bytes, salt).expect("invariant: what was copied is a frame");
-        copied(Batch::of_frame(&frame));
-        Ok(())
+        if copied(Batch::of_frame(&frame)) { Ok(()) } else { Err(FollowError::Unapplied) }
     }
 
-    fn changed(&mut self, changed: Changed, copied: &mut dyn FnMut(Batch)) -> Result<(), FollowError> {
+    fn changed(
+        &mut self,
+        changed: Changed,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<(), FollowError> {
         let now_ms = (self.clock.boot_ms)();
         let Some(value) = changed.value else { return Ok(()) };
         if let Some(number) = self.keys.frame_number(&changed.key) {
@@ -367,7 +386,11 @@ impl Follower {
     }
 
     /// Sends a claim, or asks after one. `Some`: the log is this node's and everything is copied.
-    fn claim(&mut self, txn: &Txn, copied: &mut dyn FnMut(Batch)) -> Result<Option<FollowEnd>, FollowError> {
+    fn claim(
+        &mut self,
+        txn: &Txn,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<Option<FollowEnd>, FollowError> {
         let sent_ms = (self.clock.boot_ms)();
         let ttl_ms = self.lookout.writer().map_or(3_000, |writer| writer.writer_ttl_ms);
         let stepped = self.store.step(txn, step_within(ttl_ms));
@@ -390,9 +413,11 @@ impl Follower {
         let mut proved_ms = sent_ms;
         let head = *term.head();
         loop {
-            if self.catch_up(head.frame, copied)? {
+            let last = lock(&self.mirror).last_frame();
+            if last >= head.frame {
                 break;
             }
+            let is_read = self.read_frames(last + 1, head.frame, copied)?;
             // What takes long must not cost the claim.
             let now_ms = (self.clock.boot_ms)();
             if now_ms > proved_ms + term.ttl_ms() / 3 {
@@ -403,7 +428,9 @@ impl Follower {
                     Beaten::Unknown => {}
                 }
             }
-            nap(Duration::from_millis(20));
+            if !is_read {
+                nap(Duration::from_millis(20));
+            }
         }
         let copied_upto = {
             let mirror = lock(&self.mirror);

@@ -1,37 +1,46 @@
 //! The store stays small: frames that a snapshot covers go, and what is gone is compacted away. Every step is done only
-//! while this writer's claim stands.
+//! while this writer's claim stands, and is small enough that its other steps pass in between.
 //!
 //! Order: the snapshot's pieces, then `floor`, then the frames below it. A reader that finds `floor` finds the
 //! snapshot; below `floor` is trimmed, missing above it is damage.
 
-use std::io::Read;
 use std::time::Duration;
 
-use tenure_log::{LogReader, Lsn, SnapshotStore};
-use twox_hash::XxHash64;
+use tenure_log::snapshot::{SnapshotHeader, SnapshotReader};
+use tenure_log::{LogEnd, LogReader, Lsn, SnapshotStore};
 
 use crate::boot::BootError;
-use crate::keys::Keys;
+use crate::keys::{Keys, PIECES_MAX};
+use crate::pieces::{Pieces, Put, PutError};
 use crate::planted::{Planted, has};
-use crate::remote::SharedMirror;
+use crate::remote::{SharedMirror, lock};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
 use crate::values::{Floor, Head, ValueError, decode, encode};
 
-/// A piece of a snapshot is at most this long.
-pub const PIECE_BYTES_MAX: usize = 1 << 20;
-/// Compressed snapshots up to this size are kept in the store.
-pub const SNAPSHOT_BYTES_MAX: usize = 128 << 20;
 /// A snapshot is due after this many bytes of frames, or less where the store has little room.
 pub const DUE_BYTES_MAX: u64 = 64 << 20;
 /// The share of the store's quota that frames may take before a snapshot is due.
-const QUOTA_PARTS: u64 = 32;
+const DUE_PARTS: u64 = 32;
+/// The same where the snapshot is larger than that: each is written once per its own size of frames, within this share.
+const LARGE_DUE_PARTS: u64 = 16;
+/// The share of the store's quota that a packed snapshot may take. Three may be there at once: the one that is put, the
+/// one before it, and the one before that until it is compacted away.
+const SNAPSHOT_PARTS: u64 = 8;
+/// What etcd allows where it does not say its quota.
+const QUOTA_BYTES: u64 = 2 << 30;
 /// Revisions of the store that are kept without a trim: one per this many bytes of its quota. A log that nobody writes to is
 /// never trimmed, and its writer's proofs of life are revisions too.
 const QUOTA_BYTES_PER_REVISION: u64 = 8 << 10;
 /// The same where the store does not say its quota.
 const REVISIONS_KEPT: u64 = 250_000;
-/// What a byte can be unpacked to at most: the format adds up lengths in bytes of 255.
-const LZ4_RATIO_MAX: usize = 256;
+/// Frames and pieces that go in one step: few enough that a proof of life behind it does not wait.
+pub const FRAMES_PER_LOT: u64 = 500;
+/// See [`FRAMES_PER_LOT`].
+pub const PIECES_PER_LOT: usize = 16;
+/// Lots that go in one look.
+const LOTS_PER_LOOK: usize = 32;
+/// Pieces that are packed or put in one look.
+const PIECES_PER_LOOK: usize = 32;
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -43,8 +52,14 @@ pub struct Growth {
     floor: Floor,
     /// As the store has it.
     floor_bytes: Vec<u8>,
-    /// Bytes of the frames above the floor that were copied before this process began: the copy does not remember them.
-    earlier_bytes: Option<u64>,
+    /// Bytes of the frames above the floor, and of all that the copy had taken in when they were counted.
+    counted: Option<(u64, u64)>,
+    /// The newest snapshot of this machine, as a trim would use it.
+    candidate: Option<Candidate>,
+    /// The snapshot that is being put.
+    putting: Option<Putting>,
+    /// A snapshot that does not fit, and how long it is when it is packed.
+    too_large: Option<(Lsn, u64)>,
     /// Whether nothing is left below the floor.
     is_swept: bool,
     /// The revision of the last trim, by this writer or an earlier one.
@@ -57,10 +72,28 @@ pub struct Growth {
     compacts: bool,
 }
 
+/// A snapshot on this machine and the last frame that it covers.
+#[derive(Clone, Copy)]
+struct Candidate {
+    header: SnapshotHeader,
+    number: u64,
+    end: LogEnd,
+    /// Bytes of the frames above the floor that it covers.
+    covered: u64,
+}
+
+/// A snapshot on its way into the store.
+struct Putting {
+    floor: Floor,
+    pieces: Pieces<SnapshotReader>,
+    /// Whether it is known to fit; until then it is packed and not put.
+    fits: bool,
+}
+
 /// What a look at the store's room came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tended {
-    /// Nothing is due.
+    /// Nothing is due, or it goes on with the next look.
     Quiet,
     /// A snapshot is due.
     SnapshotDue,
@@ -71,8 +104,10 @@ pub enum Tended {
     },
     /// The snapshot is too large for the store: frames stay.
     TooLarge {
-        /// Its compressed size.
-        bytes: usize,
+        /// Its packed size.
+        bytes: u64,
+        /// What it may be at most.
+        bytes_max: u64,
     },
     /// Another claim stands.
     Fenced,
@@ -97,19 +132,19 @@ pub enum GrowthError {
     },
 }
 
-/// After how many bytes of frames a snapshot is due.
+/// After how many bytes of frames a snapshot is due, where the last one took so many bytes in the store.
 #[must_use]
-pub fn due_bytes(quota_bytes: u64) -> u64 {
-    match quota_bytes {
-        0 => DUE_BYTES_MAX,
-        quota => DUE_BYTES_MAX.min(quota / QUOTA_PARTS),
-    }
+pub fn due_bytes(quota_bytes: u64, packed_bytes: u64) -> u64 {
+    let quota = if quota_bytes == 0 { QUOTA_BYTES } else { quota_bytes };
+    let small = DUE_BYTES_MAX.min(quota / DUE_PARTS);
+    small.max(packed_bytes.min(quota / LARGE_DUE_PARTS))
 }
 
-/// A checksum over a snapshot's bytes, the same on every machine.
+/// How long a packed snapshot may be.
 #[must_use]
-pub fn snapshot_hash(bytes: &[u8]) -> u64 {
-    XxHash64::oneshot(0, bytes)
+pub fn snapshot_bytes_max(quota_bytes: u64) -> u64 {
+    let quota = if quota_bytes == 0 { QUOTA_BYTES } else { quota_bytes };
+    quota / SNAPSHOT_PARTS
 }
 
 impl Growth {
@@ -128,7 +163,10 @@ impl Growth {
             mine,
             floor,
             floor_bytes: found.value.clone(),
-            earlier_bytes: None,
+            counted: None,
+            candidate: None,
+            putting: None,
+            too_large: None,
             // The node that raised it may not have come further.
             is_swept: false,
             floor_revision: found.revision,
@@ -141,7 +179,7 @@ impl Growth {
     /// Looks whether anything is due, and does the next part of it. `revision` is how far the store has come.
     ///
     /// # Errors
-    /// When something failed; the next look tries again.
+    /// When something failed; the next look tries again, from where it was.
     pub fn tend(
         &mut self,
         store: &dyn Store,
@@ -149,73 +187,143 @@ impl Growth {
         quota_bytes: u64,
         revision: u64,
     ) -> Result<Tended, GrowthError> {
-        // Needs no room: where there is none, this is what can be done.
-        if !self.is_swept && self.sweep(store)? == Tended::Fenced {
-            return Ok(Tended::Fenced);
+        if let Some(tended) = self.let_go(store, quota_bytes, revision)? {
+            return Ok(tended);
         }
-        self.compact(store, quota_bytes, revision)?;
-        let earlier = *self.earlier_bytes.get_or_insert_with(|| earlier_bytes(mirror, &self.floor));
-        let (remembered, newest, snapshots) = {
-            let mirror = crate::remote::lock(mirror);
-            let snapshots = mirror.snapshots();
-            let newest = snapshots.newest();
-            let frame = newest.and_then(|header| Some((header.at.tick, mirror.frame_ending_at(header.lsn)?)));
-            (mirror.bytes_after(self.floor.frame.saturating_sub(1)), frame, snapshots)
-        };
-        let (grown, due) = (earlier + remembered, due_bytes(quota_bytes));
-        if grown < due {
-            return Ok(Tended::Quiet);
+        if self.putting.is_none()
+            && let Some(tended) = self.choose(mirror, quota_bytes)?
+        {
+            return Ok(tended);
         }
-        let Some((tick, frame)) = newest.filter(|(_, frame)| frame.number >= self.floor.frame) else {
-            return Ok(Tended::SnapshotDue);
-        };
-        // One that covers little leaves as much behind: a newer one first. Where much is written there is always a newer
-        // one: what was due is enough.
-        let left = crate::remote::lock(mirror).bytes_after(frame.number);
-        let covered = grown.saturating_sub(left);
-        if left > covered && covered < due {
-            return Ok(Tended::SnapshotDue);
-        }
-        let lsn = frame.end.last_lsn;
-        // A frame may tell of later ticks than the one it began with; who begins here must not fall behind them.
-        let end = Head::of(frame.number, &frame.end);
-        let floor = Floor {
-            frame: frame.number + 1,
-            end: Head { tick: end.tick.max(tick), ..end },
-            snapshot_lsn: lsn.0,
-            snapshot_hash: 0,
-        };
-        self.trim(store, &snapshots, floor).inspect(|tended| {
-            if matches!(tended, Tended::Trimmed { .. }) {
-                crate::remote::lock(mirror).forget_upto(frame.number);
-            }
-        })
+        self.put_on(store, mirror, quota_bytes)
     }
 
-    fn trim(
+    /// Deletes and compacts what nobody needs any more. Needs no room: where there is none, this is what can be done, also
+    /// by a leader whose authority is over and whose claim still stands. `Some`: that was something.
+    ///
+    /// # Errors
+    /// When the store did not answer, or refused.
+    pub fn let_go(
         &mut self,
         store: &dyn Store,
-        snapshots: &SnapshotStore,
-        floor: Floor,
+        quota_bytes: u64,
+        revision: u64,
+    ) -> Result<Option<Tended>, GrowthError> {
+        if !self.is_swept {
+            let is_own = self.compact_at.is_some();
+            match self.sweep(store)? {
+                Tended::Trimmed { .. } if !is_own => {}
+                tended => return Ok(Some(tended)),
+            }
+        }
+        self.compact(store, quota_bytes, revision)?;
+        Ok(None)
+    }
+
+    /// Decides whether a snapshot is put into the store now. `Some`: it is not.
+    fn choose(&mut self, mirror: &SharedMirror, quota_bytes: u64) -> Result<Option<Tended>, GrowthError> {
+        let grown = self.grown(mirror);
+        let due = due_bytes(quota_bytes, self.floor.packed_bytes);
+        if grown < due {
+            return Ok(Some(Tended::Quiet));
+        }
+        let snapshots = lock(mirror).snapshots();
+        let newest = snapshots.newest().filter(|header| header.lsn.0 > self.floor.snapshot_lsn);
+        if self.candidate.map(|candidate| candidate.header.lsn) != newest.map(|header| header.lsn) {
+            self.candidate = newest.and_then(|header| candidate(mirror, header, grown));
+        }
+        let Some(candidate) = self.candidate else { return Ok(Some(Tended::SnapshotDue)) };
+        let left = grown.saturating_sub(candidate.covered);
+        let bytes_max = snapshot_bytes_max(quota_bytes);
+        // What did not fit is not packed again: a newer one is tried when as much was written as brings a snapshot.
+        if let Some((lsn, bytes)) = self.too_large
+            && lsn == candidate.header.lsn
+            && bytes > bytes_max
+        {
+            let told = if left >= due { Tended::SnapshotDue } else { Tended::TooLarge { bytes, bytes_max } };
+            return Ok(Some(told));
+        }
+        // One that covers little leaves as much behind: a newer one first. Where much is written there is always a newer
+        // one: what was due is enough.
+        if left > candidate.covered && candidate.covered < due {
+            return Ok(Some(Tended::SnapshotDue));
+        }
+        // A frame may tell of later ticks than the one it began with; who begins here must not fall behind them.
+        let end = Head::of(candidate.number, &candidate.end);
+        let floor = Floor {
+            frame: candidate.number + 1,
+            end: Head { tick: end.tick.max(candidate.header.at.tick), ..end },
+            snapshot_lsn: candidate.header.lsn.0,
+            ..Floor::default()
+        };
+        let fits = candidate.header.payload_bytes <= bytes_max;
+        self.putting = Some(Putting { floor, pieces: open(&snapshots, candidate.header.lsn)?, fits });
+        Ok(None)
+    }
+
+    /// Bytes of the frames above the floor.
+    fn grown(&mut self, mirror: &SharedMirror) -> u64 {
+        let (counted, then) =
+            *self.counted.get_or_insert_with(|| bytes_from(mirror, Lsn(self.floor.end.lsn).next()));
+        counted + lock(mirror).taken_bytes().saturating_sub(then)
+    }
+
+    /// Goes on with the snapshot that is being put, and raises the floor once it is whole.
+    fn put_on(
+        &mut self,
+        store: &dyn Store,
+        mirror: &SharedMirror,
+        quota_bytes: u64,
     ) -> Result<Tended, GrowthError> {
-        let lsn = Lsn(floor.snapshot_lsn);
+        let Some(mut putting) = self.putting.take() else { return Ok(Tended::Quiet) };
+        let lsn = Lsn(putting.floor.snapshot_lsn);
         let unreadable = |why: String| GrowthError::Snapshot { lsn, why };
-        let mut bytes = Vec::new();
-        let mut reader = snapshots.open(lsn).map_err(|error| unreadable(error.to_string()))?;
-        reader.read_to_end(&mut bytes).map_err(|error| unreadable(error.to_string()))?;
-        let floor = Floor { snapshot_hash: snapshot_hash(&bytes), ..floor };
-        let packed = pack(&bytes);
-        drop(bytes);
-        if packed.len() > SNAPSHOT_BYTES_MAX {
-            return Ok(Tended::TooLarge { bytes: packed.len() });
+        if !putting.fits {
+            let bytes_max = snapshot_bytes_max(quota_bytes);
+            for _ in 0..PIECES_PER_LOOK {
+                if putting.pieces.next().map_err(|error| unreadable(error.to_string()))?.is_some() {
+                    putting.pieces.taken();
+                    continue;
+                }
+                let bytes = putting.pieces.bytes;
+                if bytes > bytes_max {
+                    self.too_large = Some((lsn, bytes));
+                    return Ok(Tended::TooLarge { bytes, bytes_max });
+                }
+                let snapshots = lock(mirror).snapshots();
+                (putting.pieces, putting.fits) = (open(&snapshots, lsn)?, true);
+                break;
+            }
+            self.putting = Some(putting);
+            return Ok(Tended::Quiet);
         }
-        if !has(Planted::TrimBeforeSnapshot) && !put_pieces(store, &self.keys, &self.mine, lsn, &packed)? {
-            return Ok(Tended::Fenced);
+        let put = if has(Planted::TrimBeforeSnapshot) {
+            Ok(Some(Put::default()))
+        } else {
+            putting.pieces.put_next(store, &self.keys, &self.mine, lsn, PIECES_PER_LOOK)
+        };
+        match put {
+            Ok(Some(put)) => {
+                if let Some(instead) = self.raise(store, putting.floor.with(lsn, &put))? {
+                    return Ok(instead);
+                }
+                self.sweep(store)
+            }
+            Ok(None) => {
+                self.putting = Some(putting);
+                Ok(Tended::Quiet)
+            }
+            Err(PutError::Store(error)) => {
+                self.putting = Some(putting);
+                Err(error.into())
+            }
+            Err(PutError::Changed) => Ok(Tended::Fenced),
+            Err(error @ PutError::TooMany) => {
+                self.too_large = Some((lsn, u64::MAX));
+                Err(unreadable(error.to_string()))
+            }
+            Err(PutError::Read(error)) => Err(unreadable(error.to_string())),
         }
-        if let Some(instead) = self.raise(store, floor)? {
-            return Ok(instead);
-        }
-        self.sweep(store)
     }
 
     /// Puts the new floor where the old one stands: an earlier try that arrives late must not bring back a floor below
@@ -250,30 +358,39 @@ impl Growth {
     /// A new floor stands in the store, at this revision or before it.
     fn raised(&mut self, floor: Floor, value: Vec<u8>, revision: u64) {
         (self.floor, self.floor_bytes) = (floor, value);
-        (self.earlier_bytes, self.is_swept) = (None, false);
+        (self.counted, self.candidate, self.is_swept) = (None, None, false);
         self.compact_at = Some(core::mem::replace(&mut self.floor_revision, revision));
     }
 
-    /// Deletes what lies below the floor. Needs no room in the store.
+    /// Deletes what lies below the floor, in lots. Needs no room in the store. `Quiet`: there is more.
     ///
     /// # Errors
     /// When the store did not answer, or refused.
     pub fn sweep(&mut self, store: &dyn Store) -> Result<Tended, GrowthError> {
-        let frames = Op::Delete { from: self.keys.frame(0), to: self.keys.frame(self.floor.frame) };
-        let (first, _) = self.keys.snapshots();
-        let (kept, _) = self.keys.pieces(self.floor.snapshot_lsn);
-        let then = vec![frames, Op::Delete { from: first, to: kept }];
-        let txn = Txn { compares: vec![self.mine.clone()], then, otherwise: Vec::new() };
-        let stepped = store.step(&txn, WITHIN)?;
-        if !stepped.held {
-            return Ok(Tended::Fenced);
+        for _ in 0..LOTS_PER_LOOK {
+            let (lot, revision) = self.next_lot(store)?;
+            let Some(lot) = lot else {
+                self.is_swept = true;
+                // The end of a trim that this writer began. One that another began may have ended long ago.
+                if self.compact_at.is_some() {
+                    self.floor_revision = revision;
+                }
+                return Ok(Tended::Trimmed { floor: self.floor.frame });
+            };
+            let txn = Txn { compares: vec![self.mine.clone()], then: vec![lot], otherwise: Vec::new() };
+            if !store.step(&txn, WITHIN)?.held {
+                return Ok(Tended::Fenced);
+            }
         }
-        self.is_swept = true;
-        // The end of a trim that this writer began. One that another began may have ended long ago.
-        if self.compact_at.is_some() {
-            self.floor_revision = stepped.revision;
-        }
-        Ok(Tended::Trimmed { floor: self.floor.frame })
+        Ok(Tended::Quiet)
+    }
+
+    /// What goes next, and how far the store has come. Frames first: they are what grows.
+    fn next_lot(&self, store: &dyn Store) -> Result<(Option<Op>, u64), StoreError> {
+        let (first_piece, _) = self.keys.snapshots();
+        let (first_kept, _) = self.keys.pieces(self.floor.snapshot_lsn);
+        let frames = next_lot(store, &self.keys, &self.keys.frame(0), &self.keys.frame(self.floor.frame))?;
+        if frames.0.is_some() { Ok(frames) } else { next_lot(store, &self.keys, &first_piece, &first_kept) }
     }
 
     /// Lets go of what keys had before: up to the trim before the last one, so that a reader from before a trim has
@@ -297,35 +414,68 @@ impl Growth {
     }
 }
 
-/// A snapshot's bytes as they stand in the store.
-#[must_use]
-pub fn pack(bytes: &[u8]) -> Vec<u8> {
-    lz4_flex::compress_prepend_size(bytes)
-}
-
-/// A snapshot's bytes again; `None`: they are not the ones with this checksum.
-#[must_use]
-pub fn unpack(packed: &[u8], hash: u64) -> Option<Vec<u8>> {
-    let told = u32::from_le_bytes(*packed.first_chunk()?) as usize;
-    // Nothing makes more of a byte than this: what claims to is not believed with memory.
-    if told > packed.len().saturating_mul(LZ4_RATIO_MAX) {
-        return None;
-    }
-    let bytes = lz4_flex::decompress_size_prepended(packed).ok()?;
-    (snapshot_hash(&bytes) == hash).then_some(bytes)
-}
-
-/// Bytes of the frames above the floor that this process did not copy itself.
-fn earlier_bytes(mirror: &SharedMirror, floor: &Floor) -> u64 {
-    let (mut reader, remembered, last) = {
-        let mirror = crate::remote::lock(mirror);
-        let remembered = mirror.bytes_after(floor.frame.saturating_sub(1));
-        (mirror.reader(), remembered, mirror.end().last_lsn)
+/// A step that deletes the first few keys from `from` up to `to`, and how far the store has come. `None`: there are none.
+pub(crate) fn next_lot(
+    store: &dyn Store,
+    keys: &Keys,
+    from: &str,
+    to: &str,
+) -> Result<(Option<Op>, u64), StoreError> {
+    let ranged = store.range(from, to, 1, WITHIN)?;
+    let Some(first) = ranged.found.into_iter().next().map(|found| found.key) else {
+        return Ok((None, ranged.revision));
     };
-    let mut bytes = 0_u64;
+    let end = if let Some(number) = keys.frame_number(&first) {
+        keys.frame(number.saturating_add(FRAMES_PER_LOT))
+    } else if let Some((lsn, index)) = keys.piece_number(&first) {
+        let next = index + PIECES_PER_LOT;
+        if next < PIECES_MAX as usize { keys.piece(lsn, next) } else { keys.pieces(lsn).1 }
+    } else {
+        format!("{first}\0")
+    };
+    let end = end.min(to.to_owned());
+    Ok((Some(Op::Delete { from: first, to: end }), ranged.revision))
+}
+
+fn open(snapshots: &SnapshotStore, lsn: Lsn) -> Result<Pieces<SnapshotReader>, GrowthError> {
+    let opened = snapshots.open(lsn);
+    Ok(Pieces::of(opened.map_err(|error| GrowthError::Snapshot { lsn, why: error.to_string() })?))
+}
+
+/// A snapshot as a trim would use it; `None`: the frames after it cannot be read just now.
+fn candidate(mirror: &SharedMirror, header: SnapshotHeader, grown: u64) -> Option<Candidate> {
+    let (mut reader, last_number, last_lsn) = {
+        let mirror = lock(mirror);
+        (mirror.reader(), mirror.last_frame(), mirror.end().last_lsn)
+    };
+    reader.seek(header.lsn).ok()?;
+    let (mut end, mut frames_after, mut left) = (None, 0, 0);
+    while let Ok(Some((_, frame))) = reader.next_located() {
+        let last = frame.header.last_lsn();
+        if last > last_lsn {
+            break;
+        }
+        if last <= header.lsn {
+            end = Some(LogEnd::after(&frame.header, frame.is_close()));
+        } else {
+            frames_after += 1;
+            left += frame.header.frame_bytes() as u64;
+        }
+    }
+    let end = end.filter(|end| end.last_lsn == header.lsn)?;
+    Some(Candidate { header, number: last_number - frames_after, end, covered: grown.saturating_sub(left) })
+}
+
+/// Bytes of the frames in this machine's copy from a position on, and of all that it has taken in.
+fn bytes_from(mirror: &SharedMirror, from: Lsn) -> (u64, u64) {
+    let (mut reader, taken, last) = {
+        let mirror = lock(mirror);
+        (mirror.reader(), mirror.taken_bytes(), mirror.end().last_lsn)
+    };
+    let mut bytes = 0;
     // A copy that begins later, or cannot be read, has nothing to count.
-    if reader.seek(Lsn(floor.end.lsn).next()).is_err() {
-        return 0;
+    if reader.seek(from).is_err() {
+        return (0, taken);
     }
     while let Ok(Some((_, frame))) = reader.next_located() {
         if frame.header.last_lsn() > last {
@@ -333,71 +483,7 @@ fn earlier_bytes(mirror: &SharedMirror, floor: &Floor) -> u64 {
         }
         bytes += frame.header.frame_bytes() as u64;
     }
-    bytes.saturating_sub(remembered)
-}
-
-/// Puts a snapshot into the store piece by piece, for as long as a comparison holds; says its checksum.
-///
-/// # Errors
-/// When it is too large, the comparison does not hold any more, or the store does not answer.
-pub(crate) fn put_snapshot(
-    store: &dyn Store,
-    keys: &Keys,
-    holds: &Compare,
-    lsn: Lsn,
-    bytes: &[u8],
-) -> Result<u64, GrowthError> {
-    let packed = pack(bytes);
-    let failed = |why: &str| GrowthError::Snapshot { lsn, why: why.to_owned() };
-    if packed.len() > SNAPSHOT_BYTES_MAX {
-        return Err(failed("it is larger than the 128 MiB that the store takes"));
-    }
-    if !put_pieces(store, keys, holds, lsn, &packed)? {
-        return Err(failed("the store changed meanwhile"));
-    }
-    Ok(snapshot_hash(bytes))
-}
-
-/// Puts the pieces of a snapshot for as long as a comparison holds. `false`: it does not hold any more.
-fn put_pieces(
-    store: &dyn Store,
-    keys: &Keys,
-    holds: &Compare,
-    lsn: Lsn,
-    packed: &[u8],
-) -> Result<bool, StoreError> {
-    let put =
-        |(index, piece): (usize, &[u8])| Op::Put { key: keys.piece(lsn.0, index), value: piece.to_vec() };
-    // What an earlier try may have put after them belongs to no snapshot.
-    let surplus = keys.piece(lsn.0, packed.len().div_ceil(PIECE_BYTES_MAX));
-    let clear = Op::Delete { from: surplus, to: keys.pieces(lsn.0).1 };
-    for op in packed.chunks(PIECE_BYTES_MAX).enumerate().map(put).chain([clear]) {
-        let txn = Txn { compares: vec![holds.clone()], then: vec![op], otherwise: Vec::new() };
-        if !store.step(&txn, WITHIN)?.held {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// The snapshot that `floor` names, whole; `None`: it is not in the store.
-pub(crate) fn load_snapshot(
-    store: &dyn Store,
-    keys: &Keys,
-    floor: &Floor,
-) -> Result<Option<Vec<u8>>, BootError> {
-    let (mut from, to) = keys.pieces(floor.snapshot_lsn);
-    let mut packed = Vec::new();
-    loop {
-        let ranged = store.range(&from, &to, 1, WITHIN)?;
-        let Some(found) = ranged.found.into_iter().next() else { break };
-        packed.extend_from_slice(&found.value);
-        if packed.len() > SNAPSHOT_BYTES_MAX + PIECE_BYTES_MAX {
-            return Ok(None);
-        }
-        from = format!("{}\0", found.key);
-    }
-    Ok(unpack(&packed, floor.snapshot_hash))
+    (bytes, taken)
 }
 
 #[cfg(test)]
@@ -446,9 +532,9 @@ mod tests {
             Ok(Stepped { held: true, found: Vec::new(), revision })
         }
 
-        fn range(&self, _: &str, _: &str, _: usize, _: Duration) -> Result<Ranged, StoreError> {
+        fn range(&self, from: &str, _: &str, _: usize, _: Duration) -> Result<Ranged, StoreError> {
             let inner = self.inner();
-            let found = inner.floor.iter().cloned().collect();
+            let found = inner.floor.iter().filter(|floor| floor.key == from).cloned().collect();
             Ok(Ranged { found, more: false, revision: inner.revision })
         }
 
@@ -463,7 +549,7 @@ mod tests {
     }
 
     fn floor_at(frame: u64) -> Floor {
-        Floor { frame, end: Head::default(), snapshot_lsn: frame, snapshot_hash: 0 }
+        Floor { frame, snapshot_lsn: frame, ..Floor::default() }
     }
 
     /// A store with a floor at revision 100.
@@ -538,17 +624,5 @@ mod tests {
         trims(&mut growth, &store, 0);
         growth.compact(&store, 0, 100 * REVISIONS_KEPT).unwrap();
         assert!(store.compacted().is_empty());
-    }
-
-    #[test]
-    fn a_packed_snapshot_is_read_back_or_not_at_all() {
-        for bytes in [&b""[..], b"state", &[0; 1 << 20]] {
-            let (packed, hash) = (pack(bytes), snapshot_hash(bytes));
-            assert_eq!(unpack(&packed, hash).as_deref(), Some(bytes));
-            assert_eq!(unpack(&packed, hash + 1), None);
-            assert_eq!(unpack(&packed[..packed.len() - 1], hash), None);
-        }
-        assert_eq!(unpack(&[], 0), None);
-        assert_eq!(unpack(&[0xff, 0xff, 0xff, 0xff, 0], 0), None, "four gibibytes of five bytes");
     }
 }

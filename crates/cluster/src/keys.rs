@@ -1,4 +1,7 @@
-//! The names of the keys, all under one prefix. `docs/formats/cluster.md` has what stands in each.
+//! The names of the keys, all under one prefix. `docs/internals/formats/cluster.md` has what stands in each.
+
+/// A snapshot has at most so many pieces: their numbers have four digits.
+pub(crate) const PIECES_MAX: u32 = 9_999;
 
 /// Where a log's keys are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,11 +96,13 @@ impl Keys {
         self.all_under("snap")
     }
 
-    /// The position in the key of a snapshot's piece.
+    /// The position and the number in the key of a snapshot's piece.
     #[must_use]
-    pub fn snapshot_lsn(&self, key: &str) -> Option<u64> {
+    pub fn piece_number(&self, key: &str) -> Option<(u64, usize)> {
         let rest = key.strip_prefix(&self.prefix)?.strip_prefix("/snap/")?;
-        rest.split_once('/')?.0.parse().ok()
+        let (lsn, index) = rest.split_once('/')?;
+        let (lsn, index) = (lsn.parse().ok()?, index.parse().ok()?);
+        (self.piece(lsn, index) == key).then_some((lsn, index))
     }
 
     /// Everything: the first key and the one after the last.
@@ -135,6 +140,8 @@ mod tests {
         assert_eq!(keys.frame_number(&keys.frame(10)), Some(10));
         assert_eq!(keys.frame_number("/t/log/10"), None);
         assert_eq!(keys.frame_number("/u/log/00000000000000000010"), None);
+        assert_eq!(keys.piece_number(&keys.piece(7, 12)), Some((7, 12)));
+        assert_eq!(keys.piece_number("/t/snap/7/12"), None);
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod follow;
 pub mod growth;
 mod keys;
 pub mod moving;
+pub mod pieces;
 pub mod planted;
 mod remote;
 pub mod store;
@@ -25,5 +26,5 @@ pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within};
-pub use term::{Beaten, Over, Term, Won, Written};
+pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
 pub use trust::{Forgot, Heard, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

@@ -6,12 +6,15 @@ use std::time::Duration;
 use tenure_log::{Identity, LogEnd, Lsn};
 
 use crate::boot::{BootError, read_meta_of};
-use crate::growth::{GrowthError, put_snapshot};
+use crate::growth::next_lot;
 use crate::keys::Keys;
+use crate::pieces::{PutError, put_whole};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
 use crate::values::{Beat, Floor, Head, Meta, Standing, State, Writer, decode, encode};
 
 const WITHIN: Duration = Duration::from_secs(10);
+/// Tags of the generations before that are remembered.
+const FORMER_TAGS_MAX: usize = 16;
 
 /// Why a log was not moved or adopted.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +27,7 @@ pub enum MoveError {
     Store(#[from] StoreError),
     /// The snapshot could not be put there.
     #[error(transparent)]
-    Growth(#[from] GrowthError),
+    Put(#[from] PutError),
     /// There is a log already.
     #[error("the store has a log of its own ({log_id:016x}) under this prefix")]
     NotEmpty {
@@ -35,7 +38,7 @@ pub enum MoveError {
     #[error("the store has no log under this prefix")]
     Empty,
     /// A node writes.
-    #[error("node {node} writes; stop every node first")]
+    #[error("node {node} is the leader; stop every node first")]
     Served {
         /// Which.
         node: String,
@@ -53,7 +56,7 @@ pub enum MoveError {
         by: String,
     },
     /// Somebody was quicker.
-    #[error("the store changed meanwhile; run this again")]
+    #[error("the store changed in the meantime; run this again")]
     Changed,
 }
 
@@ -93,7 +96,7 @@ pub struct Standings {
     beat_bytes: Vec<u8>,
 }
 
-/// Puts a log into a store that has none. Nobody serves it before [`activate`].
+/// Puts a log into a store that has none, or that this very log was moved out of. Nobody serves it before [`activate`].
 ///
 /// # Errors
 /// When the store has another log, or does not answer.
@@ -105,9 +108,20 @@ pub fn import(store: &dyn Store, keys: &Keys, beginning: &Beginning<'_>) -> Resu
         beginning.secret.clone(),
     );
     meta.state = State::Importing;
+    let mut compares = vec![Compare::Absent { key: keys.meta() }];
+    if let Some((found, _)) = read_meta_of(store, keys)?
+        && (found.state, found.log_id) == (State::Active, meta.log_id)
+        && let stands = standings(store, keys)?
+        && matches!(stands.writer.standing, Standing::Moved { .. })
+    {
+        // Nodes that remember it from before find a later generation.
+        meta.generation = stands.meta.generation;
+        compares = stands.compares(keys);
+        compares.push(Compare::Value { key: keys.meta(), value: stands.meta_bytes });
+    }
     let mut bytes = encode(&meta);
     let txn = Txn {
-        compares: vec![Compare::Absent { key: keys.meta() }],
+        compares,
         then: vec![Op::Put { key: keys.meta(), value: bytes.clone() }],
         otherwise: Vec::new(),
     };
@@ -121,11 +135,17 @@ pub fn import(store: &dyn Store, keys: &Keys, beginning: &Beginning<'_>) -> Resu
         None => return Err(MoveError::Changed),
     }
     let importing = Compare::Value { key: keys.meta(), value: bytes };
+    // What is left of a former stay, or of a try that crashed.
+    for (from, to) in [(keys.frame(0), keys.frame(u64::MAX)), keys.snapshots(), keys.nodes()] {
+        while let (Some(lot), _) = next_lot(store, keys, &from, &to)? {
+            held(store, &Txn { compares: vec![importing.clone()], then: vec![lot], otherwise: Vec::new() })?;
+        }
+    }
     let head = Head::of(0, &beginning.end);
     let mut floor = Floor { frame: 1, end: head, ..Floor::default() };
     if head.lsn > 0 {
-        let hash = put_snapshot(store, keys, &importing, Lsn(head.lsn), beginning.snapshot)?;
-        (floor.snapshot_lsn, floor.snapshot_hash) = (head.lsn, hash);
+        let put = put_whole(store, keys, &importing, Lsn(head.lsn), beginning.snapshot)?;
+        floor = floor.with(Lsn(head.lsn), &put);
     }
     let writer = nobody(head.epoch, beginning.writer_ttl_ms, head.tick, beginning.wall_ms);
     let put = |key, value| Op::Put { key, value };
@@ -249,8 +269,13 @@ pub fn adopt(
 ) -> Result<Meta, MoveError> {
     let same = Compare::Value { key: keys.meta(), value: stands.meta_bytes.clone() };
     let lsn = adopted.end.last_lsn;
-    let snapshot_hash = put_snapshot(store, keys, &same, lsn, adopted.snapshot)?;
+    let put = put_whole(store, keys, &same, lsn, adopted.snapshot)?;
+    let mut former_tags = stands.meta.former_tags.clone();
+    former_tags.push(stands.meta.tag);
+    let surplus = former_tags.len().saturating_sub(FORMER_TAGS_MAX);
+    former_tags.drain(..surplus);
     let meta = Meta {
+        former_tags,
         generation: stands.meta.generation.max(adopted.generation) + 1,
         tag: adopted.identity.tag,
         fence_base: adopted.identity.fence_base,
@@ -260,7 +285,7 @@ pub fn adopt(
     };
     let frame = stands.head.frame + 1;
     let head = Head { epoch: adopted.end.writer_epoch, ..Head::of(frame, &adopted.end) };
-    let floor = Floor { frame: frame + 1, end: head, snapshot_lsn: lsn.0, snapshot_hash };
+    let floor = Floor { frame: frame + 1, end: head, ..Floor::default() }.with(lsn, &put);
     let epoch = stands.writer.epoch.max(head.epoch) + 1;
     let writer = nobody(epoch, stands.writer.writer_ttl_ms, head.tick, adopted.wall_ms);
     let put = |key, value| Op::Put { key, value };
@@ -272,7 +297,6 @@ pub fn adopt(
         put(keys.writer(), encode(&writer)),
         put(keys.head(), encode(&head)),
         put(keys.floor(), encode(&floor)),
-        Op::Delete { from: keys.frame(0), to: keys.frame(frame + 1) },
         // What nodes remember of the generation before was looked at: each joins again.
         Op::Delete { from: nodes.0, to: nodes.1 },
     ];

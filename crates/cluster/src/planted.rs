@@ -37,11 +37,15 @@ pub enum Planted {
     StepsIgnoreBeat,
     /// Who has heard everybody one by one does not hear them again.
     HeardOnce,
+    /// A guardian resigns with a tick that its leader may not have reached.
+    GuardianGuessesTick,
+    /// A guardian takes a leader that is stopped for one that is dead.
+    GuardianResignsForPaused,
 }
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::SuccessorServesTooSoon,
         Self::UnknownResentElsewhere,
         Self::AuthorityFromReply,
@@ -58,6 +62,8 @@ impl Planted {
         Self::TrustWithoutTouch,
         Self::StepsIgnoreBeat,
         Self::HeardOnce,
+        Self::GuardianGuessesTick,
+        Self::GuardianResignsForPaused,
     ];
 
     /// Whether it shows where a store is put back to a backup only.
@@ -95,6 +101,8 @@ impl Planted {
             Self::TrustWithoutTouch => "trust-without-touch",
             Self::StepsIgnoreBeat => "steps-ignore-beat",
             Self::HeardOnce => "heard-once",
+            Self::GuardianGuessesTick => "guardian-guesses-tick",
+            Self::GuardianResignsForPaused => "guardian-resigns-for-paused",
         }
     }
 }

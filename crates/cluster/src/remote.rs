@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tenure_log::{
@@ -14,6 +15,7 @@ use crate::planted::{Planted, has};
 use crate::store::{Stepped, Store, StoreError, Txn};
 use crate::term::{Beaten, Over, Term, Written};
 use crate::trust::Progress;
+use crate::values::{Head, Writer};
 
 /// This machine's copy of the log, for everybody here.
 pub type SharedMirror = Arc<Mutex<Mirror>>;
@@ -46,13 +48,26 @@ pub struct Vitals {
     pub proved_ms: u64,
     /// How far the log has come.
     pub progress: Progress,
+    /// The store refused the last step because it is full.
+    pub is_store_full: bool,
 }
 
 /// The log of a cluster, in the hands of its writer.
 pub struct RemoteLog {
-    store: Arc<dyn Store>,
+    claim: Arc<Mutex<Claim>>,
     mirror: SharedMirror,
     identity: Identity,
+    vitals: Arc<Mutex<Vitals>>,
+    /// The store is short of room.
+    is_short: Arc<AtomicBool>,
+    keeps_authority: bool,
+    _proofs: Proofs,
+}
+
+/// The term and how its steps are sent. Never waits for this machine's disk: while a frame is being copied, proofs of
+/// life go on.
+struct Claim {
+    store: Arc<dyn Store>,
     term: Term,
     clock: Clock,
     vitals: Arc<Mutex<Vitals>>,
@@ -60,12 +75,17 @@ pub struct RemoteLog {
     proved_ms: u64,
     /// Not before this instant again: somebody does not answer.
     pause_until_ms: u64,
-    /// The store is short of room.
-    is_short: Arc<AtomicBool>,
     tick: u64,
     /// The newest revision that a step of ours was answered with.
     revision: u64,
-    keeps_authority: bool,
+    /// Since when this machine's disk is waited for.
+    copying_since_ms: Option<u64>,
+}
+
+/// Proves life where the thread of the log is late with it, until it goes out of scope.
+struct Proofs {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// What a step came to.
@@ -85,6 +105,8 @@ pub struct FollowedLog {
 
 /// Steps take at least this long before they are given up.
 const STEP_MS_MIN: u64 = 200;
+/// How long a disk may take for one frame before its node leaves the log to others, in times of `writer_ttl`.
+const STUCK_TTLS_MAX: u64 = 4;
 /// Pause after a step that nobody answered.
 const PAUSE_MS: u64 = 50;
 /// Measurements kept between two looks.
@@ -96,151 +118,89 @@ pub fn step_within(ttl_ms: u64) -> Duration {
     Duration::from_millis((ttl_ms / 3).max(STEP_MS_MIN))
 }
 
-impl RemoteLog {
-    /// The log of a term, over a copy that has everything up to the term's head.
-    #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        mirror: SharedMirror,
-        term: Term,
-        clock: Clock,
-        proved_ms: u64,
-    ) -> Self {
-        let identity = lock(&mirror).identity();
-        let vitals = Vitals {
-            authority_until_ms: term.authority_until_ms(),
-            proved_ms: term.proved_ms(),
-            progress: term.progress(0),
-            ..Vitals::default()
-        };
-        Self {
-            store,
-            mirror,
-            identity,
-            tick: term.writer().tick,
-            term,
-            clock,
-            vitals: Arc::new(Mutex::new(vitals)),
-            proved_ms,
-            pause_until_ms: 0,
-            is_short: Arc::default(),
-            revision: 0,
-            keeps_authority: false,
-        }
-    }
-
-    /// What others may know of it.
-    #[must_use]
-    pub fn vitals(&self) -> Arc<Mutex<Vitals>> {
-        Arc::clone(&self.vitals)
-    }
-
-    /// The upkeep of the store reports here whether its space is short.
-    #[must_use]
-    pub fn shortage(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.is_short)
-    }
-
-    /// The term.
-    #[must_use]
-    pub fn term(&self) -> &Term {
-        &self.term
-    }
-
-    /// Appends the frame that opens this term: from here on its epoch and tick are part of the log.
-    pub fn open(&mut self, at: Moment) -> AppendOutcome {
-        let txn = self.term.open(at);
-        self.tick = at.tick;
-        self.send(&txn)
-    }
-
-    /// For tests alone: answers however long ago the last step was.
-    #[doc(hidden)]
-    pub fn keep_authority(&mut self) {
-        self.keeps_authority = true;
-    }
-
-    /// Finds out what became of the frame that opens this term.
-    pub fn resolve_opening(&mut self) -> Resolution {
-        resolution(self.look())
-    }
-
-    fn send(&mut self, txn: &Txn) -> AppendOutcome {
-        self.pause();
-        let sent_ms = (self.clock.boot_ms)();
-        let began_us = (self.clock.boot_us)();
-        let stepped = self.step(txn);
-        let took_us = (self.clock.boot_us)().saturating_sub(began_us);
-        let written = self.term.appended(sent_ms, (self.clock.boot_ms)(), stepped);
-        match self.take_in(written, sent_ms) {
-            Taken::Committed { synced } => {
-                let mut vitals = lock(&self.vitals);
-                if vitals.append_us.len() < MEASURED_MAX {
-                    vitals.append_us.push(took_us);
-                }
-                AppendOutcome::Committed { synced }
-            }
-            Taken::Fenced => AppendOutcome::Fenced,
-            Taken::Absent | Taken::Unknown => AppendOutcome::Unknown,
-            Taken::Failed(error) => AppendOutcome::Failed(error),
-        }
-    }
-
-    fn look(&mut self) -> Taken {
-        self.pause();
-        let txn = self.term.look(self.tick);
-        let sent_ms = (self.clock.boot_ms)();
-        let stepped = self.step(&txn);
-        let written = self.term.looked(sent_ms, stepped);
-        let taken = self.take_in(written, sent_ms);
-        let mut vitals = lock(&self.vitals);
-        match taken {
-            Taken::Committed { .. } => vitals.unknown_committed += 1,
-            Taken::Absent => vitals.unknown_absent += 1,
-            Taken::Fenced => vitals.unknown_fenced += 1,
-            Taken::Unknown | Taken::Failed(_) => {}
-        }
-        taken
-    }
-
-    /// What a step came to, for the copy and for the waiting caller.
-    fn take_in(&mut self, written: Written, sent_ms: u64) -> Taken {
-        let taken = match written {
-            Written::Committed { frame } => {
-                self.proved_ms = sent_ms;
-                match lock(&self.mirror).copy(&frame) {
-                    Ok(header) => Taken::Committed { synced: header.last_lsn() },
-                    Err(CopyError::Write(error)) => Taken::Failed(error),
-                    Err(error) => Taken::Failed(AppendError::Foreign { why: error.to_string() }),
-                }
-            }
-            Written::Absent => {
-                self.proved_ms = sent_ms;
-                Taken::Absent
-            }
-            Written::Fenced => Taken::Fenced,
-            Written::Unknown => {
-                self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS;
-                Taken::Unknown
-            }
-            Written::Corrupt { why } => Taken::Failed(AppendError::Foreign { why }),
-        };
-        self.tell_authority();
-        taken
-    }
-
+impl Claim {
     /// Sends a step. A store whose revisions go back was put back to an earlier state: what it says then counts as
     /// another writer's word, since this term's frames may be forgotten.
     fn step(&mut self, txn: &Txn) -> Result<Stepped, StoreError> {
         if !self.term.may_step((self.clock.boot_ms)()) {
             return Err(StoreError::Unanswered { why: "it was out of touch for too long".to_owned() });
         }
-        let stepped = self.store.step(txn, step_within(self.term.ttl_ms()))?;
+        let stepped = self.store.step(txn, step_within(self.term.ttl_ms()));
+        lock(&self.vitals).is_store_full = matches!(stepped, Err(StoreError::Refused { no_space: true, .. }));
+        let stepped = stepped?;
         if stepped.revision < self.revision {
             return Ok(Stepped { held: false, found: Vec::new(), revision: stepped.revision });
         }
         self.revision = stepped.revision;
         Ok(stepped)
+    }
+
+    /// Sends a frame, and says how many microseconds that took.
+    fn send(&mut self, txn: &Txn) -> (Written, u64) {
+        self.pause();
+        let sent_ms = (self.clock.boot_ms)();
+        let began_us = (self.clock.boot_us)();
+        let stepped = self.step(txn);
+        let took_us = (self.clock.boot_us)().saturating_sub(began_us);
+        let written = self.term.appended(sent_ms, (self.clock.boot_ms)(), stepped);
+        self.judged(&written, sent_ms);
+        (written, took_us)
+    }
+
+    fn look(&mut self) -> Written {
+        self.pause();
+        let txn = self.term.look(self.tick);
+        let sent_ms = (self.clock.boot_ms)();
+        let stepped = self.step(&txn);
+        let written = self.term.looked(sent_ms, stepped);
+        self.judged(&written, sent_ms);
+        written
+    }
+
+    fn judged(&mut self, written: &Written, sent_ms: u64) {
+        if matches!(written, Written::Committed { .. }) {
+            self.copying_since_ms = Some((self.clock.boot_ms)());
+        }
+        match written {
+            Written::Committed { .. } | Written::Absent => self.proved_ms = sent_ms,
+            Written::Unknown => self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS,
+            Written::Fenced | Written::Corrupt { .. } => {}
+        }
+        self.tell_authority();
+    }
+
+    fn prove(&mut self) -> Proof {
+        let txn = self.term.beat(self.tick);
+        let sent_ms = (self.clock.boot_ms)();
+        let stepped = self.step(&txn);
+        let beaten = self.term.beaten(sent_ms, (self.clock.boot_ms)(), stepped);
+        self.tell_authority();
+        match beaten {
+            Beaten::Held => {
+                self.proved_ms = sent_ms;
+                Proof::Held
+            }
+            Beaten::Fenced => Proof::Fenced,
+            Beaten::Unknown => {
+                self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS;
+                Proof::Unknown
+            }
+        }
+    }
+
+    fn proof_due_ms(&self) -> u64 {
+        (self.proved_ms + self.term.ttl_ms() / 3).max(self.pause_until_ms)
+    }
+
+    /// Proves life for the thread of the log while that waits for this machine's disk. Not for ever: a leader whose disk
+    /// is gone serves nobody.
+    fn prove_if_late(&mut self) {
+        let now_ms = (self.clock.boot_ms)();
+        let stuck_ms = self.copying_since_ms.map(|since_ms| now_ms.saturating_sub(since_ms));
+        let is_bearable = stuck_ms.is_some_and(|ms| ms < STUCK_TTLS_MAX * self.term.ttl_ms());
+        if is_bearable && self.term.over().is_none() && now_ms >= self.proof_due_ms() {
+            let _ = self.prove();
+        }
     }
 
     fn tell_authority(&self) {
@@ -279,52 +239,208 @@ impl RemoteLog {
     }
 }
 
+impl Proofs {
+    fn begin(claim: Arc<Mutex<Claim>>) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&is_over);
+        let every = Duration::from_millis((lock(&claim).term.ttl_ms() / 12).max(1));
+        let run = move || {
+            while !over.load(Ordering::SeqCst) {
+                // Who holds it is sending a step.
+                if let Ok(mut claim) = claim.try_lock() {
+                    claim.prove_if_late();
+                }
+                std::thread::park_timeout(every);
+            }
+        };
+        let thread = std::thread::Builder::new().name("tenure-proofs".to_owned()).spawn(run);
+        Self {
+            is_over,
+            thread: Some(thread.expect("invariant: the system lets a process start its few threads")),
+        }
+    }
+}
+
+impl Drop for Proofs {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            let _ = thread.join();
+        }
+    }
+}
+
+impl RemoteLog {
+    /// The log of a term, over a copy that has everything up to the term's head.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        mirror: SharedMirror,
+        term: Term,
+        clock: Clock,
+        proved_ms: u64,
+    ) -> Self {
+        let identity = lock(&mirror).identity();
+        let vitals = Arc::new(Mutex::new(Vitals {
+            authority_until_ms: term.authority_until_ms(),
+            proved_ms: term.proved_ms(),
+            progress: term.progress(0),
+            ..Vitals::default()
+        }));
+        let claim = Arc::new(Mutex::new(Claim {
+            store,
+            tick: term.writer().tick,
+            term,
+            clock,
+            vitals: Arc::clone(&vitals),
+            proved_ms,
+            pause_until_ms: 0,
+            revision: 0,
+            copying_since_ms: None,
+        }));
+        let proofs = Proofs::begin(Arc::clone(&claim));
+        let is_short = Arc::default();
+        Self { claim, mirror, identity, vitals, is_short, keeps_authority: false, _proofs: proofs }
+    }
+
+    fn claim(&self) -> MutexGuard<'_, Claim> {
+        lock(&self.claim)
+    }
+
+    /// What others may know of it.
+    #[must_use]
+    pub fn vitals(&self) -> Arc<Mutex<Vitals>> {
+        Arc::clone(&self.vitals)
+    }
+
+    /// The upkeep of the store reports here whether its space is short.
+    #[must_use]
+    pub fn shortage(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_short)
+    }
+
+    /// The value of this claim.
+    #[must_use]
+    pub fn writer(&self) -> Writer {
+        self.claim().term.writer().clone()
+    }
+
+    /// Where the log ends.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        *self.claim().term.head()
+    }
+
+    /// When the last step that counted was sent, and how far the log had come.
+    #[must_use]
+    pub fn proved(&self) -> (u64, Progress) {
+        let claim = self.claim();
+        (claim.term.proved_ms(), claim.term.progress(0))
+    }
+
+    /// Appends the frame that opens this term: from here on its epoch and tick are part of the log.
+    pub fn open(&mut self, at: Moment) -> AppendOutcome {
+        let mut claim = lock(&self.claim);
+        let txn = claim.term.open(at);
+        claim.tick = at.tick;
+        let sent = claim.send(&txn);
+        drop(claim);
+        self.sent(sent)
+    }
+
+    /// For tests alone: answers however long ago the last step was.
+    #[doc(hidden)]
+    pub fn keep_authority(&mut self) {
+        self.keeps_authority = true;
+    }
+
+    /// Finds out what became of the frame that opens this term.
+    pub fn resolve_opening(&mut self) -> Resolution {
+        resolution(self.look())
+    }
+
+    fn sent(&self, (written, took_us): (Written, u64)) -> AppendOutcome {
+        match self.take_in(written) {
+            Taken::Committed { synced } => {
+                let mut vitals = lock(&self.vitals);
+                if vitals.append_us.len() < MEASURED_MAX {
+                    vitals.append_us.push(took_us);
+                }
+                AppendOutcome::Committed { synced }
+            }
+            Taken::Fenced => AppendOutcome::Fenced,
+            Taken::Absent | Taken::Unknown => AppendOutcome::Unknown,
+            Taken::Failed(error) => AppendOutcome::Failed(error),
+        }
+    }
+
+    fn look(&mut self) -> Taken {
+        let written = self.claim().look();
+        let taken = self.take_in(written);
+        let mut vitals = lock(&self.vitals);
+        match taken {
+            Taken::Committed { .. } => vitals.unknown_committed += 1,
+            Taken::Absent => vitals.unknown_absent += 1,
+            Taken::Fenced => vitals.unknown_fenced += 1,
+            Taken::Unknown | Taken::Failed(_) => {}
+        }
+        taken
+    }
+
+    /// What a step came to, for the copy and for the waiting caller. The claim is nobody's meanwhile: the disk may take its
+    /// time.
+    fn take_in(&self, written: Written) -> Taken {
+        match written {
+            Written::Committed { frame } => {
+                let copied = lock(&self.mirror).copy(&frame);
+                self.claim().copying_since_ms = None;
+                match copied {
+                    Ok(header) => Taken::Committed { synced: header.last_lsn() },
+                    Err(CopyError::Write(error)) => Taken::Failed(error),
+                    Err(error) => Taken::Failed(AppendError::Foreign { why: error.to_string() }),
+                }
+            }
+            Written::Absent => Taken::Absent,
+            Written::Fenced => Taken::Fenced,
+            Written::Unknown => Taken::Unknown,
+            Written::Corrupt { why } => Taken::Failed(AppendError::Foreign { why }),
+        }
+    }
+}
+
 impl OrderedLog for RemoteLog {
     fn identity(&self) -> Identity {
         self.identity
     }
 
     fn writer_epoch(&self) -> u64 {
-        self.term.writer().epoch
+        self.claim().term.writer().epoch
     }
 
     fn authority_until(&self) -> Authority {
         if has(Planted::AuthorityNotChecked) || self.keeps_authority {
             return Authority::Forever;
         }
-        Authority::Until { boot_ms: self.term.authority_until_ms() }
+        Authority::Until { boot_ms: self.claim().term.authority_until_ms() }
     }
 
     fn proof_due_ms(&self) -> Option<u64> {
-        Some((self.proved_ms + self.term.ttl_ms() / 3).max(self.pause_until_ms))
+        Some(self.claim().proof_due_ms())
     }
 
     fn prove(&mut self, tick: u64) -> Proof {
-        self.tick = self.tick.max(tick);
-        let txn = self.term.beat(self.tick);
-        let sent_ms = (self.clock.boot_ms)();
-        let stepped = self.step(&txn);
-        let beaten = self.term.beaten(sent_ms, (self.clock.boot_ms)(), stepped);
-        self.tell_authority();
-        match beaten {
-            Beaten::Held => {
-                self.proved_ms = sent_ms;
-                Proof::Held
-            }
-            Beaten::Fenced => Proof::Fenced,
-            Beaten::Unknown => {
-                self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS;
-                Proof::Unknown
-            }
-        }
+        let mut claim = self.claim();
+        claim.tick = claim.tick.max(tick);
+        claim.prove()
     }
 
     fn next_lsn(&self) -> Lsn {
-        Lsn(self.term.head().lsn).next()
+        self.synced_lsn().next()
     }
 
     fn synced_lsn(&self) -> Lsn {
-        Lsn(self.term.head().lsn)
+        Lsn(self.claim().term.head().lsn)
     }
 
     fn extents(&self) -> Vec<Extent> {
@@ -332,25 +448,30 @@ impl OrderedLog for RemoteLog {
     }
 
     fn append(&mut self, batch: &Batch) -> AppendOutcome {
-        if self.term.over() == Some(Over::Resigned) {
+        let mut claim = lock(&self.claim);
+        if claim.term.over() == Some(Over::Resigned) {
             return AppendOutcome::Failed(AppendError::Closed);
         }
-        if let Err(refusal) = self.check(batch) {
+        if let Err(refusal) = claim.check(batch) {
             return AppendOutcome::Failed(refusal.into());
         }
-        self.tick = self.tick.max(batch.at().tick);
-        let txn = self.term.append(batch);
-        self.send(&txn)
+        claim.tick = claim.tick.max(batch.at().tick);
+        let txn = claim.term.append(batch);
+        let sent = claim.send(&txn);
+        drop(claim);
+        self.sent(sent)
     }
 
     fn resolve(&mut self, batch: BatchId) -> Resolution {
-        if batch.writer_epoch() != self.term.writer().epoch {
+        let claim = self.claim();
+        if batch.writer_epoch() != claim.term.writer().epoch {
             return Resolution::Unknown;
         }
         // What was committed while nobody looked is not in flight any more.
-        if !self.term.is_in_flight() && batch.0 <= self.term.head().batch {
-            return Resolution::Committed { synced: self.synced_lsn() };
+        if !claim.term.is_in_flight() && batch.0 <= claim.term.head().batch {
+            return Resolution::Committed { synced: Lsn(claim.term.head().lsn) };
         }
+        drop(claim);
         resolution(self.look())
     }
 
@@ -387,11 +508,13 @@ impl OrderedLog for RemoteLog {
 
     /// Gives the log up for the next leader. Nothing is written: the log goes on.
     fn close(&mut self, at: Moment) -> AppendOutcome {
-        let txn = self.term.resign(at.tick.max(self.tick), (self.clock.wall_ms)());
-        self.tell_authority();
+        let mut claim = self.claim();
+        let (tick, wall_ms) = (at.tick.max(claim.tick), (claim.clock.wall_ms)());
+        let txn = claim.term.resign(tick, wall_ms);
+        claim.tell_authority();
         // Once sent, this claim answers nothing any more, whatever became of it.
-        match self.store.step(&txn, step_within(self.term.ttl_ms())) {
-            Ok(stepped) if stepped.held => AppendOutcome::Committed { synced: self.synced_lsn() },
+        match claim.store.step(&txn, step_within(claim.term.ttl_ms())) {
+            Ok(stepped) if stepped.held => AppendOutcome::Committed { synced: Lsn(claim.term.head().lsn) },
             Ok(_) => AppendOutcome::Fenced,
             Err(_) => AppendOutcome::Unknown,
         }

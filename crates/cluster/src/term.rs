@@ -104,6 +104,27 @@ pub struct Won {
     pub tick: u64,
 }
 
+/// The step that resigns for a process that is dead, with what is known of its claim (record 0076).
+///
+/// How far its time had come is not known, and need not be: the next claim goes on from the newest tick of `writer`, `head`
+/// and `beat`, as after a silence. An append or a proof of life that is still under way lands before this step, and the
+/// next claim finds it, or compares `writer` in vain.
+#[must_use]
+pub fn resignation_of_dead(keys: &Keys, writer: &Writer, wall_ms: u64) -> Txn {
+    let tick = if has(Planted::GuardianGuessesTick) { writer.tick + TOUCH_MS } else { writer.tick };
+    resignation(keys, writer, tick, wall_ms)
+}
+
+fn resignation(keys: &Keys, writer: &Writer, tick: u64, wall_ms: u64) -> Txn {
+    let resigned =
+        Writer { standing: Standing::Resigned, tick: tick.max(writer.tick), wall_ms, ..writer.clone() };
+    Txn {
+        compares: vec![Compare::Value { key: keys.writer(), value: encode(writer) }],
+        then: vec![Op::Put { key: keys.writer(), value: encode(&resigned) }],
+        otherwise: Vec::new(),
+    }
+}
+
 impl Term {
     /// Begins a term with what a claim won.
     ///
@@ -350,19 +371,8 @@ impl Term {
 
     /// The step that gives the log up. Once it is made, this claim answers nothing any more, whatever becomes of it.
     pub fn resign(&mut self, tick: u64, wall_ms: u64) -> Txn {
-        let resigned = Writer {
-            standing: Standing::Resigned,
-            tick: tick.max(self.writer.tick),
-            wall_ms,
-            ..self.writer.clone()
-        };
-        let txn = Txn {
-            compares: vec![self.is_mine()],
-            then: vec![Op::Put { key: self.keys.writer(), value: encode(&resigned) }],
-            otherwise: Vec::new(),
-        };
         self.over.get_or_insert(Over::Resigned);
-        txn
+        resignation(&self.keys, &self.writer, tick, wall_ms)
     }
 
     /// A step that is done only while this claim stands.

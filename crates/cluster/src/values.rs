@@ -5,6 +5,8 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
 
+use crate::pieces::Put;
+
 /// The layout of keys and values this code writes and reads.
 pub const FORMAT: u32 = 1;
 /// No number that is counted from is above this.
@@ -45,6 +47,9 @@ pub struct Meta {
     /// The secret before this one, which nodes accept for a while; empty: there was none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub former_secret: String,
+    /// Tags that it had before adoptions, the newest last: ids that have them are still told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub former_tags: Vec<u32>,
     /// After an adoption nothing is granted before this tick.
     #[serde(default, deserialize_with = "countable")]
     pub not_before_tick: u64,
@@ -164,6 +169,12 @@ pub struct Floor {
     pub snapshot_lsn: u64,
     /// A checksum over its bytes.
     pub snapshot_hash: u64,
+    /// How many pieces it has; 0: it is of the former layout.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub pieces: u32,
+    /// How long they are together.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub packed_bytes: u64,
 }
 
 /// A node, as it tells of itself.
@@ -188,18 +199,12 @@ pub struct Node {
     /// Whose memory it has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub memory: String,
+    /// The newest version of events and states that it reads.
+    #[serde(default = "first", skip_serializing_if = "is_first")]
+    pub format: u32,
     /// An operator has struck it off: nobody waits for what it remembers.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_forgotten: bool,
-}
-
-/// One piece of a snapshot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Pieces {
-    /// How many there are.
-    pub count: u32,
-    /// A checksum over all of them.
-    pub hash: u64,
 }
 
 /// A value that is not what its key should have.
@@ -227,6 +232,20 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// When they are none.
 pub fn decode<T: DeserializeOwned>(key: &'static str, bytes: &[u8]) -> Result<T, ValueError> {
     serde_json::from_slice(bytes).map_err(|error| ValueError { key, why: error.to_string() })
+}
+
+/// What nodes read that do not say it.
+fn first() -> u32 {
+    1
+}
+
+fn is_first(format: &u32) -> bool {
+    *format == first()
+}
+
+/// Whether a number says nothing.
+fn is_none<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// A number that can be counted on from, however often: half of all numbers are above it.
@@ -287,8 +306,18 @@ impl Meta {
             state: State::Active,
             secret,
             former_secret: String::new(),
+            former_tags: Vec::new(),
             not_before_tick: 0,
         }
+    }
+}
+
+impl Floor {
+    /// The same, with the snapshot that was put into the store.
+    #[must_use]
+    pub fn with(self, lsn: Lsn, put: &Put) -> Self {
+        let Put { pieces, bytes: packed_bytes, hash: snapshot_hash } = *put;
+        Self { snapshot_lsn: lsn.0, snapshot_hash, pieces, packed_bytes, ..self }
     }
 }
 

@@ -170,7 +170,7 @@ pub enum Stop {
     #[error("the log failed: {0}")]
     LogFailed(String),
     /// Another writer took over; this state is no longer the truth.
-    #[error("another writer took the log over")]
+    #[error("another leader was elected")]
     Fenced,
 }
 
@@ -752,7 +752,11 @@ impl Engine {
             Completion::Worked(task, error) => self.worked(task, error),
             Completion::Stalled { stall, ms } => self.stalled(stall, ms),
             Completion::RecordWanted => self.record_wanted = true,
-            Completion::Authority(authority) => self.authority = authority,
+            Completion::Authority(authority) => {
+                // No turn may have seen that the former one was over, if the process was stopped meanwhile.
+                self.lapsed |= self.role == Role::Writing && !self.may_answer();
+                self.authority = authority;
+            }
             Completion::Fenced => self.stop = Some(Stop::Fenced),
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),

@@ -40,8 +40,7 @@ impl Engine {
     pub(crate) fn copied(&mut self, batch: Batch) {
         debug_assert_eq!(self.role, Role::Following);
         if let Err(error) = self.apply_copied(&batch) {
-            return self
-                .stop_for(Stop::LogFailed(format!("a frame of the writer cannot be followed: {error}")));
+            return self.stop_for(Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")));
         }
         self.journal.copied(Lsn(batch.next_lsn().0), self.tick);
         if batch.count() > 0 {

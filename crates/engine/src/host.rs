@@ -13,7 +13,7 @@ mod upkeep;
 mod writer;
 
 pub use handle::{Handle, HandleOf, Pending};
-pub use memory::resident_bytes;
+pub use memory::{free_bytes, resident_bytes};
 pub use pools::{Account, Accounts, Asker};
 pub use upkeep::{Found, Step, Upkeep};
 
@@ -105,8 +105,8 @@ pub(crate) enum Message {
     Logged(Option<Completion>, Authority),
     /// A snapshot attempt finished; `None`: there was nothing new.
     SnapshotDone(Result<Option<SnapshotHeader>, String>),
-    /// Take a snapshot now.
-    TakeSnapshot,
+    /// Take a snapshot now, of the state at the last whole frame up to a position.
+    TakeSnapshot(Lsn),
     /// Finish and stop.
     ShutDown,
     /// Stop as it is; somebody goes on with the engine.
@@ -169,6 +169,8 @@ impl Host {
         let handle = Handle::new(mailbox.clone(), Pools::new(max, of_principal_max, config.inbox_max));
         let (reader, reader_thread) = spawn_reader(reader, mailbox.clone());
         let shared = handle.shared();
+        // As of before the first turn.
+        shared.tell_turn(engine.tick(), engine.synced_lsn());
         let (appender, log_thread) = spawn_appender(mailbox.clone(), Arc::clone(&log), Arc::clone(&shared));
         let (chores, chores_thread) = spawn_chores(mailbox.clone(), Arc::clone(&log));
         let ways =

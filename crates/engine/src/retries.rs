@@ -299,7 +299,7 @@ fn rename_principal(action: &mut Action, from: &str, to: &str) {
     }
 }
 
-/// Stands for what was asked, in this process and in every later one; `docs/formats/operations.md` has the bytes.
+/// Stands for what was asked, in this process and in every later one; `docs/internals/formats/operations.md` has the bytes.
 fn fingerprint(action: &Action, keeper: Option<Keeper>, force: bool) -> u64 {
     let mut bytes = Vec::with_capacity(128);
     encode_action(action, &mut bytes);

@@ -83,7 +83,7 @@ impl Shape {
 /// Reads a lease id; one of another log names nothing here.
 pub(crate) fn lease_id(identity: &Identity, text: &str, asked: Asked) -> Result<LeaseId, Error> {
     let wire: WireLease = text.parse().map_err(|error| {
-        let message = format!("{text:?} is no lease id: {error}");
+        let message = format!("{text:?} is not a lease id: {error}");
         mark(Error::new(ErrorCode::NotFound, message), asked)
     })?;
     wire.lease(identity).ok_or_else(|| no_lease(asked))
@@ -264,7 +264,7 @@ fn cursor(identity: &Identity, cursor: Option<&str>) -> Result<LeaseId, Error> {
     match cursor {
         None => Ok(LeaseId::new(identity.shard, Lsn(0))),
         Some(text) => text.parse::<WireLease>().ok().and_then(|wire| wire.lease(identity)).ok_or_else(|| {
-            Error::new(ErrorCode::InvalidRequest, format!("{text:?} is no cursor of this log"))
+            Error::new(ErrorCode::InvalidRequest, format!("{text:?} is not a cursor of this log"))
         }),
     }
 }

@@ -4,7 +4,7 @@ use crate::caller::{Caller, Freshness, Origin, Scope};
 use crate::connections::{NodeConnections, WORD_MS, Word};
 use crate::dispatch::Faces;
 use crate::leases::connection_grace_ms;
-use crate::refusal::{self, Asked};
+use crate::refusal::Asked;
 use crate::sessions;
 use crate::stage::Stage;
 use crate::switchboard::LostLease;
@@ -103,7 +103,7 @@ impl Faces {
             }
         }
         let refused = refused.expect("invariant: at least one id was drawn");
-        Err(refusal::error(&self.lens(), &refused, Asked::AsAnyone))
+        Err(self.refused(&refused, Asked::AsAnyone))
     }
 }
 

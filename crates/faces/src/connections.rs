@@ -265,7 +265,7 @@ impl NodeConnections {
         if count > 0 {
             tracing::warn!(
                 connections = count,
-                "no node that writes was heard for too long: connections that keep something are closed"
+                "no leader for too long: closing connections that keep leases"
             );
         }
     }

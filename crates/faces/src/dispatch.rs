@@ -18,10 +18,11 @@ use crate::streams::{StreamOptions, Streams};
 use crate::switchboard::Switchboard;
 use core::mem;
 use core::time::Duration;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use tenure_api::{Error, ErrorCode};
-use tenure_engine::host::read_clocks;
+use tenure_engine::host::{free_bytes, read_clocks};
 use tenure_engine::kernel::{
     Action, Actor, Event, Evidence, LeaseId, Lsn, Reason, ReclaimBy, Revoke, Text, Tick,
 };
@@ -57,6 +58,8 @@ struct Shared {
     streams: Streams,
     polling: Polling,
     registrations_alone: AtomicBool,
+    /// Tags that the log had before it was restored.
+    former_tags: OnceLock<Vec<u32>>,
     /// Set on a node that follows another.
     elsewhere: OnceLock<Arc<dyn Elsewhere>>,
 }
@@ -120,6 +123,7 @@ impl Faces {
             streams,
             polling,
             registrations_alone,
+            former_tags: OnceLock::new(),
             elsewhere: OnceLock::new(),
         };
         Self { shared: Arc::new(shared), caller: None }
@@ -157,8 +161,20 @@ impl Faces {
         self.registrations().have_homes(Homes::new(home, neighbours));
         match elsewhere {
             Some(elsewhere) => drop(self.shared.elsewhere.set(elsewhere)),
-            None => self.streams().will_recall(),
+            None => {
+                self.registrations().will_recall();
+                self.streams().will_recall();
+            }
         }
+    }
+
+    /// The log had these tags before it was restored: `why` is told of ids that have them.
+    pub fn had_tags(&self, former: Vec<u32>) {
+        let _ = self.shared.former_tags.set(former);
+    }
+
+    pub(crate) fn former_tags(&self) -> &[u32] {
+        self.shared.former_tags.get().map_or(&[], Vec::as_slice)
     }
 
     pub(crate) fn is_of_cluster(&self) -> bool {
@@ -375,8 +391,11 @@ impl Faces {
     /// Checks what a caller may ask: by its scope, and by the names of what the call would take.
     fn permit(&self, caller: &Caller, call: &Call) -> Result<(), Error> {
         if call.scope() > caller.scope {
-            let message =
-                format!("this needs scope {}, not {}", call.scope().as_str(), caller.scope.as_str());
+            let message = format!(
+                "the request needs scope {}, the credentials have {}",
+                call.scope().as_str(),
+                caller.scope.as_str()
+            );
             return Err(Error::new(ErrorCode::Forbidden, message).with("scope", call.scope().as_str()));
         }
         match &caller.within {
@@ -391,13 +410,24 @@ impl Faces {
         plan(self.identity(), caller, call)
     }
 
+    /// A rejection as an error; a low disk is told with its numbers.
+    pub(crate) fn refused(&self, refused: &Refused, asked: Asked) -> Error {
+        match refused {
+            Refused::DiskLow => {
+                let Vitals { data_dir, free_bytes_min, .. } = self.vitals();
+                refusal::disk_low(&data_dir, free_bytes(Path::new(&data_dir)), free_bytes_min)
+            }
+            other => refusal::error(&self.lens(), other, asked),
+        }
+    }
+
     /// Why an answer is not the one that was asked for: it is a refusal, or a bug.
     pub(crate) fn not_that(&self, answer: Answer, asked: Asked) -> Error {
         match answer {
-            Answer::Refused(refused) => refusal::error(&self.lens(), &refused, asked),
+            Answer::Refused(refused) => self.refused(&refused, asked),
             other => {
-                tracing::error!(answer = ?other, "an answer of another kind than was asked for");
-                Error::new(ErrorCode::Internal, "the engine answered something else")
+                tracing::error!(answer = ?other, "unexpected answer from the engine");
+                Error::new(ErrorCode::Internal, "the engine gave an unexpected answer")
             }
         }
     }
@@ -545,7 +575,7 @@ impl Faces {
     pub async fn maintain_indexes(&self) {
         match self.with_history(|history| history.maintain_indexes()).await {
             Ok(Ok(_)) | Err(_) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "an index of the log could not be made"),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot build an index of the log"),
         }
     }
 }

@@ -8,8 +8,8 @@ mod versions;
 
 use crate::caller::Freshness;
 use crate::dispatch::Faces;
-use crate::refusal::{self, Asked};
-use crate::show::{Ended, Terms, attachment, face, mode, state, words};
+use crate::refusal::Asked;
+use crate::show::{Ended, Terms, application, attachment, mode, state, words};
 use crate::switchboard::WatchNews;
 use known::Known;
 use std::collections::VecDeque;
@@ -88,8 +88,8 @@ impl Faces {
         };
         match self.handle().start_as(watch, Request::Watch { from }).await.pop() {
             Some(Answer::Watching { .. }) => Ok(stream),
-            Some(Answer::Refused(refused)) => Err(refusal::error(&self.lens(), &refused, Asked::AsAnyone)),
-            _ => Err(Error::new(ErrorCode::Internal, "the watch did not begin")),
+            Some(Answer::Refused(refused)) => Err(self.refused(&refused, Asked::AsAnyone)),
+            _ => Err(Error::new(ErrorCode::Internal, "the watch did not start")),
         }
     }
 
@@ -100,12 +100,12 @@ impl Faces {
     pub async fn event_position(&self, id: &str) -> Result<u64, Error> {
         let wire: WireLease = id
             .parse()
-            .map_err(|_| Error::new(ErrorCode::InvalidRequest, format!("{id:?} is no event id")))?;
+            .map_err(|_| Error::new(ErrorCode::InvalidRequest, format!("{id:?} is not an event id")))?;
         if wire.lease(self.identity()).is_some() {
             return Ok(wire.lsn.0);
         }
         let oldest = self.oldest_lsn().await?;
-        let message = "the event id is of another log; list, and watch from there";
+        let message = "the event id is from another log";
         Err(Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0))
     }
 
@@ -120,7 +120,7 @@ impl Faces {
         if from >= oldest || from > newest {
             return Ok(());
         }
-        let message = format!("the oldest position that is kept is {oldest}");
+        let message = format!("the position is older than the log, which begins at {oldest}");
         Err(Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0))
     }
 }
@@ -149,7 +149,7 @@ impl EventStream {
                 }
                 Some(WatchNews::Trimmed(oldest)) => {
                     self.over = true;
-                    let message = format!("the oldest position that is kept is {oldest}");
+                    let message = format!("the position is older than the log, which begins at {oldest}");
                     let error = Error::new(ErrorCode::LsnTrimmed, message).with("oldest", oldest.0);
                     return Some(Streamed::Trimmed(error));
                 }
@@ -316,7 +316,7 @@ impl EventStream {
             reason: None,
             reason_text: None,
             session: known.and_then(|known| known.policy.session).map(wire_session),
-            face: known.map(|known| face(known.policy.face)),
+            application: known.map(|known| application(known.policy.face)),
             attachment: None,
         }
     }
@@ -411,13 +411,13 @@ fn kind(change: &Change) -> Option<EventKind> {
 
 /// Whether an event passes. With a filter, what concerns no lease does not.
 fn passes(filter: &EventsQuery, event: &api::Event) -> bool {
-    let EventsQuery { from: _, holder, state, liveness, mode, resource_prefix, face } = filter;
+    let EventsQuery { from: _, holder, state, liveness, mode, resource_prefix, application } = filter;
     let unfiltered = holder.is_none()
         && state.is_none()
         && liveness.is_none()
         && mode.is_none()
         && resource_prefix.is_none()
-        && face.is_none();
+        && application.is_none();
     if unfiltered {
         return true;
     }
@@ -429,5 +429,5 @@ fn passes(filter: &EventsQuery, event: &api::Event) -> bool {
         && liveness.is_none_or(|liveness| lease.liveness == Some(liveness))
         && mode.is_none_or(|mode| lease.mode == Some(mode))
         && resource_prefix.as_ref().is_none_or(begins)
-        && face.is_none_or(|face| lease.face == Some(face))
+        && application.is_none_or(|wanted| lease.application == Some(wanted))
 }

@@ -121,7 +121,7 @@ impl SessionEvents {
         self.source = Some(match faces.elsewhere() {
             None => Source::Here(Box::new(faces.follow_stream(&self.session_id, told)?)),
             Some(_) if self.is_passed => {
-                return Err(Error::new(ErrorCode::NotLeader, "this node does not lead"));
+                return Err(Error::new(ErrorCode::NotLeader, "this node is not the leader"));
             }
             Some(elsewhere) => Source::Elsewhere(elsewhere.follow(&self.session_id, told).await?),
         });

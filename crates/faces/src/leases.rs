@@ -87,7 +87,7 @@ fn terms(caller: &Caller, acquire: &Acquire) -> Result<Policy, Error> {
             Err(contradiction("mode session needs a session over HTTP: open one with POST /v1/sessions"))
         }
         (Some(Mode::Session), Origin::Connection { .. }) if acquire.ttl_ms.is_some() => {
-            Err(contradiction("a lease of a connection has no ttl_ms: it lives while the connection is open"))
+            Err(contradiction("a lease of a connection has no ttl_ms: it lasts while the connection is open"))
         }
         (None, _) if permanent => permanent_terms(acquire),
         (None, Origin::Http) => heartbeat_terms(acquire),
@@ -110,14 +110,18 @@ fn session_terms(caller: &Caller, acquire: &Acquire, session: &str) -> Result<Po
             return terms(caller, &Acquire { session: None, ..acquire.clone() });
         }
         SessionKind::Connection | SessionKind::Stdin => {
-            return Err(contradiction("session must be one opened by hand, or this connection's own"));
+            return Err(contradiction(
+                "session must be a session from POST /v1/sessions, or this connection's own",
+            ));
         }
     }
     if acquire.ttl_ms.is_some() || acquire.grace_ms.is_some() {
-        return Err(contradiction("ttl_ms and grace_ms are the session's and cannot be given beside it"));
+        return Err(contradiction(
+            "ttl_ms and grace_ms cannot be given with session: the session has its own",
+        ));
     }
     if acquire.mode.is_some_and(|mode| mode != Mode::Session) {
-        return Err(contradiction("a lease with a session has mode session"));
+        return Err(contradiction("with session, mode must be session"));
     }
     // The engine fills in the session's own terms.
     Ok(Policy::session(session, 0, 0))
@@ -164,7 +168,7 @@ fn lifetime(ms: Option<u64>) -> Result<u64, Error> {
 
 fn bundle(resources: Vec<String>, pools: std::collections::BTreeMap<String, u32>) -> Result<Bundle, Error> {
     if let Some((pool, _)) = pools.iter().find(|(_, count)| **count == 0) {
-        return Err(contradiction(&format!("0 of pool {pool:?} is nothing to ask for")));
+        return Err(contradiction(&format!("the count of pool {pool:?} must be at least 1")));
     }
     let named = resources.into_iter().map(|name| Member::Resource(name.into()));
     let pooled = pools.into_iter().map(|(pool, count)| Member::AnyOf { pool: pool.into(), count });

@@ -20,7 +20,7 @@ pub const OPERATION_ID_BYTES_MAX: usize = 128;
 pub const ATTACHMENT_BYTES_MAX: usize = tenure_engine::kernel::limits::ATTACHMENT_BYTES_MAX;
 /// Most entries in one page.
 pub const PAGE_MAX: u64 = 1_000;
-/// Entries in a page unless told.
+/// Entries in a page by default.
 pub(crate) const PAGE_DEFAULT: u64 = 100;
 
 /// A duration within its bounds, small enough for the kernel's field.
@@ -33,8 +33,20 @@ pub(crate) fn bounded(name: &str, ms: u64, min: u64, max: u64) -> Result<u32, Er
 
 /// Says what the bounds are.
 pub(crate) fn out_of_range(name: &str, ms: u64, min: u64, max: u64) -> Error {
-    Error::new(ErrorCode::TtlOutOfRange, format!("{name} is {ms}, but must be between {min} and {max}"))
+    let (given, min, max) = (spelled(ms), spelled(min), spelled(max));
+    Error::new(ErrorCode::TtlOutOfRange, format!("{name} is {given}, but must be between {min} and {max}"))
         .with("field", name)
+}
+
+/// A duration exactly, in the largest unit that fits: `1s`, `24h`, `1500ms`.
+fn spelled(ms: u64) -> String {
+    const UNITS: [(u64, &str); 4] = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
+    // A day is 24h, as people write the bounds of a ttl.
+    let fits = |unit: u64| ms >= unit && ms.is_multiple_of(unit) && (unit < 86_400_000 || ms > unit);
+    match UNITS.iter().find(|(unit, _)| fits(*unit)) {
+        Some((unit, letter)) => format!("{}{letter}", ms.checked_div(*unit).unwrap_or(ms)),
+        None => format!("{ms}ms"),
+    }
 }
 
 /// An error that names the limit, the setting that moves it, and its value at present.

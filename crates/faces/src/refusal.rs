@@ -1,5 +1,5 @@
-//! Refusals of engine and kernel as errors of the table, in sentences. The kernel's code and the table's are
-//! the same word, except where the table says otherwise.
+//! Rejections of engine and kernel as errors of the table. The kernel's code and the table's are the same word, except
+//! where the table says otherwise.
 
 use crate::limits::over_limit;
 use crate::show::Lens;
@@ -7,7 +7,7 @@ use tenure_api::{Blocking, Error, ErrorCode};
 use tenure_engine::kernel::{Capacity, Field, Rejection, StateName};
 use tenure_engine::liveness::Refusal;
 use tenure_engine::{Blocker, CallLimit, Refused, WaitLimit};
-use tenure_history::rfc3339;
+use tenure_history::{duration, rfc3339};
 
 /// Whether the caller asked as the holder of something, and so has lost it if that is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,36 +24,37 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
         Refused::Rejected(rejection) => rejected(rejection, asked),
         Refused::Liveness(refusal) => not_live(refusal, asked),
         Refused::Held(blockers) => held(lens, blockers),
-        Refused::Forbidden => Error::new(ErrorCode::Forbidden, "it belongs to another principal"),
-        Refused::ConnectionOpen => Error::new(
-            ErrorCode::NotDraining,
-            "an open connection keeps it; close that connection and ask again, or ask on it",
-        )
-        .retry_after(CONNECTION_OPEN_RETRY_MS),
+        Refused::Forbidden => Error::new(ErrorCode::Forbidden, "the lease belongs to another principal"),
+        Refused::ConnectionOpen => {
+            Error::new(ErrorCode::NotDraining, "the connection that keeps the lease is open")
+                .hint("close that connection, or send the request on it")
+                .retry_after(CONNECTION_OPEN_RETRY_MS)
+        }
         Refused::Queued { resource, waiters } => queued(resource, *waiters),
         Refused::WaitTimeout => {
-            Error::new(ErrorCode::WaitTimeout, "the wait was over before everything asked for was free")
+            Error::new(ErrorCode::WaitTimeout, "the wait ended before the resources were free")
         }
         Refused::TooManyWaiters { limit, max } => too_many_waiters(*limit, *max),
         Refused::Overloaded { limit, max } => overloaded(*limit, *max),
-        Refused::DiskLow => {
-            Error::new(ErrorCode::DiskLow, "the disk is nearly full; only what frees something is taken")
-        }
+        Refused::DiskLow => Error::new(
+            ErrorCode::DiskLow,
+            "the disk is nearly full: grants are refused, renewals and releases continue",
+        ),
         Refused::NotYet { remaining_ms } => not_yet(
-            "the log was restored from a backup; grants wait until holders of its past have stopped",
+            "the log was restored from a backup: grants wait until holders of earlier leases have stopped",
             *remaining_ms,
         ),
-        Refused::Cancelled => Error::new(ErrorCode::WaitTimeout, "the request was withdrawn while it waited"),
-        Refused::Trimmed { oldest } => {
-            Error::new(ErrorCode::LsnTrimmed, format!("the oldest position that is kept is {oldest}"))
-                .with("oldest", oldest.0)
+        Refused::Cancelled => Error::new(ErrorCode::WaitTimeout, "the request was cancelled while it waited"),
+        Refused::Trimmed { oldest } => Error::new(
+            ErrorCode::LsnTrimmed,
+            format!("the position is older than the log, which begins at {oldest}"),
+        )
+        .with("oldest", oldest.0),
+        Refused::OutcomeUnknown => {
+            Error::new(ErrorCode::OutcomeUnknown, "the daemon stopped before the outcome was known")
         }
-        Refused::OutcomeUnknown => Error::new(
-            ErrorCode::OutcomeUnknown,
-            "the daemon stopped before the outcome was known; ask again with the same operation id",
-        ),
         Refused::NotLeader => {
-            Error::new(ErrorCode::NotLeader, "this node does not write, and does not know who does")
+            Error::new(ErrorCode::NotLeader, "this node is not the leader, and knows of no leader")
         }
         Refused::ShuttingDown => Error::new(ErrorCode::ShuttingDown, "the daemon is stopping"),
     };
@@ -64,9 +65,36 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
     error
 }
 
+/// The disk is low: where, how much is free, and how much is needed.
+pub(crate) fn disk_low(data_dir: &str, free: Option<u64>, needed: u64) -> Error {
+    let error = new(ErrorCode::DiskLow, "").with("path", data_dir).with("needed_bytes", needed);
+    let (message, error) = match free {
+        Some(free) if free < needed => (
+            format!(
+                "{data_dir} has {} free and needs {} (log.free_bytes): grants are refused, renewals and releases continue",
+                mebibytes(free),
+                mebibytes(needed)
+            ),
+            error.with("free_bytes", free).with("setting", "log.free_bytes"),
+        ),
+        // The store of a cluster has a quota of its own, and the next segment of the log may not fit.
+        _ => (
+            "the log in DIR or the store of the cluster is nearly full: grants are refused, renewals and releases continue"
+                .replace("DIR", data_dir),
+            error,
+        ),
+    };
+    Error { message, ..error }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes >> 20)
+}
+
 fn too_many_waiters(limit: WaitLimit, max: usize) -> Error {
     let of = |whose: &str, limit: &str| {
-        let message = format!("{max} requests{whose} wait already");
+        let message =
+            format!("{max} requests{whose} already wait, which is the limit (limits.{limit} = {max})");
         over_limit(ErrorCode::TooManyWaiters, message, limit, &format!("limits.{limit}"), max)
     };
     match limit {
@@ -74,7 +102,7 @@ fn too_many_waiters(limit: WaitLimit, max: usize) -> Error {
         WaitLimit::WaitersOfPrincipal => of(" of this principal", "waiters_per_principal"),
         // No setting moves it.
         WaitLimit::TriesOfOperation => {
-            let message = format!("{max} tries of this operation wait already");
+            let message = format!("{max} attempts of this operation already wait, which is the limit");
             new(ErrorCode::TooManyWaiters, message).with("limit", "tries_per_operation").with("value", max)
         }
     }
@@ -85,16 +113,24 @@ fn overloaded(limit: CallLimit, max: usize) -> Error {
         over_limit(ErrorCode::Overloaded, message, limit, &format!("limits.{limit}"), max)
     };
     match limit {
-        CallLimit::Inbox => of("more is asked than can be queued".to_owned(), "inbox"),
-        CallLimit::Calls => of(format!("{max} requests of this kind may be unanswered"), "calls"),
+        CallLimit::Inbox => of(format!("the request queue is full (limits.inbox = {max})"), "inbox"),
+        CallLimit::Calls => of(
+            format!("{max} requests of this kind are in progress, which is the limit (limits.calls = {max})"),
+            "calls",
+        ),
         CallLimit::CallsOfPrincipal => {
-            let message = format!("{max} requests of this kind and of this principal may be unanswered");
+            let message = format!(
+                "{max} requests of this kind and principal are in progress, which is the limit \
+                 (limits.calls_per_principal = {max})"
+            );
             of(message, "calls_per_principal")
         }
         // No setting moves it.
-        CallLimit::FrameBytes => new(ErrorCode::Overloaded, "more ends than fit into one write")
-            .with("limit", "frame_bytes")
-            .with("value", max),
+        CallLimit::FrameBytes => {
+            new(ErrorCode::Overloaded, "the request would end more leases than fit into one write")
+                .with("limit", "frame_bytes")
+                .with("value", max)
+        }
     }
 }
 
@@ -105,27 +141,25 @@ fn new(code: ErrorCode, message: impl Into<String>) -> Error {
 fn rejected(rejection: &Rejection, asked: Asked) -> Error {
     match rejection {
         Rejection::OperationConflict => {
-            new(ErrorCode::OperationConflict, "the operation id was used for another request")
+            new(ErrorCode::OperationConflict, "the operation id was used for a different request")
         }
         Rejection::TooLarge { field } => too_large(*field),
-        Rejection::BundleEmpty => new(ErrorCode::BundleEmpty, "no resource and no pool is named"),
+        Rejection::BundleEmpty => new(ErrorCode::BundleEmpty, "the request names no resource and no pool"),
         Rejection::BundleTooLarge => {
-            new(ErrorCode::BundleTooLarge, "a bundle has at most 64 resources, pool members included")
+            new(ErrorCode::BundleTooLarge, "a lease covers at most 64 resources, pool members included")
         }
         Rejection::InvalidName { name, fault } => {
             new(ErrorCode::InvalidName, format!("the name {:?} {}", name.as_str(), fault.as_str()))
                 .with("name", name.as_str())
         }
         Rejection::DuplicateMember { name } => {
-            new(ErrorCode::DuplicateMember, format!("{:?} is named twice", name.as_str()))
+            new(ErrorCode::DuplicateMember, format!("the request names {:?} twice", name.as_str()))
                 .with("name", name.as_str())
         }
-        Rejection::TtlOutOfRange => {
-            new(ErrorCode::TtlOutOfRange, "reserve_ms must be between 1 and 86400000")
-                .with("field", "reserve_ms")
-        }
+        Rejection::TtlOutOfRange => new(ErrorCode::TtlOutOfRange, "reserve_ms must be between 1ms and 24h")
+            .with("field", "reserve_ms"),
         Rejection::PoolNotFound { pool } => {
-            new(ErrorCode::PoolNotFound, format!("there is no pool {:?}", pool.as_str()))
+            new(ErrorCode::PoolNotFound, format!("pool {:?} does not exist", pool.as_str()))
                 .with("pool", pool.as_str())
         }
         Rejection::SessionNotFound { .. } => no_session(asked),
@@ -134,7 +168,8 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
             new(ErrorCode::ResourceHeld, format!("{:?} is held by {:?}", held.resource.as_str(), held.holder))
         }
         Rejection::PoolExhausted { pool, wanted, free } => {
-            let message = format!("{wanted} of pool {:?} asked for, {free} free", pool.as_str());
+            let message =
+                format!("pool {:?} has {free} free members, the request needs {wanted}", pool.as_str());
             new(ErrorCode::PoolExhausted, message)
                 .with("pool", pool.as_str())
                 .with("wanted", *wanted)
@@ -142,34 +177,42 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
         }
         Rejection::CapacityExceeded { capacity, max } => {
             let what = capacity_word(*capacity);
-            let error =
-                new(ErrorCode::CapacityExceeded, format!("the daemon's limit of {what} is reached: {max}"))
+            let of = |message: String| {
+                new(ErrorCode::CapacityExceeded, message)
                     .with("capacity", what)
                     .with("limit", what)
-                    .with("value", *max);
+                    .with("value", *max)
+            };
             match capacity {
                 // No setting moves it.
-                Capacity::Notices => error,
-                _ => error.with("setting", format!("limits.{what}")),
+                Capacity::Notices => of(format!("{max} notifications are pending, which is the limit"))
+                    .hint("check why the on_end hook fails"),
+                _ => of(format!("the limit of {} is reached: limits.{what} = {max}", spaced(what)))
+                    .hint(format!("end what is not needed any more, or raise limits.{what}"))
+                    .with("setting", format!("limits.{what}")),
             }
         }
         Rejection::LeaseNotFound => no_lease(asked),
-        Rejection::LeaseRetired => {
-            mark(new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown"), asked)
-        }
-        Rejection::HolderMismatch => new(ErrorCode::HolderMismatch, "the lease is held in another name"),
+        Rejection::LeaseRetired => mark(
+            new(ErrorCode::LeaseRetired, "the lease ended, and its details are not kept any more"),
+            asked,
+        ),
+        Rejection::HolderMismatch => new(ErrorCode::HolderMismatch, "another holder holds the lease"),
         Rejection::StaleEpoch { current } => {
-            let message = format!("the epoch is not the current one; that is {current}");
+            let message = format!("stale epoch: the current epoch is {current}");
             mark(new(ErrorCode::StaleEpoch, message).with("current", current.0), asked)
         }
         Rejection::InvalidState { state } => invalid_state(*state, asked),
         Rejection::DeadlinePassed { .. } => {
             mark(new(ErrorCode::DeadlinePassed, "the reservation was not activated in time"), asked)
         }
-        Rejection::AlreadyDraining => new(ErrorCode::AlreadyDraining, "the lease drains already"),
-        Rejection::NotDraining => new(ErrorCode::NotDraining, "the lease does not drain"),
+        Rejection::AlreadyDraining => new(ErrorCode::AlreadyDraining, "the lease is already draining"),
+        Rejection::NotDraining => new(ErrorCode::NotDraining, "the lease is not draining"),
         Rejection::PoolInUse { held } => {
-            let message = format!("{held} of its members are held; force ends their leases");
+            let message = match *held {
+                1 => "1 member of the pool is held".to_owned(),
+                held => format!("{held} members of the pool are held"),
+            };
             new(ErrorCode::PoolInUse, message).with("held", *held)
         }
     }
@@ -180,14 +223,18 @@ fn not_live(refusal: &Refusal, asked: Asked) -> Error {
         Refusal::Rejected(rejection) => rejected(rejection, asked),
         Refusal::NoLiveness => Error::new(
             ErrorCode::NoLiveness,
-            "the lease lives by a session or a connection: heartbeat that session, or come back on a connection",
+            "a session or a connection keeps the lease: a heartbeat of the lease itself does not count",
         ),
         Refusal::PermanentLease => {
-            Error::new(ErrorCode::PermanentLease, "a permanent lease has no liveness; revoke it instead")
+            Error::new(ErrorCode::PermanentLease, "a permanent lease has no heartbeat and cannot drain")
         }
         Refusal::SessionNotFound => no_session(asked),
         Refusal::NotYet { remaining_ms } => {
-            not_yet("gate, promise or delay stand in the way; force would override them", *remaining_ms)
+            let message = format!(
+                "cannot reclaim yet: the former holder, a finalizer or the reclaim delay needs another {}",
+                duration(*remaining_ms)
+            );
+            not_yet(&message, *remaining_ms)
         }
     }
 }
@@ -207,7 +254,7 @@ fn held(lens: &Lens<'_>, blockers: &[Blocker]) -> Error {
     let message = match blockers {
         [only] => format!("{:?} is held by {:?}", only.resource.as_str(), only.holder.as_str()),
         [first, ..] => format!(
-            "{:?} is held by {:?}, and {} more of the bundle are held",
+            "{:?} is held by {:?}, and {} more of the resources are held",
             first.resource.as_str(),
             first.holder.as_str(),
             blockers.len().saturating_sub(1)
@@ -226,7 +273,7 @@ fn queued(resource: &str, waiters: usize) -> Error {
         remaining_ms: None,
         waiters: waiters as u64,
     };
-    blocked(format!("{resource:?} is free, but {waiters} waited for it first"), &[blocking])
+    blocked(format!("{resource:?} is free, but other requests ({waiters}) waited for it first"), &[blocking])
 }
 
 fn blocked(message: String, blocking: &[Blocking]) -> Error {
@@ -241,11 +288,11 @@ fn not_yet(message: &str, remaining_ms: u64) -> Error {
 fn too_large(field: Field) -> Error {
     let (name, bound) = match field {
         Field::Holder => ("holder", "must have 1 to 128 bytes"),
-        Field::Attachment => ("attachment", "has at most 4096 bytes as JSON"),
-        Field::FaceData => ("face_data", "has at most 4096 bytes"),
-        Field::Text => ("reason", "has at most 256 bytes"),
-        Field::Principal => ("principal", "has at most 256 bytes"),
-        Field::PoolSize => ("size", "is at most 65536"),
+        Field::Attachment => ("attachment", "must have at most 4096 bytes as JSON"),
+        Field::FaceData => ("face_data", "must have at most 4096 bytes"),
+        Field::Text => ("reason", "must have at most 256 bytes"),
+        Field::Principal => ("principal", "must have at most 256 bytes"),
+        Field::PoolSize => ("size", "must be at most 65536"),
     };
     Error::new(ErrorCode::TooLarge, format!("{name} {bound}")).with("field", name)
 }
@@ -253,9 +300,9 @@ fn too_large(field: Field) -> Error {
 /// The lease is in a state in which this cannot be done.
 pub(crate) fn invalid_state(state: StateName, asked: Asked) -> Error {
     let message = match state {
-        StateName::Reserved => "the lease is only reserved; activate it first",
-        StateName::Active => "the lease is in use",
-        StateName::Revoking => "the lease is revoked and waits to be reclaimed",
+        StateName::Reserved => "the lease is only reserved and not active yet",
+        StateName::Active => "the lease is active",
+        StateName::Revoking => "the lease is revoked and not reclaimed yet",
         StateName::Released => "the lease was released",
         StateName::Expired => "the reservation expired",
         StateName::Revoked => "the lease was revoked",
@@ -269,13 +316,13 @@ pub(crate) fn invalid_state(state: StateName, asked: Asked) -> Error {
     }
 }
 
-/// There is no such lease. An id of another log is not one of ours.
+/// There is no such lease; an id of another log is none.
 pub(crate) fn no_lease(asked: Asked) -> Error {
-    mark(Error::new(ErrorCode::NotFound, "there is no such lease"), asked)
+    mark(Error::new(ErrorCode::NotFound, "the lease does not exist"), asked)
 }
 
 pub(crate) fn no_session(asked: Asked) -> Error {
-    mark(Error::new(ErrorCode::SessionNotFound, "there is no such session, or it is closed"), asked)
+    mark(Error::new(ErrorCode::SessionNotFound, "the session does not exist or is closed"), asked)
 }
 
 /// The error, telling whoever asked as the holder that it has lost.
@@ -295,6 +342,11 @@ fn capacity_word(capacity: Capacity) -> &'static str {
         Capacity::SessionsOfPrincipal => "sessions_per_principal",
         Capacity::AttachmentBytes => "attachment_bytes",
         Capacity::AttachmentBytesOfPrincipal => "attachment_bytes_per_principal",
-        Capacity::Notices => "notices",
+        Capacity::Notices => "notifications",
     }
+}
+
+/// `leases_per_principal` as people read it.
+fn spaced(word: &str) -> String {
+    word.replace('_', " ")
 }

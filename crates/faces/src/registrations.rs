@@ -45,6 +45,7 @@ use book::{AskedFor, Kept, Place};
 use facts::ID_BYTES;
 use service::host_label;
 use std::net::{IpAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
@@ -100,6 +101,8 @@ pub(crate) struct Registrations {
     homes: OnceLock<Homes>,
     /// Room to look at the network.
     sightseers: Arc<Tally<Text>>,
+    /// Registrations that ended under another leader are not known yet.
+    recalling: AtomicBool,
 }
 
 /// What is asked for, checked.
@@ -142,7 +145,27 @@ impl Live {
 
 impl Registrations {
     pub(crate) fn new(book: Arc<Book>, network: Arc<dyn Network>, options: RegistrationOptions) -> Self {
-        Self { book, network, options, homes: OnceLock::new(), sightseers: Arc::default() }
+        Self {
+            book,
+            network,
+            options,
+            homes: OnceLock::new(),
+            sightseers: Arc::default(),
+            recalling: AtomicBool::new(false),
+        }
+    }
+
+    /// Registrations that ended under another leader are not known until they are recalled.
+    pub(crate) fn will_recall(&self) {
+        self.recalling.store(true, Ordering::Relaxed);
+    }
+
+    fn has_recalled(&self) {
+        self.recalling.store(false, Ordering::Relaxed);
+    }
+
+    fn is_recalling(&self) -> bool {
+        self.recalling.load(Ordering::Relaxed)
     }
 
     /// From now on registrations have homes.
@@ -256,7 +279,7 @@ impl Registrations {
                 return Ok((kept, mark));
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "no id is free"))
+        Err(Error::new(ErrorCode::Overloaded, "no registration id is free"))
     }
 }
 
@@ -276,7 +299,7 @@ fn warning(
     policy: &Policy,
 ) -> Option<String> {
     if let Some(ip) = described.ip.filter(|_| is_foreign) {
-        return Some(format!("{ip} is no address of this host"));
+        return Some(format!("{ip} is not an address of this host"));
     }
     let ignored = lease_secs.is_some_and(|secs| secs > 0) && policy.mode == Mode::Session;
     ignored.then(|| "lease is not used: the registration lives while its connection is open".to_owned())
@@ -310,7 +333,7 @@ impl Faces {
 
     async fn register_wish(&self, caller: &Caller, wish: Wish) -> Result<Reply, Error> {
         for _ in 0..TRIES_MAX {
-            let rivals = self.rivals(&wish).await;
+            let rivals = self.rivals(&wish).await?;
             let book = &self.registrations().book;
             let own = caller.connection().and_then(|session| {
                 rivals.iter().find(|rival| match rival.lease.policy.session {
@@ -328,30 +351,41 @@ impl Faces {
                 return Ok(Reply::Registered(registered(&live, wish.warning)));
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "others ask for the same name faster than it can be given"))
+        Err(Error::new(ErrorCode::Overloaded, "too many concurrent registrations of the same name"))
     }
 
     /// Live registrations that were asked for by the same name and type, oldest first.
-    async fn rivals(&self, wish: &Wish) -> Vec<Live> {
+    async fn rivals(&self, wish: &Wish) -> Result<Vec<Live>, Error> {
         let asked_for = AskedFor::new(wish.described.service_type.as_str(), &wish.described.name);
         let leases = self.registrations().book.asked_for(&asked_for);
-        self.read_live(leases).await
+        self.read_registrations(leases).await
     }
 
-    /// Those of these leases that are live registrations.
+    /// Those of these leases that are live registrations; none if that cannot be read.
     pub(crate) async fn read_live(&self, leases: Vec<LeaseId>) -> Vec<Live> {
+        self.read_registrations(leases).await.unwrap_or_default()
+    }
+
+    /// Those of these leases that are live registrations. A refusal to read says nothing of any of them.
+    pub(crate) async fn read_registrations(&self, leases: Vec<LeaseId>) -> Result<Vec<Live>, Error> {
         if leases.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         let answers = self.handle().call_all(leases.into_iter().map(Request::Read).collect()).await;
-        let found = answers.into_iter().filter_map(|answer| match answer {
+        let found = answers.into_iter().map(|answer| self.live_in(answer));
+        Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().filter_map(Live::of).collect())
+    }
+
+    /// The live lease in an answer to a read; `None` if it has ended.
+    fn live_in(&self, answer: Answer) -> Result<Option<LeaseSnapshot>, Error> {
+        match answer {
             Answer::Read(read) => match read.lease {
-                LeaseFound::Live(lease) => Live::of(lease),
-                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
+                LeaseFound::Live(lease) => Ok(Some(lease)),
+                LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => Ok(None),
             },
-            _ => None,
-        });
-        found.collect()
+            Answer::Refused(Refused::Rejected(_)) => Ok(None),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
     }
 
     /// A registrant asks again for what it has: the same id, another payload perhaps. `None`: it has lost it meanwhile.
@@ -427,7 +461,7 @@ impl Faces {
             }),
             Answer::Lease(given) => Ok(live(*given)),
             Answer::Refused(Refused::WaitTimeout) => {
-                let message = "the name is being withdrawn from the network; ask again in a moment";
+                let message = "the name is still being withdrawn from the network";
                 Err(Error::new(ErrorCode::WaitTimeout, message).retry_after(NAME_WAIT_MS))
             }
             other => Err(self.not_that(other, Asked::AsAnyone)),
@@ -489,7 +523,7 @@ impl Faces {
                 other => return Err(self.unless_gone(other, id, lease).await),
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "the registration changes hands too fast"))
+        Err(Error::new(ErrorCode::Overloaded, "too many concurrent changes of the registration"))
     }
 
     /// The lease of a registration, by its whole id.
@@ -515,17 +549,21 @@ impl Faces {
                     .with("ended_at", end.at())
                     .lost()
             }
+            None if self.registrations().is_recalling() && facts::is_id(id) => {
+                let message =
+                    "this node has just become the leader and still reads which registrations have ended";
+                Error::new(ErrorCode::NotLeader, message)
+            }
             Some(Place::Live(_)) | None => {
-                Error::new(ErrorCode::NotFound, format!("there is no registration {id:?}")).lost()
+                Error::new(ErrorCode::NotFound, format!("registration {id:?} does not exist")).lost()
             }
         }
     }
 
     /// A registration as it is. One whose end has begun is none any more, and is said to have ended for that reason.
     pub(crate) async fn live_registration(&self, id: &str, lease: LeaseId) -> Result<Live, Error> {
-        if let Answer::Read(read) = self.ask(Request::Read(lease)).await
-            && let LeaseFound::Live(found) = read.lease
-        {
+        let answer = self.ask(Request::Read(lease)).await;
+        if let Some(found) = self.live_in(answer)? {
             if let Some((facts, end)) = gates::ending(&found) {
                 self.registrations().book.remember(lease, &facts, end);
             }

@@ -4,7 +4,6 @@ use crate::ask::Shape;
 use crate::call::Reply;
 use crate::dispatch::Faces;
 use crate::events::told_end;
-use crate::refusal;
 use crate::show::{Ended, Lens};
 use crate::status;
 use tenure_api::{self as api, Error, ErrorCode, LeaseQuery};
@@ -50,7 +49,7 @@ impl Faces {
     /// The reply to what needs no log to be told.
     pub(crate) fn reply_now(&self, lens: &Lens<'_>, shape: Shape, answer: Answer) -> Result<Reply, Error> {
         let answer = match answer {
-            Answer::Refused(refused) => return Err(refusal::error(lens, &refused, shape.asked())),
+            Answer::Refused(refused) => return Err(self.refused(&refused, shape.asked())),
             answer => answer,
         };
         Ok(match (shape, answer) {
@@ -136,7 +135,7 @@ impl Faces {
             }),
             (Shape::Pool(name), Answer::Pools { pools, lsn }) => {
                 let found = pools.iter().find(|pool| pool.name == name).ok_or_else(|| {
-                    let message = format!("there is no pool {name:?}");
+                    let message = format!("pool {name:?} does not exist");
                     Error::new(ErrorCode::PoolNotFound, message).with("pool", name.as_str())
                 })?;
                 Reply::Pool(shown_pool(found, lsn))
@@ -177,7 +176,7 @@ pub(crate) fn is_told_by_log(answer: &Answer) -> bool {
 }
 
 fn retired() -> Error {
-    Error::new(ErrorCode::LeaseRetired, "the lease ended too long ago to be shown")
+    Error::new(ErrorCode::LeaseRetired, "the lease ended, and its details are not kept any more")
 }
 
 /// A lease as it is shown.
@@ -198,7 +197,7 @@ fn matches(query: &LeaseQuery, lease: &api::Lease) -> bool {
     query.state.is_none_or(|state| lease.state == state)
         && query.liveness.is_none_or(|liveness| lease.liveness == Some(liveness))
         && query.mode.is_none_or(|mode| lease.mode == mode)
-        && query.face.is_none_or(|face| lease.face == face)
+        && query.application.is_none_or(|wanted| lease.application == wanted)
 }
 
 fn resources<'a>(

@@ -30,8 +30,9 @@ pub(crate) fn bits_of(principal: &str, operation_id: &str, salt: &[u8]) -> u64 {
 
 /// Reads a session id.
 pub(crate) fn parse(text: &str) -> Result<SessionId, Error> {
-    parse_session(text)
-        .map_err(|error| Error::new(ErrorCode::InvalidRequest, format!("{text:?} is no session id: {error}")))
+    parse_session(text).map_err(|error| {
+        Error::new(ErrorCode::InvalidRequest, format!("{text:?} is not a session id: {error}"))
+    })
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ impl Lens<'_> {
             reason: reason.map(|reason| reason.as_str().to_owned()),
             reason_text,
             session: lease.policy.session.map(wire_session),
-            face: face(lease.policy.face),
+            application: application(lease.policy.face),
             attachment: attachment(&lease.attachment),
             waiters: None,
             replayed: false,
@@ -105,7 +105,7 @@ impl Lens<'_> {
             reason: Some(ended.reason.as_str().to_owned()),
             reason_text: words(ended.text),
             session: was.policy.session.map(wire_session),
-            face: face(was.policy.face),
+            application: application(was.policy.face),
             attachment: None,
             waiters: None,
             replayed: false,
@@ -198,12 +198,12 @@ pub(crate) fn mode(mode: Mode) -> api::Mode {
     }
 }
 
-pub(crate) fn face(face: Face) -> api::Face {
+pub(crate) fn application(face: Face) -> api::Application {
     match face {
-        Face::Leases => api::Face::Leases,
-        Face::Registrations => api::Face::Registrations,
-        Face::Streams => api::Face::Streams,
-        Face::Polling => api::Face::Polling,
+        Face::Leases => api::Application::Leases,
+        Face::Registrations => api::Application::Registrations,
+        Face::Streams => api::Application::Slots,
+        Face::Polling => api::Application::Polling,
     }
 }
 

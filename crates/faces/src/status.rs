@@ -5,6 +5,7 @@ use crate::show::Lens;
 use std::collections::BTreeMap;
 use tenure_api as api;
 use tenure_engine::host::resident_bytes;
+use tenure_engine::kernel::Face;
 use tenure_engine::{Histogram, Space, Status};
 use tenure_history::{LogTag, rfc3339};
 
@@ -21,6 +22,8 @@ pub struct Vitals {
     pub socket: Option<String>,
     /// Where its data is.
     pub data_dir: String,
+    /// Below this many free bytes there the daemon refuses grants.
+    pub free_bytes_min: u64,
     /// Its version.
     pub version: String,
 }
@@ -52,6 +55,7 @@ pub(crate) fn shown(
         }),
         leases: counts(status),
         sessions: status.sessions,
+        slot_sessions: slot_sessions(status),
         waiters: status.waiters,
         watches: status.watches,
         sync: latency(&status.counters.sync_us, 1_000.0),
@@ -96,6 +100,11 @@ impl Faces {
     }
 }
 
+fn slot_sessions(status: &Status) -> u64 {
+    let of_slots = status.leases.iter().filter(|(key, _)| key.face == Face::Streams);
+    of_slots.map(|(_, count)| *count).sum()
+}
+
 fn counts(status: &Status) -> api::Counts {
     let mut counts = api::Counts::default();
     let add = |map: &mut BTreeMap<String, u64>, word: &str, count: u64| {
@@ -105,6 +114,7 @@ fn counts(status: &Status) -> api::Counts {
         counts.total += count;
         add(&mut counts.by_state, key.state.as_str(), *count);
         add(&mut counts.by_mode, key.mode.as_str(), *count);
+        add(&mut counts.by_application, key.face.application(), *count);
         add(&mut counts.by_face, key.face.as_str(), *count);
     }
     counts

@@ -21,9 +21,29 @@ use tenure_history::Subject;
 const END_PAGE: usize = 500;
 
 impl Faces {
-    /// Calls that take more than one step. What a later step rests on cannot change in between: terms of a
-    /// lease change only with its epoch, a session's never.
+    /// Calls that take more than one step. That something is not there is read in books of this node's own: it counts
+    /// only while the node may answer, and not where another has led since.
     pub(crate) async fn steps(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
+        match self.step_by_step(caller, call).await {
+            Err(error) if matches!(error.code, ErrorCode::NotFound | ErrorCode::SessionNotFound) => {
+                self.may_answer().await?;
+                Err(error)
+            }
+            reply => reply,
+        }
+    }
+
+    /// Whether what this node knows is all there is: a read of a lease that nobody has is answered with authority alone.
+    pub(crate) async fn may_answer(&self) -> Result<(), Error> {
+        match self.ask(Request::Read(self.no_lease())).await {
+            Answer::Read(_) | Answer::Refused(Refused::Rejected(_)) => Ok(()),
+            other => Err(self.not_that(other, Asked::AsAnyone)),
+        }
+    }
+
+    /// What a later step rests on cannot change in between: terms of a lease change only with its epoch, a session's
+    /// never.
+    async fn step_by_step(&self, caller: &Caller, call: Call) -> Result<Reply, Error> {
         let (operation_id, call) = call.opened();
         match call {
             Call::OpenSession(body) => self.open_by_hand(caller, body).await,
@@ -154,7 +174,7 @@ impl Faces {
     }
 
     async fn why(&self, query: api::WhyQuery) -> Result<Reply, Error> {
-        let (subject, shown) = story::subject(self.identity(), query)?;
+        let (subject, shown) = story::subject(self.identity(), self.former_tags(), query)?;
         let told = self.story(&subject, shown.clone()).await;
         let (Subject::Resource(name), Err(unknown)) = (&subject, &told) else {
             return told.map(Reply::Why);
@@ -170,7 +190,7 @@ impl Faces {
             (Some(last), false) => {
                 meant.push(last);
                 let names: Vec<String> = meant.into_iter().map(|(_, shown)| shown).collect();
-                let message = format!("{shown:?} is the name of several: {}", names.join(", "));
+                let message = format!("{shown:?} names several things: {}", names.join(", "));
                 Err(Error::new(ErrorCode::AmbiguousId, message).with("matches", names))
             }
         }

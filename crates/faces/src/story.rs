@@ -10,20 +10,26 @@ use crate::show::Lens;
 use tenure_api::{Error, ErrorCode, PollName, Story, StoryEntry, WhyQuery};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Evidence, LeaseId, Tick};
-use tenure_history::{Entry, History, Identity, Subject, WhyLimits, actor_word, rfc3339};
+use tenure_history::{Entry, History, Identity, Subject, WhyLimits, WireLease, actor_word, rfc3339};
 
 /// Whom a query asks about, and how that is written.
-pub(crate) fn subject(identity: &Identity, query: WhyQuery) -> Result<(Subject, String), Error> {
+pub(crate) fn subject(
+    identity: &Identity,
+    former_tags: &[u32],
+    query: WhyQuery,
+) -> Result<(Subject, String), Error> {
     let WhyQuery { lease, resource, registration, session } = query;
     let given = [&lease, &resource, &registration, &session].into_iter().flatten().count();
     if given != 1 {
         return Err(Error::new(
             ErrorCode::InvalidRequest,
-            "why is asked of exactly one of lease, resource, registration and session",
+            "why takes exactly one of lease, resource, registration and session",
         ));
     }
     if let Some(id) = lease {
-        return Ok((Subject::Lease(lease_id(identity, &id, Asked::AsAnyone)?), id));
+        let renamed = id.parse::<WireLease>().ok().and_then(|wire| wire.renamed(identity, former_tags));
+        let known = renamed.map_or_else(|| id.clone(), |wire| wire.text());
+        return Ok((Subject::Lease(lease_id(identity, &known, Asked::AsAnyone)?), id));
     }
     if let Some(name) = resource {
         return Ok((Subject::Resource(name.as_str().into()), name));
@@ -115,11 +121,11 @@ pub(crate) fn tell(
 
 /// Nothing is known of it here. What an archive has of it is for `tenure log why` to read: record 0067.
 fn unknown(shown: &str, oldest: u64, archive: Option<String>) -> Error {
-    let message = format!("nothing is known of {shown:?}; history is kept from position {oldest}");
+    let message = format!("no history of {shown:?}; the log begins at position {oldest}");
     match archive {
         None => Error::new(ErrorCode::NotFound, message).with("oldest", oldest),
         Some(archive) => {
-            let message = format!("{message}, and what is older is in the archive {archive:?}");
+            let message = format!("{message}, older records are in the archive {archive:?}");
             let error = Error::new(ErrorCode::NotFound, message).with("oldest", oldest);
             error.with("subject", shown).with("archive", archive)
         }
@@ -181,8 +187,8 @@ mod tests {
     #[test]
     fn what_is_unknown_here_may_be_in_the_archive() {
         let error = unknown("printer", 17, Some("/var/archive".to_owned()));
-        let said = "nothing is known of \"printer\"; history is kept from position 17, and what is older is in the \
-                    archive \"/var/archive\"";
+        let said = "no history of \"printer\"; the log begins at position 17, older records are in the archive \
+                    \"/var/archive\"";
         assert_eq!((error.code, error.message.as_str()), (ErrorCode::NotFound, said));
         assert_eq!(error.details["archive"], "/var/archive");
         assert!(!unknown("printer", 1, None).details.contains_key("archive"));

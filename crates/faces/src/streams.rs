@@ -53,6 +53,9 @@ use tenure_engine::{
 use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::time::Duration;
 
+/// Slot sessions end often: a retry after this long may find a place.
+const MAX_SESSIONS_RETRY_MS: u64 = 10_000;
+
 /// Longest words about what a stream is for.
 const SERVICE_REF_BYTES_MAX: usize = 1_024;
 /// Longest correlation id.
@@ -132,7 +135,7 @@ impl Streams {
         let options = &self.options;
         let fits = |name: &str, text: &Option<String>, max: usize| match text {
             Some(text) if text.len() > max => {
-                Err(Error::new(ErrorCode::TooLarge, format!("{name} has at most {max} bytes"))
+                Err(Error::new(ErrorCode::TooLarge, format!("{name} must have at most {max} bytes"))
                     .with("field", name))
             }
             _ => Ok(()),
@@ -245,7 +248,7 @@ impl Faces {
             }
             let action = Action::DefinePool { name: name.as_str().into(), size: *size };
             match self.ask(Request::Submit(Submit::now(action))).await {
-                Answer::Done { .. } => tracing::info!(pool = %name, size, "a pool of the settings was made"),
+                Answer::Done { .. } => tracing::info!(pool = %name, size, "pool of the settings created"),
                 other => return Err(self.not_that(other, Asked::AsAnyone)),
             }
         }
@@ -294,8 +297,16 @@ impl Faces {
         }
         let Some(admitted) = streams.book.admit(streams.options.max_sessions) else {
             let max = streams.options.max_sessions;
-            let message = format!("there are {max} sessions, which is as many as there may be");
-            return Err(Error::new(ErrorCode::CapacityExceeded, message).with("capacity", "sessions"));
+            let message = format!("the limit of slot sessions is reached: sessions.max_sessions = {max}");
+            let hint = "end slot sessions, or raise sessions.max_sessions";
+            let error =
+                Error::new(ErrorCode::CapacityExceeded, message).hint(hint).with("capacity", "sessions");
+            let setting = "sessions.max_sessions";
+            return Err(error
+                .with("limit", "max_sessions")
+                .with("value", max)
+                .with("setting", setting)
+                .retry_after(MAX_SESSIONS_RETRY_MS));
         };
         let grant = Grant {
             start: wish.start,
@@ -382,7 +393,10 @@ impl Faces {
             LeaseFound::JustEnded { .. } | LeaseFound::Retired => None,
         };
         let shown = shown.ok_or_else(|| {
-            Error::new(ErrorCode::SessionGone, "the session of this key ended too long ago to be shown")
+            Error::new(
+                ErrorCode::SessionGone,
+                "the session of this key ended, and its details are not kept any more",
+            )
         });
         Ok((shown?, status))
     }
@@ -407,17 +421,21 @@ impl Faces {
             Err(error) => return error,
         };
         let Some(found) = pools.iter().find(|found| found.name == *pool) else {
-            let message = format!("there is no pool {:?}", pool.as_str());
+            let message = format!("pool {:?} does not exist", pool.as_str());
             return Error::new(ErrorCode::PoolNotFound, message).with("pool", pool.as_str());
         };
         let (size, in_use) = (found.size, found.size.saturating_sub(found.free));
         if wanted > size {
-            let message = format!("{wanted} slots asked for, but pool {:?} has only {size}", pool.as_str());
+            let message =
+                format!("the request needs {wanted} slots, but pool {:?} has only {size}", pool.as_str());
             return Error::new(ErrorCode::InvalidRequest, message).with("field", "count");
         }
         let message = match found.free {
-            free if free >= wanted => format!("others queued for pool {:?} first", pool.as_str()),
-            free => format!("{wanted} of pool {:?} asked for, {free} of {size} free", pool.as_str()),
+            free if free >= wanted => format!("other sessions wait for pool {:?} first", pool.as_str()),
+            free => format!(
+                "pool {:?} has {free} of {size} slots free, the request needs {wanted}",
+                pool.as_str()
+            ),
         };
         let retry_ms = self.slot_may_end_in(pool).await.unwrap_or(RETRY_MS_DEFAULT).max(1_000);
         Error::new(ErrorCode::NoCapacity, message)

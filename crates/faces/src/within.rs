@@ -74,7 +74,7 @@ impl Within {
             Takes::Prefix(prefix) => (!self.allows_prefix(prefix)).then_some(Cow::Borrowed(prefix)),
         };
         let Some(outside) = outside else { return Ok(()) };
-        let message = format!("{outside:?} is outside the names that this credential may hold: {self}");
+        let message = format!("{outside:?} is outside the prefixes of these credentials: {self}");
         let prefixes: Vec<serde_json::Value> = self.0.iter().map(|pattern| pattern.as_str().into()).collect();
         Err(Error::new(ErrorCode::OutsideScope, message)
             .with("resource", outside.into_owned())

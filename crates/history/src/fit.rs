@@ -56,7 +56,7 @@ pub(crate) fn check(kernel: &Kernel, at: Stamp, event: &Event) -> Result<(), Mis
             misfit(format_args!("there is no pool {name:?}"))
         }
         Change::Notified { lease } if !kernel.notices().any(|(waiting, _)| waiting == *lease) => {
-            misfit(format_args!("no notice of lease {lease} is pending"))
+            misfit(format_args!("no notification of lease {lease} is pending"))
         }
         Change::PoolDefined { .. }
         | Change::PoolRemoved { .. }

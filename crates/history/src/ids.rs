@@ -1,4 +1,4 @@
-//! Ids as people and programs write them. `docs/formats/ids.md` has the rules.
+//! Ids as people and programs write them. `docs/internals/formats/ids.md` has the rules.
 //!
 //! Invariant: one id has one spelling, so that comparing strings is comparing ids.
 
@@ -84,6 +84,12 @@ impl WireLease {
         from -= TAG_CHARACTERS;
         room[from..from + TAG_CHARACTERS].copy_from_slice(&self.tag.letters());
         &room[from..]
+    }
+
+    /// The same lease under the tag that the log has now, if its id has one that the log had before it was restored.
+    #[must_use]
+    pub fn renamed(self, identity: &Identity, former_tags: &[u32]) -> Option<Self> {
+        former_tags.contains(&self.tag.0).then(|| Self { tag: LogTag::of(identity), ..self })
     }
 
     /// The lease this names in the log; `None` if it is an id of another log.

@@ -1,5 +1,5 @@
 //! The index of a sealed segment: which frames may say something about a lease, a resource or a session.
-//! `docs/formats/index.md` has the bytes.
+//! `docs/internals/formats/index.md` has the bytes.
 //!
 //! Invariant: an index only narrows. A reader of a frame it names looks at the records again, so a collision costs
 //! a read; an index that is missing, damaged or of another segment costs a scan. Every byte that is used is checked.

@@ -85,16 +85,16 @@ pub fn change_sentence(change: &Change, tick: Tick, wall_ms: u64) -> String {
 pub(crate) fn change_at(change: &Change, when: When) -> String {
     match change {
         Change::Granted(granted) => granted_sentence(granted, when),
-        Change::Activated { .. } => "activated: in use from here on".to_owned(),
+        Change::Activated { .. } => "activated: in use from now on".to_owned(),
         Change::Rebound(rebound) => rebound_sentence(rebound),
         Change::Amended(amended) => amended_sentence(amended).to_owned(),
         Change::Drained(steered) => format!(
-            "asked to end{}{}: still honoured, until its grace is over or an operator revives it",
+            "drained{}{}: still valid until its grace ends or an operator revives it",
             by(&steered.actor),
             saying(&steered.text)
         ),
         Change::Revived(steered) => {
-            format!("revived{}{}: the drain was taken back", by(&steered.actor), saying(&steered.text))
+            format!("revived{}{}: the drain was withdrawn", by(&steered.actor), saying(&steered.text))
         }
         Change::Released(released) => format!(
             "released by {}{}: {} free again",
@@ -118,12 +118,14 @@ pub(crate) fn change_at(change: &Change, when: When) -> String {
                 reason.as_str()
             )
         }
-        Change::PoolDefined { name, size } => format!("pool {} has {size} members from here on", plain(name)),
+        Change::PoolDefined { name, size } => {
+            format!("pool {} now has {size} {}", plain(name), if *size == 1 { "member" } else { "members" })
+        }
         Change::PoolRemoved { name } => {
             format!("pool {} was removed; leases on its members end with it", plain(name))
         }
-        Change::Notified { .. } => "the notice of its end was settled".to_owned(),
-        Change::Trimmed { below } => format!("history below lsn {below} was let go"),
+        Change::Notified { .. } => "the notification of its end was delivered or dropped".to_owned(),
+        Change::Trimmed { below } => format!("history before position {below} was trimmed"),
         Change::Configured(retention) => configured_sentence(retention),
     }
 }
@@ -143,10 +145,10 @@ pub(crate) fn note_at(note: &Note, when: When) -> String {
                     let session = session_words(*session);
                     // A close is noted when it happens; silence when the node's word is over.
                     if when.tick.ms_since(*last_seen) < CLOSED_MS_MAX {
-                        return format!("{session} closed; its leases end when their grace is over");
+                        return format!("{session} closed; its leases end when their grace ends");
                     }
                     return format!(
-                        "the node of {session} fell silent: last heard at {}; its leases end when their grace is over",
+                        "the node of {session} fell silent: last keepalive at {}; its leases end when their grace ends",
                         when.time_of(*last_seen)
                     );
                 }
@@ -159,24 +161,30 @@ pub(crate) fn note_at(note: &Note, when: When) -> String {
             format!("{who}: {heard}; grace runs until {}", when.time_of(*until))
         }
         Note::Returned { subject: Subject::Lease(_) } => {
-            "came back: a heartbeat arrived within the grace".to_owned()
+            "alive again: a heartbeat came within the grace".to_owned()
         }
         Note::Returned { subject: Subject::Session(session) } => {
-            format!("{} came back within the grace", session_words(*session))
+            format!(
+                "{} is alive again: a heartbeat or connection came within the grace",
+                session_words(*session)
+            )
         }
         Note::GateOpened { .. } => {
-            "gate started: its resources wait until it is confirmed or times out".to_owned()
+            "finalizer started: its resources stay taken until the finalizer is done or times out".to_owned()
         }
         Note::BreakerOpened { silent, alive } => format!(
-            "the daemon suspected itself: {silent} of {alive} holders fell silent at once, so ends by silence wait"
+            "mass-expiry protection: {silent} of {alive} holders fell silent at once, so the daemon postpones ends"
         ),
-        Note::BreakerClosed => "the daemon trusts silence again: ends go on".to_owned(),
+        Note::BreakerClosed => "mass-expiry protection ended: leases end on time again".to_owned(),
         Note::Stalled { gap_ms } => {
-            format!("the daemon stood still for {}, which aged nobody by more than 1 s", duration(*gap_ms))
+            format!(
+                "the daemon was stalled for {}; no lease lost more than 1 s of its ttl",
+                duration(*gap_ms)
+            )
         }
         Note::Restarted => {
-            "the daemon started again, or another node took over: every holder has a full ttl from \
-                            here, and every wait after a revoke begins again"
+            "the daemon restarted, or another node was elected: every holder has a full ttl from now on, \
+             and every reclaim delay starts again"
                 .to_owned()
         }
     }
@@ -200,11 +208,11 @@ fn terms(policy: &Policy) -> String {
     let grace = grace(policy.grace_ms);
     let mut terms = match (policy.mode, policy.session) {
         (Mode::Heartbeat, _) => {
-            format!("ttl {}, {grace}", duration(policy.ttl_ms.into()))
+            format!("{}, {grace}", ttl(policy.ttl_ms))
         }
         (Mode::Session, Some(session)) => format!("kept by {}, {grace}", session_words(session)),
         (Mode::Session, None) => format!("kept by its session, {grace}"),
-        (Mode::Permanent, _) => "permanent, no proof of life asked".to_owned(),
+        (Mode::Permanent, _) => "permanent, no heartbeat needed".to_owned(),
     };
     if policy.max_lifetime_ms > 0 {
         let _ = write!(terms, "; ends after {} at the latest", duration(policy.max_lifetime_ms));
@@ -212,7 +220,7 @@ fn terms(policy: &Policy) -> String {
     match policy.face {
         Face::Leases => {}
         Face::Registrations | Face::Streams | Face::Polling => {
-            let _ = write!(terms, "; through {}", policy.face.as_str());
+            let _ = write!(terms, "; application {}", policy.face.application());
         }
     }
     terms
@@ -220,7 +228,7 @@ fn terms(policy: &Policy) -> String {
 
 fn rebound_sentence(rebound: &Rebound) -> String {
     let how = if rebound.taken_over { "taken over by" } else { "moved to" };
-    let mut sentence = format!("{how} {}: epoch {} from here on", plain(&rebound.holder), rebound.epoch);
+    let mut sentence = format!("{how} {}: the epoch is now {}", plain(&rebound.holder), rebound.epoch);
     if let Some(policy) = &rebound.policy {
         let _ = write!(sentence, "; {}", terms(policy));
     }
@@ -229,9 +237,9 @@ fn rebound_sentence(rebound: &Rebound) -> String {
 
 fn amended_sentence(amended: &Amended) -> &'static str {
     match (&amended.attachment, &amended.face_data) {
-        (Some(_), Some(_)) => "attachment and face data replaced",
+        (Some(_), Some(_)) => "attachment and application data replaced",
         (Some(_), None) => "attachment replaced",
-        (None, Some(_)) => "face data replaced",
+        (None, Some(_)) => "application data replaced",
         (None, None) => "amended without a change",
     }
 }
@@ -240,11 +248,11 @@ fn revoked_sentence(revoked: &Revoked, when: When) -> String {
     let because = because(revoked.reason, revoked.evidence, when);
     let then = match revoked.reclaim_by {
         ReclaimBy::Daemon => "",
-        ReclaimBy::Operator => "; its resources wait for an operator to reclaim them",
+        ReclaimBy::Operator => "; its resources stay taken until an operator reclaims them",
     };
     let promise = match revoked.evidence {
         Evidence::Silence { promised_until, .. } if promised_until > when.tick => {
-            format!("; its holder was told it may act until {}", when.time_of(promised_until))
+            format!("; valid for its holder until {}", when.time_of(promised_until))
         }
         Evidence::Silence { .. }
         | Evidence::None
@@ -259,11 +267,11 @@ fn revoked_sentence(revoked: &Revoked, when: When) -> String {
 /// The reason, with how long what was seen had lasted.
 fn because(reason: Reason, evidence: Evidence, when: When) -> String {
     let cause = match reason {
-        Reason::Explicit => "its holder asked",
-        Reason::SessionExpired => "its session was gone for longer than the grace",
+        Reason::Explicit => "its holder asked for it",
+        Reason::SessionExpired => "its session was silent for longer than its grace",
         Reason::HeartbeatExpired => match evidence {
             Evidence::Silence { last_seen, .. } if when.is_unheard(last_seen) => {
-                return format!("no heartbeat since the restart, {} before", when.since(last_seen));
+                return format!("no heartbeat in the {} since the restart", when.since(last_seen));
             }
             Evidence::Silence { last_seen, .. } => {
                 return format!("no heartbeat for {}", when.since(last_seen));
@@ -274,13 +282,13 @@ fn because(reason: Reason, evidence: Evidence, when: When) -> String {
             | Evidence::Drained { .. } => "its heartbeats stopped",
         },
         Reason::ReservationExpired => "it was not activated in time",
-        Reason::MaxLifetime => "it reached its longest lifetime",
+        Reason::MaxLifetime => "it reached its maximum lifetime",
         Reason::AdminForce => "an operator ended it",
-        Reason::Shutdown => "the daemon was told to end everything it kept",
+        Reason::Shutdown => "an operator shut the daemon down with end_all",
         Reason::Rebalanced => "the target moved to another poller",
         Reason::PoolRemoved => "its pool was removed",
-        Reason::Abandoned => "the waiter it was granted to had gone",
-        Reason::Restored => "it came out of a backup and may not rise again",
+        Reason::Abandoned => "the client that waited for it had disconnected",
+        Reason::Restored => "the log was restored from a backup",
     };
     let seen = match evidence {
         Evidence::None => String::new(),
@@ -295,38 +303,38 @@ fn because(reason: Reason, evidence: Evidence, when: When) -> String {
 fn reclaimed_sentence(reclaimed: &Reclaimed) -> String {
     let free = format!("{} free again", members(&reclaimed.was));
     let of_network = reclaimed.was.policy.face == Face::Registrations;
-    let gate = match reclaimed.gate {
+    let finalizer = match reclaimed.gate {
         GateReport::None => "",
-        GateReport::Confirmed if of_network => "the network was told goodbye, ",
-        GateReport::TimedOut if of_network => "no goodbye was confirmed in time, ",
-        GateReport::Confirmed => "gate confirmed, ",
-        GateReport::TimedOut => "gate timed out unconfirmed, ",
+        GateReport::Confirmed if of_network => "the goodbye packet was sent, ",
+        GateReport::TimedOut if of_network => "the goodbye packet was not confirmed in time, ",
+        GateReport::Confirmed => "finalizer done, ",
+        GateReport::TimedOut => "finalizer timed out, ",
     };
     let ground = match reclaimed.ground {
         ReclaimGround::AtOnce if of_network => {
-            return format!("reclaimed{}: {gate}{free}", by(&reclaimed.actor));
+            return format!("reclaimed{}: {finalizer}{free}", by(&reclaimed.actor));
         }
-        ReclaimGround::PromiseOver => "no promise to its holder was left".to_owned(),
+        ReclaimGround::PromiseOver => "its validity had ended".to_owned(),
         ReclaimGround::Acknowledged => "its holder acknowledged the loss".to_owned(),
-        ReclaimGround::AtOnce => format!("{} reclaims at once", reclaimed.was.policy.face.as_str()),
+        ReclaimGround::AtOnce => {
+            format!("application {} reclaims at once", reclaimed.was.policy.face.application())
+        }
         ReclaimGround::Forced => {
             let who = match &reclaimed.actor {
                 Actor::Operator(principal) => format!(" ({})", plain(principal)),
                 Actor::Holder | Actor::Daemon => String::new(),
             };
-            return format!(
-                "reclaimed before the promise ran out because an operator insisted{who}: {gate}{free}"
-            );
+            return format!("reclaimed by force before its validity ended{who}: {finalizer}{free}");
         }
     };
-    format!("reclaimed{}: {gate}{free}; {ground}", by(&reclaimed.actor))
+    format!("reclaimed{}: {finalizer}{free}; {ground}", by(&reclaimed.actor))
 }
 
 fn opened_sentence(open: &OpenSession) -> String {
     let kept = match open.kind {
-        SessionKind::Connection => "lives as long as its connection".to_owned(),
-        SessionKind::Stdin => "lives as long as its standard input".to_owned(),
-        SessionKind::ByHand => format!("ttl {}", duration(open.ttl_ms.into())),
+        SessionKind::Connection => "lasts while its connection is open".to_owned(),
+        SessionKind::Stdin => "lasts while its standard input is open".to_owned(),
+        SessionKind::ByHand => ttl(open.ttl_ms),
     };
     let (session, grace) = (wire_session(open.session), grace(open.grace_ms));
     format!("session {session} opened by {}: {kept}, {grace}", plain(&open.holder))
@@ -344,23 +352,23 @@ fn session_words(session: SessionId) -> String {
 
 fn session_end(reason: Reason) -> &'static str {
     match reason {
-        Reason::Explicit => "its holder asked",
-        Reason::SessionExpired => "it was gone for longer than its grace",
+        Reason::Explicit => "its holder asked for it",
+        Reason::SessionExpired => "it was silent for longer than its grace",
         Reason::HeartbeatExpired => "its heartbeats stopped",
         Reason::ReservationExpired => "it was not used in time",
-        Reason::MaxLifetime => "it reached its longest lifetime",
+        Reason::MaxLifetime => "it reached its maximum lifetime",
         Reason::AdminForce => "an operator ended it",
-        Reason::Shutdown => "the daemon was told to end everything it kept",
-        Reason::Rebalanced => "what it kept moved to another poller",
+        Reason::Shutdown => "an operator shut the daemon down with end_all",
+        Reason::Rebalanced => "its targets moved to another poller",
         Reason::PoolRemoved => "its pool was removed",
-        Reason::Abandoned => "whoever opened it had gone",
-        Reason::Restored => "it came out of a backup and may not rise again",
+        Reason::Abandoned => "the client that opened it had disconnected",
+        Reason::Restored => "the log was restored from a backup",
     }
 }
 
 fn configured_sentence(retention: &Retention) -> String {
     format!(
-        "ended leases stay readable for {}, at most {} in all and {} per face; at most {} operations per principal",
+        "ended leases are kept for {}, at most {} in all and {} per application; at most {} operations per principal",
         duration(retention.window_ms),
         retention.leases_max,
         retention.leases_per_face_max,
@@ -405,6 +413,11 @@ pub(crate) fn plain(text: &str) -> String {
 fn grace(grace_ms: u32) -> String {
     match grace_ms {
         0 => "no grace".to_owned(),
-        grace_ms => format!("{} grace", duration(grace_ms.into())),
+        grace_ms => format!("grace {}", duration(grace_ms.into())),
     }
+}
+
+/// The ttl, and the interval at which holders should renew: a third of it.
+fn ttl(ttl_ms: u32) -> String {
+    format!("ttl {} (renew every {})", duration(ttl_ms.into()), duration(u64::from(ttl_ms / 3)))
 }

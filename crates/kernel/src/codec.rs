@@ -1,5 +1,5 @@
 //! Bytes of events, notes and state. Written by hand so that no derive and no library can change them;
-//! `docs/formats/` has the tables. Numbers are LEB128, texts and bytes carry their length, enums one byte.
+//! `docs/internals/formats/` has the tables. Numbers are LEB128, texts and bytes carry their length, enums one byte.
 //! Reading takes any bytes: it never panics and never allocates by a length it has not checked.
 
 mod action;
@@ -8,6 +8,9 @@ mod note;
 mod primitive;
 mod state;
 mod words;
+
+/// The version of events, notes and states. One that an older program cannot read raises it.
+pub const FORMAT: u32 = 1;
 
 pub use action::encode_action;
 pub use event::{decode_event, encode_event};

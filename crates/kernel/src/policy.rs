@@ -94,6 +94,15 @@ impl Face {
         }
     }
 
+    /// Name of the application, as views and metrics say it.
+    #[must_use]
+    pub fn application(self) -> &'static str {
+        match self {
+            Self::Streams => "slots",
+            other => other.as_str(),
+        }
+    }
+
     /// Place in [`Face::ALL`].
     #[must_use]
     pub fn index(self) -> usize {

@@ -21,7 +21,7 @@ mod tail;
 mod window;
 
 pub use earlier::{Earlier, EarlierError, EarlierSegment, Junction, Taken};
-pub use mirror::{Copied, CopyError, CopyOf, Mirror, SyncApart};
+pub use mirror::{CopyError, CopyOf, Mirror, SyncApart};
 pub use offline::{OfflineFrames, OfflineLog, Verification};
 pub use open::{ARRIVING_MARKER, MOVED_MARKER, OpenError};
 pub use raw::RawFrames;

@@ -1,4 +1,4 @@
-//! One frame: a batch as it stands in a segment, byte for byte. `docs/formats/log-segment.md` has the table.
+//! One frame: a batch as it stands in a segment, byte for byte. `docs/internals/formats/log-segment.md` has the table.
 //!
 //! Decoding takes any bytes, never panics, bounds every length before using it, and accepts a frame only if all of
 //! its bytes are covered by a checksum that starts from the log's salt.

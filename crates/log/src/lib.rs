@@ -1,7 +1,7 @@
 //! Ordered bytes: batches of records, durable when acknowledged, recovered exactly or refused.
 //!
 //! This crate knows nothing of leases. [`OrderedLog`] is the contract; [`FileLog`] keeps it in files, over a [`Disk`] that
-//! tests and the simulator replace. Start reading at `ordered.rs`, then `file.rs`; `docs/formats/` has the bytes.
+//! tests and the simulator replace. Start reading at `ordered.rs`, then `file.rs`; `docs/internals/formats/` has the bytes.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
 pub use end::LogEnd;
 pub use file::{
-    ARRIVING_MARKER, Copied, CopyError, CopyOf, Earlier, EarlierError, FileLog, FileLogOptions, Junction,
+    ARRIVING_MARKER, CopyError, CopyOf, Earlier, EarlierError, FileLog, FileLogOptions, Junction,
     MOVED_MARKER, Mirror, OfflineFrames, OfflineLog, OpenError, RawFrames, Recovery, Taken, restore,
 };
 pub use frame::{Frame, FrameHeader};

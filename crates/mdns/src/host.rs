@@ -177,7 +177,7 @@ impl Host {
                 && self.send_failed_at.is_none_or(|at| at + LOG_EVERY <= now)
             {
                 self.send_failed_at = Some(now);
-                tracing::info!(%error, "an mDNS packet could not be sent");
+                tracing::info!(%error, "cannot send an mDNS packet");
             }
             machine.transmitted(now, transmit.link, &transmit.goodbyes, sent.is_ok());
         }
@@ -327,9 +327,9 @@ impl Host {
 
     /// Says that the machine broke, and waits before the next one is started.
     async fn broke(&mut self) {
-        tracing::error!("the mDNS engine broke; it is started again");
+        tracing::error!("the mDNS engine failed; restarting it");
         self.board.note(|health| {
-            let error = "it broke; see the log".to_owned();
+            let error = "the mDNS engine failed; see the log".to_owned();
             health.condition = Condition::Down { since_unix_ms: clock::unix_ms(), error };
         });
         self.board.forget_all();

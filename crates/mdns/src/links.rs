@@ -122,7 +122,7 @@ impl Links {
             Err(error) => {
                 if self.refused.insert(refused) {
                     let (interface, family) = (&link.interface, link.family);
-                    tracing::info!(interface, ?family, %error, "mDNS cannot use an interface yet; it is tried again");
+                    tracing::info!(interface, ?family, %error, "cannot use a network interface for mDNS yet; trying again");
                 }
                 return None;
             }

@@ -55,7 +55,7 @@ impl Packer {
         // What does not fit any packet cannot be sent at all; a service that was checked always fits.
         match message.write() {
             Some(bytes) => self.packed.push(Packed { bytes, tags }),
-            None => tracing::warn!("an mDNS message does not fit a packet and is not sent"),
+            None => tracing::warn!("mDNS message dropped: it does not fit into a packet"),
         }
     }
 

@@ -39,7 +39,7 @@ pub enum Unfit {
     #[error("the host label {0:?} is not 1 to 63 letters, digits and hyphens")]
     Host(String),
     /// Port 0.
-    #[error("port 0 is no port")]
+    #[error("port 0 is not a port")]
     Port,
     /// An address nobody can have.
     #[error("{0} is not the address of a host")]

@@ -1,5 +1,6 @@
-//! Who a poller is: its name, which assignment goes by, and its instance, which holds leases. Two runs under one name
-//! are told apart by what follows the `~`.
+//! The identity of a poller: its name, which the assignment uses, and its instance, which holds leases. The suffix
+//! after
+//! `~` distinguishes two runs under one name.
 
 use core::fmt;
 use tenure_client::clock::BootInstant;
@@ -15,13 +16,15 @@ const NAME_BYTES_MAX: usize = 100;
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Instance(String);
 
-/// Why a poller cannot be called so.
+/// An invalid name of a poller.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{0:?} is no name for a poller: 1 to 100 visible ASCII characters without '~' and '/'")]
+#[error(
+    "{0:?} is not a valid name for a poller: expected 1 to 100 visible ASCII characters without '~' and '/'"
+)]
 pub struct NameError(String);
 
 impl Instance {
-    /// A run with a name of its own: `hostname-bootnanos-xxxxxxxx`.
+    /// Creates a run with a generated name: `hostname-bootnanos-xxxxxxxx`.
     #[must_use]
     pub fn draw() -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -31,10 +34,10 @@ impl Instance {
         Self(format!("{host}-{}-{:08x}", BootInstant::now().as_ns(), random()))
     }
 
-    /// A run under a name that it comes back with: `name~xxxxxxxx`.
+    /// Creates a run under a fixed name: `name~xxxxxxxx`.
     ///
     /// # Errors
-    /// [`NameError`] if nobody can be called so.
+    /// [`NameError`] if the name is invalid.
     pub fn of_name(name: &str) -> Result<Self, NameError> {
         let fits = |byte: u8| byte.is_ascii_graphic() && byte != MARK as u8 && byte != b'/';
         if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
@@ -43,37 +46,37 @@ impl Instance {
         Ok(Self(format!("{name}{MARK}{:08x}", random())))
     }
 
-    /// What was read where instances are kept.
+    /// Parses the text form of an instance.
     #[must_use]
     pub fn read(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// What assignment goes by.
+    /// The name that the assignment uses.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.rsplit_once(MARK).map_or(&self.0, |(name, _)| name)
     }
 
-    /// Whether it comes back under its name.
+    /// Whether the name is fixed.
     #[must_use]
     pub fn has_fixed_name(&self) -> bool {
         self.0.contains(MARK)
     }
 
-    /// In whose name targets are kept while a poller is expected back.
+    /// The instance that holds the targets of an absent poller during its reconnect window.
     #[must_use]
     pub fn absent(name: &str) -> Self {
         Self(format!("{name}{MARK}{ABSENT}"))
     }
 
-    /// Whether it stands for one that is expected back.
+    /// Whether this stands for an absent poller.
     #[must_use]
     pub fn is_absent(&self) -> bool {
         self.0.rsplit_once(MARK).is_some_and(|(_, run)| run == ABSENT)
     }
 
-    /// The whole of it.
+    /// The text form.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,9 +1,10 @@
-//! Many pollers, each target with exactly one. Pollers of a group share its targets without configuration: each knows
-//! who lives and who holds what, computes who should, and takes, renews, hands over and lets go accordingly. A dead
-//! poller's targets move by themselves; nobody polls what it cannot prove to hold.
+//! Shares polling targets among several pollers, so that each target has exactly one. Each poller of a group knows the
+//! live members and the holder of each target, computes the assignment, and acquires, renews, hands over and releases
+//! targets accordingly. The targets of a dead poller move to the others, and a poller that cannot prove its lease does
+//! not poll.
 //!
-//! [`Poller`] is the loop, [`store::Store`] what pollers agree through, [`source::TargetSource`] where targets come from,
-//! [`assignment`] the pure function that says who should poll what.
+//! [`Poller`] is the loop, [`store::Store`] the coordination backend, [`source::TargetSource`] the list of targets, and
+//! [`assignment`] the pure function that assigns targets to pollers.
 
 mod instance;
 mod numbers;

@@ -1,11 +1,11 @@
-//! What a poller counts: for metrics, and for whoever asks how it is doing.
+//! The counters of a poller.
 
 use crate::store::LetGo;
 use core::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Upper bounds of the buckets for how long a target was nobody's, in milliseconds.
+/// Upper bounds of the histogram of unowned time, in milliseconds.
 pub const UNOWNED_BUCKETS_MS: [u64; 11] =
     [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000];
 
@@ -16,9 +16,9 @@ pub enum RunOutcome {
     Ok,
     /// It returned an error.
     Failed,
-    /// It took longer than it may.
+    /// It exceeded its timeout.
     TimedOut,
-    /// It was stopped because its time was over or its target went to another.
+    /// It was cancelled because the lease ended or the target moved to another poller.
     Cancelled,
     /// It panicked.
     Panicked,
@@ -28,7 +28,7 @@ impl RunOutcome {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Failed, Self::TimedOut, Self::Cancelled, Self::Panicked];
 
-    /// The word in metrics.
+    /// The label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -41,12 +41,12 @@ impl RunOutcome {
     }
 }
 
-/// Why a target changed hands, as this poller saw it.
+/// Why a target moved, as seen by this poller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum MoveReason {
-    /// It was let go of here.
+    /// This poller gave it up.
     LetGo(LetGo),
-    /// It was taken because its poller's time was over.
+    /// Its poller's ttl was over.
     TtlExpiry,
 }
 
@@ -60,7 +60,7 @@ impl MoveReason {
         Self::TtlExpiry,
     ];
 
-    /// The word in metrics.
+    /// The label value in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -70,24 +70,24 @@ impl MoveReason {
     }
 }
 
-/// What was counted until now.
+/// The counters of a poller.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Numbers {
     /// Targets by state: owned, other, uncertain, draining, unowned.
     pub targets: [(&'static str, u64); 5],
     /// Targets held here whose last polls failed.
     pub failing: u64,
-    /// Changes of hands by reason.
+    /// Moves by reason.
     pub moves: Vec<(MoveReason, u64)>,
-    /// How many targets were nobody's for at most each of [`UNOWNED_BUCKETS_MS`], and longer.
+    /// Histogram of unowned time over [`UNOWNED_BUCKETS_MS`], with one more bucket for longer times.
     pub unowned: [u64; UNOWNED_BUCKETS_MS.len() + 1],
-    /// For how long they were in all, in milliseconds.
+    /// The total unowned time in milliseconds.
     pub unowned_ms: u64,
-    /// Whether all polling stands still because nothing could be renewed.
+    /// Whether polling is paused because renewals fail.
     pub paused: bool,
     /// Polls by outcome.
     pub runs: Vec<(RunOutcome, u64)>,
-    /// Members of the group whose time was over before they left, as this poller saw it.
+    /// Members of the group that died, as seen by this poller.
     pub member_deaths: u64,
     /// Calls made to the store.
     pub store_calls: u64,

@@ -1,4 +1,4 @@
-//! A poller: joins its group, polls what it holds and nothing else, and stops polling before anybody else may begin.
+//! A poller: joins its group, polls only the targets it holds, and stops before another poller may begin.
 //!
 //! Three tasks share what is held (`holdings.rs`): the keeper renews it, the control decides and carries out who should
 //! have what, the runner polls.
@@ -61,36 +61,36 @@ impl Options {
     }
 }
 
-/// Why a poller ended, or never began.
+/// An error that ended a poller or kept it from starting.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PollerError {
-    /// Another run under the same name lives.
+    /// Another run with the same name is alive.
     #[error("{0}")]
     NameTaken(String),
-    /// The store will not do it.
+    /// The store rejected a request.
     #[error("{0}")]
     Refused(String),
     /// The store cannot be reached.
     #[error("{0}")]
     Unreachable(String),
-    /// Where the targets come from cannot be read.
+    /// The source of targets cannot be read.
     #[error("{0}")]
     Source(String),
-    /// It stopped, but the store could not be told: what it held comes free when its ttl is over.
-    #[error("the store was not told of the end: {0}")]
+    /// The poller stopped, but could not reach the store: its targets are free when its ttl is over.
+    #[error("the store could not be notified of the stop: {0}")]
     NotTold(String),
 }
 
-/// Why a poller cannot be built.
+/// An error of [`PollerBuilder::build`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Not a group.
+    /// The group name is invalid.
     #[error(transparent)]
     Group(#[from] PollNameError),
-    /// Not a name.
+    /// The poller name is invalid.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A number out of range, or two that do not fit together.
+    /// A setting is out of range, or contradicts another one.
     #[error("{0}")]
     Setting(String),
 }
@@ -120,7 +120,7 @@ pub struct Poller<S, T> {
     source: T,
 }
 
-/// Asks a running poller how it is doing, and tells it to stop. Cheap to clone.
+/// A handle to a running poller: its state, and how to stop it. Cheap to clone.
 pub struct PollerHandle<S> {
     shared: Arc<Shared<S>>,
 }
@@ -160,15 +160,15 @@ pub(crate) struct Shared<S> {
     stop: CancellationToken,
 }
 
-/// How long before its time is over a poll is told to stop, for pollers with this ttl. What has not ended this long
-/// after it was told is dropped, and its target may go to another.
+/// How long before its deadline a poll is cancelled, for pollers with this ttl. A poll that has not ended this long
+/// after its cancellation is dropped, and its target may move.
 #[must_use]
 pub fn lead(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_secs(1))
 }
 
 impl Poller<(), ()> {
-    /// Begins to build a poller that agrees with the others of its group through this store.
+    /// Returns a builder for a poller that coordinates with its group through this store.
     #[must_use]
     pub fn builder<S: Store>(store: S) -> PollerBuilder<S, ()> {
         PollerBuilder {
@@ -192,14 +192,14 @@ impl Poller<(), ()> {
 }
 
 impl<S: Store, T> PollerBuilder<S, T> {
-    /// The group, `default` unless told; for logs and numbers. The store knows its own.
+    /// Sets the name of the group for logs and metrics [default: `default`]. The store has its own.
     #[must_use]
     pub fn group(mut self, group: impl Into<String>) -> Self {
         self.group = group.into();
         self
     }
 
-    /// Where the targets come from.
+    /// Sets the source of targets.
     #[must_use]
     pub fn targets<U: TargetSource>(self, source: U) -> PollerBuilder<S, U> {
         let Self { store, group, name, weight, ttl, every, timeout, jitter, concurrency, .. } = self;
@@ -223,85 +223,85 @@ impl<S: Store, T> PollerBuilder<S, T> {
         }
     }
 
-    /// A name to come back with after a crash or a restart; one of its own each time unless told.
+    /// Sets a fixed name, with which the poller keeps its targets over a crash or restart [default: generated].
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How much it takes beside the others (1 unless told).
+    /// Sets the relative weight [default: 1].
     #[must_use]
     pub fn weight(mut self, weight: u32) -> Self {
         self.weight = weight;
         self
     }
 
-    /// How long membership and leases last without renewal (30 s unless told); renewed every third of it.
+    /// Sets the ttl of membership and leases [default: 30 s]; the poller renews every third of it.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// How often each target is polled (every 5 s unless told).
+    /// Sets the time between two polls of a target [default: 5 s].
     #[must_use]
     pub fn every(mut self, every: Duration) -> Self {
         self.every = every;
         self
     }
 
-    /// How long one poll may take (four fifths of the time between two unless told).
+    /// Sets the timeout of a poll [default: four fifths of the time between two polls].
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// By which part the time between two polls is scattered (0.1 unless told).
+    /// Sets the jitter of the time between two polls, as a fraction [default: 0.1].
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// How many polls run at once (256 unless told).
+    /// Sets how many polls run at once [default: 256].
     #[must_use]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// How many targets move per second between living pollers of the whole group: a twentieth of them, at least 50,
-    /// unless told. What a dead one had is taken at once.
+    /// Limits how many targets move per second between live pollers of the group [default: a twentieth of the targets,
+    /// at least 50]. The targets of a dead poller move at once.
     #[must_use]
     pub fn max_moves(mut self, per_second: u32) -> Self {
         self.max_moves = Some(per_second);
         self
     }
 
-    /// After a stop, nobody takes its targets for this long (not at all unless told); for pollers with a name.
+    /// Reserves the targets for this long after a stop [default: not at all]; for pollers with a fixed name.
     #[must_use]
     pub fn reconnect_window(mut self, window: Duration) -> Self {
         self.reconnect_window = window;
         self
     }
 
-    /// How often the group is looked at where the store does not tell of changes (every 10 s unless told).
+    /// Sets how often to read the group where the store does not push changes [default: 10 s].
     #[must_use]
     pub fn discovery(mut self, interval: Duration) -> Self {
         self.discovery = interval;
         self
     }
 
-    /// What decides which target prefers which poller.
+    /// Sets the hash of the assignment.
     #[must_use]
     pub fn hash(mut self, hash: Hash) -> Self {
         self.hash = hash;
         self
     }
 
-    /// Waits for a store that cannot be reached at the start, instead of ending with an error.
+    /// Waits for an unreachable store at the start instead of returning an error.
     #[must_use]
     pub fn patient(mut self) -> Self {
         self.patient = true;
@@ -310,10 +310,10 @@ impl<S: Store, T> PollerBuilder<S, T> {
 }
 
 impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
-    /// Builds it. Nothing is asked of the store yet.
+    /// Builds the poller. It does not contact the store yet.
     ///
     /// # Errors
-    /// When a setting makes no sense; it says which.
+    /// If a setting is invalid; the error names it.
     pub fn build(self) -> Result<Poller<S, T>, BuildError> {
         tenure_api::PollName::check_group(&self.group)?;
         let setting = |text: &str| Err(BuildError::Setting(text.to_owned()));
@@ -387,19 +387,19 @@ impl<S: Store, T: TargetSource> PollerBuilder<S, T> {
 }
 
 impl<S: Store, T: TargetSource> Poller<S, T> {
-    /// To ask how it is doing, and to stop it.
+    /// Returns a handle to this poller.
     #[must_use]
     pub fn handle(&self) -> PollerHandle<S> {
         PollerHandle { shared: self.shared.clone() }
     }
 
-    /// Polls until it is told to stop and has handed everything over. `program` is called for each poll of a target
-    /// that is held, never for two of the same target at once.
+    /// Polls until [`PollerHandle::stop`] is called and all targets are handed over. Calls `program` for each poll of a
+    /// held target, never for two polls of one target at once.
     ///
-    /// Dropped, it stops polling at once and says nothing to anybody: what it held comes free when its ttl is over.
+    /// If the future is dropped, polling stops at once without a hand-over: the targets are free when the ttl is over.
     ///
     /// # Errors
-    /// When it cannot begin or go on; see [`PollerError`].
+    /// If the poller cannot start or continue; see [`PollerError`].
     pub async fn run<F, Call, R>(self, program: F) -> Result<(), PollerError>
     where
         F: Fn(TargetName, Poll) -> Call + Send,
@@ -473,31 +473,31 @@ impl<S> Clone for PollerHandle<S> {
 }
 
 impl<S: Store> PollerHandle<S> {
-    /// Tells it to hand everything over and end. [`Poller::run`] returns when that is done.
+    /// Makes the poller hand over its targets and end. [`Poller::run`] returns when that is done.
     pub fn stop(&self) {
         self.shared.stop.cancel();
     }
 
-    /// Which run it is.
+    /// The instance of this run.
     #[must_use]
     pub fn instance(&self) -> &Instance {
         &self.shared.membership.instance
     }
 
-    /// What it counted.
+    /// The counters.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.shared.count_targets();
         self.shared.counters.numbers()
     }
 
-    /// The group as it sees it.
+    /// The poller's view of the group.
     #[must_use]
     pub fn view(&self) -> PollingView {
         self.shared.show()
     }
 
-    /// Counts up whenever it has looked at its group.
+    /// A receiver of a number that rises each time the poller has read its group.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changed.subscribe()

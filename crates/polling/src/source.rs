@@ -1,5 +1,4 @@
-//! Where a group's targets come from. Every poller of a group reads the same source; who polls what is none of its
-//! business.
+//! Sources of targets. Every poller of a group reads the same source.
 
 mod file;
 mod prefix;
@@ -11,32 +10,31 @@ pub use redis::RedisPatternSource;
 
 use crate::store::TargetName;
 
-/// Tells what is to be polled.
+/// A list of targets that may change.
 pub trait TargetSource: Send + 'static {
-    /// The whole list: at once when asked for the first time, then when it has changed. May be dropped while it
-    /// waits and asked again.
+    /// Returns the whole list: the first time at once, then after each change. Cancel safe.
     fn next(&mut self) -> impl Future<Output = Result<Vec<TargetName>, SourceError>> + Send;
 }
 
-/// Why there is no list.
+/// Why there is no list of targets.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It may come yet; what was told last counts meanwhile.
+    /// A temporary error; the last list stays in effect.
     #[error("{0}")]
     NotNow(String),
-    /// It will not: a wrong name, not allowed.
+    /// A permanent error, such as a wrong name or a missing permission.
     #[error("{0}")]
     Never(String),
 }
 
-/// The same targets for ever.
+/// A fixed list of targets.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     targets: Option<Vec<TargetName>>,
 }
 
 impl Fixed {
-    /// These targets.
+    /// Creates a source with these targets.
     pub fn new(targets: impl IntoIterator<Item = impl Into<TargetName>>) -> Self {
         Self { targets: Some(targets.into_iter().map(Into::into).collect()) }
     }

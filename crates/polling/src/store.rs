@@ -1,8 +1,9 @@
-//! What pollers of one group agree through. A store knows who is a member and who holds which target, and changes
-//! either in one step; it decides nothing about who should.
+//! Coordination backends for the pollers of a group. A store keeps the members and the holder of each target, and
+//! changes both atomically; it does not decide the assignment.
 //!
-//! Every answer that lets a poller act says until when, on the poller's own clock: from before the question was sent,
-//! less a margin. Invariant: a store never says later than the moment at which another could be let in.
+//! Every answer that lets a poller act has a deadline on the poller's own clock: counted from before the request was
+//! sent, less a margin. Invariant: the deadline is never later than the moment at which another poller could get the
+//! target.
 
 mod memory;
 pub(crate) mod redis;
@@ -19,20 +20,20 @@ use std::sync::Arc;
 use tenure_api::{PollerReport, PollerStatus};
 use tenure_client::clock::BootInstant;
 
-/// How a target is called.
+/// The name of a target.
 pub type TargetName = Arc<str>;
 
-/// How late a poller may be to act on its own clock. The slack for clock rates is in what a daemon promises.
+/// How late a poller may act on its own clock. `valid_ms` of the daemon contains the slack for clock rates.
 const SCHEDULING: Duration = Duration::from_millis(50);
 
-/// What a poller brings when it joins.
+/// What a poller sends when it joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Membership {
-    /// This run of it.
+    /// The poller's instance.
     pub instance: Instance,
-    /// How much it takes beside the others.
+    /// The relative weight.
     pub weight: u32,
-    /// How long membership and every lease last without renewal.
+    /// The ttl of the membership and of every lease.
     pub ttl: Duration,
     /// How long one call of a member may take: less than half of the time between renewals.
     pub call_limit: Duration,
@@ -42,25 +43,25 @@ pub struct Membership {
 const JOIN_LIMIT: Duration = Duration::from_secs(5);
 
 impl Membership {
-    /// How long one call of a join may take: a poller that is no member holds nothing and has no promise to keep.
+    /// The limit of one call of a join. A poller that has not joined holds nothing, so this may be long.
     #[must_use]
     pub fn join_limit(&self) -> Duration {
         self.call_limit.max(JOIN_LIMIT)
     }
 
-    /// What is taken off the ttl: a tenth of it.
+    /// The margin that is subtracted from the ttl: a tenth of it.
     #[must_use]
     pub fn margin(&self) -> Duration {
         self.ttl / 10
     }
 
-    /// Until when a promise of `ttl` holds that was asked for at `sent`.
+    /// The end of the validity of a renewal that was sent at `sent`.
     #[must_use]
     pub fn valid_until(&self, sent: BootInstant) -> BootInstant {
         sent.after(self.ttl.saturating_sub(self.margin()))
     }
 
-    /// The same where a daemon has said how long it promises to wait: never longer than that, less what scheduling takes.
+    /// Like [`Membership::valid_until`], and not later than the daemon's `valid_ms`, less a margin for scheduling.
     #[must_use]
     pub fn promised_until(&self, sent: BootInstant, valid_ms: u64) -> BootInstant {
         let promised = Duration::from_millis(valid_ms).saturating_sub(SCHEDULING);
@@ -73,154 +74,153 @@ impl Membership {
 pub struct Claim {
     /// The target.
     pub target: TargetName,
-    /// Rises with every change of hands.
+    /// The fencing token: rises with every change of poller.
     pub fence: u64,
-    /// Until when it may be acted on without another answer.
+    /// The end of the validity without another renewal.
     pub valid_until: BootInstant,
-    /// What the store knows it by; nobody else reads it.
+    /// The store's own key of this claim.
     pub key: ClaimKey,
 }
 
-/// What a store needs to know a claim again.
+/// A store's key of a claim.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClaimKey {
-    /// A lease's id; empty where the target's name is enough.
+    /// The lease's id; empty if the target's name is enough.
     pub lease_id: String,
     /// Its epoch.
     pub epoch: u64,
-    /// What keeps it alive; empty where the instance does.
+    /// The session that keeps the lease; empty if the instance does.
     pub session: String,
-    /// Position of what made it ours; zero where views are never older than answers.
+    /// The log position of the grant; zero if views are never older than answers.
     pub lsn: u64,
 }
 
-/// One member of the group as it is seen.
+/// A member of the group in a [`View`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenMember {
-    /// Which run it is.
+    /// Its instance.
     pub instance: Instance,
-    /// How much it takes beside the others.
+    /// The relative weight.
     pub weight: u32,
-    /// How it stands.
+    /// Its status.
     pub status: PollerStatus,
-    /// It has not lived for a ttl yet: beside others that have, few targets move for it.
+    /// It has not lived for a ttl yet: few targets move to it while other members have.
     pub is_new: bool,
-    /// How it is handed something: a session's id, or nothing where its instance is enough.
+    /// The address of hand-overs: a session's id, or empty if the instance is enough.
     pub address: String,
-    /// Whether it takes what is handed to it. Older programs do not: what is to be theirs is released.
+    /// Whether it accepts hand-overs. Older programs do not: their targets are released instead.
     pub takes_handovers: bool,
 }
 
-/// Who holds a target, as it is seen.
+/// The holder of a target in a [`View`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenOwner {
-    /// Which run holds it.
+    /// The holder's instance.
     pub instance: Instance,
-    /// The fence of its hold; `None` where an older program took it.
+    /// The fencing token; `None` if an older program holds it.
     pub fence: Option<u64>,
-    /// When its hold ends unless it is renewed, where the store cannot tell of the end by itself.
+    /// When the lease ends without a renewal, if the store does not push that.
     pub ends_at: Option<BootInstant>,
-    /// How firm the hold is.
+    /// Whether the holder may act.
     pub grip: Grip,
-    /// How the store knows the hold.
+    /// The store's own key of the lease.
     pub key: ClaimKey,
-    /// When it was taken, for people; RFC 3339.
+    /// When it was acquired, RFC 3339.
     pub acquired_at: Option<String>,
-    /// When it was last renewed, for people; RFC 3339.
+    /// When it was last renewed, RFC 3339.
     pub renewed_at: Option<String>,
 }
 
-/// How firm a hold is.
+/// Whether a holder may act.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Grip {
-    /// Its holder may act.
+    /// The holder may act.
     #[default]
     Firm,
-    /// Withdrawn or about to be: its holder may not act, and nobody else has it yet.
+    /// The lease is ending: its holder may not act, and the target is not free yet.
     Ending,
-    /// Left behind, for its poller to take up again: by one that is expected back, or by an earlier membership.
+    /// Reserved for its poller to resume: by an absent poller, or by an earlier membership.
     Left,
 }
 
-/// Everything that is seen of a group at one moment.
+/// The state of a group at one moment.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct View {
-    /// Members that live, those that are expected back included; at most one for each name, in order of name.
+    /// The live members, absent ones included; at most one per name, ordered by name.
     pub members: Vec<SeenMember>,
-    /// Who holds which target. What is not here is nobody's.
+    /// The holders. Targets that are missing here are free.
     pub owners: BTreeMap<TargetName, SeenOwner>,
-    /// Targets that an operator gave to a poller, by the poller's name.
+    /// Targets that an operator pinned to a poller, with its name.
     pub pins: BTreeMap<TargetName, String>,
     /// Rises with every change.
     pub generation: u64,
-    /// Everything up to this position is in it. A claim with a later one may be missing without being lost.
+    /// The log position of this view. A claim with a later position may be missing without being lost.
     pub as_of: u64,
-    /// Members whose time was over before they left, as far as this store has seen: rises with each.
+    /// How many members have died, as seen by this store.
     pub deaths: u64,
-    /// When a member's time is over unless it renews, where the store cannot tell of it by itself.
+    /// When to read the group again: the end of a membership that the store does not push.
     pub look_again_at: Option<BootInstant>,
 }
 
-/// What a renewal brought.
+/// The result of a renewal.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Renewal {
-    /// Until when every claim that was named and is not lost may be acted on. `None` if nothing was named.
+    /// The new validity of every claim that was not lost. `None` if the call named no claim.
     pub valid_until: Option<BootInstant>,
-    /// Claims that are no more, with the fence they had.
+    /// The lost claims.
     pub lost: Vec<Loss>,
 }
 
-/// A claim that is no more.
+/// A lost claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Loss {
     /// The target.
     pub target: TargetName,
     /// The fence of the claim that was lost; a later claim on the same target is another one.
     pub fence: u64,
-    /// Why, where the store knows.
+    /// The reason, if the store knows it.
     pub reason: String,
 }
 
-/// A target that a poller wants.
+/// A target to acquire.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wanted {
     /// The target.
     pub target: TargetName,
-    /// What the poller left it to when it went ([`Store::leave`]), if it comes back for it.
+    /// The reservation that the poller made with [`Store::leave`], if it resumes the target.
     pub left_to: Option<SeenOwner>,
 }
 
-/// What became of a wish or a hand-over.
+/// The result of an acquire or a hand-over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome<T> {
     /// Done.
     Done(T),
-    /// Another holds it, or it is not ours any more.
+    /// Another poller holds it, or the claim is lost.
     Refused(String),
-    /// A hand-over that its successor does not take: it is ours as before.
+    /// The successor does not accept the hand-over: the claim stays.
     NotTaken(String),
-    /// It may have been done or not, now or later: what was to be handed over must not be acted on until asking again
-    /// the same way has told.
+    /// The outcome is unknown: do not act on the claim until the same call has returned another outcome.
     Unknown(String),
-    /// The name can be no target of this store, now or ever.
+    /// The name is not valid for a target of this store.
     Impossible(String),
 }
 
-/// Why targets are let go of.
+/// Why a poller gives up targets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LetGo {
-    /// The program asked.
+    /// The program requested it.
     Voluntary,
-    /// Another is to have it.
+    /// Another poller gets it.
     Rebalanced,
     /// The poller stops.
     Shutdown,
-    /// The target is no more, or paused.
+    /// The target was removed or paused.
     TargetRemoved,
 }
 
 impl LetGo {
-    /// The word in logs, metrics and stores.
+    /// The value in logs, metrics and stores.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -232,68 +232,66 @@ impl LetGo {
     }
 }
 
-/// Why a store did not do what it was asked.
+/// An error of a store.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// It cannot be reached or did not answer in time; what was asked may have been done. Asking again may help.
+    /// The store cannot be reached or did not answer in time; the call may have been carried out. A retry may help.
     #[error("{0}")]
     Unreachable(String),
     /// The membership is over: join again.
     #[error("{0}")]
     NotMember(String),
-    /// Another run under the same name lives.
+    /// Another run with the same name is alive.
     #[error("{0}")]
     NameTaken(String),
-    /// It will never do it: not allowed, a wrong address, too old.
+    /// A permanent error: a missing permission, a wrong address, an old version.
     #[error("{0}")]
     Refused(String),
 }
 
-/// What pollers of one group agree through. One value serves one poller of one group.
+/// A coordination backend. One value serves one poller of one group.
 pub trait Store: Send + Sync + 'static {
-    /// After so many claims were let go of, everything is renewed first: a store that tells of losses remembers a number
-    /// of them between two renewals.
+    /// After this many releases the poller renews first, because a store remembers a limited number of losses between
+    /// two renewals.
     const MOVES_PER_RENEWAL: usize = usize::MAX;
 
-    /// Becomes a member. A run under a name that another run has waits until that one's time is over, and is refused
-    /// with [`StoreError::NameTaken`] if that one renews meanwhile; a name that was left with a window is taken back at
-    /// once. Called again after [`StoreError::NotMember`], with the same instance.
+    /// Joins the group. If another run has the same name, waits for the end of its ttl and returns
+    /// [`StoreError::NameTaken`] if it renews; a name that was left with a window is resumed at once. Called again
+    /// after [`StoreError::NotMember`], with the same instance.
     fn join(&self, membership: &Membership) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Renews the membership and every one of these claims, in one call.
+    /// Renews the membership and all these claims in one call.
     fn renew(&self, claims: &[Claim]) -> impl Future<Output = Result<Renewal, StoreError>> + Send;
 
-    /// What is seen of the group, these targets at least.
+    /// Reads the group, with at least these targets.
     fn observe(&self, targets: &[TargetName]) -> impl Future<Output = Result<View, StoreError>> + Send;
 
-    /// Waits until the store has word that something may have changed since the last [`Store::observe`]. For ever,
-    /// where it cannot tell: then the poller looks at its own times.
+    /// Waits for a change since the last [`Store::observe`]. Never returns if the store pushes no changes; the poller
+    /// then reads the group at intervals.
     fn changed(&self) -> impl Future<Output = ()> + Send;
 
-    /// Takes what is free. One outcome for each, in the same order.
+    /// Acquires free targets. Returns one outcome per target, in the same order.
     fn acquire(
         &self,
         wanted: &[Wanted],
     ) -> impl Future<Output = Result<Vec<Outcome<Claim>>, StoreError>> + Send;
 
-    /// The claim on a target that [`Store::observe`] says this instance holds and nobody here asked for: it was handed
-    /// over. `None` if it is not valid any more.
+    /// The claim on a target that was handed over to this instance, as seen by [`Store::observe`]. `None` if it is no
+    /// longer valid.
     fn adopt(&self, target: &TargetName, seen: &SeenOwner) -> Option<Claim>;
 
-    /// Lets go of claims. What is not ours any more is left alone. An error means that some may still be held: asked
-    /// again it does the rest.
+    /// Releases claims; ignores lost ones. After an error some may still be held: call it again.
     fn release(&self, claims: &[Claim], why: LetGo) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Gives each claim to a member in one step, fence raised: no moment at which it is nobody's. One outcome for each,
-    /// in the same order; an error means that all of them are unknown. Asked again with the same successor it does the
-    /// same once.
+    /// Moves each claim to a member atomically, with a higher fence and without a gap. Returns one outcome per claim,
+    /// in the same order; an error means that all outcomes are unknown. Idempotent for the same successor.
     fn hand_over(
         &self,
         claims: &[(Claim, SeenMember)],
         why: LetGo,
     ) -> impl Future<Output = Result<Vec<Outcome<()>>, StoreError>> + Send;
 
-    /// Tells the others how this poller stands (leaving, online).
+    /// Publishes the status of this poller (leaving, online).
     fn tell(&self, status: PollerStatus) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Publishes which targets of this poller need attention. `false`: this store publishes no reports.
@@ -302,8 +300,8 @@ pub trait Store: Send + Sync + 'static {
         async { Ok(false) }
     }
 
-    /// Ends the membership, or what is under way of one. With a window, these claims stay reserved for the name that long, and the name stays a
-    /// member, absent; without one the claims are released.
+    /// Ends the membership or a join under way. With a window, these claims stay reserved for the name that long, and
+    /// the name stays a member, absent; without one the claims are released.
     fn leave(
         &self,
         claims: &[Claim],

@@ -74,7 +74,7 @@ pub struct AuthSettings {
 pub enum AuthError {
     /// Everybody in reach could do everything.
     #[error(
-        "{bind} can be reached from other machines, and nothing says who may ask: give a token file or a client CA, \
+        "{bind} can be reached from other machines, and no authentication is set: give a token file or a client CA, \
          or accept everybody with --insecure-no-auth"
     )]
     Open {
@@ -289,9 +289,7 @@ impl Auth {
             return self.certified(shown, boot_ms);
         }
         if self.settings.client_certificates {
-            return Err(unauthorized(
-                "the certificate names nobody: it needs a subject or an alternative name",
-            ));
+            return Err(unauthorized("the certificate has neither a subject nor an alternative name"));
         }
         self.near(ask)
     }
@@ -307,7 +305,7 @@ impl Auth {
             (Row::None, Some(scope)) => (TokenScope { scope, within: None }, false),
             (Row::None, None) => {
                 let message = format!(
-                    "the certificate {} may do nothing: no line of auth.cert_scope_file names it, and auth.cert_scope is none",
+                    "the certificate {} has no scope: no line of auth.cert_scope_file names it, and auth.cert_scope gives none",
                     shown.subject
                 );
                 return Err(Error::new(ErrorCode::Forbidden, message));
@@ -338,9 +336,10 @@ impl Auth {
             Some(uid) => self.of_machine(&format!("uid:{uid}")),
             None => self.of_machine(LOCAL),
         };
-        let local = self.settings.local.ok_or_else(|| {
-            unauthorized("nobody may ask over TCP without a credential; the socket knows its peers")
-        });
+        let local = self
+            .settings
+            .local
+            .ok_or_else(|| unauthorized("requests over TCP need credentials; the Unix socket needs none"));
         let scope = if uid.is_some_and(|uid| self.is_own(uid)) { Scope::Admin } else { local? };
         Ok(Admitted::new(principal, scope))
     }
@@ -418,7 +417,7 @@ impl Auth {
 
     fn make_code_at(&self, asker: &Admitted, boot_ms: u64) -> Result<String, Error> {
         if asker.by_cookie {
-            let message = "a cookie makes no codes: whoever is signed in would stay so for ever";
+            let message = "a browser that is signed in cannot make sign-in codes";
             return Err(Error::new(ErrorCode::Forbidden, message));
         }
         let bearer = Bearer::new(asker, self.tokens.as_ref(), boot_ms);

@@ -78,7 +78,9 @@ fn assets() -> &'static [Asset] {
             "pages/overview.js": SCRIPT,
             "pages/polling.js": SCRIPT,
             "pages/registrations.js": SCRIPT,
-            "pages/sessions.js": SCRIPT,
+            "pages/slots.js": SCRIPT,
+            "pages/unknown.js": SCRIPT,
+            "pages/waiting.js": SCRIPT,
             "pages/why.js": SCRIPT,
         };
         files.iter().map(|&(name, media, bytes)| Asset { name, media, bytes, tag: tag_of(bytes) }).collect()

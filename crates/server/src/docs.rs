@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::fmt::Write;
+use tenure_api::{ErrorCode, Retry};
 
 /// How the page looks; served beside it, so that no style is inline.
 pub(crate) const STYLE: &str = include_str!("docs.css");
@@ -11,7 +12,10 @@ pub(crate) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(128 << 10);
     html.push_str("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Tenure API</title>");
     html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.push_str("<link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><main>");
+    html.push_str("<link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><header><a class=\"brand\" href=\"/\">Tenure</a>");
+    html.push_str(
+        "<nav><a href=\"/\">Dashboard</a> <a href=\"/docs/errors\">Errors</a> <a href=\"/openapi.json\">openapi.json</a></nav></header><main>",
+    );
     let said = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let _ = write!(
         html,
@@ -19,9 +23,8 @@ pub(crate) fn page(document: &Value) -> String {
         text(said("/info/version")),
         text(said("/info/description"))
     );
-    html.push_str("<p>The same as a document for tools: <a href=\"/openapi.json\">openapi.json</a>.</p>");
     let groups = groups(document);
-    html.push_str("<nav><ul>");
+    html.push_str("<nav class=\"contents\"><ul>");
     for (group, operations) in &groups {
         let _ = write!(html, "<li><b>{}</b>", text(group));
         for operation in operations {
@@ -41,6 +44,41 @@ pub(crate) fn page(document: &Value) -> String {
         for (name, schema) in schemas {
             describe_schema(&mut html, name, schema);
         }
+    }
+    html.push_str("</main></body></html>");
+    html
+}
+
+/// The page of error codes: what `docs` of every error leads to.
+pub(crate) fn errors_page() -> String {
+    let mut html = String::with_capacity(64 << 10);
+    html.push_str(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Tenure errors</title>",
+    );
+    html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
+    html.push_str(
+        "<link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><main><h1>Tenure errors</h1>",
+    );
+    html.push_str("<p>Errors are alike over HTTP and over the socket. <a href=\"/docs\">API</a></p>");
+    for code in ErrorCode::ALL {
+        let retry = match code.retry() {
+            Retry::Never => "no".to_owned(),
+            Retry::AfterMs(0) => "at once".to_owned(),
+            Retry::AfterMs(ms) => format!("after about {}", tenure_history::duration(ms)),
+        };
+        let _ = write!(
+            html,
+            "<section id=\"{code}\"><h3><code>{code}</code></h3><p>{}</p><table>\
+             <tr><td>cause</td><td>{}</td></tr><tr><td>fix</td><td>{}</td></tr>\
+             <tr><td>HTTP status</td><td>{}</td></tr><tr><td>exit code</td><td>{}</td></tr>\
+             <tr><td>retry</td><td>{retry}</td></tr><tr><td>definite</td><td>{}</td></tr></table></section>",
+            marked(code.meaning()),
+            marked(code.cause()),
+            marked(code.fix()),
+            code.http_status(),
+            code.exit_code(),
+            if code.is_definite() { "yes" } else { "no" },
+        );
     }
     html.push_str("</main></body></html>");
     html

@@ -54,7 +54,7 @@ pub fn open_guarded(path: &Path, owner: Owner) -> io::Result<(File, Metadata)> {
 pub fn warn_if_readable(path: &Path, found: &Metadata) {
     if found.mode() & READABLE_BY_ALL != 0 {
         let mode = format!("{:04o}", found.mode() & 0o7777);
-        tracing::warn!(path = %path.display(), mode, "every user can read a file that should be secret; run chmod o= on it");
+        tracing::warn!(path = %path.display(), mode, "every user can read a secret file; run chmod o= on it");
     }
 }
 

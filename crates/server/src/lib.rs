@@ -6,6 +6,7 @@
 mod auth;
 mod dashboard;
 mod docs;
+mod examples;
 mod followed;
 mod guarded;
 mod metrics;
@@ -14,6 +15,7 @@ mod openapi;
 mod places;
 mod reads;
 mod ready;
+mod reference;
 #[warn(clippy::arithmetic_side_effects)]
 mod routes;
 mod segments;
@@ -33,6 +35,7 @@ pub use node::{
     NodeNumbers, NodeSelf, PASS_PATH, PassedBack, PassedOn, SELF_PATH, ToldElsewhere,
 };
 pub use openapi::openapi;
+pub use reference::reference_pages;
 pub use segments::{NodeSegment, NodeSegments, SEGMENTS_PATH, Segments};
 pub use server::{Backup, Bound, ReservedPort, RestartCheck, Server, ServerError, ServerOptions, Timeouts};
 pub use stop::{StopWish, Stopping};

@@ -83,9 +83,9 @@ pub(crate) fn node_text(node: &NodeNumbers, http: &HttpCounters) -> String {
 }
 
 fn registrations(page: &mut Page, numbers: &Numbers<'_>) {
-    page.family("mdns_registrations", Kind::Gauge, "Registrations that live.");
+    page.family("mdns_registrations", Kind::Gauge, "Live mDNS registrations.");
     page.sample(&[], numbers.registrations);
-    page.family("mdns_goodbyes_total", Kind::Counter, "Goodbyes sent for services that ended.");
+    page.family("mdns_goodbyes_total", Kind::Counter, "Goodbye packets sent for services that ended.");
     page.sample(&[], numbers.goodbyes);
 }
 
@@ -96,7 +96,7 @@ fn streams(page: &mut Page, numbers: &Numbers<'_>) {
             status.leases.iter().filter(|(key, _)| key.face == Face::Streams && key.state == state);
         of_streams.map(|(_, count)| count).sum()
     };
-    page.family("sessions", Kind::Gauge, "Sessions with slots that are not over, by state.");
+    page.family("sessions", Kind::Gauge, "Slot sessions that have not ended, by state.");
     let active = of(StateName::Active);
     let silent = streams.draining.min(active);
     // Those that are withdrawn are honoured for as long as they were promised.
@@ -109,23 +109,31 @@ fn streams(page: &mut Page, numbers: &Numbers<'_>) {
     ] {
         page.sample(&[("state", state)], count);
     }
-    page.family("sessions_lease_expired_total", Kind::Counter, "Sessions that ended for silence.");
+    page.family(
+        "sessions_lease_expired_total",
+        Kind::Counter,
+        "Slot sessions that ended because no heartbeat came in time.",
+    );
     page.sample(&[], streams.lease_expired);
-    page.family("sessions_heartbeat_total", Kind::Counter, "Heartbeats of sessions that counted.");
+    page.family("sessions_heartbeat_total", Kind::Counter, "Heartbeats that renewed a slot session.");
     page.sample(&[], streams.heartbeats);
     page.family(
         "sessions_heartbeat_late_total",
         Kind::Counter,
-        "Heartbeats of sessions that came after the session had ended for silence.",
+        "Heartbeats that came after their slot session had ended because no heartbeat came in time.",
     );
     page.sample(&[], streams.heartbeats_late);
     page.family(
         "notifications_dropped_total",
         Kind::Counter,
-        "Notifications of ends that nobody is to hear of any more, because on_end left the settings.",
+        "Pending notifications dropped because on_end was removed from the settings.",
     );
     page.sample(&[], streams.notices_dropped);
-    page.family("session_start_rejected_total", Kind::Counter, "Sessions that were refused, by error code.");
+    page.family(
+        "session_start_rejected_total",
+        Kind::Counter,
+        "Slot sessions that were refused, by error code.",
+    );
     for (code, count) in &streams.rejected {
         // Of the many codes, those that say something about slots are always shown.
         if *count > 0 || matches!(code, ErrorCode::NoCapacity | ErrorCode::CapacityExceeded) {
@@ -143,7 +151,7 @@ fn streams(page: &mut Page, numbers: &Numbers<'_>) {
 }
 
 fn leases(page: &mut Page, status: &Status) {
-    page.family("leases", Kind::Gauge, "Leases that are not over, by state, mode and face.");
+    page.family("leases", Kind::Gauge, "Leases that have not ended, by state, mode and application.");
     // Every combination is shown, so that a number falls to zero instead of vanishing.
     for face in Face::ALL {
         for mode in Mode::ALL {
@@ -151,7 +159,8 @@ fn leases(page: &mut Page, status: &Status) {
                 let key = CountKey { state, mode, face };
                 let count =
                     status.leases.iter().find(|(found, _)| *found == key).map_or(0, |(_, count)| *count);
-                let labels = [("state", state.as_str()), ("mode", mode.as_str()), ("face", face.as_str())];
+                let labels =
+                    [("state", state.as_str()), ("mode", mode.as_str()), ("application", face.application())];
                 page.sample(&labels, count);
             }
         }
@@ -164,18 +173,18 @@ fn grants_and_ends(page: &mut Page, counters: &Counters) {
         (GrantOutcome::Refused, "refused"),
         (GrantOutcome::TimedOut, "timed_out"),
     ];
-    page.family("grants_total", Kind::Counter, "Requests for a lease, by face and outcome.");
+    page.family("grants_total", Kind::Counter, "Requests for a lease, by application and outcome.");
     for face in Face::ALL {
         for (outcome, word) in OUTCOMES {
             let count = counters.grants[face.index()][outcome as usize];
-            page.sample(&[("face", face.as_str()), ("outcome", word)], count);
+            page.sample(&[("application", face.application()), ("outcome", word)], count);
         }
     }
-    page.family("ends_total", Kind::Counter, "Leases that ended, by face and reason.");
+    page.family("ends_total", Kind::Counter, "Leases that ended, by application and reason.");
     for face in Face::ALL {
         for reason in Reason::ALL {
             let count = counters.ends[face.index()][reason as usize];
-            page.sample(&[("face", face.as_str()), ("reason", reason.as_str())], count);
+            page.sample(&[("application", face.application()), ("reason", reason.as_str())], count);
         }
     }
 }
@@ -187,45 +196,45 @@ fn heartbeats(page: &mut Page, counters: &Counters) {
         ("unknown", counters.heartbeats_unknown),
         ("stale", counters.heartbeats_stale),
     ];
-    page.family("heartbeats_total", Kind::Counter, "Heartbeats, by what became of them.");
+    page.family("heartbeats_total", Kind::Counter, "Heartbeats, by outcome.");
     for (outcome, count) in outcomes {
         page.sample(&[("outcome", outcome)], count);
     }
     page.family(
         "renewal_margin_seconds",
         Kind::Histogram,
-        "How much promise was left when a heartbeat renewed it.",
+        "Validity that was left when a heartbeat renewed a lease.",
     );
     histogram(page, &counters.renewal_margin_ms, Unit::Milliseconds, MARGIN_MS);
-    page.family(
-        "expiry_lateness_seconds",
-        Kind::Histogram,
-        "How late leases were ended after their deadline.",
-    );
+    page.family("expiry_lateness_seconds", Kind::Histogram, "Time from the deadline of a lease to its end.");
     histogram(page, &counters.expiry_lateness_ms, Unit::Milliseconds, LATENESS_MS);
 }
 
 fn waiting(page: &mut Page, status: &Status) {
-    page.family("waiters", Kind::Gauge, "Requests that wait for a bundle.");
+    page.family("waiters", Kind::Gauge, "Requests that wait for a lease.");
     page.sample(&[], status.waiters);
-    page.family("wait_seconds", Kind::Histogram, "How long waiters waited before they were served.");
+    page.family("wait_seconds", Kind::Histogram, "Time that waiters waited before they got their lease.");
     histogram(page, &status.counters.wait_ms, Unit::Milliseconds, WAIT_MS);
     page.family(
         "waiters_passed_total",
         Kind::Counter,
-        "Waiters that others passed, because they blocked too long.",
+        "Waiters overtaken because they blocked others for too long.",
     );
     page.sample(&[], status.counters.waiters_passed);
-    page.family("inbox_depth", Kind::Gauge, "Requests not handled yet, by lane.");
+    page.family("inbox_depth", Kind::Gauge, "Requests in the queue, by lane.");
     for (lane, depth) in status.inbox {
         page.sample(&[("lane", lane.as_str())], depth);
     }
 }
 
 fn log(page: &mut Page, counters: &Counters, snapshot_age_ms: Option<u64>, recovery_secs: f64) {
-    page.family("sync_seconds", Kind::Histogram, "How long it took until a frame was durable.");
+    page.family(
+        "sync_seconds",
+        Kind::Histogram,
+        "Time until a frame of the log was durable (fsync, or commit of the store).",
+    );
     histogram(page, &counters.sync_us, Unit::Microseconds, SYNC_US);
-    page.family("batch_events", Kind::Histogram, "Records per frame.");
+    page.family("batch_events", Kind::Histogram, "Records per frame of the log.");
     histogram(page, &counters.batch_records, Unit::Count, RECORDS);
     page.family("log_bytes", Kind::Counter, "Bytes of records written to the log since the start.");
     page.sample(&[], counters.log_bytes);
@@ -233,24 +242,24 @@ fn log(page: &mut Page, counters: &Counters, snapshot_age_ms: Option<u64>, recov
         page.family("snapshot_age_seconds", Kind::Gauge, "Age of the newest snapshot.");
         page.sample(&[], Unit::Milliseconds.seconds(age_ms));
     }
-    page.family("recovery_seconds", Kind::Gauge, "How long recovery took at the start.");
+    page.family("recovery_seconds", Kind::Gauge, "Duration of the recovery at the last start.");
     page.sample(&[], recovery_secs);
 }
 
 fn trouble(page: &mut Page, status: &Status) {
-    let help = "Times that a request could have waited for the daemon for more than a second.";
+    let help = "Stalls: times that the daemon could not have answered a request for more than a second.";
     page.family("stalls_total", Kind::Counter, help);
     page.sample(&[], status.counters.stalls);
     page.family(
         "notes_dropped_total",
         Kind::Counter,
-        "Advisory records not written because there was no room.",
+        "Advisory records not written because there was no room for them.",
     );
     page.sample(&[], status.counters.notes_dropped);
     page.family(
         "breaker_open",
         Kind::Gauge,
-        "1 while ends are postponed because too many holders fell silent.",
+        "1 while mass-expiry protection postpones ends because too many holders fell silent at once.",
     );
     page.sample(&[], u8::from(status.breaker_until.is_some()));
     page.family(
@@ -262,7 +271,7 @@ fn trouble(page: &mut Page, status: &Status) {
     page.family(
         "task_failures_total",
         Kind::Counter,
-        "Failed tries to take a snapshot, make a segment ahead or remove trimmed segments, by task.",
+        "Failed attempts to take a snapshot, prepare a segment or remove trimmed segments, by task.",
     );
     for task in Task::ALL {
         page.sample(&[("task", task.as_str())], status.counters.task_failures[task as usize]);
@@ -270,25 +279,25 @@ fn trouble(page: &mut Page, status: &Status) {
     page.family(
         "notifications_given_up_total",
         Kind::Counter,
-        "Notifications of ends that reached nobody for 24 hours.",
+        "Notifications given up because on_end failed for 24 hours.",
     );
     page.sample(&[], status.counters.notices_given_up);
 }
 
 fn credential_files(page: &mut Page, tokens: Option<&FileState>, certificates: Option<&FileState>) {
     if let Some(state) = tokens {
-        page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that do not count.");
+        page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that were not understood.");
         page.sample(&[], state.lines_refused);
-        let help = "1 while the token file cannot be read and its tokens only renew and release.";
+        let help = "1 while the token file cannot be read; its tokens may only renew and release.";
         page.family("token_file_outdated", Kind::Gauge, help);
         page.sample(&[], u8::from(state.is_outdated()));
     }
     if let Some(state) = certificates {
-        let help = "Lines of the file of certificate scopes that do not count.";
+        let help = "Lines of the certificate scope file that were not understood.";
         page.family("cert_scope_lines_refused", Kind::Gauge, help);
         page.sample(&[], state.lines_refused);
         let help =
-            "1 while the file of certificate scopes cannot be read and certificates only renew and release.";
+            "1 while the certificate scope file cannot be read; certificates may only renew and release.";
         page.family("cert_scope_file_outdated", Kind::Gauge, help);
         page.sample(&[], u8::from(state.is_outdated()));
     }

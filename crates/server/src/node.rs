@@ -91,6 +91,8 @@ pub struct NodeNumbers {
     pub store_silent_seconds: f64,
     /// Listed nodes that have not told of themselves for long.
     pub silent_nodes: u64,
+    /// Listed nodes whose state differs from the leader's.
+    pub differing_nodes: u64,
 }
 
 /// Upper ends of the buckets of appends, in seconds.

@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, from the table of routes and the wire types themselves.
 
+use crate::examples::{Example, examples};
 use crate::routes::{Gives, Route, STREAMS_BASE, routes};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -13,9 +14,11 @@ pub fn openapi() -> Value {
     settings.definitions_path = "/components/schemas".into();
     settings.meta_schema = None;
     let mut generator = settings.into_generator();
+    let examples = examples();
     let mut paths = Map::new();
     for route in routes() {
-        let operation = operation(&route, &mut generator);
+        let example = examples.iter().find(|example| example.operation == route.name);
+        let operation = operation(&route, &mut generator, example);
         let path = paths.entry(documented_path(route.path)).or_insert_with(|| json!({}));
         if let Value::Object(path) = path {
             path.insert(route.method.as_str().to_lowercase(), operation);
@@ -30,7 +33,7 @@ pub fn openapi() -> Value {
         "info": {
             "title": "Tenure",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Decides who holds what, until when, and lets go on behalf of those who cannot.",
+            "description": "A durable lease server: locks, leader election, semaphores and service registration that clean up after crashed clients.",
             "license": { "name": "Apache-2.0 OR MIT", "identifier": "Apache-2.0 OR MIT" },
         },
         "servers": [{ "url": "http://127.0.0.1:5641" }],
@@ -48,7 +51,7 @@ fn documented_path(path: &str) -> String {
     path.replace("{*", "{")
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+fn operation(route: &Route, generator: &mut SchemaGenerator, example: Option<&Example>) -> Value {
     let mut operation = Map::new();
     operation.insert("operationId".to_owned(), route.name.into());
     operation.insert("summary".to_owned(), route.summary.into());
@@ -64,10 +67,20 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     }
     if let Some(body) = route.body {
         let schema = body(generator);
-        let content = json!({ "application/json": { "schema": schema } });
+        let mut content = json!({ "application/json": { "schema": schema } });
+        if let Some(body) = example.and_then(|example| example.body.as_ref()) {
+            content["application/json"]["example"] = body.clone();
+        }
         operation.insert("requestBody".to_owned(), json!({ "required": true, "content": content }));
     }
-    operation.insert("responses".to_owned(), responses(route, generator));
+    let mut responses = responses(route, generator);
+    if let Some(example) = example.filter(|example| !example.answer.is_null()) {
+        let content = responses[example.status.to_string()]["content"].as_object_mut();
+        for shown in content.into_iter().flat_map(Map::values_mut) {
+            shown["example"] = example.answer.clone();
+        }
+    }
+    operation.insert("responses".to_owned(), responses);
     Value::Object(operation)
 }
 

@@ -123,7 +123,7 @@ impl Reads {
             };
             Error::new(
                 ErrorCode::Overloaded,
-                format!("{max} reads of this kind{of_what} run or wait already"),
+                format!("{max} reads of this kind{of_what} are in progress, which is the limit"),
             )
             .retry_after(RETRY_AFTER_MS)
             .with("limit", limit)

@@ -61,6 +61,7 @@ pub(crate) enum Page {
     Metrics,
     OpenApi,
     Docs,
+    DocsErrors,
     DocsStyle,
     /// The dashboard.
     Home,
@@ -100,7 +101,7 @@ impl Route {
     /// Pages of other origins may link to the daemon's pages and load their files.
     pub(crate) fn foreign_pages(&self) -> ForeignPages {
         match self.path {
-            "/" | "/docs" | "/sign-in" => ForeignPages::Link,
+            "/" | "/docs" | "/docs/errors" | "/sign-in" => ForeignPages::Link,
             path if path.starts_with("/assets/") => ForeignPages::Load,
             _ => ForeignPages::Nothing,
         }
@@ -132,11 +133,11 @@ pub(crate) enum Gives {
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 struct PageQuery {
-    /// At most this many, 1 to 1000 (100 unless told).
+    /// At most this many, 1 to 1000 [default: 100].
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u64>,
-    /// Where the page before ended.
+    /// `next_cursor` of the page before.
     #[serde(default)]
     cursor: Option<String>,
 }
@@ -190,7 +191,7 @@ fn call(call: Call) -> Result<Wanted, Error> {
 const LEASES: &str = "Leases";
 const SESSIONS: &str = "Sessions";
 const RESOURCES: &str = "Resources and pools";
-const STORY: &str = "Events and story";
+const STORY: &str = "Events and history";
 const DAEMON: &str = "The daemon";
 
 const HOLD: Option<Scope> = Some(Scope::Hold);
@@ -271,7 +272,7 @@ fn leases() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/leases",
             name: "acquire",
-            summary: "Take a bundle of resources, whole or not at all; wait for it if asked to",
+            summary: "Take one or several resources, all or none; wait for them with `wait_ms`",
             group: LEASES,
             scope: HOLD,
             query: None,
@@ -284,7 +285,7 @@ fn leases() -> Vec<Route> {
             "list_leases",
             LEASES,
             api::LeaseList,
-            "Live leases in order of id",
+            "List live leases in order of id",
             Some(fields::<api::LeaseQuery>),
             |parts| call(Call::List(parts.query()?))
         ),
@@ -293,7 +294,7 @@ fn leases() -> Vec<Route> {
             "inspect",
             LEASES,
             api::Lease,
-            "One lease, with its liveness and who waits behind it",
+            "Show a lease and the holders that wait for it",
             |parts| call(Call::Inspect(parts.param("lease_id")))
         ),
         lease_call!(
@@ -302,13 +303,13 @@ fn leases() -> Vec<Route> {
             HOLD,
             api::HolderCall,
             Call::Activate,
-            "Take a reserved lease into use"
+            "Activate a reserved lease"
         ),
         Route {
             method: Method::POST,
             path: "/v1/leases/{lease_id}/heartbeat",
             name: "heartbeat",
-            summary: "Say that the holder lives; the answer promises how long it may act",
+            summary: "Renew a lease; `valid_ms` says for how long the holder may act",
             group: LEASES,
             scope: HOLD,
             query: None,
@@ -316,7 +317,7 @@ fn leases() -> Vec<Route> {
             gives: Gives::Json(200, schema::<api::Renewed>),
             read: |parts| call(Call::Heartbeat(parts.param("lease_id"), parts.body()?)),
         },
-        lease_call!("release", "release", HOLD, api::HolderCall, Call::Release, "Give a lease back"),
+        lease_call!("release", "release", HOLD, api::HolderCall, Call::Release, "Release a lease"),
         lease_call!("amend", "amend", HOLD, api::Amend, Call::Amend, "Replace the attachment"),
         lease_call!(
             "acknowledge",
@@ -332,7 +333,7 @@ fn leases() -> Vec<Route> {
             HOLD,
             api::Rebind,
             Call::Rebind,
-            "Give a lease a new holder, session or attachment"
+            "Change holder, session or attachment of a lease"
         ),
         lease_call!(
             "handover",
@@ -340,7 +341,7 @@ fn leases() -> Vec<Route> {
             HOLD,
             api::Handover,
             Call::Handover,
-            "Give a lease to another session's holder in one step"
+            "Hand a lease over to another session in one step"
         ),
         lease_call!(
             "revoke",
@@ -348,7 +349,7 @@ fn leases() -> Vec<Route> {
             ADMIN,
             api::OperatorCall,
             Call::Revoke,
-            "Withdraw authority; the resources come free when that is safe"
+            "Revoke a lease; its resources are free once the former holder cannot act any more"
         ),
         lease_call!(
             "reclaim",
@@ -356,7 +357,7 @@ fn leases() -> Vec<Route> {
             ADMIN,
             api::OperatorCall,
             Call::Reclaim,
-            "Make the resources of a revoked lease reusable"
+            "Free the resources of a revoked lease"
         ),
         lease_call!(
             "drain",
@@ -364,9 +365,9 @@ fn leases() -> Vec<Route> {
             ADMIN,
             api::OperatorCall,
             Call::Drain,
-            "Let a lease end after its grace unless it is revived"
+            "Drain a lease: it ends after its grace unless it is revived"
         ),
-        lease_call!("revive", "revive", ADMIN, api::OperatorCall, Call::Revive, "Take a drain back"),
+        lease_call!("revive", "revive", ADMIN, api::OperatorCall, Call::Revive, "Withdraw a drain"),
     ]
 }
 
@@ -376,7 +377,7 @@ fn sessions() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/sessions",
             name: "open_session",
-            summary: "Open a session by hand: one heartbeat for many leases",
+            summary: "Open a session: one heartbeat renews all its leases",
             group: SESSIONS,
             scope: HOLD,
             query: None,
@@ -389,21 +390,21 @@ fn sessions() -> Vec<Route> {
             "list_sessions",
             SESSIONS,
             api::SessionList,
-            "Sessions in order of id",
+            "List sessions in order of id",
             Some(fields::<PageQuery>),
             |parts| {
                 let PageQuery { limit, cursor } = parts.query()?;
                 call(Call::Sessions { limit, cursor })
             }
         ),
-        look!("/v1/sessions/{session}", "show_session", SESSIONS, api::Session, "One session", |parts| call(
-            Call::Session(parts.param("session"))
-        )),
+        look!("/v1/sessions/{session}", "show_session", SESSIONS, api::Session, "Show a session", |parts| {
+            call(Call::Session(parts.param("session")))
+        }),
         Route {
             method: Method::DELETE,
             path: "/v1/sessions/{session}",
             name: "close_session",
-            summary: "End a session and release all it holds",
+            summary: "Close a session and release its leases",
             group: SESSIONS,
             scope: HOLD,
             query: None,
@@ -415,7 +416,7 @@ fn sessions() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/sessions/{session}/heartbeat",
             name: "heartbeat_session",
-            summary: "Say that the session lives; the answer tells what it lost meanwhile",
+            summary: "Renew a session; the answer lists the leases that it lost",
             group: SESSIONS,
             scope: HOLD,
             query: None,
@@ -432,7 +433,7 @@ fn resources() -> Vec<Route> {
             method: Method::GET,
             path: "/v1/resources",
             name: "list_resources",
-            summary: "Resources that are held; with `name` just that one, held or free",
+            summary: "List held resources; with `name`, show that one, held or free",
             group: RESOURCES,
             scope: READ,
             query: Some(fields::<api::ResourceQuery>),
@@ -458,7 +459,7 @@ fn resources() -> Vec<Route> {
             "show_resource",
             RESOURCES,
             api::Resource,
-            "One resource: who holds it, with which fence, and who waits",
+            "Show a resource: its holder, its fence, and who waits",
             |parts| call(Call::Resource(parts.param("name")))
         ),
         Route {
@@ -473,10 +474,10 @@ fn resources() -> Vec<Route> {
             gives: Gives::Json(200, schema::<api::Pool>),
             read: |parts| call(Call::DefinePool(parts.param("name"), parts.body()?)),
         },
-        look!("/v1/pools/{*name}", "show_pool", RESOURCES, api::Pool, "One pool", |parts| call(Call::Pool(
-            parts.param("name")
-        ))),
-        look!("/v1/pools", "list_pools", RESOURCES, api::PoolList, "Every pool", |_| call(Call::Pools)),
+        look!("/v1/pools/{*name}", "show_pool", RESOURCES, api::Pool, "Show a pool", |parts| call(
+            Call::Pool(parts.param("name"))
+        )),
+        look!("/v1/pools", "list_pools", RESOURCES, api::PoolList, "List pools", |_| call(Call::Pools)),
         Route {
             method: Method::DELETE,
             path: "/v1/pools/{*name}",
@@ -493,7 +494,7 @@ fn resources() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/check",
             name: "check",
-            summary: "Whether a fence or an epoch is current, for stores that guard writes",
+            summary: "Check whether a fence or an epoch is current, for stores that guard writes",
             group: RESOURCES,
             scope: READ,
             query: None,
@@ -510,7 +511,7 @@ fn story() -> Vec<Route> {
             method: Method::GET,
             path: "/v1/events",
             name: "events",
-            summary: "What happens, as server-sent events; from a position on, or from now",
+            summary: "Follow events as server-sent events, from a position or from now on",
             group: STORY,
             scope: READ,
             query: Some(fields::<api::EventsQuery>),
@@ -523,7 +524,7 @@ fn story() -> Vec<Route> {
             "why",
             STORY,
             api::Story,
-            "What happened to a lease, a resource or a session, a sentence each",
+            "Explain what happened to a lease, a resource or a session",
             Some(fields::<api::WhyQuery>),
             |parts| call(Call::Why(parts.query()?))
         ),
@@ -532,20 +533,22 @@ fn story() -> Vec<Route> {
 
 fn daemon() -> Vec<Route> {
     vec![
-        look!("/v1/status", "status", DAEMON, api::Status, "The daemon at a glance", |_| call(Call::Status)),
+        look!("/v1/status", "status", DAEMON, api::Status, "Show the status of the daemon", |_| call(
+            Call::Status
+        )),
         look!(
             "/v1/caller",
             "caller",
             DAEMON,
             api::Caller,
-            "Who asks, as the daemon sees it, and what it may do",
+            "Show the principal and scope of the caller",
             |_| Ok(Wanted::Caller)
         ),
         Route {
             method: Method::POST,
             path: "/v1/sign_in",
             name: "sign_in",
-            summary: "A code that signs one browser in, once, as whoever asks; a cookie makes none",
+            summary: "Make a code that signs one browser in, once, as the caller",
             group: DAEMON,
             scope: READ,
             query: None,
@@ -557,7 +560,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/sign_in/redeem",
             name: "redeem",
-            summary: "A cookie and a page value for a code; only for the page at `/sign-in`",
+            summary: "Exchange a code for a cookie and a page value; only for the page at `/sign-in`",
             group: DAEMON,
             scope: None,
             query: None,
@@ -569,7 +572,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/sign_out",
             name: "sign_out",
-            summary: "End the sign-in of a browser: its cookie and its page value",
+            summary: "Sign a browser out",
             group: DAEMON,
             scope: READ,
             query: None,
@@ -581,7 +584,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/shutdown",
             name: "shut_down",
-            summary: "Stop the daemon, or restart it with `restart`; leases outlive it without `end_all`, and with `advertised: \"keep\"` peers on the network see no service go",
+            summary: "Stop the daemon, or restart it with `restart`; leases stay unless `end_all` is set, and services stay advertised with `advertised: \"keep\"`",
             group: DAEMON,
             scope: ADMIN,
             query: None,
@@ -593,7 +596,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/breaker/reset",
             name: "reset_breaker",
-            summary: "Trust silence again: ends that were postponed go on",
+            summary: "End mass-expiry protection: leases end on time again",
             group: DAEMON,
             scope: ADMIN,
             query: None,
@@ -605,7 +608,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/backup",
             name: "backup",
-            summary: "A copy of log and snapshots as a tar archive, taken while the daemon runs",
+            summary: "Download a backup of log and snapshots as a tar archive",
             group: DAEMON,
             scope: ADMIN,
             query: None,
@@ -618,39 +621,43 @@ fn daemon() -> Vec<Route> {
             ..page(
                 "/sign-in",
                 "sign_in_page",
-                "Where a browser redeems the code that `tenure open` asks for",
+                "Show the page where a browser signs in with a code of `tenure open`",
                 "text/html",
             )
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::Health)),
-            ..page("/healthz", "health", "`OK` while the process runs", "text/plain")
+            ..page("/healthz", "health", "Answer `OK` while the process runs", "text/plain")
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::Ready)),
             ..page(
                 "/readyz",
                 "ready",
-                "`OK` while the engine answers; a second line says that grants are refused because the disk is nearly full",
+                "Answer `OK` while the engine answers; a second line says that grants are refused because the disk is nearly full",
                 "text/plain",
             )
         },
         Route {
             scope: READ,
             read: |_| Ok(Wanted::Page(Page::Metrics)),
-            ..page("/metrics", "metrics", "Numbers for Prometheus", "text/plain")
+            ..page("/metrics", "metrics", "Show metrics in the format of Prometheus", "text/plain")
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::OpenApi)),
-            ..page("/openapi.json", "openapi", "This document", "application/json")
+            ..page("/openapi.json", "openapi", "Show this document", "application/json")
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::Docs)),
-            ..page("/docs", "docs", "This document, for reading", "text/html")
+            ..page("/docs", "docs", "Show this document as a page", "text/html")
+        },
+        Route {
+            read: |_| Ok(Wanted::Page(Page::DocsErrors)),
+            ..page("/docs/errors", "docs_errors", "Show every error code with cause and fix", "text/html")
         },
         Route {
             read: |_| Ok(Wanted::Page(Page::DocsStyle)),
-            ..page("/assets/docs.css", "docs_style", "How the pages look", "text/css")
+            ..page("/assets/docs.css", "docs_style", "Style sheet of the pages", "text/css")
         },
         Route { read: |_| Ok(Wanted::Page(Page::Home)), ..page("/", "home", "The dashboard", "text/html") },
         Route {

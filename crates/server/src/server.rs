@@ -289,9 +289,7 @@ impl Shared {
     /// # Errors
     /// When there is no cluster.
     pub(crate) fn node(&self) -> Result<&Arc<dyn Node>, Error> {
-        let none = || {
-            Error::new(ErrorCode::NotClustered, "this daemon has a log of its own and belongs to no cluster")
-        };
+        let none = || Error::new(ErrorCode::NotClustered, "this daemon is not a node of a cluster");
         self.options.node.as_ref().ok_or_else(none)
     }
 
@@ -420,7 +418,7 @@ impl Shared {
     pub(crate) fn admit_backup(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = Arc::clone(&self.backups).try_acquire_owned();
         permit.map_err(|_| {
-            let message = format!("{BACKUPS_MAX} backups are being taken already");
+            let message = format!("{BACKUPS_MAX} backups are in progress, which is the limit");
             Error::new(ErrorCode::Overloaded, message).with("limit", "backups").with("value", BACKUPS_MAX)
         })
     }
@@ -428,7 +426,9 @@ impl Shared {
     /// Room for one more node that copies the log from here.
     pub(crate) fn admit_copy(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = Arc::clone(&self.copies).try_acquire_owned();
-        permit.map_err(|_| Error::new(ErrorCode::Overloaded, "enough nodes copy the log from here already"))
+        permit.map_err(|_| {
+            Error::new(ErrorCode::Overloaded, "too many nodes copy the log from this node at once")
+        })
     }
 
     pub(crate) fn time_now(&self) -> String {

@@ -114,9 +114,9 @@ impl Tls {
         let certificate = self.files.certificate.display();
         match self.followed.follow(boot_ms, || self.read_again()) {
             None => {}
-            Some(Ok(())) => tracing::info!(%certificate, "the TLS files changed and are in use"),
+            Some(Ok(())) => tracing::info!(%certificate, "TLS files reloaded"),
             Some(Err(error)) => {
-                tracing::warn!(%certificate, %error, "the TLS files changed and cannot be used; new connections get the old ones");
+                tracing::warn!(%certificate, %error, "cannot use the changed TLS files; new connections get the old ones");
             }
         }
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
@@ -166,7 +166,7 @@ impl TlsFiles {
             |what, path: &Path, problem: String| TlsError::Unusable { what, path: path.to_owned(), problem };
         let names = chain
             .first()
-            .ok_or_else(|| unusable(CERTIFICATE, &self.certificate, "there is none".to_owned()))
+            .ok_or_else(|| unusable(CERTIFICATE, &self.certificate, "the file has no certificate".to_owned()))
             .and_then(|own| {
                 subject::names_of(own).map_err(|problem| unusable(CERTIFICATE, &self.certificate, problem))
             })?;
@@ -240,7 +240,7 @@ fn client_verifier(
 /// rustls shows lines of the file as numbers.
 fn in_words(error: &pem::Error) -> String {
     match error {
-        pem::Error::NoItemsFound => "there is none in it".to_owned(),
+        pem::Error::NoItemsFound => "the file has no such item".to_owned(),
         pem::Error::MissingSectionEnd { .. } => "a section has no end".to_owned(),
         pem::Error::IllegalSectionStart { .. } => "a section does not begin as PEM does".to_owned(),
         pem::Error::Io(error) => error.to_string(),

@@ -111,6 +111,7 @@ impl Tally {
         self.cuts += other.cuts;
         self.refusals += other.refusals;
         self.changes += other.changes;
+        self.resigned_for += other.resigned_for;
         self.claims_lost += other.claims_lost;
         self.claims_unknown += other.claims_unknown;
         self.unknown += other.unknown;

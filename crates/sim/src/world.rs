@@ -87,6 +87,8 @@ pub struct Tally {
     pub refusals: u64,
     /// Changes of the writer.
     pub changes: u64,
+    /// Dead leaders that a guardian resigned for.
+    pub resigned_for: u64,
     /// Claims that came too late.
     pub claims_lost: u64,
     /// Claims of which nobody knew what became.

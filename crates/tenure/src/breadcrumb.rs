@@ -51,7 +51,7 @@ pub(crate) struct Published {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PublishError {
     /// Another daemon has one there.
-    #[error("another daemon has left {}", path.display())]
+    #[error("another running daemon owns {}", path.display())]
     Taken {
         /// The file.
         path: PathBuf,

@@ -13,7 +13,7 @@ mod show;
 mod value;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::Flags;
+pub(crate) use flags::{Flags, MORE_SETTINGS};
 pub(crate) use keys::Settings;
 pub(crate) use places::{Environment, MACHINE_CONFIG, MACHINE_DATA, MACHINE_RUN, usual_sockets};
 pub(crate) use show::reference_page;
@@ -53,7 +53,7 @@ pub(crate) struct Key {
     pub(crate) shown: fn(&Settings) -> String,
 }
 
-/// What a setting is unless told.
+/// The value of a setting that was not given.
 #[derive(Clone, Copy)]
 pub(crate) enum Preset {
     /// The same everywhere.
@@ -94,11 +94,48 @@ struct Given<'a> {
     places: Places,
 }
 
+/// A former name of a setting, still accepted.
+struct Former {
+    /// The setting's path today.
+    path: &'static str,
+    flag: &'static str,
+    /// Its former path in the file and the environment, where that changed too.
+    key: Option<&'static str>,
+}
+
+const FORMER: &[Former] = &[
+    Former { path: "cluster.store", flag: "log", key: None },
+    Former { path: "cluster.leader_ttl", flag: "writer-ttl", key: Some("cluster.writer_ttl") },
+];
+
 impl Key {
     /// Its name in the environment: `TENURE_SECTION_NAME`.
     pub(crate) fn variable(&self) -> String {
-        format!("{VARIABLE_PREFIX}{}", self.path.replace('.', "_").to_ascii_uppercase())
+        variable(self.path)
     }
+
+    fn former(&self) -> Option<&'static Former> {
+        FORMER.iter().find(|former| former.path == self.path)
+    }
+
+    /// Its former flag.
+    fn former_flag(&self) -> Option<&'static str> {
+        self.former().map(|former| former.flag)
+    }
+
+    /// Its former path.
+    fn former_path(&self) -> Option<&'static str> {
+        self.former().and_then(|former| former.key)
+    }
+
+    /// Its former name in the environment.
+    fn former_variable(&self) -> Option<String> {
+        self.former_path().map(variable)
+    }
+}
+
+fn variable(path: &str) -> String {
+    format!("{VARIABLE_PREFIX}{}", path.replace('.', "_").to_ascii_uppercase())
 }
 
 const VARIABLE_PREFIX: &str = "TENURE_";
@@ -146,28 +183,28 @@ impl Settings {
         let two_beats_ms = sessions.heartbeat_interval.saturating_mul(2_000);
         if two_beats_ms > sessions.lease_ttl.ms() {
             return refused(format!(
-                "sessions.heartbeat_interval is {} s and sessions.lease_ttl is {}: two heartbeats must fit into the \
-                 ttl, or one lost packet ends a session",
+                "sessions.heartbeat_interval is {} s and sessions.lease_ttl is {}: the ttl must be at least two \
+                 intervals, or one lost packet ends a session",
                 sessions.heartbeat_interval, sessions.lease_ttl
             ));
         }
         if sessions.reuse == SlotReuse::AfterHook && sessions.on_end.0.is_empty() {
             return refused(
-                "sessions.reuse is after_hook, and sessions.on_end names nobody to wait for".to_owned(),
+                "sessions.reuse is after_hook, but sessions.on_end sets no hook to wait for".to_owned(),
             );
         }
         let hook = self.hook_plan();
         if sessions.on_end_ca.is_some() && !hook.is_https() {
-            return refused("sessions.on_end_ca is set, and sessions.on_end is not an https URL".to_owned());
+            return refused("sessions.on_end_ca is set, but sessions.on_end is not an https URL".to_owned());
         }
         if sessions.on_end_secret_file.is_some() && !hook.is_webhook() {
             return refused(
-                "sessions.on_end_secret_file is set, and sessions.on_end is not a URL".to_owned(),
+                "sessions.on_end_secret_file is set, but sessions.on_end is not a URL".to_owned(),
             );
         }
         if sessions.pools.0.len() as u64 > self.limits.pools {
             return refused(format!(
-                "sessions.pools names {} pools, and limits.pools allows {}",
+                "sessions.pools names {} pools, but limits.pools allows {}",
                 sessions.pools.0.len(),
                 self.limits.pools
             ));
@@ -189,7 +226,7 @@ impl<'a> Given<'a> {
             },
         };
         let mut given = Self { flags, environment, file, places: places.clone() };
-        // The socket is beside the breadcrumb unless told, wherever that was put.
+        // By default the socket is beside the breadcrumb, wherever that was put.
         for (place, path) in [(&mut places.run, "server.run_dir"), (&mut places.data, "server.data_dir")] {
             let key = KEYS.iter().find(|key| key.path == path).expect("invariant: the table has it");
             if let Some((text, _)) = given.find(key) {
@@ -205,7 +242,8 @@ impl<'a> Given<'a> {
         if let Some(text) = self.flags.get(key.path) {
             return Some((text.to_owned(), Origin::Flag));
         }
-        let variable = self.environment.get(&key.variable()).or_else(|| {
+        let former = || key.former_variable().and_then(|name| self.environment.get(&name));
+        let variable = self.environment.get(&key.variable()).or_else(former).or_else(|| {
             // Otherwise nobody could say in the environment that there are to be none.
             let is_empty = key.shape == Shape::Table && self.environment.has(&key.variable());
             is_empty.then_some("")

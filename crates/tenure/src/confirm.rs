@@ -10,7 +10,7 @@ use crate::printer::Printer;
 /// Whether to ask.
 #[derive(Args)]
 pub(crate) struct Consent {
-    /// Go ahead without asking
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -25,7 +25,7 @@ impl Consent {
         if self.yes || has_terminal() {
             return Ok(());
         }
-        let line = "this ends something that others may rely on, and there is no terminal to ask on";
+        let line = "this command needs confirmation, but standard input is not a terminal";
         Err(Failure::Usage(Words::new(line).hint("--yes does it without asking")))
     }
 
@@ -52,7 +52,7 @@ impl Consent {
         io::stdin().lock().read_line(&mut answer)?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
-            _ => Err(Failure::Refused(Words::new("nothing was done"))),
+            _ => Err(Failure::Refused(Words::new("aborted: nothing was changed"))),
         }
     }
 }

@@ -32,31 +32,31 @@ const USUAL_ADDRESS: &str = "http://127.0.0.1:5641";
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Finding the daemon")]
 pub(crate) struct Reach {
-    /// The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless told. Nodes of a cluster with
-    /// commas between: the one that answers is asked
+    /// Use this daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; for a cluster several URLs, comma-separated
+    /// [default: the daemon on this machine]
     #[arg(long, global = true, value_name = "URL", env = "TENURE_ENDPOINT", hide_env_values = true)]
     #[arg(display_order = 110)]
     endpoint: Option<Endpoints>,
-    /// Use no daemon: mDNS commands then do it themselves, for as long as they run
+    /// Use no daemon: mDNS commands use mDNS themselves while they run
     #[arg(long, global = true, conflicts_with = "endpoint", display_order = 115)]
     standalone: bool,
-    /// The token to present
+    /// Send this token
     #[arg(long, global = true, value_name = "TOKEN", env = "TENURE_TOKEN", hide_env_values = true)]
     #[arg(display_order = 111)]
     token: Option<String>,
-    /// A file with the token: command lines are seen by all
+    /// Read the token from this file, to keep it off the command line
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_TOKEN_FROM", value_parser = in_file)]
     #[arg(display_order = 111, hide_env_values = true)]
     token_from: Option<String>,
-    /// PEM file of the authority that signed the daemon's certificate [default: the system's]
+    /// Trust the CAs in this file (PEM) for https [default: the system's CAs]
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CA", hide_env_values = true)]
     #[arg(display_order = 112, hide_short_help = true)]
     ca: Option<PathBuf>,
-    /// PEM file with the certificate to present, for daemons that ask for one
+    /// Present this client certificate (PEM)
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_CERT", hide_env_values = true)]
     #[arg(display_order = 113, hide_short_help = true)]
     cert: Option<PathBuf>,
-    /// PEM file with the key of that certificate
+    /// Use this private key (PEM) for the client certificate
     #[arg(long, global = true, value_name = "FILE", env = "TENURE_KEY", hide_env_values = true)]
     #[arg(display_order = 114, hide_short_help = true)]
     key: Option<PathBuf>,
@@ -104,10 +104,9 @@ impl Found {
 
 /// Runs a command that waits for others.
 pub(crate) fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Unexpected(Words::new(format_args!("cannot begin to work: {error}"))))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        Failure::Unexpected(Words::new(format_args!("cannot start the runtime: {error}")))
+    })?;
     let outcome = runtime.block_on(work);
     // A read of standard input that nobody waits for any more must not keep the process.
     runtime.shutdown_background();
@@ -118,10 +117,19 @@ impl Reach {
     /// Finds the daemon. A person is told which one it is where nothing named it and it is another user's.
     pub(crate) async fn daemon(&self, printer: &mut Printer) -> Result<Daemon, Failure> {
         let daemon = self.find().await?;
+        let endpoint = daemon.endpoint();
         match &daemon.how {
-            How::Looked { is_own: false } if io::stderr().is_terminal() => {
-                let endpoint = daemon.endpoint();
-                printer.talk(format_args!("note: using the daemon at {endpoint}, which is another user's"));
+            How::Looked { is_own: false } if io::stderr().is_terminal() || printer.is_verbose() => {
+                printer.talk(format_args!(
+                    "note: using the daemon at {endpoint}, which belongs to another user"
+                ));
+            }
+            How::Trail(trail) if printer.is_verbose() => {
+                let file = trail.file.display();
+                printer.talk(format_args!("note: using the daemon at {endpoint}, found by {file}"));
+            }
+            How::Looked { .. } | How::Told if printer.is_verbose() => {
+                printer.talk(format_args!("note: using the daemon at {endpoint}"));
             }
             How::Looked { .. } | How::Told | How::Trail(_) => {}
         }
@@ -138,7 +146,7 @@ impl Reach {
             }
         }
         let standalone = Standalone::start().await?;
-        printer.talk("note: no daemon is asked; mDNS is spoken by this command alone, until it ends");
+        printer.talk("note: no daemon is running; this command uses mDNS itself until it ends");
         let client = self.client(Endpoint::Unix(standalone.socket()).into())?;
         Ok(Found { daemon: Daemon { client, how: How::Told }, standalone: Some(standalone) })
     }
@@ -146,8 +154,8 @@ impl Reach {
     /// Finds the daemon.
     pub(crate) async fn find(&self) -> Result<Daemon, Failure> {
         if self.standalone {
-            let words = Words::new("this cannot be done without a daemon: only mDNS can");
-            return Err(Failure::Usage(words.hint("start it with: tenure serve")));
+            let words = Words::new("this command requires a daemon; --standalone is for mDNS commands only");
+            return Err(Failure::Usage(words.hint("start a daemon with: tenure serve")));
         }
         if let Some(endpoint) = &self.endpoint {
             return Ok(Daemon { client: self.client(endpoint.clone())?, how: How::Told });
@@ -184,9 +192,9 @@ impl Reach {
             if let Some(unreadable) = error.downcast_ref::<Unreadable>() {
                 return Failure::Usage(Words::new(unreadable));
             }
-            let words = Words::new(format_args!("cannot talk to {endpoints}: {}", chain(error.as_ref())));
+            let words = Words::new(format_args!("cannot connect to {endpoints}: {}", chain(error.as_ref())));
             Failure::Usage(if is_https && self.ca.is_none() {
-                words.hint("give the certificate of its authority with --ca FILE or TENURE_CA")
+                words.hint("name the CA of its certificate with --ca FILE or TENURE_CA")
             } else {
                 words
             })
@@ -266,8 +274,8 @@ impl Daemon {
 /// An answer as the type it should be.
 pub(crate) fn read<T: DeserializeOwned>(answer: Value) -> Result<T, Failure> {
     serde_json::from_value(answer).map_err(|error| {
-        let line = format!("the daemon's answer is not understood: {error}");
-        Failure::Unexpected(Words::new(line).hint("daemon and command line may be of different versions"))
+        let line = format!("unexpected answer from the daemon: {error}");
+        Failure::Unexpected(Words::new(line).hint("compare the versions: tenure --version and tenure status"))
     })
 }
 

@@ -15,7 +15,7 @@ mod restart;
 pub(crate) use hook::HookPlan;
 pub(crate) use logging::start as start_logging;
 pub(crate) use network::NetworkPlan;
-pub(crate) use node::{ClusterPlan, NodeError, run as run_node};
+pub(crate) use node::{ClusterPlan, NodeError, guard_leader, run as run_node};
 pub(crate) use restart::Program;
 
 use std::path::{Path, PathBuf};
@@ -98,7 +98,7 @@ pub(crate) struct Started {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DaemonError {
     /// The data directory cannot be made.
-    #[error("cannot make the data directory {}", path.display())]
+    #[error("cannot create the data directory {}", path.display())]
     DataDir {
         /// Which.
         path: PathBuf,
@@ -142,7 +142,7 @@ pub(crate) enum DaemonError {
     #[error(transparent)]
     Network(#[from] StartError),
     /// The threads cannot be started.
-    #[error("cannot start the async threads")]
+    #[error("cannot start the runtime threads")]
     Runtime(#[source] std::io::Error),
     /// It is a node that cannot be one.
     #[error(transparent)]
@@ -164,23 +164,23 @@ impl DaemonError {
     /// The next step, where it is known.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
-            Self::DataDir { .. } => Some("choose another place with --data-dir".to_owned()),
+            Self::DataDir { .. } => Some("choose another directory with --data-dir".to_owned()),
             Self::Open { path, source: OpenError::Read(_) } | Self::Recover { path, .. } => {
-                Some(format!("look into it with: tenure log verify {}", path.display()))
+                Some(format!("check the log with: tenure log verify {}", path.display()))
             }
             Self::InUse { .. } | Self::Open { source: OpenError::Locked { .. }, .. } => {
-                Some("that daemon can be asked with: tenure status".to_owned())
+                Some("tenure status shows that daemon; a second one needs its own --data-dir, --port and --run-dir".to_owned())
             }
             Self::Server(ServerError::Bind { .. }) => {
                 Some("choose another port with --port; 0 lets the system choose".to_owned())
             }
             Self::Server(ServerError::SocketInUse { .. }) | Self::Breadcrumb(_) => {
-                Some("that daemon can be asked with: tenure status".to_owned())
+                Some("tenure status shows that daemon; a second one needs its own --run-dir, --socket and --port".to_owned())
             }
-            Self::Network(_) => Some("--no-mdns serves everything but mDNS".to_owned()),
+            Self::Network(_) => Some("--no-mdns starts the daemon without mDNS".to_owned()),
             Self::Node(error) => error.hint(),
             Self::Open { source: OpenError::Copy { .. }, .. } => {
-                Some("serve it with --log and the address of its store".to_owned())
+                Some("this is the local log of a node: serve it with --store etcd://…".to_owned())
             }
             Self::Open { .. }
             | Self::Server(ServerError::Socket { .. })
@@ -231,6 +231,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<Ended, Da
     let outcome = runtime.block_on(serve(
         Serving {
             data_dir: plan.data_dir,
+            free_bytes_min: plan.log.free_bytes_min,
             host,
             faces,
             hook,
@@ -259,7 +260,7 @@ fn stop_on_panic() {
             tracing::error!(%panic, "the mDNS engine broke; it is started again");
             return;
         }
-        tracing::error!(%panic, "a broken invariant; the daemon stops");
+        tracing::error!(%panic, "invariant broken; the daemon stops");
         before(panic);
         std::process::abort();
     }));
@@ -278,7 +279,7 @@ fn take_port(plan: &Plan) -> Result<Option<ReservedPort>, DaemonError> {
 fn within_files(wanted: usize) -> usize {
     let possible = files::connections_max();
     if possible < wanted {
-        tracing::info!(wanted, possible, "no more connections than the system has files for");
+        tracing::debug!(wanted, possible, "connection limit lowered to the limit of open files");
     }
     wanted.min(possible)
 }
@@ -328,9 +329,9 @@ pub(crate) fn make_private(directory: &Path) -> std::io::Result<()> {
     let closed = std::fs::Permissions::from_mode(mode & !0o007);
     let (path, mode) = (directory.display(), format!("{mode:04o}"));
     match std::fs::set_permissions(directory, closed) {
-        Ok(()) => tracing::info!(%path, mode, "the data directory was open to everybody; now it is closed"),
+        Ok(()) => tracing::info!(%path, mode, "closed the data directory to other users"),
         // It belongs to somebody else, who may have meant it so.
-        Err(error) => tracing::warn!(%path, mode, %error, "the data directory is open to everybody"),
+        Err(error) => tracing::warn!(%path, mode, %error, "data directory is accessible to other users"),
     }
     Ok(())
 }
@@ -343,6 +344,7 @@ async fn prepare_streams(faces: &Faces) -> Result<(), tenure_api::Error> {
 
 struct Serving {
     data_dir: PathBuf,
+    free_bytes_min: u64,
     host: Host,
     faces: Faces,
     hook: Option<Arc<Hook>>,
@@ -372,6 +374,7 @@ async fn serve(
 ) -> Result<Ended, DaemonError> {
     let Serving {
         data_dir,
+        free_bytes_min,
         host,
         faces,
         hook,
@@ -413,6 +416,7 @@ async fn serve(
         http: bound.endpoint.clone(),
         socket: socket.clone(),
         data_dir: data_dir.display().to_string(),
+        free_bytes_min,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
     let breadcrumb = bound.endpoint.clone().map(|endpoint| Breadcrumb {
@@ -437,13 +441,13 @@ async fn serve(
     // Everything is bound and nobody is served yet: now ids become known, and what lives is advertised.
     let restored = faces.restore_registrations().await;
     if let Ok(registrations @ 1..) = restored {
-        tracing::info!(registrations, "registrations are advertised again");
+        tracing::info!(registrations, "advertising restored registrations");
     }
     if let Err(error) = prepare_streams(&faces).await {
-        tracing::error!(%error, "sessions cannot be served as the settings say");
+        tracing::error!(%error, "cannot apply the settings of slot sessions");
     }
     if let Err(error) = faces.restore_polling().await {
-        tracing::error!(%error, "groups of pollers cannot be shown");
+        tracing::error!(%error, "cannot restore the groups of pollers");
     }
     tokio::spawn(faces.clone().keep_gates());
     tokio::spawn(faces.clone().keep_notices());
@@ -476,7 +480,7 @@ async fn serve(
     tokio::pin!(serving);
     let cut_off = serving.await;
     if cut_off > 0 {
-        tracing::info!(connections = cut_off, "connections were cut off");
+        tracing::info!(connections = cut_off, "closed connections that did not finish in time");
     }
     if let Some(hook) = hook {
         hook.close().await;
@@ -534,7 +538,7 @@ fn watch_engine(host: Host, stopping: CancellationToken) -> oneshot::Receiver<Re
         .spawn(move || {
             let outcome = host.join();
             if let Err(stop) = &outcome {
-                tracing::error!(reason = %describe(stop), "the engine stopped; nothing suspect is served");
+                tracing::error!(reason = %describe(stop), "engine stopped; the daemon serves nothing that may be wrong");
             }
             stopping.cancel();
             let _ = over.send(outcome);
@@ -565,7 +569,7 @@ fn stop_on_signals(faces: &Faces, stopping: &Stopping) {
                 _ = int.recv() => int_name,
                 _ = hup.recv() => hup_name,
             };
-            tracing::info!(signal = name, "told to stop");
+            tracing::info!(signal = name, "stopping on request");
             faces.stopping();
             stopping.ask(StopWish::default());
         }

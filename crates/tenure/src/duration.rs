@@ -11,7 +11,7 @@ pub(crate) struct Span(Duration);
 
 /// Units, longest first, with their milliseconds.
 const UNITS: &[(&str, u64)] = &[("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-const FORM: &str = "a duration is written like 500ms, 30s, 1m30s or 2h";
+const FORM: &str = "expected a duration like 500ms, 30s, 1m30s or 2h";
 
 /// Why a text is not a duration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,6 +31,10 @@ pub(crate) enum ParseSpanError {
 }
 
 impl Span {
+    pub(crate) fn of_ms(ms: u64) -> Self {
+        Self(Duration::from_millis(ms))
+    }
+
     pub(crate) fn ms(self) -> u64 {
         self.0.as_millis() as u64
     }

@@ -75,25 +75,6 @@ impl Failure {
             other => other,
         }
     }
-
-    /// What the command line parser found, in one line.
-    pub(crate) fn usage(error: &clap::Error) -> Self {
-        let rendered = error.render().to_string();
-        let usage = rendered.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("tenure");
-        let command: Vec<&str> =
-            usage.split_whitespace().take_while(|word| !word.starts_with(['[', '<', '-'])).collect();
-        let help = format!("{} --help", command.join(" "));
-        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            return Self::Usage(Words::new(format_args!("{} needs a command", command.join(" "))).hint(help));
-        }
-        let mut paragraphs = rendered.split("\n\n").map(|paragraph| {
-            let words: Vec<&str> = paragraph.split_whitespace().collect();
-            words.join(" ")
-        });
-        let line = paragraphs.next().unwrap_or_default();
-        let tip = paragraphs.find_map(|paragraph| paragraph.strip_prefix("tip: ").map(str::to_owned));
-        Self::Usage(Words::new(line.strip_prefix("error: ").unwrap_or(&line)).hint(tip.unwrap_or(help)))
-    }
 }
 
 impl From<io::Error> for Failure {

@@ -13,16 +13,26 @@ use crate::table::Table;
 pub(crate) struct Printer {
     out: BufWriter<StdoutLock<'static>>,
     json: bool,
-    quiet: bool,
+    talk: Talk,
     /// Columns of the terminal; `None`: not a terminal, nothing has to fit.
     columns: Option<usize>,
+}
+
+/// How much a command says beside its data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Talk {
+    /// Only errors.
+    Quiet,
+    Normal,
+    /// Also which daemon was used.
+    Verbose,
 }
 
 /// Height of a screen that does not tell.
 const ROWS: usize = 24;
 
 impl Printer {
-    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+    pub(crate) fn new(json: bool, talk: Talk) -> Self {
         let stdout = io::stdout();
         let columns = stdout
             .is_terminal()
@@ -30,7 +40,7 @@ impl Printer {
             .flatten()
             .map(|size| usize::from(size.ws_col))
             .filter(|columns| *columns > 0);
-        Self { out: BufWriter::new(stdout.lock()), json, quiet, columns }
+        Self { out: BufWriter::new(stdout.lock()), json, talk, columns }
     }
 
     /// Whether data is asked for as JSON.
@@ -40,7 +50,12 @@ impl Printer {
 
     /// Whether nothing is to be said unless something goes wrong.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.quiet
+        self.talk == Talk::Quiet
+    }
+
+    /// Whether more is to be said than usual.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.talk == Talk::Verbose
     }
 
     /// One line of data.
@@ -106,15 +121,9 @@ impl Printer {
         self.flush()
     }
 
-    /// What the program can do.
-    pub(crate) fn help(&mut self, command: &mut clap::Command) -> Result<(), Failure> {
-        let help = command.render_help();
-        self.text(&help.to_string())
-    }
-
     /// One line for people, beside the data.
     pub(crate) fn talk(&mut self, line: impl Display) {
-        if !self.quiet {
+        if !self.is_quiet() {
             say(&line);
         }
     }
@@ -126,7 +135,7 @@ impl Printer {
 
     /// A bar for people who wait. Only a terminal shows it, and whoever ends it clears it away.
     pub(crate) fn progress(&self) -> ProgressBar {
-        if self.quiet {
+        if self.is_quiet() {
             return ProgressBar::hidden();
         }
         let style = ProgressStyle::with_template("[{bar:30}] {percent:>3}%  {msg}")
@@ -153,11 +162,20 @@ impl Printer {
         match failure {
             Failure::NoDaemon { address, cause: Some(cause) } => {
                 say(&format_args!("Error: Tenure daemon does not answer at {address}: {cause}"));
+                match is_here(address) {
+                    true => say(&"hint: the daemon may be starting, suspended or overloaded"),
+                    false => say(&"hint: check the address, the network and the firewall"),
+                }
             }
             Failure::NoDaemon { address, cause: None } => {
                 // As the contract words it, capital included: programs look for this line.
                 say(&format_args!("Error: Tenure daemon is not running at {address}"));
-                say(&"hint: start it with: tenure serve");
+                match is_here(address) {
+                    true => say(&"hint: start it with: tenure serve"),
+                    false => say(
+                        &"hint: nothing listens there; on that host, start tenure serve with --bind, or check the port",
+                    ),
+                }
             }
             Failure::Refused(Words { line, hint })
             | Failure::Usage(Words { line, hint })
@@ -178,6 +196,12 @@ impl Printer {
     pub(crate) fn finish(&mut self) -> Result<(), Failure> {
         Ok(self.out.flush()?)
     }
+}
+
+/// Whether an address is of this machine for certain.
+fn is_here(address: &str) -> bool {
+    let host = address.split_once("://").map_or("", |(_, host)| host);
+    address.starts_with("unix:") || ["127.", "localhost", "[::1]"].iter().any(|here| host.starts_with(here))
 }
 
 /// A number and what it counts: `1 pool`, `2 pools`.

@@ -33,21 +33,22 @@ pub(crate) use family::{Change, Family, children};
 pub(crate) use guardian::{GuardianError, exit_code_of, guard};
 pub(crate) use phase::{Cause, Step, Watch};
 pub(crate) use signals::{SignalNumber, catch_all, is_ignored};
-pub(crate) use spawn::{KillTimer, Place, TOO_LATE, start as start_command};
+pub(crate) use spawn::{KillTimer, Place, TOO_LATE, readable, start as start_command, start_alone};
 pub(crate) use timetable::Pace;
 
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::secrets::Credentials;
+use crate::waiting::Waiting;
 use holding::{Asking, Holding, Validity};
 use supervisor::{Ending, Errand, Supervisor};
 
 /// What becomes of a command whose lease is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum OnLost {
-    /// It is ended before anybody else can hold the resources
+    /// End the process tree before another holder can get the resources
     Kill,
-    /// It goes on, possibly beside another holder
+    /// Let the command run on, possibly at the same time as another holder
     Warn,
 }
 
@@ -87,8 +88,9 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
             }
         }
     };
+    let waiting = Waiting::new(&client, asking.acquire(), run.wait.as_millis() as u64);
     let begun = tokio::select! {
-        begun = begin(&mut asking) => begun,
+        begun = waiting.show(begin(&mut asking), printer) => begun,
         number = interrupted => {
             asking.abandon().await;
             return Err(Failure::Ended(Over::Signal(number.0).exit_code()));
@@ -124,11 +126,11 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
             Err(Failure::Ended(exit_code))
         }
         Ending::Lost { .. } => {
-            printer.insist("error: the lease was lost and the command ended");
+            printer.insist("error: tenure run lost the lease and ended the command");
             Err(Failure::Ended(EXIT_LOST))
         }
         Ending::GuardianDied => {
-            Err(Failure::Unexpected(Words::new("the guardian was killed, and the command with it")))
+            Err(Failure::Unexpected(Words::new("the guardian process was killed, and the command with it")))
         }
     }
 }
@@ -137,12 +139,12 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
 /// not waited for.
 async fn warn_of_fail_over(client: &Client, ttl: Duration, pace: Pace, printer: &mut Printer) {
     let Ok(Ok(cluster)) = tokio::time::timeout(TOLD_WITHIN, client.cluster()).await else { return };
-    let (takes, bears) = (fail_over(cluster.writer_ttl_ms), pace.bears(ttl));
+    let (takes, bears) = (fail_over(cluster.leader_ttl_ms), pace.bears(ttl));
     if bears < takes {
         let enough = enough_ttl(takes);
         printer.talk(format_args!(
-            "warning: a change of leader takes up to {}, and with --ttl {} the command is ended after {} without an \
-             answer; --ttl {} or longer lives through one",
+            "warning: a failover takes up to {}, but with --ttl {} the command ends after {} without a renewal; use \
+             --ttl {} or longer to survive a failover",
             duration(takes.as_millis() as u64),
             duration(ttl.as_millis() as u64),
             duration(bears.as_millis() as u64),
@@ -189,7 +191,7 @@ async fn give_back(holding: &Holding, ending: &Ending, printer: &mut Printer) {
         Ending::GuardianDied => "the guardian was killed, and the command with it".to_owned(),
     };
     if let Some(message) = holding.release(&reason).await {
-        printer.talk(format_args!("the lease could not be released, its ttl ends it: {message}"));
+        printer.talk(format_args!("note: cannot release the lease, it ends with its ttl: {message}"));
     }
 }
 

@@ -10,7 +10,7 @@ const VARIABLES: [&str; 3] = ["TENURE_TOKEN", "TENURE_POLL_STORE", "TENURE_POLL_
 /// Whether the programs that a command starts find its credentials in their environment.
 #[derive(clap::Args, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Credentials {
-    /// Leave TENURE_TOKEN, TENURE_POLL_STORE and TENURE_POLL_TARGETS_STORE in the command's environment
+    /// Pass TENURE_TOKEN, TENURE_POLL_STORE and TENURE_POLL_TARGETS_STORE on to the command
     #[arg(long = "keep-credentials")]
     keep: bool,
 }

@@ -14,7 +14,7 @@ mod status;
 mod story;
 mod stream;
 
-pub(crate) use cluster::{cluster_node_words, cluster_page, node_list, writer_words};
+pub(crate) use cluster::{cluster_node_words, cluster_page, leader_words, node_list};
 pub(crate) use event::event_line;
 pub(crate) use lease::{lease_page, lease_table, lease_words, renewed_page};
 pub(crate) use page::Page;

@@ -35,7 +35,7 @@ impl Standalone {
     pub(crate) async fn start() -> Result<Self, Failure> {
         let settings = Settings::load(&Flags::default(), &Environment::of_process())?;
         let failed = |error: std::io::Error| {
-            Failure::Unexpected(Words::new(format_args!("cannot begin without a daemon: {error}")))
+            Failure::Unexpected(Words::new(format_args!("cannot start mDNS without a daemon: {error}")))
         };
         let directory = private_directory().map_err(failed)?;
         let stop = CancellationToken::new();
@@ -53,7 +53,9 @@ impl Standalone {
             Ok(()) => Ok(Self { directory, stop, over }),
             Err(_) => Err(match over.await {
                 Ok(Err(error)) => Failure::Unexpected(Words::new(chain(&error))),
-                Ok(Ok(_)) | Err(_) => Failure::Unexpected(Words::new("it ended before it had begun")),
+                Ok(Ok(_)) | Err(_) => {
+                    Failure::Unexpected(Words::new("the in-process daemon failed to start"))
+                }
             }),
         }
     }
@@ -71,7 +73,7 @@ impl Standalone {
         match self.over.await {
             Ok(Ok(_)) => told.map(drop),
             Ok(Err(error)) => Err(Failure::Unexpected(Words::new(chain(&error)))),
-            Err(_) => Err(Failure::Unexpected(Words::new("it ended without a word"))),
+            Err(_) => Err(Failure::Unexpected(Words::new("the in-process daemon exited unexpectedly"))),
         }
     }
 }

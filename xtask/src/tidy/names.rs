@@ -34,7 +34,7 @@ const WIRE: &[&str] = &[
 ];
 const NOWHERE: &[&str] = &[];
 
-/// From the column "not" of the vocabulary, where the word is unambiguous.
+/// Words of other systems whose meaning here is unambiguous.
 const FOREIGN: &[Foreign] = &[
     foreign("expires_at", "deadline", EVERYWHERE, WIRE),
     foreign("keepalive", "heartbeat", EVERYWHERE, WIRE),
@@ -163,7 +163,7 @@ mod tests {
             ("crates/common/src/lib.rs", ""),
             ("crates/log/src/disk_utils.rs", ""),
             ("crates/log/tests/golden/issue_12.bin", ""),
-            ("docs/bugs.md", ""),
+            ("docs/internals/bugs.md", ""),
             ("crates/kernel/src/decide.rs", ""),
         ]);
         let findings = check_file_names(&tree);

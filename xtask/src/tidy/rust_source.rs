@@ -1,11 +1,13 @@
 //! A Rust source split into what the compiler reads and what people read, so that a rule about
 //! code does not stumble over a comment or a string, and the other way round.
 
-/// Two texts with the lines and columns of the original, blank where the other has the character.
+/// Three texts with the lines and columns of the original, blank where another has the character.
 pub(super) struct Views {
     /// Without comments and without the insides of strings and characters.
     pub(super) code: String,
     pub(super) comments: String,
+    /// The insides of strings without their escapes. Every string stands between two `"`.
+    pub(super) strings: String,
 }
 
 enum State {
@@ -23,8 +25,8 @@ enum State {
 /// Splits a source. Source that does not compile gives some answer, never a panic.
 pub(super) fn views(text: &str) -> Views {
     let chars: Vec<char> = text.chars().collect();
-    let mut views =
-        Views { code: String::with_capacity(text.len()), comments: String::with_capacity(text.len()) };
+    let empty = || String::with_capacity(text.len());
+    let mut views = Views { code: empty(), comments: empty(), strings: empty() };
     let mut state = State::Code;
     let mut at = 0;
     while at < chars.len() {
@@ -40,13 +42,13 @@ pub(super) fn views(text: &str) -> Views {
             }
             (State::Code, '"', _) => {
                 state = State::Text { hashes: None };
-                views.code(&chars[at..at + 1])
+                views.quote(&chars[at..at + 1])
             }
             (State::Code, 'r', _) if !follows_identifier(&chars, at) => {
                 match raw_string_hashes(&chars[at..]) {
                     Some(hashes) => {
                         state = State::Text { hashes: Some(hashes) };
-                        views.code(&chars[at..at + hashes + 2])
+                        views.quote(&chars[at..at + hashes + 2])
                     }
                     None => views.code(&chars[at..at + 1]),
                 }
@@ -76,12 +78,12 @@ pub(super) fn views(text: &str) -> Views {
                 let end = at + 1 + hashes;
                 if chars.len() >= end && chars[at + 1..end].iter().all(|c| *c == '#') {
                     state = State::Code;
-                    views.code(&chars[at..end])
+                    views.quote(&chars[at..end])
                 } else {
                     views.blank(&chars[at..at + 1])
                 }
             }
-            (State::Text { .. }, _, _) => views.blank(&chars[at..at + 1]),
+            (State::Text { .. }, _, _) => views.text(chars[at]),
         };
         at += taken;
     }
@@ -92,18 +94,36 @@ impl Views {
     fn code(&mut self, chars: &[char]) -> usize {
         self.code.extend(chars);
         self.comments.extend(chars.iter().map(|c| blank(*c)));
+        self.strings.extend(chars.iter().map(|c| blank(*c)));
         chars.len()
     }
 
     fn comment(&mut self, chars: &[char]) -> usize {
         self.comments.extend(chars);
         self.code.extend(chars.iter().map(|c| blank(*c)));
+        self.strings.extend(chars.iter().map(|c| blank(*c)));
+        chars.len()
+    }
+
+    fn text(&mut self, c: char) -> usize {
+        self.strings.push(c);
+        self.code.push(blank(c));
+        self.comments.push(blank(c));
+        1
+    }
+
+    /// The beginning or end of a string, with its hashes: code, and a mark among the strings.
+    fn quote(&mut self, chars: &[char]) -> usize {
+        self.code.extend(chars);
+        self.comments.extend(chars.iter().map(|c| blank(*c)));
+        self.strings.extend(chars.iter().map(|c| if *c == '"' { '"' } else { ' ' }));
         chars.len()
     }
 
     fn blank(&mut self, chars: &[char]) -> usize {
         self.code.extend(chars.iter().map(|c| blank(*c)));
         self.comments.extend(chars.iter().map(|c| blank(*c)));
+        self.strings.extend(chars.iter().map(|c| blank(*c)));
         chars.len()
     }
 }
@@ -204,6 +224,13 @@ let d = b"no\"w"; fn f<'now>(x: &'now u8) {} let q = '\''; let r = '"'; now()"##
         assert!(views.code.ends_with("now()"), "{}", views.code);
         assert_eq!(views.comments.matches("now").count(), 4);
         assert_eq!(views.code.lines().count(), text.lines().count());
+    }
+
+    #[test]
+    fn strings_stand_between_quotes_without_their_escapes() {
+        let views = views(r##"f("a\"b", r#"c"d"#) // "e""##);
+        assert_eq!(views.strings.split_whitespace().collect::<String>(), r#""ab""cd""#);
+        assert_eq!(views.strings.len(), views.code.len());
     }
 
     #[test]

@@ -67,6 +67,11 @@ impl File {
         Self { path, text, rust }
     }
 
+    /// The views of a Rust source.
+    pub(super) fn rust(&self) -> Option<&Views> {
+        self.rust.as_ref()
+    }
+
     /// Written once by a program, never edited: rules about how people write do not apply.
     pub(super) fn is_golden_or_generated(&self) -> bool {
         ["golden", "generated"].iter().any(|directory| self.path.split('/').any(|part| part == *directory))

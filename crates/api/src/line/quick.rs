@@ -2,7 +2,7 @@
 //! letter of every key again. Byte for byte what serde writes; a test holds the two against each other.
 
 use super::{Answer, AnswerLine, Tag};
-use crate::lease::{DrainCause, Face, Lease, Liveness, Mode, Renewed, State};
+use crate::lease::{Application, DrainCause, Lease, Liveness, Mode, Renewed, State};
 
 impl AnswerLine {
     /// Appends the line with its end.
@@ -70,7 +70,7 @@ fn lease(out: &mut Vec<u8>, lease: &Lease) {
         reason,
         reason_text,
         session,
-        face,
+        application,
         attachment,
         waiters,
         replayed,
@@ -128,11 +128,13 @@ fn lease(out: &mut Vec<u8>, lease: &Lease) {
     maybe(out, reason_text.as_ref(), |out, words| text(out, words));
     out.extend_from_slice(b",\"session\":");
     maybe(out, session.as_ref(), |out, session| text(out, session));
-    out.extend_from_slice(match face {
-        Face::Leases => b",\"face\":\"leases\",\"attachment\":",
-        Face::Registrations => b",\"face\":\"registrations\",\"attachment\":",
-        Face::Streams => b",\"face\":\"streams\",\"attachment\":",
-        Face::Polling => b",\"face\":\"polling\",\"attachment\":",
+    out.extend_from_slice(match application {
+        Application::Leases => b",\"application\":\"leases\",\"face\":\"leases\",\"attachment\":",
+        Application::Registrations => {
+            b",\"application\":\"registrations\",\"face\":\"registrations\",\"attachment\":"
+        }
+        Application::Slots => b",\"application\":\"slots\",\"face\":\"streams\",\"attachment\":",
+        Application::Polling => b",\"application\":\"polling\",\"face\":\"polling\",\"attachment\":",
     });
     maybe(out, attachment.as_ref(), |out, value| {
         serde_json::to_writer(&mut *out, value).expect("invariant: a JSON value can be written");
@@ -248,9 +250,9 @@ mod tests {
                 of(of_these(&[Liveness::Alive, Liveness::Draining])),
                 of(of_these(&[DrainCause::Silence, DrainCause::Operator])),
             ),
-            (mode, face) in (
+            (mode, application) in (
                 of_these(&[Mode::Session, Mode::Heartbeat, Mode::Permanent]),
-                of_these(&[Face::Leases, Face::Registrations, Face::Streams, Face::Polling]),
+                of_these(&[Application::Leases, Application::Registrations, Application::Slots, Application::Polling]),
             ),
             (epoch, fence, lsn) in any::<(u64, u64, u64)>(),
             (ttl_ms, grace_ms, valid_ms, remaining_ms) in any::<(Option<u64>, Option<u64>, Option<u64>, Option<u64>)>(),
@@ -264,7 +266,7 @@ mod tests {
             Lease {
                 lease_id, holder, state, liveness, drain_cause, mode, epoch, fence, resources, ttl_ms, grace_ms,
                 valid_ms, remaining_ms, granted_at, last_seen, unheard_since, deadline, ended_at, reason, reason_text,
-                session, face, attachment, waiters, replayed, server_time, lsn,
+                session, application, attachment, waiters, replayed, server_time, lsn,
             }
         }
     }

@@ -37,7 +37,7 @@ type Kind = (&'static str, fn(String) -> PollName);
 pub enum PollNameError {
     /// Not a group.
     #[error(
-        "{0:?} is no name for a group: 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first"
+        "{0:?} is not a valid name for a group: 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first"
     )]
     Group(String),
     /// Nothing, or too long.

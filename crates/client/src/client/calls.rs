@@ -16,12 +16,12 @@ use tenure_api::{
     ShuttingDown, Status, Story, WhyQuery,
 };
 
-/// How long a daemon that is well may take to say so.
+/// Default limit of [`Client::health`].
 const HEALTH_LIMIT: Duration = Duration::from_millis(200);
 
-/// What every one of these calls can fail with is in [`CallError`].
+/// Calls about leases, sessions, resources, pools and the daemon. [`CallError`] lists what all of them can fail with.
 impl Client {
-    /// Asks for a bundle.
+    /// Requests a lease on a bundle of resources.
     ///
     /// # Errors
     /// `resource_held`, `pool_exhausted`, `wait_timeout`, ….
@@ -49,7 +49,7 @@ impl Client {
         self.get(&with_query("/v1/leases", query)?).await
     }
 
-    /// Takes a reserved lease into use.
+    /// Activates a reserved lease.
     ///
     /// # Errors
     /// `stale_epoch`, `deadline_passed`, ….
@@ -57,7 +57,7 @@ impl Client {
         self.holder_call(lease_id, "activate", call).await
     }
 
-    /// Proves that the holder lives.
+    /// Renews a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `invalid_state`, `no_liveness`, ….
@@ -65,8 +65,8 @@ impl Client {
         self.heartbeat_within(lease_id, epoch, Duration::MAX).await
     }
 
-    /// The same, given up after this long: an answer that comes later is of no use. Among several nodes one that keeps
-    /// silent is left in time to ask another.
+    /// Like [`Client::heartbeat`], with a limit for the answer. With several nodes the client leaves a silent node in
+    /// time to try another.
     ///
     /// # Errors
     /// As [`Client::heartbeat`].
@@ -92,7 +92,7 @@ impl Client {
         self.ask_timed(Method::POST, &path, Some(&body), manner).await
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `invalid_state`, ….
@@ -110,7 +110,7 @@ impl Client {
         self.lease_call(lease_id, "amend", &amend).await
     }
 
-    /// Confirms that the holder of a revoked lease stopped. Its epoch is the one held before the revoke.
+    /// Confirms that the holder of a revoked lease has stopped. Pass the epoch from before the revoke.
     ///
     /// # Errors
     /// `invalid_state` on a lease that is still live, ….
@@ -138,7 +138,7 @@ impl Client {
         self.lease_call(lease_id, "handover", &handover).await
     }
 
-    /// Withdraws authority.
+    /// Revokes a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `invalid_state`, `forbidden`, ….
@@ -162,7 +162,7 @@ impl Client {
         self.operator_call(lease_id, "drain", call).await
     }
 
-    /// Takes a drain back.
+    /// Cancels a drain.
     ///
     /// # Errors
     /// `not_draining`, `no_liveness`, ….
@@ -170,7 +170,7 @@ impl Client {
         self.operator_call(lease_id, "revive", call).await
     }
 
-    /// Opens a session by hand.
+    /// Opens a session.
     ///
     /// # Errors
     /// `ttl_out_of_range`, ….
@@ -201,7 +201,7 @@ impl Client {
         self.get(&format!("/v1/sessions/{}", segment(session))).await
     }
 
-    /// Closes a session; what it holds is released.
+    /// Closes a session and releases its leases.
     ///
     /// # Errors
     /// `session_not_found`, ….
@@ -210,7 +210,7 @@ impl Client {
         self.ask(Method::DELETE, &path, None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Proves that a session by hand lives, for all its leases.
+    /// Renews a session and all its leases.
     ///
     /// # Errors
     /// `session_not_found`, `session_expired`, ….
@@ -316,7 +316,7 @@ impl Client {
         self.ask(Method::POST, "/v1/breaker/reset", None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Copies everything the daemon keeps: a tar archive, piece by piece.
+    /// Downloads a backup: a tar archive, piece by piece.
     ///
     /// # Errors
     /// `forbidden`, ….
@@ -324,7 +324,7 @@ impl Client {
         self.ask_stream(Method::POST, "/v1/backup", Manner::ONCE).await
     }
 
-    /// The daemon's measurements in the text format of Prometheus.
+    /// Returns the daemon's metrics in the text format of Prometheus.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -332,7 +332,7 @@ impl Client {
         self.ask_text("/metrics", Manner::REPEATABLE).await
     }
 
-    /// Succeeds if the daemon answers within 200 ms, connecting included: to find out whether it is there.
+    /// Succeeds if the daemon answers within 200 ms, connecting included.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -340,7 +340,7 @@ impl Client {
         self.health_within(HEALTH_LIMIT).await
     }
 
-    /// The same, for a daemon that may be slow.
+    /// Like [`Client::health`], with a limit.
     ///
     /// # Errors
     /// See [`CallError`].

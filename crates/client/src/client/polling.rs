@@ -11,27 +11,28 @@ use tenure_api::{CordonPoller, Cordoned, MoveTarget, Moved, PollingGroups, Polli
 
 /// Calls about groups of pollers.
 impl Client {
-    /// Every group, in numbers.
+    /// Returns all groups with their counts.
     ///
     /// # Errors
-    /// As any call.
+    /// See [`CallError`].
     pub async fn polling_groups(&self) -> Result<PollingGroups, CallError> {
         self.ask(Method::GET, "/v1/polling", None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// A group: who polls what, who should, and what nobody polls. One that nobody ever polled in is empty.
+    /// Returns a group: its pollers, the poller and preferred poller of each target, and unowned targets. An unknown
+    /// group is empty.
     ///
     /// # Errors
-    /// `invalid_request` where no group can be called so, ….
+    /// `invalid_request` if the name is invalid, ….
     pub async fn polling(&self, group: &str) -> Result<PollingView, CallError> {
         self.ask(Method::GET, &path(group, ""), None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Has a target polled by one poller, by name or instance; `None`: by whoever should by itself.
+    /// Pins a target to a poller, by name or instance; `None` removes the pin.
     ///
     /// # Errors
-    /// `not_found` with the names of the pollers that live, `invalid_state` where the poller takes no targets,
-    /// `forbidden` unless as an admin, ….
+    /// `not_found` with the names of live pollers, `invalid_state` if the poller takes no targets, `forbidden` without scope
+    /// `admin`, ….
     pub async fn move_target(
         &self,
         group: &str,
@@ -42,15 +43,15 @@ impl Client {
         self.steer(group, "/move", &body).await
     }
 
-    /// Has a poller, by name or instance, hand over all its targets and get none.
+    /// Cordons a poller, by name or instance: it hands over all its targets and gets none.
     ///
     /// # Errors
-    /// `not_found` with the names of the pollers that live, `forbidden` unless as an admin, ….
+    /// `not_found` with the names of live pollers, `forbidden` without scope `admin`, ….
     pub async fn cordon(&self, group: &str, poller: &str) -> Result<Cordoned, CallError> {
         self.steer(group, "/cordon", &CordonPoller { poller: poller.to_owned() }).await
     }
 
-    /// Lets a poller have targets again.
+    /// Uncordons a poller.
     ///
     /// # Errors
     /// As [`Client::cordon`].

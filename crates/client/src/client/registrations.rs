@@ -20,9 +20,10 @@ const RESOLVE_WAIT: Duration = Duration::from_secs(5);
 const SERVICES: &str = "/v1/mdns/services";
 const ADMIN: &str = "/v1/mdns/admin/registrations";
 
-/// Calls of registrants need the whole id, those of operators at least two characters that begin no other.
+/// Calls about mDNS registrations. Calls of registrants need the whole id, those of operators a unique prefix of at
+/// least two characters.
 impl Client {
-    /// Advertises a service. What keeps it is up to the caller; [`Client::keep_registration`] does it all.
+    /// Registers a service. The caller has to send the heartbeats; [`Client::keep_registration`] sends them itself.
     ///
     /// # Errors
     /// `invalid_type`, `invalid_name`, `ttl_out_of_range`, `overloaded` while the name is being withdrawn, ….
@@ -34,27 +35,27 @@ impl Client {
         Ok(registered.registered)
     }
 
-    /// Ends a registration of one's own; the network is told goodbye.
+    /// Ends the caller's registration; the daemon sends a goodbye packet.
     ///
     /// # Errors
-    /// `not_found`, with `reason` where it ended before, ….
+    /// `not_found`, with `reason` if it has ended, ….
     pub async fn unregister(&self, id: &str) -> Result<Unregistered, CallError> {
         self.unregister_epoch(id, None).await
     }
 
-    /// The same. With the epoch it is refused once the registration is another's.
+    /// Like [`Client::unregister`]. With an epoch the call fails if the registration belongs to another registrant.
     ///
     /// # Errors
-    /// `not_found`, with `reason` where it ended before; `stale_epoch`; ….
+    /// `not_found`, with `reason` if it has ended; `stale_epoch`; ….
     pub async fn unregister_epoch(&self, id: &str, epoch: Option<u64>) -> Result<Unregistered, CallError> {
         let path = with_query(&format!("{SERVICES}/{}", segment(id)), &UnregisterQuery { epoch })?;
         self.ask(Method::DELETE, &path, None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Says that a registrant lives. With the epoch it is refused once the registration is another's.
+    /// Renews a registration. With an epoch the call fails if the registration belongs to another registrant.
     ///
     /// # Errors
-    /// `not_found`, with `reason` where it is known why; `stale_epoch`; ….
+    /// `not_found`, with `reason` if it is known; `stale_epoch`; ….
     pub async fn heartbeat_registration(
         &self,
         id: &str,
@@ -74,10 +75,10 @@ impl Client {
         self.ask(Method::PUT, &path, Some(&RegistrationHeartbeat { epoch }), manner).await
     }
 
-    /// Looks one service up by its full name, like `My App._http._tcp.local`. Takes up to 5 s.
+    /// Resolves a service by its full name, like `My App._http._tcp.local`. Takes up to 5 s.
     ///
     /// # Errors
-    /// `resolve_timeout` where nobody answers, `invalid_request` where it is no such name, ….
+    /// `resolve_timeout` without an answer, `invalid_request` if the name is invalid, ….
     pub async fn resolve(&self, name: &str) -> Result<ServiceRecord, CallError> {
         let path = with_query("/v1/mdns/resolve", &ResolveQuery { name: name.to_owned() })?;
         let manner = Manner { patience: Patience::Longer(RESOLVE_WAIT), ..Manner::REPEATABLE };
@@ -85,7 +86,7 @@ impl Client {
         Ok(resolved.resolved)
     }
 
-    /// The daemon and its registrations, counted.
+    /// Returns the state of the daemon and the number of registrations.
     ///
     /// # Errors
     /// `forbidden`, ….
@@ -93,7 +94,7 @@ impl Client {
         self.admin(Method::GET, "/v1/mdns/admin/status").await
     }
 
-    /// Every registration, by name.
+    /// Returns all registrations, ordered by name.
     ///
     /// # Errors
     /// `forbidden`, ….
@@ -125,7 +126,7 @@ impl Client {
         self.admin(Method::POST, &format!("{ADMIN}/{}/drain", segment(id))).await
     }
 
-    /// Takes a drain back.
+    /// Cancels a drain.
     ///
     /// # Errors
     /// `not_found`, `ambiguous_id`, `not_draining`, `no_liveness`, ….

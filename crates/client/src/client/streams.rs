@@ -1,5 +1,5 @@
-//! The typed calls of `/api/v3`, one per route: sessions that are one lease each, usually over slots of a pool. What
-//! happens to one, as it happens, stands in `stream_events.rs`.
+//! The typed calls of `/api/v3`, one per route: slot sessions, each of which is one lease, usually over slots of a
+//! pool. Their events are in `stream_events.rs`.
 
 use super::{Client, IDEMPOTENCY_KEY, Manner, segment, with_query};
 use crate::error::CallError;
@@ -15,15 +15,19 @@ use tenure_api::{
 
 const SESSIONS: &str = "/api/v3/sessions";
 
-/// Calls of `/api/v3`. What they call a session is a stream here: a session is what keeps leases alive.
+/// Calls about slot sessions (`/api/v3/sessions`).
 impl Client {
-    /// Asks for a session and its slots. Whether it runs, starts or queues is in its state.
+    /// Starts a slot session. Its state tells whether it runs, starts or queues.
     ///
-    /// The same `key` with the same request gives the same session; without one, only tries of this call do.
+    /// The same `key` with the same request returns the same session. Without a key, retries within this call do.
     ///
     /// # Errors
     /// `no_capacity` with `pool`, `size` and `in_use`, `operation_conflict`, ….
-    pub async fn start_stream(&self, start: &StreamStart, key: Option<&str>) -> Result<Stream, CallError> {
+    pub async fn start_slot_session(
+        &self,
+        start: &StreamStart,
+        key: Option<&str>,
+    ) -> Result<Stream, CallError> {
         let key = key.map_or_else(operation_id, str::to_owned);
         let key = HeaderValue::from_str(&key)
             .map_err(|error| CallError::Unsendable(format!("the key: {error}")))?;
@@ -32,39 +36,39 @@ impl Client {
         self.ask(Method::POST, "/api/v3/intents", Some(&intent), manner).await
     }
 
-    /// One session; also one that has ended, for as long as the daemon remembers it.
+    /// Returns a slot session; also an ended one, for as long as the daemon keeps it.
     ///
     /// # Errors
     /// `session_not_found`, ….
-    pub async fn stream(&self, session_id: &str) -> Result<Stream, CallError> {
+    pub async fn slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
         self.stream_call(Method::GET, session_id, "", None::<&()>).await
     }
 
-    /// A page of sessions: queued ones, live ones, ended ones.
+    /// Returns a page of slot sessions: queued, live and ended ones.
     ///
     /// # Errors
-    /// `forbidden` unless as an admin, ….
-    pub async fn streams(&self, query: &StreamQuery) -> Result<StreamList, CallError> {
+    /// `forbidden` without scope `admin`, ….
+    pub async fn slot_sessions(&self, query: &StreamQuery) -> Result<StreamList, CallError> {
         self.ask(Method::GET, &with_query(SESSIONS, query)?, None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Says that the client of a session lives. With an epoch it is refused once that is not the session's any more.
+    /// Renews a slot session. With an epoch the call fails if that is no longer the session's.
     ///
     /// # Errors
     /// `session_not_found`, `session_expired` and `session_gone` are final; `rate_limited`, ….
-    pub async fn heartbeat_stream(
+    pub async fn heartbeat_slot_session(
         &self,
         session_id: &str,
         epoch: Option<u64>,
     ) -> Result<StreamRenewed, CallError> {
-        self.heartbeat_stream_within(session_id, epoch, Duration::MAX).await
+        self.heartbeat_slot_session_within(session_id, epoch, Duration::MAX).await
     }
 
-    /// The same, given up after this long: an answer that comes later is of no use.
+    /// Like [`Client::heartbeat_slot_session`], with a limit for the answer.
     ///
     /// # Errors
-    /// As [`Client::heartbeat_stream`].
-    pub async fn heartbeat_stream_within(
+    /// As [`Client::heartbeat_slot_session`].
+    pub async fn heartbeat_slot_session_within(
         &self,
         session_id: &str,
         epoch: Option<u64>,
@@ -75,28 +79,28 @@ impl Client {
         self.ask(Method::POST, &path, Some(&StreamHeartbeat { epoch }), manner).await
     }
 
-    /// Takes a session that starts into use.
+    /// Activates a starting slot session.
     ///
     /// # Errors
-    /// `session_gone` when it took too long, `invalid_state` while it queues, ….
-    pub async fn activate_stream(&self, session_id: &str) -> Result<Stream, CallError> {
+    /// `session_gone` if its start timed out, `invalid_state` while it queues, ….
+    pub async fn activate_slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
         self.stream_call(Method::POST, session_id, "/activate", None::<&()>).await
     }
 
-    /// Ends a session of one's own as failed.
+    /// Ends a slot session as failed.
     ///
     /// # Errors
-    /// `session_gone` when it has ended, ….
-    pub async fn fail_stream(&self, session_id: &str, reason: &str) -> Result<Stream, CallError> {
+    /// `session_gone` if it has ended, ….
+    pub async fn fail_slot_session(&self, session_id: &str, reason: &str) -> Result<Stream, CallError> {
         let body = StreamFail { reason: reason.to_owned() };
         self.stream_call(Method::POST, session_id, "/fail", Some(&body)).await
     }
 
-    /// Ends a session.
+    /// Stops a slot session.
     ///
     /// # Errors
-    /// `session_gone` when it has ended, ….
-    pub async fn stop_stream(&self, session_id: &str) -> Result<Stream, CallError> {
+    /// `session_gone` if it has ended, ….
+    pub async fn stop_slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
         self.stream_call(Method::DELETE, session_id, "", None::<&()>).await
     }
 

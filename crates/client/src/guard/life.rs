@@ -7,18 +7,18 @@ use tenure_api::{DrainCause, Lease};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// How a hold stands.
+/// The state of a guard or session.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GuardState {
     /// Held, at risk or lost.
     pub standing: Standing,
-    /// An operator asked the lease to end: wind down.
+    /// An operator drains the lease: wind down.
     pub draining: bool,
-    /// What holder calls present.
+    /// The epoch that calls about the lease present.
     pub epoch: u64,
-    /// What guarded stores compare.
+    /// The fencing token that protected systems compare.
     pub fence: u64,
-    /// From this instant on nothing may be done; `None` for one that is valid while its connection is open.
+    /// The end of the validity; `None` for a lease that is valid while its connection is open.
     pub valid_until: Option<BootInstant>,
 }
 

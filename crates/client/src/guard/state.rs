@@ -6,32 +6,32 @@ use crate::clock::BootInstant;
 use core::fmt;
 use core::time::Duration;
 
-/// Where a holder stands.
+/// Whether a holder may act.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Standing {
-    /// It may act.
+    /// The holder may act.
     Held,
-    /// It may still act, but a renewal failed or is overdue.
+    /// The holder may still act, but a renewal failed or is overdue.
     AtRisk,
-    /// It must not act any more.
+    /// The holder must not act.
     Lost(LossReason),
 }
 
-/// Why a holder must not act any more.
+/// Why a lease or session was lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LossReason {
-    /// The promise ran out and could not be renewed, or the connection that kept the lease closed.
+    /// The validity ended without a renewal, or the connection that kept the lease closed.
     Unreachable,
-    /// The daemon ended it because of time: silence, or the end of its longest lifetime.
+    /// The daemon ended it: no heartbeat came, or the maximum lifetime was over.
     Expired(String),
     /// The daemon ended it for another reason: an operator, a removed pool, ….
     Revoked(String),
-    /// Another epoch is the current one.
+    /// The epoch is stale: the lease was withdrawn or changed hands.
     Superseded {
-        /// Which, where the daemon said so.
+        /// The current epoch, if known.
         current: Option<u64>,
     },
-    /// It was given back.
+    /// The holder released it.
     Released,
 }
 

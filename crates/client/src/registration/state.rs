@@ -7,49 +7,49 @@ use core::fmt;
 use core::time::Duration;
 use tenure_api::{ErrorCode, Registration, RegistrationRenewed};
 
-/// A registration, and how it stands.
+/// A registration and its standing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RegistrationState {
-    /// As it was answered last. Its `draining` says that an operator asked it to end.
+    /// The registration as last answered; its `draining` is true while an operator drains it.
     pub registration: Registration,
-    /// How it stands.
+    /// Its standing.
     pub standing: RegistrationStanding,
 }
 
-/// How a registration stands.
+/// The standing of a registration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegistrationStanding {
-    /// The daemon has it.
+    /// It is registered.
     Kept,
-    /// The newest heartbeat brought no answer. The daemon may have it all the same; it is asked again.
+    /// The last heartbeat got no answer; the keeper retries. It may still be registered.
     Unheard,
-    /// It ended while its registrant could not be heard, and is being registered again.
+    /// It expired, and the keeper registers it again.
     Lapsed,
-    /// It is over, and is not registered again.
+    /// It has ended for good.
     Ended(RegistrationEnd),
 }
 
-/// Why a registration is over.
+/// Why a registration ended for good.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RegistrationEnd {
-    /// Somebody ended it: `admin_force` is an operator, `explicit` whoever unregistered it by its id.
+    /// An operator (`admin_force`) ended it, or a caller unregistered it by its id (`explicit`).
     Removed {
         /// The daemon's word.
         reason: String,
     },
-    /// Another registrant of the same name took it over while this one was silent.
+    /// Another registrant of the same name took it over while this one sent no heartbeats.
     TakenOver {
-        /// The other's epoch, where the daemon said so.
+        /// The other registrant's epoch, if known.
         current: Option<u64>,
     },
-    /// It ended, and the daemon refuses to have it again.
+    /// It expired, and the daemon rejects a new registration.
     Refused {
-        /// The daemon's code.
+        /// The error code.
         code: ErrorCode,
-        /// The daemon's sentence.
+        /// The error message.
         message: String,
     },
-    /// Its keeper gave it up.
+    /// The keeper unregistered it.
     Unregistered,
 }
 
@@ -107,7 +107,7 @@ pub(crate) struct Core {
     due: BootInstant,
     /// Tries since a heartbeat counted.
     failures: u32,
-    /// It is gone and nobody knew why; asked once more.
+    /// The registration is gone for an unknown reason; the client requests it once more.
     in_doubt: bool,
 }
 
@@ -234,14 +234,14 @@ impl fmt::Display for RegistrationEnd {
             Self::Removed { reason } if reason == "admin_force" => {
                 write!(f, "an operator ended the registration ({reason})")
             }
-            Self::Removed { reason } => write!(f, "somebody else ended the registration ({reason})"),
+            Self::Removed { reason } => write!(f, "another caller ended the registration ({reason})"),
             Self::TakenOver { .. } => {
                 f.write_str("another registrant of the same name took the registration over")
             }
             Self::Refused { code, message } => {
-                write!(f, "the registration ended and cannot be had again: {message} ({code})")
+                write!(f, "the registration ended and cannot be registered again: {message} ({code})")
             }
-            Self::Unregistered => f.write_str("the registration was given up"),
+            Self::Unregistered => f.write_str("the registration was ended by its keeper"),
         }
     }
 }

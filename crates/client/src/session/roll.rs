@@ -10,7 +10,7 @@ pub(super) struct Roll {
     /// In whose names leases were ever admitted: whom to list.
     holders: BTreeSet<String>,
     draining: HashSet<String>,
-    /// Losses up to here were told.
+    /// Losses up to here were reported.
     seen_lsn: u64,
     closed: bool,
 }

@@ -42,13 +42,13 @@ pub(crate) enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Abandoned {
     Ignore,
-    /// A lease that nobody knows of would be held as long as the connection lives.
+    /// A lease without an owner would be held as long as the connection lives.
     GiveBack,
 }
 
 pub(crate) enum Delivered {
     Yes,
-    /// A lease was granted to nobody.
+    /// A lease was granted after its caller had gone.
     Orphan(Box<Lease>),
     /// The reader of a stream is too slow; it was cut off.
     SlowStream,

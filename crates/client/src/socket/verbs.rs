@@ -1,4 +1,4 @@
-//! The verbs of a line, typed.
+//! Typed requests over the socket.
 
 use super::desk::Abandoned;
 use super::{Connection, limit_of, within};
@@ -19,7 +19,7 @@ pub(super) fn unexpected(answer: &Answer) -> CallError {
 pub(super) fn give_back(lease: &Lease) -> Verb {
     let body = HolderCall {
         epoch: lease.epoch,
-        reason: Some("whoever asked for it has gone".to_owned()),
+        reason: Some("the caller has gone".to_owned()),
         ..HolderCall::default()
     };
     Verb::Release(ByLease { lease_id: lease.lease_id.clone(), body })
@@ -44,10 +44,10 @@ macro_rules! answered {
     };
 }
 
-/// What every one of these can fail with is in [`CallError`].
+/// Requests over the socket. [`CallError`] lists what all of them can fail with.
 impl Connection {
-    /// Asks for a bundle, kept by this connection unless `mode`, `ttl_ms` or `session` say otherwise. A grant
-    /// that arrives after the caller gave up goes back, unless the caller chose the operation id.
+    /// Requests a lease, kept by this connection unless `mode`, `ttl_ms` or `session` say otherwise. A grant that
+    /// arrives after the future was dropped is released, unless the caller chose the operation id.
     ///
     /// # Errors
     /// `resource_held`, `pool_exhausted`, `wait_timeout`, ….
@@ -61,7 +61,7 @@ impl Connection {
         answered!(answer, Acquired).map(|lease| *lease)
     }
 
-    /// Takes a reserved lease into use.
+    /// Activates a reserved lease.
     ///
     /// # Errors
     /// `stale_epoch`, `deadline_passed`, ….
@@ -70,7 +70,7 @@ impl Connection {
         answered!(self.ask(verb).await?, Activated).map(|lease| *lease)
     }
 
-    /// Proves that the holder lives.
+    /// Renews a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `no_liveness`, ….
@@ -79,7 +79,7 @@ impl Connection {
         answered!(self.ask(Verb::Heartbeat(Heartbeat::Lease(by_lease(lease_id, call)))).await?, Renewed)
     }
 
-    /// Gives a lease back.
+    /// Releases a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `invalid_state`, ….
@@ -88,7 +88,7 @@ impl Connection {
         answered!(self.ask(verb).await?, Released).map(|lease| *lease)
     }
 
-    /// Confirms that the holder of a revoked lease stopped.
+    /// Confirms that the holder of a revoked lease has stopped.
     ///
     /// # Errors
     /// `invalid_state` on a lease that is still live, ….
@@ -107,7 +107,7 @@ impl Connection {
         answered!(self.ask(Verb::Amend(by_lease(lease_id, amend))).await?, Amended).map(|lease| *lease)
     }
 
-    /// Binds a draining lease of a connection that is gone to this one; epoch and fence rise.
+    /// Moves a draining lease of a closed connection to this one; epoch and fence rise.
     ///
     /// # Errors
     /// `stale_epoch`, `invalid_state`, ….
@@ -132,7 +132,7 @@ impl Connection {
         answered!(self.ask(Verb::List(query.clone())).await?, Leases)
     }
 
-    /// Asks whether what a holder presents is current.
+    /// Checks whether a fence or an epoch is current.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -140,7 +140,7 @@ impl Connection {
         answered!(self.ask(Verb::Check(check.clone())).await?, Checked)
     }
 
-    /// Tells a story.
+    /// Returns the history of a lease, a resource, a registration or a session.
     ///
     /// # Errors
     /// `not_found`, ….
@@ -148,7 +148,7 @@ impl Connection {
         answered!(self.ask(Verb::Why(query.clone())).await?, Why)
     }
 
-    /// The daemon at a glance.
+    /// Returns the daemon's status.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -191,7 +191,7 @@ impl Connection {
         answered!(self.ask(Verb::Drain(by_lease(lease_id, call.clone()))).await?, Drained).map(|lease| *lease)
     }
 
-    /// Takes a drain back.
+    /// Cancels a drain.
     ///
     /// # Errors
     /// `not_draining`, `no_liveness`, ….
@@ -200,7 +200,7 @@ impl Connection {
             .map(|lease| *lease)
     }
 
-    /// Withdraws authority.
+    /// Revokes a lease.
     ///
     /// # Errors
     /// `stale_epoch`, `forbidden`, ….

@@ -20,10 +20,10 @@ pub struct Watch {
 }
 
 impl Connection {
-    /// Follows what happens.
+    /// Opens a stream of events.
     ///
     /// # Errors
-    /// When the connection is closed; a refusal comes with the first [`Watch::next`].
+    /// If the connection is closed; an error of the daemon comes with the first [`Watch::next`].
     pub async fn watch(&self, query: &EventsQuery) -> Result<Watch, CallError> {
         let shared = self.shared();
         let tag = shared.next_tag.fetch_add(1, Ordering::Relaxed);
@@ -40,8 +40,8 @@ impl Connection {
 }
 
 impl Watch {
-    /// The next event; `None` after the end. An event of kind [`EventKind::Lagged`] says that this reader was
-    /// too slow: its `lsn` is where to begin again.
+    /// The next event; `None` after the end. An event of kind [`EventKind::Lagged`] means that the reader was too slow:
+    /// start again at its `lsn`.
     ///
     /// # Errors
     /// `lsn_trimmed`, or the connection closed.

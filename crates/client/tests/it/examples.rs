@@ -18,9 +18,9 @@ mod pool_of_slots;
 #[path = "../../examples/register.rs"]
 #[expect(dead_code, reason = "an example has a main of its own")]
 mod register;
-#[path = "../../examples/stream_session.rs"]
+#[path = "../../examples/slot_session.rs"]
 #[expect(dead_code, reason = "an example has a main of its own")]
-mod stream_session;
+mod slot_session;
 
 use crate::daemon::{Daemon, soon, wait_until};
 use std::fs;
@@ -114,7 +114,7 @@ async fn a_slot_is_held_while_somebody_watches() {
     client.define_pool("tuner", 1).await.expect("a pool");
     let free = async || client.pools().await.expect("a list").pools[0].free;
     let watching = async { assert_eq!(free().await, 0) };
-    let lost = stream_session::hold_slot_while(&client, "tuner", watching).await.expect("held");
+    let lost = slot_session::hold_slot_while(&client, "tuner", watching).await.expect("held");
     assert!(lost.is_none());
     assert_eq!(free().await, 1);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_cluster::growth::unpack;
+use tenure_cluster::pieces::unpack_former;
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{
     Beat, Floor, Head, Meta, Node as NodeValue, Standing, State, Writer, decode, encode,
@@ -129,7 +129,7 @@ fn frames_and_the_snapshot_are_whole() {
     let (head, floor): (Head, Floor) = (value("head"), value("floor"));
     let frames = frames();
     assert_eq!(frames.len() as u64, head.frame + 1 - floor.frame);
-    let snapshot = unpack(&golden("snap/00000000000000001557/0000"), floor.snapshot_hash);
+    let snapshot = unpack_former(&golden("snap/00000000000000001557/0000"), floor.snapshot_hash);
     assert_eq!(snapshot.expect("the snapshot that the floor names").len(), 62_278);
 }
 

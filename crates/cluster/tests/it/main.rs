@@ -11,6 +11,7 @@ mod etcd_faults;
 mod etcd_health;
 mod faulty;
 mod golden;
+mod growth;
 mod members;
 mod memory;
 mod remote;

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
-    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, Follower, Keys, Lookout, RemoteLog, Trust,
-    boot,
+    BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
+    RemoteLog, SharedMirror, Trust, boot,
 };
-use tenure_log::{AppendOutcome, Moment, OrderedLog, RealDisk};
+use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk};
 
 use crate::conformance::{Home, conformance};
 use crate::members::Members;
@@ -67,7 +67,20 @@ impl Node {
 
     /// Claims the log and opens a term.
     pub(crate) fn claim(&self) -> RemoteLog {
+        self.claim_with_copy().0
+    }
+
+    /// The same, with the copy that it writes.
+    pub(crate) fn claim_with_copy(&self) -> (RemoteLog, SharedMirror) {
+        self.try_claim(&mut |_| true).unwrap()
+    }
+
+    pub(crate) fn try_claim(
+        &self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<(RemoteLog, SharedMirror), FollowError> {
         let booted = self.boot();
+        let mirror = Arc::new(Mutex::new(booted.mirror));
         let claimant = Claimant {
             node: self.name.clone(),
             incarnation: "1".to_owned(),
@@ -77,17 +90,17 @@ impl Node {
         let mut follower = Follower::new(
             Arc::clone(&self.store),
             keys(),
-            Arc::new(Mutex::new(booted.mirror)),
+            Arc::clone(&mirror),
             Lookout::new(keys(), claimant, 0),
             clock(),
             Arc::default(),
             Arc::new(Mutex::new(Trust::new(self.name.clone(), booted.known))),
         );
         let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
-        let end = follower.run(&mut |_| {}, &AtomicBool::new(false), &|| true, &claim_id).unwrap();
+        let end = follower.run(copied, &AtomicBool::new(false), &|| true, &claim_id)?;
         let FollowEnd::Won { mut log, tick } = end else { panic!("it was not told to stop") };
         assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
-        *log
+        Ok((*log, mirror))
     }
 }
 

@@ -144,10 +144,11 @@ impl Handle {
         let _ = self.mailbox.put(Message::ShutDown);
     }
 
-    /// Gives an engine that follows a frame that its writer committed.
-    pub fn copied(&self, batch: Batch) {
-        // An engine that is gone follows nobody.
-        let _ = self.mailbox.put(Message::Completed(Completion::Copied(batch)));
+    /// Gives an engine that follows a frame that its writer committed. `false`: it is gone; a frame that it could not apply
+    /// made it stop.
+    #[must_use]
+    pub fn copied(&self, batch: Batch) -> bool {
+        self.mailbox.put(Message::Completed(Completion::Copied(batch))).is_ok()
     }
 
     pub(crate) fn hand_over(&self) {
@@ -156,7 +157,12 @@ impl Handle {
 
     /// Asks for a snapshot now, whatever the size of the log.
     pub fn take_snapshot(&self) {
-        let _ = self.mailbox.put(Message::TakeSnapshot);
+        self.take_snapshot_at(Lsn(u64::MAX));
+    }
+
+    /// The same, of the state at the last whole frame up to a position. One that has a newer snapshot takes none.
+    pub fn take_snapshot_at(&self, upto: Lsn) {
+        let _ = self.mailbox.put(Message::TakeSnapshot(upto));
     }
 
     /// The tick of the last turn.

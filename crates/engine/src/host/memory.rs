@@ -10,6 +10,12 @@ pub fn resident_bytes() -> Option<u64> {
     Some(kib.saturating_mul(1 << 10))
 }
 
+/// Bytes that are free for the daemon in a directory; `None` where the system does not say.
+#[must_use]
+pub fn free_bytes(directory: &std::path::Path) -> Option<u64> {
+    tenure_log::Disk::free_bytes(&tenure_log::RealDisk, directory).ok()
+}
+
 /// What building snapshots took.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SnapshotMemory {

@@ -299,9 +299,9 @@ impl Writer {
                 }
             }
             Message::SnapshotDone(outcome) => self.snapshot_done(outcome),
-            Message::TakeSnapshot => {
+            Message::TakeSnapshot(upto) => {
                 if self.upkeep.begin_snapshot(read_clocks().boot_ms) {
-                    self.build_snapshot();
+                    self.build_snapshot(upto);
                 }
             }
             Message::ShutDown => self.shutting_down = true,
@@ -434,7 +434,7 @@ impl Writer {
         let snapshots = self.snapshots.generations();
         let found = Found { extents: &extents, snapshots: &snapshots, space, tick: self.engine.tick().0 };
         match (self.upkeep.look(now.boot_ms, &found), self.engine.role()) {
-            (Step::Snapshot, _) => self.build_snapshot(),
+            (Step::Snapshot, _) => self.build_snapshot(Lsn(u64::MAX)),
             (Step::Record, Role::Writing) => self.completions.push(Completion::RecordWanted),
             // The log records the trim first; the segments go once that record is durable.
             (Step::Trim(below), Role::Writing) => self.trim_below = Some(below),
@@ -444,13 +444,13 @@ impl Writer {
         }
     }
 
-    fn build_snapshot(&mut self) {
+    fn build_snapshot(&mut self, upto: Lsn) {
         let (setup, mailbox) = (self.setup.clone(), self.mailbox.clone());
         let (store, mut reader) = {
             let log = lock(&self.log);
             (log.snapshots(), log.reader())
         };
-        let (upto, shared) = (self.engine.synced_lsn(), Arc::clone(&self.shared));
+        let (upto, shared) = (upto.min(self.engine.synced_lsn()), Arc::clone(&self.shared));
         spawn("tenure-snapshot", move || {
             // Snapshots may take as long as they like; holders may not.
             let _ = rustix::process::setpriority_process(None, 19);

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `turn` | runs a turn |
 //! | `+500` | lets that many milliseconds pass, then runs a turn |
+//! | `stopped 500` | lets that many milliseconds pass, without a turn |
 //! | `until 90000` | lives on as the host would, frames synced at once, up to that tick |
 //! | `sync` | the frame in flight is durable; runs a turn |
 //! | `settle` | turns and syncs until nothing is left to do |
@@ -154,6 +155,7 @@ impl Desk {
         }
         match line.split_once(' ').unwrap_or((line, "")) {
             ("turn", _) => self.turn(),
+            ("stopped", ms) => self.pass(ms.parse().unwrap()),
             ("sync", _) => self.commit(),
             ("settle", _) => self.settle(),
             ("until", tick) => self.live_until(tick.parse().unwrap()),

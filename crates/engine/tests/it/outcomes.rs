@@ -101,10 +101,10 @@ fn a_stop_answers_what_was_unsynced_with_outcome_unknown_and_serves_nothing_more
                 0      carol <- outcome_unknown
                 0      waiter <- shutting_down
                 0      joined <- shutting_down
-                0      stop: another writer took the log over
+                0      stop: another leader was elected
                 0      alice <- shutting_down
                 0      reader <- shutting_down
-                0      stop: another writer took the log over
+                0      stop: another leader was elected
             "#]]
             .assert_eq(&story),
         }
@@ -118,7 +118,7 @@ fn a_resolve_that_says_fenced_stops_too() {
         0      resolve 1.1
         0      alice <- outcome_unknown
         0      bob <- shutting_down
-        0      stop: another writer took the log over
+        0      stop: another leader was elected
     "#]]
     .assert_eq(&tell(
         "alice: grant printer
@@ -212,6 +212,31 @@ fn a_spell_without_authority_ages_nobody() {
     ));
 }
 
+/// A process that was stopped may prove itself before a turn has seen that its authority was over. The lapse counted as a
+/// stall then, and alice lost her lease before she could renew it.
+#[test]
+fn a_spell_without_authority_that_no_turn_saw_ages_nobody() {
+    expect![[r#"
+        0      frame 1.1 at 1: granted
+        0      alice <- lease 1 active [printer] alice epoch 1 fence 1 valid 994
+        0      reader <- lease 1 active [printer] alice epoch 1 fence 1 valid 994
+        1100   frame 1.2 at 2: revoked, reclaimed
+    "#]]
+    .assert_eq(&tell(
+        "authority 500
+         alice: grant printer ttl=1000 grace=0
+         settle
+         stopped 60000
+         authority 90000
+         reader: read alice
+         turn
+         +900
+         turn
+         +200
+         settle",
+    ));
+}
+
 /// Answers withheld for want of authority left with the stop.
 #[test]
 fn answers_withheld_for_want_of_authority_never_leave_once_another_writer_took_over() {
@@ -222,7 +247,7 @@ fn answers_withheld_for_want_of_authority_never_leave_once_another_writer_took_o
         499    bob <- outcome_unknown
         499    alice <- not_leader
         499    checker <- not_leader
-        499    stop: another writer took the log over
+        499    stop: another leader was elected
     "#]]
     .assert_eq(&tell(
         "alice: grant printer

@@ -54,7 +54,7 @@ impl Faces {
                 let poller = member(&found, group, poller)?;
                 check_takes_targets(&poller, group)?;
                 if !found.knows(target) {
-                    let message = format!("group {group:?} has no target {target:?}: nobody polls it or did");
+                    let message = format!("group {group:?} has no target {target:?}: no poller lists it");
                     return Err(Error::new(ErrorCode::NotFound, message).with("target", target));
                 }
                 Some(poller)
@@ -67,11 +67,11 @@ impl Faces {
                 let word = Word { resource, attachment, policy, operation };
                 self.say(caller, found.held(&name), word).await?
             }
-            None => self.take_back(found.held(&name), operation, "goes where it should by itself").await?,
+            None => self.take_back(found.held(&name), operation, "unpinned").await?,
         };
         let poller = poller.map(|poller| poller.name.to_owned());
         if let Some(lsn) = lsn {
-            let to = poller.as_deref().unwrap_or("whoever should have it");
+            let to = poller.as_deref().unwrap_or("unpinned");
             tracing::info!(%group, %target, %to, principal = %caller.principal, at = lsn.0, "target moved");
         }
         Ok(Reply::Moved(api::Moved {
@@ -232,9 +232,9 @@ fn member<'a>(found: &'a Group, group: &str, poller: &str) -> Result<Poller<'a>,
         let names: Vec<&str> = found.pollers.keys().take(NAMED_MAX).map(|name| &**name).collect();
         let more = found.pollers.len() - names.len();
         let living = match (names.is_empty(), more) {
-            (true, _) => "it has none".to_owned(),
-            (false, 0) => format!("it has {}", names.join(", ")),
-            (false, more) => format!("it has {} and {more} more", names.join(", ")),
+            (true, _) => "the group has no poller".to_owned(),
+            (false, 0) => format!("its pollers are {}", names.join(", ")),
+            (false, more) => format!("its pollers are {} and {more} more", names.join(", ")),
         };
         let message = format!("group {group:?} has no poller {poller:?}; {living}");
         Error::new(ErrorCode::NotFound, message).with("pollers", names)
@@ -245,10 +245,10 @@ fn check_takes_targets(poller: &Poller<'_>, group: &str) -> Result<(), Error> {
     let why = match poller.status() {
         PollerStatus::Online | PollerStatus::Joining => return Ok(()),
         PollerStatus::Cordoned => {
-            format!("is cordoned: it gets no targets before POST /v1/polling/{group}/uncordon")
+            format!("is cordoned: it gets no targets until POST /v1/polling/{group}/uncordon")
         }
-        PollerStatus::Leaving => "is leaving and hands its targets over".to_owned(),
-        PollerStatus::Absent => "is away; nobody would poll the target until it is back".to_owned(),
+        PollerStatus::Leaving => "is leaving and hands over its targets".to_owned(),
+        PollerStatus::Absent => "is absent: the target would have no poller until it returns".to_owned(),
     };
     let message = format!("poller {:?} {why}", poller.name);
     Err(Error::new(ErrorCode::InvalidState, message).with("poller", poller.name))

@@ -36,7 +36,7 @@ fn told(event: &Event) -> Option<(&'static str, String)> {
     match &event.change {
         Change::Granted(granted) => pinned(&granted.attachment, &granted.holder),
         Change::Rebound(rebound) => pinned(rebound.attachment.as_deref()?, &rebound.holder),
-        Change::Released(_) => Some(("unpinned", format!("{gone}: it goes where it should by itself"))),
+        Change::Released(_) => Some(("unpinned", format!("{gone}: its group assigns it"))),
         Change::Reclaimed(reclaimed) => {
             Some(("unpinned", format!("{gone}: the pin ended ({})", reclaimed.reason.as_str())))
         }

@@ -21,7 +21,7 @@ const PAGE: usize = 500;
 impl Faces {
     pub(crate) async fn registration_status(&self) -> Result<Reply, Error> {
         let mut counts = api::RegistrationCounts::default();
-        for live in self.all_registrations().await {
+        for live in self.all_registrations().await? {
             counts.total += 1;
             counts.permanent += u64::from(live.lease.policy.mode == Mode::Permanent);
             if live.is_draining() {
@@ -46,7 +46,7 @@ impl Faces {
 
     /// Every live registration, by name.
     pub(crate) async fn list_registrations(&self) -> Result<Reply, Error> {
-        let live = self.all_registrations().await;
+        let live = self.all_registrations().await?;
         let mut shown: Vec<api::AdminRegistration> = live.iter().map(|live| self.shown(live)).collect();
         shown.sort_by(|a, b| (&a.name, &a.service_type, &a.id).cmp(&(&b.name, &b.service_type, &b.id)));
         Ok(Reply::Registrations(shown))
@@ -106,27 +106,30 @@ impl Faces {
         facts.map(|facts| facts.id)
     }
 
-    async fn all_registrations(&self) -> Vec<Live> {
+    async fn all_registrations(&self) -> Result<Vec<Live>, Error> {
         let leases = self.registrations().book.live();
+        if leases.is_empty() {
+            self.may_answer().await?;
+        }
         let mut all = Vec::with_capacity(leases.len());
         for page in leases.chunks(PAGE) {
-            all.extend(self.read_live(page.to_vec()).await);
+            all.extend(self.read_registrations(page.to_vec()).await?);
         }
-        all
+        Ok(all)
     }
 
     /// The one live registration whose id begins so.
     fn registration(&self, prefix: &str) -> Result<(String, LeaseId), Error> {
         let prefix = prefix.to_ascii_lowercase();
         if prefix.len() < PREFIX_MIN {
-            let message = format!("give at least {PREFIX_MIN} characters of the id");
+            let message = format!("an id needs at least {PREFIX_MIN} characters");
             return Err(Error::new(ErrorCode::InvalidRequest, message));
         }
         match self.registrations().book.find_by_prefix(&prefix) {
             ByPrefix::One(id, lease) => Ok((id, lease)),
             ByPrefix::None => Err(self.gone(&prefix)),
             ByPrefix::Many(ids) => {
-                let message = format!("{prefix:?} begins the ids of several: {}", ids.join(", "));
+                let message = format!("several ids begin with {prefix:?}: {}", ids.join(", "));
                 Err(Error::new(ErrorCode::AmbiguousId, message).with("matches", ids))
             }
         }

@@ -279,7 +279,7 @@ impl Announcing {
         match goodbye {
             Goodbye::Sent => self.has_said(lease, node),
             // Another node is asked in a while, or the gate times out.
-            Goodbye::Unsent(error) => tracing::warn!(error, "no goodbye could be sent"),
+            Goodbye::Unsent(error) => tracing::warn!(error, "goodbye packet not sent"),
         }
     }
 
@@ -310,7 +310,7 @@ impl Announcing {
         if !self.advertised.is_empty() {
             tracing::warn!(
                 services = self.advertised.len(),
-                "no node that writes was heard for too long: everything is withdrawn until one is"
+                "no leader for too long: withdrawing all services until there is one"
             );
         }
         for (lease, service) in core::mem::take(&mut self.advertised) {

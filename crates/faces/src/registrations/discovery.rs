@@ -86,7 +86,7 @@ impl Faces {
             LookedUp::Closed => Err(Error::new(ErrorCode::ShuttingDown, "the daemon is stopping")),
             LookedUp::Unanswered => Err(Error::new(
                 ErrorCode::ResolveTimeout,
-                format!("nobody answered for {name:?} within {} s", RESOLVE_WITHIN.as_secs()),
+                format!("no answer for {name:?} within {} s", RESOLVE_WITHIN.as_secs()),
             )),
         }
     }

@@ -1,4 +1,4 @@
-//! What a registration's lease carries: the bytes only this face writes. `docs/formats/registration.md` has them.
+//! What a registration's lease carries: the bytes only this face writes. `docs/internals/formats/registration.md` has them.
 //!
 //! They begin with the eight characters of the id, so that whoever tells the story of the log can find it without
 //! knowing the rest.
@@ -15,6 +15,11 @@ pub(crate) const ID_BYTES: usize = 8;
 const VERSION: u8 = 1;
 /// With a home, of a cluster.
 const VERSION_WITH_HOME: u8 = 2;
+
+/// Whether ids look so.
+pub(crate) fn is_id(text: &str) -> bool {
+    text.len() == ID_BYTES && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
 
 /// A registration as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -49,6 +49,11 @@ impl Faces {
 
     /// Remembers registrations that ended before the daemon started, newest last.
     pub async fn recall_registrations(&self) {
+        self.recall_ended_registrations().await;
+        self.registrations().has_recalled();
+    }
+
+    async fn recall_ended_registrations(&self) {
         let mut from = Lsn(0);
         loop {
             let request = Request::Ended { face: Face::Registrations, from };
@@ -74,7 +79,7 @@ impl Faces {
         let (id, handle, registrations) = (lease.id, self.handle().clone(), self.registrations());
         let Some((facts, end)) = ending(lease) else {
             // Its time will run out.
-            tracing::warn!(lease = %self.lens().lease_id(id), "a lease has a gate that nobody can pass");
+            tracing::warn!(lease = %self.lens().lease_id(id), "a lease has a finalizer that no application runs");
             return;
         };
         if let Some(homes) = registrations.homes() {
@@ -92,7 +97,7 @@ impl Faces {
                 }
                 // The gate times out; where the daemon stops before, the next one tries again.
                 Goodbye::Unsent(error) => {
-                    tracing::warn!(name = facts.name(), id = facts.id(), error, "no goodbye could be sent");
+                    tracing::warn!(name = facts.name(), id = facts.id(), error, "goodbye packet not sent");
                 }
             }
         });
@@ -119,7 +124,7 @@ impl Faces {
                 name = live.facts.name(),
                 id = live.facts.id(),
                 network = %renamed.name,
-                "another host has the name; the service has another one on the network"
+                "name conflict: another host uses the service name, so the service got another one"
             );
             let facts = Facts { renamed: name, ..live.facts };
             let amend = Amend {
@@ -145,7 +150,7 @@ impl Faces {
                     Goodbye::Sent | Goodbye::Unsent(_) => None,
                 });
                 if let Some(error) = unsent {
-                    tracing::warn!(name = facts.name(), id = facts.id(), error, "no goodbye could be sent");
+                    tracing::warn!(name = facts.name(), id = facts.id(), error, "goodbye packet not sent");
                 }
                 log_end(&facts, Reason::Shutdown, lease.policy.session);
             }
@@ -157,7 +162,7 @@ impl Faces {
     pub async fn keep_registrations(&self) {
         let services = self.registrations().book.live().len();
         self.registrations().network.leave().await;
-        tracing::info!(services, "services stay advertised on the network until the next start");
+        tracing::info!(services, "services stay advertised until the next start");
     }
 }
 

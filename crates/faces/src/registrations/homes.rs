@@ -195,7 +195,7 @@ impl Faces {
     /// A node is there and tells what its network was told.
     pub(crate) async fn hear_node(&self, told: NodeTold) -> Result<Reply, Error> {
         let Some(homes) = self.registrations().homes() else {
-            return Err(Error::new(ErrorCode::NotClustered, "this daemon has its log to itself"));
+            return Err(Error::new(ErrorCode::NotClustered, "this daemon is not a node of a cluster"));
         };
         // Whoever may not answer says so here.
         let lsn = self.synced_lsn().await?;
@@ -284,7 +284,7 @@ impl Faces {
             tracing::warn!(
                 node = gone,
                 registrations = count,
-                "a node is gone: goodbye is said for what it advertised"
+                "sending goodbye packets for the services of a lost node"
             );
         }
     }

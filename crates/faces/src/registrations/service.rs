@@ -54,7 +54,7 @@ impl ServiceType {
         let given = without_domain(text.trim());
         let labels: Vec<&str> = given.split('.').collect();
         let refuse = |why: &str| {
-            let message = format!("{text:?} is no service type: {why}; one looks like _http._tcp");
+            let message = format!("{text:?} is not a service type: {why}; example: _http._tcp");
             Error::new(ErrorCode::InvalidType, message)
         };
         let (subtype, rest) = match labels.as_slice() {
@@ -143,7 +143,7 @@ impl Described {
 pub(crate) fn parse_instance(text: &str) -> Result<(String, ServiceType), Error> {
     let given = without_domain(text);
     let refuse = || {
-        let message = format!("{text:?} is no instance name; one looks like \"My App._http._tcp.local\"");
+        let message = format!("{text:?} is not an instance name; example: \"My App._http._tcp.local\"");
         Error::new(ErrorCode::InvalidRequest, message)
     };
     let (rest, protocol) = given.rsplit_once('.').ok_or_else(refuse)?;

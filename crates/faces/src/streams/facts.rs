@@ -1,4 +1,4 @@
-//! What a stream's lease carries: the bytes only this face writes. `docs/formats/stream.md` has them.
+//! What a stream's lease carries: the bytes only this face writes. `docs/internals/formats/stream.md` has them.
 //!
 //! They begin with the 36 characters of the id, so that whoever tells the story of the log can find it without knowing
 //! the rest.

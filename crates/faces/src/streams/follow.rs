@@ -91,7 +91,7 @@ impl Faces {
     pub async fn watch_streams(self) {
         let mut followers = self.streams().followers.subscribe();
         while followers.wait_for(|count| *count > 0).await.is_ok() {
-            let query = EventsQuery { face: Some(api::Face::Streams), ..EventsQuery::default() };
+            let query = EventsQuery { application: Some(api::Application::Slots), ..EventsQuery::default() };
             let Ok(events) = self.events(query).await else {
                 tokio::time::sleep(FOLLOW_AGAIN).await;
                 continue;

@@ -119,7 +119,7 @@ impl Faces {
     fn check_beats(&self, id: &str) -> Result<(), Error> {
         let interval_ms = self.streams().options.heartbeat_interval_secs.saturating_mul(1_000);
         self.streams().book.beat(id, read_clocks().boot_ms, interval_ms).map_err(|wait_ms| {
-            let message = "more than two heartbeats in one heartbeat_interval";
+            let message = "the session sent more than two heartbeats in one heartbeat_interval";
             Error::new(ErrorCode::RateLimited, message).with("session_id", id).retry_after(wait_ms)
         })
     }
@@ -197,7 +197,7 @@ impl Faces {
                     }
                 }
                 _ => {
-                    let message = "the session queues for a slot; it can be activated once it has one";
+                    let message = "the session still waits for a slot and cannot be activated yet";
                     return Err(Error::new(ErrorCode::InvalidState, message)
                         .with("session_id", held.id.as_str())
                         .with("state", stream.state.as_str()));
@@ -445,7 +445,7 @@ fn reply(shown: Shown) -> Reply {
 }
 
 fn changes_too_fast() -> Error {
-    Error::new(ErrorCode::Overloaded, "the session changes faster than it can be told what to do")
+    Error::new(ErrorCode::Overloaded, "too many concurrent changes of the session")
 }
 
 fn is_gone(code: &str) -> bool {

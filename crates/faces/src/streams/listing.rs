@@ -47,7 +47,7 @@ impl Faces {
         let mut cursor = match &query.cursor {
             None => Cursor::Waited(0),
             Some(text) => Cursor::read(text, self).ok_or_else(|| {
-                Error::new(ErrorCode::InvalidRequest, format!("{text:?} is no cursor of this log"))
+                Error::new(ErrorCode::InvalidRequest, format!("{text:?} is not a cursor of this log"))
             })?,
         };
         let lsn = self.synced_lsn().await?.0;

@@ -71,7 +71,7 @@ pub(crate) fn end_words(reason: Reason, text: &str) -> (StreamState, String) {
 
 /// There is no such stream.
 pub(crate) fn unknown(id: &str) -> Error {
-    let message = format!("there is no session {id:?}");
+    let message = format!("session {id:?} does not exist");
     Error::new(ErrorCode::SessionNotFound, message).with("session_id", id).lost()
 }
 
@@ -118,7 +118,7 @@ impl Faces {
     /// Why an id leads nowhere. A leader that has just begun may not have read yet which streams have ended.
     pub(crate) fn no_stream(&self, id: &str) -> Error {
         if self.streams().is_recalling() && super::facts::read_id(id).is_some() {
-            let message = "this node has just become the leader and still reads which sessions have ended";
+            let message = "this node was just elected and still reads the ended sessions";
             return Error::new(ErrorCode::NotLeader, message).with("session_id", id);
         }
         unknown(id)

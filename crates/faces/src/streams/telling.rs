@@ -64,7 +64,7 @@ impl Faces {
             }
             if self.is_of_cluster() {
                 let lease = self.lens().lease_id(lease);
-                tracing::warn!(%lease, "an end waits to be told by a leader that has on_end; this one has none");
+                tracing::warn!(%lease, "a notification waits for a leader that has on_end; this node has none");
                 continue;
             }
             self.handle().tell(Control::NoticeDone(lease));
@@ -73,7 +73,7 @@ impl Faces {
             if notices.is_empty() {
                 tracing::warn!(
                     sessions = settled,
-                    "nobody is to be told of ends any more: these ends are told to nobody"
+                    "notifications dropped: on_end was removed from the settings"
                 );
                 settled = 0;
             }
@@ -84,7 +84,7 @@ impl Faces {
         let mut pauses = Pauses::new();
         loop {
             let Some(record) = self.logged_record(ended_lsn).await else {
-                tracing::warn!(lease = %self.lens().lease_id(lease), "an end is told to nobody: the log does not have it any more");
+                tracing::warn!(lease = %self.lens().lease_id(lease), "notification dropped: the log does not have the end any more");
                 break;
             };
             // Told already, before its slots were given to others.
@@ -123,7 +123,7 @@ impl Faces {
         let Ok(_room) = self.streams().telling.acquire().await else { return Err(()) };
         let id = stream.session_id.clone();
         hook.tell(stream).await.map_err(|error| {
-            tracing::warn!(session_id = %id, error, "on_end could not be told of a session's end; it is tried again");
+            tracing::warn!(session_id = %id, error, "on_end failed; the daemon tries again");
         })
     }
 

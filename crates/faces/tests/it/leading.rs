@@ -37,3 +37,30 @@ async fn a_session_is_not_denied_before_the_ends_under_other_leaders_are_read() 
     let refused = daemon.ask(&caller, json!({ "Stream": ended })).await.unwrap_err();
     assert_eq!(refused.code, ErrorCode::SessionNotFound);
 }
+
+/// It said that there is no such registration, without the reason by which a registrant knows whether to register again.
+#[tokio::test]
+async fn a_registration_is_not_denied_before_the_ends_under_other_leaders_are_read() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let home = Home { node: "a".to_owned(), host: "a".to_owned() };
+    daemon.faces.belong_to_cluster(home, Arc::new(NoNeighbours), NodeConnections::default(), None);
+    let caller = over_http("local", Scope::Admin);
+    let ended = "0123abcd";
+    let calls = [
+        json!({ "HeartbeatRegistration": [ended, {}] }),
+        json!({ "Unregister": ended }),
+        json!({ "InspectRegistration": ended }),
+        json!({ "DrainRegistration": ended }),
+    ];
+    for call in &calls {
+        let refused = daemon.ask(&caller, call.clone()).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotLeader, "{call}");
+    }
+    let refused = daemon.ask(&caller, json!({ "Unregister": "no id" })).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::NotFound);
+    daemon.faces.recall_registrations().await;
+    for call in calls {
+        let refused = daemon.ask(&caller, call.clone()).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotFound, "{call}");
+    }
+}

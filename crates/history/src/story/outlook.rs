@@ -146,17 +146,17 @@ impl Track {
             Phase::Alive => self.alive(),
             Phase::Silent { until } => {
                 let saved_by = match self.policy.as_ref().map(|policy| policy.mode) {
-                    Some(Mode::Session) => "its session comes back",
+                    Some(Mode::Session) => "its session is alive again",
                     Some(Mode::Heartbeat | Mode::Permanent) | None => "a heartbeat comes",
                 };
                 format!("ends at {until} unless {saved_by}")
             }
             Phase::Drained => format!(
-                "ends when its grace of {} is over, unless its holder releases it or an operator revives it first",
+                "ends when its grace of {} ends, unless its holder releases it or an operator revives it before",
                 duration(grace)
             ),
             Phase::Revoking { by: ReclaimBy::Operator } => {
-                "its resources stay unavailable until an operator reclaims it".to_owned()
+                "its resources stay taken until an operator reclaims it".to_owned()
             }
             Phase::Revoking { by: ReclaimBy::Daemon } => self.revoking(),
             Phase::Ended => return None,
@@ -190,17 +190,15 @@ impl Track {
         let at_once = self.policy.as_ref().is_some_and(|policy| policy.reclaim_rule == ReclaimRule::AtOnce);
         let gate = self.policy.as_ref().is_some_and(|policy| policy.gate);
         let wait = match (gate, at_once) {
-            (true, true) => "once its gate is confirmed or has timed out",
+            (true, true) => "once its finalizer is done or has timed out",
             (true, false) => {
-                "once its gate is confirmed or has timed out and the promise to its holder has run out or is acknowledged"
+                "once its finalizer is done or has timed out, and its validity has ended or its holder acknowledged the loss"
             }
             (false, true) => "at once",
-            (false, false) => {
-                "once the promise to its holder has run out or its holder acknowledges the loss"
-            }
+            (false, false) => "once its validity has ended or its holder acknowledges the loss",
         };
-        let anew = if self.waits_anew { "; the restart let that wait begin again" } else { "" };
-        format!("its resources come free {wait}{anew}")
+        let again = if self.waits_anew { "; the restart started that wait again" } else { "" };
+        format!("its resources come free {wait}{again}")
     }
 }
 
@@ -225,7 +223,7 @@ fn session_next<'a>(session: SessionId, records: impl Iterator<Item = &'a Logged
                 _ => {}
             },
             Content::Note(Note::Draining { until, .. }) => {
-                next = Some(format!("ends at {} unless it comes back", when.time_of(*until)));
+                next = Some(format!("ends at {} unless it is alive again", when.time_of(*until)));
             }
             Content::Note(Note::Returned { .. }) => next.clone_from(&alive),
             Content::Note(_)

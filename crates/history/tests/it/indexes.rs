@@ -241,7 +241,7 @@ fn names_with_the_same_hash_are_told_apart() {
     for (holder, name) in ["first", "second"].into_iter().zip(&names) {
         let story = history.why(&Subject::Resource(name.as_str().into()), WhyLimits::default()).unwrap();
         let texts: Vec<&str> = story.entries.iter().map(|entry| entry.text.as_str()).collect();
-        assert_eq!(texts, [format!("granted to {holder}: {name}; permanent, no proof of life asked")]);
+        assert_eq!(texts, [format!("granted to {holder}: {name}; permanent, no heartbeat needed")]);
     }
 }
 

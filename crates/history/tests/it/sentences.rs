@@ -124,48 +124,48 @@ fn every_change_has_a_sentence() {
     }
     changes.iter().for_each(|change| say(&mut out, change));
     expect![[r#"
-        granted: granted to alice: r1, r2; ttl 90 s, 30 s grace
-        granted: granted to alice: r1, r2; kept by standard input cli:0000002a, 5 s grace
-        granted: granted to alice: r1, r2; kept by its session, 5 s grace
-        granted: granted to alice: r1, r2; permanent, no proof of life asked; ends after 3d 0h at the latest
-        granted: granted to alice: r1, r2; permanent, no proof of life asked
-        granted: granted to alice: r1, r2; permanent, no proof of life asked; through registrations
-        granted: granted to alice: r1, r2; permanent, no proof of life asked; through streams
-        granted: granted to alice: r1, r2; permanent, no proof of life asked; through polling
-        granted: reserved for alice: r1; expires at 2023-11-14T22:17:10.000Z unless activated; ttl 500 ms, no grace
-        activated: activated: in use from here on
-        rebound: moved to bob: epoch 3 from here on
-        rebound: taken over by bob: epoch 3 from here on; kept by standard input cli:0000002a, 5 s grace
-        amended: attachment and face data replaced
+        granted: granted to alice: r1, r2; ttl 90 s (renew every 30 s), grace 30 s
+        granted: granted to alice: r1, r2; kept by standard input cli:0000002a, grace 5 s
+        granted: granted to alice: r1, r2; kept by its session, grace 5 s
+        granted: granted to alice: r1, r2; permanent, no heartbeat needed; ends after 3d 0h at the latest
+        granted: granted to alice: r1, r2; permanent, no heartbeat needed
+        granted: granted to alice: r1, r2; permanent, no heartbeat needed; application registrations
+        granted: granted to alice: r1, r2; permanent, no heartbeat needed; application slots
+        granted: granted to alice: r1, r2; permanent, no heartbeat needed; application polling
+        granted: reserved for alice: r1; expires at 2023-11-14T22:17:10.000Z unless activated; ttl 500 ms (renew every 166 ms), no grace
+        activated: activated: in use from now on
+        rebound: moved to bob: the epoch is now 3
+        rebound: taken over by bob: the epoch is now 3; kept by standard input cli:0000002a, grace 5 s
+        amended: attachment and application data replaced
         amended: attachment replaced
-        amended: face data replaced
+        amended: application data replaced
         amended: amended without a change
-        draining: asked to end by carol, saying "maintenance": still honoured, until its grace is over or an operator revives it
-        draining: asked to end: still honoured, until its grace is over or an operator revives it
-        revived: revived by carol: the drain was taken back
-        revived: revived by its holder, saying "over": the drain was taken back
+        draining: drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
+        draining: drained: still valid until its grace ends or an operator revives it
+        revived: revived by carol: the drain was withdrawn
+        revived: revived by its holder, saying "over": the drain was withdrawn
         released: released by alice: r1, r2 free again
         released: released by alice, saying "line\nbreak\u{1b}[31m": r1, r2 free again
         expired: expired: not activated in time (reservation_expired); r1, r2 free again
-        session_opened: session cli:0000002a opened by host: lives as long as its connection, 5 s grace
-        session_opened: session cli:0000002a opened by host: lives as long as its standard input, 5 s grace
-        session_opened: session cli:0000002a opened by host: ttl 90 s, 5 s grace
-        session_closed: standard input cli:0000002a ended: its holder asked (explicit); its leases end with it
-        session_closed: standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
+        session_opened: session cli:0000002a opened by host: lasts while its connection is open, grace 5 s
+        session_opened: session cli:0000002a opened by host: lasts while its standard input is open, grace 5 s
+        session_opened: session cli:0000002a opened by host: ttl 90 s (renew every 30 s), grace 5 s
+        session_closed: standard input cli:0000002a ended: its holder asked for it (explicit); its leases end with it
+        session_closed: standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: its heartbeats stopped (heartbeat_expired); its leases end with it
         session_closed: standard input cli:0000002a ended: it was not used in time (reservation_expired); its leases end with it
-        session_closed: standard input cli:0000002a ended: it reached its longest lifetime (max_lifetime); its leases end with it
+        session_closed: standard input cli:0000002a ended: it reached its maximum lifetime (max_lifetime); its leases end with it
         session_closed: standard input cli:0000002a ended: an operator ended it (admin_force); its leases end with it
-        session_closed: standard input cli:0000002a ended: the daemon was told to end everything it kept (shutdown); its leases end with it
-        session_closed: standard input cli:0000002a ended: what it kept moved to another poller (rebalanced); its leases end with it
+        session_closed: standard input cli:0000002a ended: an operator shut the daemon down with end_all (shutdown); its leases end with it
+        session_closed: standard input cli:0000002a ended: its targets moved to another poller (rebalanced); its leases end with it
         session_closed: standard input cli:0000002a ended: its pool was removed (pool_removed); its leases end with it
-        session_closed: standard input cli:0000002a ended: whoever opened it had gone (abandoned); its leases end with it
-        session_closed: standard input cli:0000002a ended: it came out of a backup and may not rise again (restored); its leases end with it
-        pool_defined: pool gpu has 4 members from here on
+        session_closed: standard input cli:0000002a ended: the client that opened it had disconnected (abandoned); its leases end with it
+        session_closed: standard input cli:0000002a ended: the log was restored from a backup (restored); its leases end with it
+        pool_defined: pool gpu now has 4 members
         pool_removed: pool gpu was removed; leases on its members end with it
-        notified: the notice of its end was settled
-        trimmed: history below lsn 1000 was let go
-        configured: ended leases stay readable for 1d 0h, at most 1000000 in all and 1000000 per face; at most 1000000 operations per principal
+        notified: the notification of its end was delivered or dropped
+        trimmed: history before position 1000 was trimmed
+        configured: ended leases are kept for 1d 0h, at most 1000000 in all and 1000000 per application; at most 1000000 operations per principal
     "#]].assert_eq(&out);
 }
 
@@ -188,31 +188,31 @@ fn every_reason_and_every_evidence_has_a_sentence() {
     say(&mut out, &Change::Revoked(by_hand.clone()));
     say(&mut out, &Change::Revoked(Revoked { actor: Actor::Holder, ..by_hand }));
     expect![[r#"
-        revoked: revoked: its holder asked (explicit)
-        revoked: revoked: its session was gone for longer than the grace (session_expired)
+        revoked: revoked: its holder asked for it (explicit)
+        revoked: revoked: its session was silent for longer than its grace (session_expired)
         revoked: revoked: its heartbeats stopped (heartbeat_expired)
         revoked: revoked: it was not activated in time (reservation_expired)
-        revoked: revoked: it reached its longest lifetime (max_lifetime)
+        revoked: revoked: it reached its maximum lifetime (max_lifetime)
         revoked: revoked: an operator ended it (admin_force)
-        revoked: revoked: the daemon was told to end everything it kept (shutdown)
+        revoked: revoked: an operator shut the daemon down with end_all (shutdown)
         revoked: revoked: the target moved to another poller (rebalanced)
         revoked: revoked: its pool was removed (pool_removed)
-        revoked: revoked: the waiter it was granted to had gone (abandoned)
-        revoked: revoked: it came out of a backup and may not rise again (restored)
+        revoked: revoked: the client that waited for it had disconnected (abandoned)
+        revoked: revoked: the log was restored from a backup (restored)
         revoked: revoked: its heartbeats stopped (heartbeat_expired)
         revoked: revoked: an operator ended it (admin_force)
         revoked: revoked: no heartbeat for 2m 0s (heartbeat_expired)
         revoked: revoked: an operator ended it, silent for 2m 0s (admin_force)
-        revoked: revoked: no heartbeat for 2m 0s (heartbeat_expired); its holder was told it may act until 2023-11-14T22:16:45.000Z
-        revoked: revoked: an operator ended it, silent for 2m 0s (admin_force); its holder was told it may act until 2023-11-14T22:16:45.000Z
+        revoked: revoked: no heartbeat for 2m 0s (heartbeat_expired); valid for its holder until 2023-11-14T22:16:45.000Z
+        revoked: revoked: an operator ended it, silent for 2m 0s (admin_force); valid for its holder until 2023-11-14T22:16:45.000Z
         revoked: revoked: its heartbeats stopped, disconnected for 5 s (heartbeat_expired)
         revoked: revoked: an operator ended it, disconnected for 5 s (admin_force)
         revoked: revoked: its heartbeats stopped, in use for 3m 20s (heartbeat_expired)
         revoked: revoked: an operator ended it, in use for 3m 20s (admin_force)
         revoked: revoked: its heartbeats stopped, drained for 30 s (heartbeat_expired)
         revoked: revoked: an operator ended it, drained for 30 s (admin_force)
-        revoked: revoked by alice@example, saying "drained": an operator ended it (admin_force); its resources wait for an operator to reclaim them
-        revoked: revoked by its holder, saying "drained": an operator ended it (admin_force); its resources wait for an operator to reclaim them
+        revoked: revoked by alice@example, saying "drained": an operator ended it (admin_force); its resources stay taken until an operator reclaims them
+        revoked: revoked by its holder, saying "drained": an operator ended it (admin_force); its resources stay taken until an operator reclaims them
     "#]].assert_eq(&out);
 }
 
@@ -237,22 +237,22 @@ fn every_ground_and_every_gate_has_a_sentence() {
         }
     }
     expect![[r#"
-        reclaimed: reclaimed: r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again; no promise to its holder was left
+        reclaimed: reclaimed: r1, r2 free again; its validity had ended
+        reclaimed: reclaimed: the goodbye packet was sent, r1, r2 free again; its validity had ended
+        reclaimed: reclaimed: the goodbye packet was not confirmed in time, r1, r2 free again; its validity had ended
         reclaimed: reclaimed: r1, r2 free again; its holder acknowledged the loss
-        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again; its holder acknowledged the loss
-        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again; its holder acknowledged the loss
+        reclaimed: reclaimed: the goodbye packet was sent, r1, r2 free again; its holder acknowledged the loss
+        reclaimed: reclaimed: the goodbye packet was not confirmed in time, r1, r2 free again; its holder acknowledged the loss
         reclaimed: reclaimed: r1, r2 free again
-        reclaimed: reclaimed: the network was told goodbye, r1, r2 free again
-        reclaimed: reclaimed: no goodbye was confirmed in time, r1, r2 free again
-        reclaimed: reclaimed before the promise ran out because an operator insisted: r1, r2 free again
-        reclaimed: reclaimed before the promise ran out because an operator insisted: the network was told goodbye, r1, r2 free again
-        reclaimed: reclaimed before the promise ran out because an operator insisted: no goodbye was confirmed in time, r1, r2 free again
-        reclaimed: reclaimed by its holder: r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed before the promise ran out because an operator insisted: r1, r2 free again
-        reclaimed: reclaimed by alice@example: r1, r2 free again; no promise to its holder was left
-        reclaimed: reclaimed before the promise ran out because an operator insisted (alice@example): r1, r2 free again
+        reclaimed: reclaimed: the goodbye packet was sent, r1, r2 free again
+        reclaimed: reclaimed: the goodbye packet was not confirmed in time, r1, r2 free again
+        reclaimed: reclaimed by force before its validity ended: r1, r2 free again
+        reclaimed: reclaimed by force before its validity ended: the goodbye packet was sent, r1, r2 free again
+        reclaimed: reclaimed by force before its validity ended: the goodbye packet was not confirmed in time, r1, r2 free again
+        reclaimed: reclaimed by its holder: r1, r2 free again; its validity had ended
+        reclaimed: reclaimed by force before its validity ended: r1, r2 free again
+        reclaimed: reclaimed by alice@example: r1, r2 free again; its validity had ended
+        reclaimed: reclaimed by force before its validity ended (alice@example): r1, r2 free again
     "#]].assert_eq(&out);
 }
 
@@ -277,14 +277,14 @@ fn every_note_has_a_sentence() {
     }
     expect![[r#"
         draining: fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
-        draining: the node of standard input cli:0000002a fell silent: last heard at 2023-11-14T22:15:10.000Z; its leases end when their grace is over
-        draining: standard input cli:0000002a closed; its leases end when their grace is over
-        revived: came back: a heartbeat arrived within the grace
-        revived: standard input cli:0000002a came back within the grace
-        gate_opened: gate started: its resources wait until it is confirmed or times out
-        breaker_opened: the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
-        breaker_closed: the daemon trusts silence again: ends go on
-        stalled: the daemon stood still for 4.2 s, which aged nobody by more than 1 s
+        draining: the node of standard input cli:0000002a fell silent: last keepalive at 2023-11-14T22:15:10.000Z; its leases end when their grace ends
+        draining: standard input cli:0000002a closed; its leases end when their grace ends
+        revived: alive again: a heartbeat came within the grace
+        revived: standard input cli:0000002a is alive again: a heartbeat or connection came within the grace
+        gate_opened: finalizer started: its resources stay taken until the finalizer is done or times out
+        breaker_opened: mass-expiry protection: 20 of 30 holders fell silent at once, so the daemon postpones ends
+        breaker_closed: mass-expiry protection ended: leases end on time again
+        stalled: the daemon was stalled for 4.2 s; no lease lost more than 1 s of its ttl
     "#]].assert_eq(&out);
 }
 

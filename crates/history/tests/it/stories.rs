@@ -46,16 +46,16 @@ fn a_lease_tells_its_life() {
         &mut tale.history(),
         Subject::Lease(leases.alice),
         expect![[r#"
-            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s, 30 s grace
+            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s (renew every 30 s), grace 30 s
             8 22:14:52 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:13:22.000Z; grace runs until 2023-11-14T22:15:22.000Z
-            9 22:15:00 #4 daemon | revived | came back: a heartbeat arrived within the grace
+            9 22:15:00 #4 daemon | revived | alive again: a heartbeat came within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
-            11 22:15:02 #4 holder | rebound | moved to dave: epoch 2 from here on
-            12 22:15:03 #4 operator:carol | draining | asked to end by carol, saying "maintenance": still honoured, until its grace is over or an operator revives it
-            13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was taken back
+            11 22:15:02 #4 holder | rebound | moved to dave: the epoch is now 2
+            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
+            13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was withdrawn
             27 22:16:40 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
-            28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); its holder was told it may act until 2023-11-14T22:17:11.000Z
-            29 22:17:11 #4 daemon | reclaimed | reclaimed: r1, r2 free again; no promise to its holder was left
+            28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); valid for its holder until 2023-11-14T22:17:11.000Z
+            29 22:17:11 #4 daemon | reclaimed | reclaimed: r1, r2 free again; its validity had ended
             next: -
         "#]],
     );
@@ -72,7 +72,7 @@ fn a_lease_tells_who_revived_it_after_it_fell_silent_and_why() {
     let story = tale.history().why(&Subject::Lease(lease), WhyLimits::default()).unwrap();
     let revived = story.entries.iter().find(|entry| entry.kind == "revived").unwrap();
     assert_eq!(revived.actor.as_ref().map(actor_word).as_deref(), Some("operator:carol"));
-    assert_eq!(revived.text, "revived by carol, saying \"its network is back\": the drain was taken back");
+    assert_eq!(revived.text, "revived by carol, saying \"its network is back\": the drain was withdrawn");
 }
 
 #[test]
@@ -82,16 +82,16 @@ fn a_lease_tells_what_happened_to_its_session() {
         &mut tale.history(),
         Subject::Lease(leases.carol),
         expect![[r#"
-            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, 5 s grace; through registrations
-            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace is over
-            16 22:15:11 daemon | breaker_opened | the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
-            17 22:15:12 daemon | breaker_closed | the daemon trusts silence again: ends go on
-            18 22:15:13 daemon | stalled | the daemon stood still for 4.2 s, which aged nobody by more than 1 s
-            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
-            20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
-            21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
-            22 22:15:15 #7 daemon | reclaimed | reclaimed: the network was told goodbye, mdns/x free again
-            23 22:15:16 #7 daemon | notified | the notice of its end was settled
+            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, grace 5 s; application registrations
+            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace ends
+            16 22:15:11 daemon | breaker_opened | mass-expiry protection: 20 of 30 holders fell silent at once, so the daemon postpones ends
+            17 22:15:12 daemon | breaker_closed | mass-expiry protection ended: leases end on time again
+            18 22:15:13 daemon | stalled | the daemon was stalled for 4.2 s; no lease lost more than 1 s of its ttl
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
+            20 22:15:15 #7 daemon * | revoked | revoked: its session was silent for longer than its grace, disconnected for 5 s (session_expired)
+            21 22:15:15 #7 daemon | gate_opened | finalizer started: its resources stay taken until the finalizer is done or times out
+            22 22:15:15 #7 daemon | reclaimed | reclaimed: the goodbye packet was sent, mdns/x free again
+            23 22:15:16 #7 daemon | notified | the notification of its end was delivered or dropped
             next: -
         "#]],
     );
@@ -104,8 +104,8 @@ fn a_reservation_tells_its_deadline() {
         &mut tale.history(),
         Subject::Lease(leases.bob),
         expect![[r#"
-            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s, no grace
-            6 22:13:23 #5 holder | activated | activated: in use from here on
+            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s (renew every 10 s), no grace
+            6 22:13:23 #5 holder | activated | activated: in use from now on
             14 22:15:05 #5 holder | released | released by bob, saying "done": gpu/1 free again
             next: -
         "#]],
@@ -119,17 +119,17 @@ fn a_resource_tells_of_all_its_holders() {
         &mut tale.history(),
         Subject::Resource("r1".into()),
         expect![[r#"
-            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s, 30 s grace
+            4 22:13:22 #4 holder | granted | granted to alice: r1, r2; ttl 90 s (renew every 30 s), grace 30 s
             8 22:14:52 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:13:22.000Z; grace runs until 2023-11-14T22:15:22.000Z
-            9 22:15:00 #4 daemon | revived | came back: a heartbeat arrived within the grace
+            9 22:15:00 #4 daemon | revived | alive again: a heartbeat came within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
-            11 22:15:02 #4 holder | rebound | moved to dave: epoch 2 from here on
-            12 22:15:03 #4 operator:carol | draining | asked to end by carol, saying "maintenance": still honoured, until its grace is over or an operator revives it
-            13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was taken back
+            11 22:15:02 #4 holder | rebound | moved to dave: the epoch is now 2
+            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
+            13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was withdrawn
             27 22:16:40 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
-            28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); its holder was told it may act until 2023-11-14T22:17:11.000Z
-            29 22:17:11 #4 daemon | reclaimed | reclaimed: r1, r2 free again; no promise to its holder was left
-            31 22:17:11 #31 holder | granted | granted to frank: r1; permanent, no proof of life asked
+            28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); valid for its holder until 2023-11-14T22:17:11.000Z
+            29 22:17:11 #4 daemon | reclaimed | reclaimed: r1, r2 free again; its validity had ended
+            31 22:17:11 #31 holder | granted | granted to frank: r1; permanent, no heartbeat needed
             next: held by frank: ends only when its holder releases it or an operator ends it
         "#]],
     );
@@ -142,9 +142,9 @@ fn a_pool_member_tells_of_its_pool() {
         &mut tale.history(),
         Subject::Resource("gpu/1".into()),
         expect![[r#"
-            3 22:13:21 - | pool_defined | pool gpu has 2 members from here on
-            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s, no grace
-            6 22:13:23 #5 holder | activated | activated: in use from here on
+            3 22:13:21 - | pool_defined | pool gpu now has 2 members
+            5 22:13:22 #5 holder | granted | reserved for bob: gpu/1; expires at 2023-11-14T22:14:22.000Z unless activated; ttl 30 s (renew every 10 s), no grace
+            6 22:13:23 #5 holder | activated | activated: in use from now on
             14 22:15:05 #5 holder | released | released by bob, saying "done": gpu/1 free again
             26 22:15:19 - | pool_removed | pool gpu was removed; leases on its members end with it
             next: gpu/1 is free: the next grant takes it
@@ -159,16 +159,16 @@ fn a_session_tells_of_the_leases_it_kept() {
         &mut tale.history(),
         Subject::Session(SESSION),
         expect![[r#"
-            2 22:13:21 holder | session_opened | session cli:0000002a opened by host: lives as long as its connection, 5 s grace
-            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, 5 s grace; through registrations
-            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace is over
-            16 22:15:11 daemon | breaker_opened | the daemon suspected itself: 20 of 30 holders fell silent at once, so ends by silence wait
-            17 22:15:12 daemon | breaker_closed | the daemon trusts silence again: ends go on
-            18 22:15:13 daemon | stalled | the daemon stood still for 4.2 s, which aged nobody by more than 1 s
-            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was gone for longer than its grace (session_expired); its leases end with it
-            20 22:15:15 #7 daemon * | revoked | revoked: its session was gone for longer than the grace, disconnected for 5 s (session_expired)
-            21 22:15:15 #7 daemon | gate_opened | gate started: its resources wait until it is confirmed or times out
-            22 22:15:15 #7 daemon | reclaimed | reclaimed: the network was told goodbye, mdns/x free again
+            2 22:13:21 holder | session_opened | session cli:0000002a opened by host: lasts while its connection is open, grace 5 s
+            7 22:13:24 #7 holder | granted | granted to carol: mdns/x; kept by standard input cli:0000002a, grace 5 s; application registrations
+            15 22:15:10 daemon | draining | standard input cli:0000002a closed; its leases end when their grace ends
+            16 22:15:11 daemon | breaker_opened | mass-expiry protection: 20 of 30 holders fell silent at once, so the daemon postpones ends
+            17 22:15:12 daemon | breaker_closed | mass-expiry protection ended: leases end on time again
+            18 22:15:13 daemon | stalled | the daemon was stalled for 4.2 s; no lease lost more than 1 s of its ttl
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
+            20 22:15:15 #7 daemon * | revoked | revoked: its session was silent for longer than its grace, disconnected for 5 s (session_expired)
+            21 22:15:15 #7 daemon | gate_opened | finalizer started: its resources stay taken until the finalizer is done or times out
+            22 22:15:15 #7 daemon | reclaimed | reclaimed: the goodbye packet was sent, mdns/x free again
             next: -
         "#]],
     );
@@ -181,15 +181,15 @@ fn a_live_lease_tells_what_would_end_it() {
         &mut tale.history(),
         Subject::Lease(leases.frank),
         expect![[r#"
-        31 22:17:11 #31 holder | granted | granted to frank: r1; permanent, no proof of life asked
-        next: ends only when its holder releases it or an operator ends it
-    "#]],
+            31 22:17:11 #31 holder | granted | granted to frank: r1; permanent, no heartbeat needed
+            next: ends only when its holder releases it or an operator ends it
+        "#]],
     );
     check(
         &mut tale.history(),
         Subject::Lease(leases.grace),
         expect![[r#"
-            33 22:17:13 #33 holder | granted | granted to grace: r2; ttl 90 s, 30 s grace; ends after 1h 0m at the latest
+            33 22:17:13 #33 holder | granted | granted to grace: r2; ttl 90 s (renew every 30 s), grace 30 s; ends after 1h 0m at the latest
             next: ends when its holder releases it or stays silent for 2m 0s, at 2023-11-14T23:17:13.000Z at the latest
         "#]],
     );
@@ -333,16 +333,16 @@ fn every_phase_of_a_lease_has_an_outlook() {
         alive: ends when its holder releases it or stays silent for 2m 0s, at 2023-11-14T23:17:13.000Z at the latest
         silent: ends at 2023-11-14T22:18:50.000Z unless a heartbeat comes
         returned: ends when its holder releases it or stays silent for 2m 0s, at 2023-11-14T23:17:13.000Z at the latest
-        drained: ends when its grace of 30 s is over, unless its holder releases it or an operator revives it first
-        revoking: its resources come free once the promise to its holder has run out or its holder acknowledges the loss
+        drained: ends when its grace of 30 s ends, unless its holder releases it or an operator revives it before
+        revoking: its resources come free once its validity has ended or its holder acknowledges the loss
         kept by a session: ends when its holder releases it or its session stays silent for 35 s
-        its session is silent: ends at 2023-11-14T22:18:27.000Z unless its session comes back
+        its session is silent: ends at 2023-11-14T22:18:27.000Z unless its session is alive again
         kept by a session: ends when its holder releases it or its connection is gone for 5 s
-        its session is silent: ends at 2023-11-14T22:18:27.000Z unless its session comes back
-        revoking: its resources come free once its gate is confirmed or has timed out
-        revoking: its resources come free once its gate is confirmed or has timed out and the promise to its holder has run out or is acknowledged
+        its session is silent: ends at 2023-11-14T22:18:27.000Z unless its session is alive again
+        revoking: its resources come free once its finalizer is done or has timed out
+        revoking: its resources come free once its finalizer is done or has timed out, and its validity has ended or its holder acknowledged the loss
         revoking: its resources come free at once
-        revoking by hand: its resources stay unavailable until an operator reclaims it
+        revoking by hand: its resources stay taken until an operator reclaims it
     "#]].assert_eq(&out);
 }
 
@@ -373,15 +373,15 @@ fn a_session_tells_what_would_end_it() {
     }
     expect![[r#"
         ends when its holder closes it or it stays silent for 35 s
-        ends at 2023-11-14T22:18:25.000Z unless it comes back
+        ends at 2023-11-14T22:18:25.000Z unless it is alive again
         ends when its holder closes it or it stays silent for 35 s
         -
         ends when its holder closes it or its connection is gone for 5 s
-        ends at 2023-11-14T22:18:25.000Z unless it comes back
+        ends at 2023-11-14T22:18:25.000Z unless it is alive again
         ends when its holder closes it or its connection is gone for 5 s
         -
         ends when its holder closes it or its standard input is closed for 5 s
-        ends at 2023-11-14T22:18:25.000Z unless it comes back
+        ends at 2023-11-14T22:18:25.000Z unless it is alive again
         ends when its holder closes it or its standard input is closed for 5 s
         -
     "#]]
@@ -448,24 +448,24 @@ fn a_restart_is_told_as_a_restart() {
         &mut tale.history(),
         Subject::Lease(lease),
         expect![[r#"
-        4 22:13:22 #4 holder | granted | granted to alice: r; ttl 30 s, 5 s grace
-        6 22:13:40 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
-        7 22:14:10 #4 daemon | draining | fell silent: no heartbeat since the restart; grace runs until 2023-11-14T22:14:15.000Z
-        8 22:14:11 #4 daemon | revived | came back: a heartbeat arrived within the grace
-        9 22:14:42 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:14:11.000Z; grace runs until 2023-11-14T22:14:47.000Z
-        10 22:14:43 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
-        11 22:15:18 #4 daemon * | revoked | revoked: no heartbeat since the restart, 35 s before (heartbeat_expired)
-        12 22:15:19 daemon | restarted | the daemon started again, or another node took over: every holder has a full ttl from here, and every wait after a revoke begins again
-        next: its resources come free once the promise to its holder has run out or its holder acknowledges the loss; the restart let that wait begin again
-    "#]],
+            4 22:13:22 #4 holder | granted | granted to alice: r; ttl 30 s (renew every 10 s), grace 5 s
+            6 22:13:40 daemon | restarted | the daemon restarted, or another node was elected: every holder has a full ttl from now on, and every reclaim delay starts again
+            7 22:14:10 #4 daemon | draining | fell silent: no heartbeat since the restart; grace runs until 2023-11-14T22:14:15.000Z
+            8 22:14:11 #4 daemon | revived | alive again: a heartbeat came within the grace
+            9 22:14:42 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:14:11.000Z; grace runs until 2023-11-14T22:14:47.000Z
+            10 22:14:43 daemon | restarted | the daemon restarted, or another node was elected: every holder has a full ttl from now on, and every reclaim delay starts again
+            11 22:15:18 #4 daemon * | revoked | revoked: no heartbeat in the 35 s since the restart (heartbeat_expired)
+            12 22:15:19 daemon | restarted | the daemon restarted, or another node was elected: every holder has a full ttl from now on, and every reclaim delay starts again
+            next: its resources come free once its validity has ended or its holder acknowledges the loss; the restart started that wait again
+        "#]],
     );
     check(
         &mut tale.history(),
         Subject::Resource("q".into()),
         expect![[r#"
-        1 22:13:21 #1 holder | granted | granted to carol: q; ttl 30 s, 5 s grace
-        2 22:13:21 #1 holder | released | released by carol: q free again
-        next: q is free: the next grant takes it
-    "#]],
+            1 22:13:21 #1 holder | granted | granted to carol: q; ttl 30 s (renew every 10 s), grace 5 s
+            2 22:13:21 #1 holder | released | released by carol: q free again
+            next: q is free: the next grant takes it
+        "#]],
     );
 }

@@ -232,7 +232,7 @@ fn records_that_cannot_follow_each_other_are_damage_and_no_panic() {
         record 34 does not fit what stands before it: there is no pool "gpu"
         record 34 does not fit what stands before it: pool "huge" of 4294967295 members is too large
         record 34 does not fit what stands before it: there is no session 0000004d
-        record 34 does not fit what stands before it: no notice of lease 31 is pending
+        record 34 does not fit what stands before it: no notification of lease 31 is pending
         record 34 does not fit what stands before it: lease 999 is not live
     "#]]
     .assert_eq(&out);

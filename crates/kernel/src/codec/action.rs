@@ -5,7 +5,7 @@
 use super::primitive::Writer;
 use crate::command::{Action, Bundle, Grant, Member, Start, Steer, Token};
 
-/// Appends an action. The layout stands in `docs/formats/operations.md`; a change of it is a new version of fingerprints.
+/// Appends an action. The layout stands in `docs/internals/formats/operations.md`; a change of it is a new version of fingerprints.
 pub fn encode_action(action: &Action, out: &mut Vec<u8>) {
     let mut w = Writer { out };
     match action {

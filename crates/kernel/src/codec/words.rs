@@ -32,7 +32,7 @@ coded!(StateName, "state", StateName::ALL);
 coded!(crate::event::ChangeKind, "event", crate::event::ChangeKind::ALL);
 coded!(ReclaimRule, "reclaim rule", [ReclaimRule::AfterPromise, ReclaimRule::AtOnce]);
 coded!(ReclaimBy, "reclaimer", [ReclaimBy::Daemon, ReclaimBy::Operator]);
-coded!(GateReport, "gate report", [GateReport::None, GateReport::Confirmed, GateReport::TimedOut]);
+coded!(GateReport, "finalizer report", [GateReport::None, GateReport::Confirmed, GateReport::TimedOut]);
 coded!(
     ReclaimGround,
     "reclaim ground",

@@ -63,7 +63,7 @@ fn a_session_that_accepts_hand_overs_is_read_and_written_the_same() {
     assert_eq!(bytes_of(&loaded), state);
 }
 
-/// Fingerprints in logs are made from these bytes; see `docs/formats/operations.md`.
+/// Fingerprints in logs are made from these bytes; see `docs/internals/formats/operations.md`.
 #[test]
 fn the_bytes_of_an_action_never_change() {
     let bytes = |action: &Action| {

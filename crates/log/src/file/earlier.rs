@@ -60,10 +60,10 @@ pub enum EarlierError {
     #[error(transparent)]
     Header(DamageCause),
     /// The log was another one then: history ends here.
-    #[error("it is of another log")]
+    #[error("the history is from another log")]
     AnotherLog,
     /// The bytes are no frame.
-    #[error("what follows lsn {after} is no frame")]
+    #[error("the bytes after lsn {after} are not a frame")]
     Frame {
         /// Where the valid ones end.
         after: Lsn,
@@ -78,19 +78,19 @@ pub enum EarlierError {
         after: Lsn,
     },
     /// It does not lead up to what is here.
-    #[error("it does not lead up to the log here, which begins after lsn {at}")]
+    #[error("the history does not join the local log, which begins after lsn {at}")]
     Unjoined {
         /// Where it should have.
         at: Lsn,
     },
     /// It ended too soon.
-    #[error("it ends at lsn {after}, before the log here begins")]
+    #[error("the history ends at lsn {after}, before the local log begins")]
     Incomplete {
         /// Where it ended.
         after: Lsn,
     },
     /// Something else was put before, or what it leads up to was let go.
-    #[error("the log here begins elsewhere by now")]
+    #[error("the local log was trimmed in the meantime")]
     Outdated,
     /// The disk refused.
     #[error("cannot {action}")]

@@ -5,7 +5,6 @@
 //! Invariant: a frame is taken in only if it continues the one before it. Only in the last segment may frames be unsynced,
 //! and only its last [`UNSYNCED_BYTES_MAX`].
 
-use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,25 +36,11 @@ pub struct CopyOf {
 /// A node's own copy of a log.
 pub struct Mirror {
     pub(super) log: FileLog,
-    /// Frames taken in by this process, oldest first.
-    recent: VecDeque<Copied>,
+    /// Bytes of all frames that this process has taken in.
+    taken_bytes: u64,
     /// Bytes of frames that are written and not yet synced.
     unsynced_bytes: u64,
 }
-
-/// A frame that was taken in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Copied {
-    /// Its number.
-    pub number: u64,
-    /// Where the log ends with it.
-    pub end: LogEnd,
-    /// How long it is.
-    pub bytes: u64,
-}
-
-/// Frames remembered; trimming needs those since the last snapshot.
-const RECENT_MAX: usize = 1 << 20;
 
 /// Bytes of frames that may be written before they are synced together.
 const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
@@ -64,7 +49,7 @@ const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The bytes are no frame.
-    #[error("frame {number} is none")]
+    #[error("frame {number} cannot be read")]
     Frame {
         /// Which.
         number: u64,
@@ -132,7 +117,7 @@ impl Mirror {
         of: &CopyOf,
     ) -> Result<(Self, Recovery), OpenError> {
         let (log, recovery) = FileLog::open_as(disk, root, options, Begins::Copying(of))?;
-        Ok((Self { log, recent: VecDeque::new(), unsynced_bytes: 0 }, recovery))
+        Ok((Self { log, taken_bytes: 0, unsynced_bytes: 0 }, recovery))
     }
 
     /// Takes in the next frame and says what it is. `bytes` is exactly one frame.
@@ -162,10 +147,7 @@ impl Mirror {
         self.log.write_frame()?;
         self.log.frame_placed(end);
         self.unsynced_bytes += bytes.len() as u64;
-        if self.recent.len() == RECENT_MAX {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(Copied { number, end, bytes: bytes.len() as u64 });
+        self.taken_bytes += bytes.len() as u64;
         Ok(header)
     }
 
@@ -201,25 +183,10 @@ impl Mirror {
         }
     }
 
-    /// The frame taken in by this process with which the log ended at `lsn`, if it is remembered.
+    /// Bytes of all frames that were taken in since it was opened.
     #[must_use]
-    pub fn frame_ending_at(&self, lsn: Lsn) -> Option<Copied> {
-        let after = self.recent.partition_point(|copied| copied.end.last_lsn <= lsn);
-        let found = self.recent.get(after.checked_sub(1)?)?;
-        (found.end.last_lsn == lsn).then_some(*found)
-    }
-
-    /// Bytes of the frames taken in by this process after a number.
-    #[must_use]
-    pub fn bytes_after(&self, number: u64) -> u64 {
-        let first = self.recent.partition_point(|copied| copied.number <= number);
-        self.recent.range(first..).map(|copied| copied.bytes).sum()
-    }
-
-    /// Forgets the frames up to a number.
-    pub fn forget_upto(&mut self, number: u64) {
-        let first = self.recent.partition_point(|copied| copied.number <= number);
-        self.recent.drain(..first);
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
     }
 
     /// Makes a log of its own of this copy; what it was copied from must have ended for good.

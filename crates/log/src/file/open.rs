@@ -55,7 +55,7 @@ pub enum OpenError {
         snapshot: Lsn,
     },
     /// It is a copy of a log that is kept elsewhere.
-    #[error("{} holds a node's copy of a cluster's log, which is written in the cluster alone", directory.display())]
+    #[error("{} holds the local log of a cluster node, which only the cluster writes", directory.display())]
     Copy {
         /// The data directory.
         directory: PathBuf,
@@ -75,7 +75,7 @@ pub enum OpenError {
         directory: PathBuf,
     },
     /// It is no copy.
-    #[error("{} holds an embedded log, not a copy of a cluster's", directory.display())]
+    #[error("{} holds the log of a standalone daemon, not of a cluster node", directory.display())]
     NoCopy {
         /// The data directory.
         directory: PathBuf,

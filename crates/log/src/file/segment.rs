@@ -1,4 +1,4 @@
-//! The two blocks at the start of a segment: its header and its seal. `docs/formats/log-segment.md` has the table.
+//! The two blocks at the start of a segment: its header and its seal. `docs/internals/formats/log-segment.md` has the table.
 //!
 //! The header is written before the file gets its name and never again. The seal is written once, when the next
 //! segment exists and before that one gets its first frame: a sealed segment without a successor proves a loss.

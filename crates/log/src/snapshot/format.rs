@@ -1,4 +1,4 @@
-//! The container around a snapshot's bytes. `docs/formats/snapshot.md` has the table.
+//! The container around a snapshot's bytes. `docs/internals/formats/snapshot.md` has the table.
 
 use crate::bytes::{put, u32_at, u64_at};
 use crate::checksum::{Checksum, crc32c};

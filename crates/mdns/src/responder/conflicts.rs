@@ -134,7 +134,7 @@ impl Responder {
         let earliest = presence.announced_at.map_or(now, |at| at + SECOND).max(now);
         if let Some(times) = self.contests.goodbyes.times(now) {
             let name = &entry.label;
-            tracing::warn!(name, times, "another host withdrew a service of this one; it is announced again");
+            tracing::warn!(name, times, "another host withdrew a service of this host; announcing it again");
         }
         self.set_phase(id, link, Phase::Announcing { sent: 1 }, earliest);
     }
@@ -154,7 +154,7 @@ impl Responder {
             Phase::Announcing { .. } | Phase::Settled => {
                 entry.last_error = Some(format!("name conflict: another host uses {} too", record.name));
                 if let Some(times) = self.contests.conflicts.times(now) {
-                    tracing::warn!(name = %record.name, times, "another host uses the same name; probing for it again");
+                    tracing::warn!(name = %record.name, times, "name conflict: another host uses the same name; probing again");
                 }
                 let delay = self.contests.count(now, entry.names_lost);
                 let at = self.next_probing(now) + delay;

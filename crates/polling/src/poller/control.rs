@@ -53,7 +53,7 @@ pub(super) struct Control<S> {
     handing: Budget,
     /// Moves per second that are this poller's part.
     share: f64,
-    /// Who was a member at the last look, and since when they are the same.
+    /// The members at the last look, and since when they are the same.
     members: Vec<String>,
     settled_since: BootInstant,
     impossible: HashSet<TargetName>,
@@ -64,7 +64,7 @@ pub(super) struct Control<S> {
     moved_since_renewal: usize,
     reporting: Reporting,
     deaths: Deaths,
-    /// When it has lived for a ttl, until the others were told.
+    /// When it has lived for a ttl, until that was published to the group.
     proven_at: Option<BootInstant>,
     is_leaving: bool,
 }

@@ -1,4 +1,4 @@
-//! What a running poll knows: which fence it carries, until when it may act, and when to stop.
+//! The context of a running poll: its fence, its deadline and its cancellation.
 
 use super::holdings::Tie;
 use core::fmt;
@@ -14,9 +14,9 @@ pub struct Poll {
     pub(super) cancelled: CancellationToken,
 }
 
-/// How a poll went, from what its program returned.
+/// The result of a poll's program.
 pub trait Polled: Send {
-    /// What went wrong, in words.
+    /// The error message, if the poll failed.
     fn fault(self) -> Option<String>;
 }
 
@@ -33,26 +33,26 @@ impl<E: fmt::Display + Send> Polled for Result<(), E> {
 }
 
 impl Poll {
-    /// Carried by everything that the poll writes; rises with every change of hands. A sink that remembers the highest
-    /// and refuses lower ones cannot be written to by a poller that was replaced.
+    /// The fencing token: rises with every change of poller. Send it with every write; a sink that remembers the
+    /// highest and rejects lower ones cannot be written to by a poller that was replaced.
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.fence
     }
 
-    /// Until when it may act. Moves on while the poll runs, as the lease is renewed.
+    /// The deadline of the poll. Renewals of the lease extend it while the poll runs.
     #[must_use]
     pub fn valid_until(&self) -> BootInstant {
         self.tie.valid_until()
     }
 
-    /// Waits until the poll is to stop: its time is nearly over, it took too long, or the target goes to another. What
-    /// does not end soon after is dropped.
+    /// Waits for the cancellation of the poll: its deadline or timeout is near, or the target moves to another poller.
+    /// A poll that does not end soon after is dropped.
     pub async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 
-    /// The same as a token.
+    /// The cancellation as a token.
     #[must_use]
     pub fn token(&self) -> CancellationToken {
         self.cancelled.clone()

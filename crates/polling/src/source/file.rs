@@ -33,17 +33,17 @@ const LINKS_MAX: usize = 16;
 /// Of `struct inotify_event`, before the name.
 const EVENT_HEAD_BYTES: usize = 16;
 
-/// Targets from a file that is watched.
+/// Targets from a watched file: one per line.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
-    /// What was told last; `None` before the first time.
+    /// The last list that was reported; `None` before the first.
     told: Option<Vec<TargetName>>,
     /// Read and not told yet.
     ready: Option<Vec<TargetName>>,
     /// How the file looked when it was last read.
     looked: Option<Look>,
-    /// The fault that was told last, so that it is told once.
+    /// The fault that was logged last, so that each is logged once.
     fault: Option<String>,
     watch: Option<Watch>,
     /// Since when and until when a change is waited out.
@@ -54,7 +54,7 @@ pub struct FileSource {
 
 #[derive(Debug)]
 struct Watch {
-    /// Waits to be given to the runtime: whoever opens a source need not be in one.
+    /// Waits to be given to the runtime: a source can be opened outside of one.
     inotify: Option<OwnedFd>,
     events: Option<Receiver>,
     /// Names in the watched directories that matter; none where a link is in the way: then all do.
@@ -76,8 +76,8 @@ struct Look {
     inode: u64,
 }
 
-/// The targets of a text: one on each line. Blank lines and those that begin with `#` are none, white space at the end
-/// of a line belongs to nobody, and what is listed twice counts once.
+/// Parses a list of targets: one per line. Ignores blank lines, lines that begin with `#`, white space at the end of a
+/// line, and duplicates.
 ///
 /// # Errors
 /// [`SourceError::NotNow`] naming the line that is not UTF-8.
@@ -101,10 +101,10 @@ pub fn read_targets(text: &[u8]) -> Result<Vec<TargetName>, SourceError> {
 }
 
 impl FileSource {
-    /// Reads the file for the first time and watches it from before that.
+    /// Watches and reads the file.
     ///
     /// # Errors
-    /// [`SourceError::Never`] if it cannot be read or makes no sense.
+    /// [`SourceError::Never`] if the file cannot be read or parsed.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, SourceError> {
         let path = path.into();
         let watch = Watch::over(&path);

@@ -1,4 +1,4 @@
-//! Targets that are resources of the daemon: whatever somebody holds under a prefix is to be polled, by its full name.
+//! Targets that are held resources of the daemon: every resource under a prefix is a target, by its full name.
 //! Listed once, followed by events, and listed again when the stream of events ends.
 
 use super::{SourceError, TargetSource};
@@ -20,7 +20,7 @@ const PAGES_MAX: usize = 10_000;
 /// Where polling itself keeps what it holds: a poll of that would be the reason for the next one.
 const OURS: &str = "poll/";
 
-/// Targets that are held in the daemon under names that begin with a prefix.
+/// Targets that are held resources of the daemon with a common prefix.
 pub struct PrefixSource {
     client: Client,
     prefix: String,
@@ -31,7 +31,7 @@ pub struct PrefixSource {
     told: Option<BTreeSet<TargetName>>,
     /// Since when and until when something has been happening.
     changing: Option<(BootInstant, BootInstant)>,
-    /// The fault that was told last, so that it is told once.
+    /// The fault that was logged last, so that each is logged once.
     fault: Option<String>,
     /// When the daemon may be asked again.
     ask_at: Option<BootInstant>,
@@ -39,10 +39,10 @@ pub struct PrefixSource {
 }
 
 impl PrefixSource {
-    /// Everything held under names that begin so.
+    /// Creates a source of all held resources with this prefix.
     ///
     /// # Errors
-    /// [`SourceError::Never`] for the names of polling itself.
+    /// [`SourceError::Never`] for the prefix of polling itself.
     pub fn new(client: Client, prefix: impl Into<String>) -> Result<Self, SourceError> {
         let prefix = prefix.into();
         if prefix.starts_with(OURS) {

@@ -8,14 +8,14 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 use tenure_client::clock::{BootInstant, wait_until};
 
-/// How often it is looked at unless told.
+/// Default time between two reads.
 const EVERY: Duration = Duration::from_secs(10);
 /// How long one look may take.
 const LOOK_LIMIT: Duration = Duration::from_secs(30);
 /// Values read by one command.
 const VALUES_AT_ONCE: usize = 1_000;
 
-/// Keys of a Redis as targets.
+/// Redis keys as targets.
 pub struct RedisPatternSource {
     link: Link,
     pattern: String,
@@ -27,10 +27,11 @@ pub struct RedisPatternSource {
 }
 
 impl RedisPatternSource {
-    /// The keys that match a pattern such as `session:*`. Of the options only the way to the Redis counts.
+    /// Creates a source of the keys that match a pattern such as `session:*`. Uses only the connection settings of the
+    /// options.
     ///
     /// # Errors
-    /// [`SourceError::Never`] if options or pattern cannot be followed.
+    /// [`SourceError::Never`] if options or pattern are invalid.
     pub fn new(options: &RedisOptions, pattern: impl Into<String>) -> Result<Self, SourceError> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -41,7 +42,7 @@ impl RedisPatternSource {
         Ok(Self { link, pattern, start, every: EVERY, told: None, due: None })
     }
 
-    /// Looks that often instead of every 10 s.
+    /// Sets how often to read the keys [default: 10 s].
     #[must_use]
     pub fn every(mut self, interval: Duration) -> Self {
         self.every = interval;

@@ -1,5 +1,4 @@
-//! A store within one process: for programs that are alone, and for trying things out. It does not survive the process
-//! and no other process sees it.
+//! A store within one process, for tests and for programs that run alone. It does not survive the process.
 
 use super::{
     Claim, ClaimKey, Grip, LetGo, Loss, Membership, Outcome, Renewal, SeenMember, SeenOwner, Store,
@@ -13,7 +12,7 @@ use tenure_api::PollerStatus;
 use tenure_client::clock::{BootInstant, wait_until};
 use tokio::sync::watch;
 
-/// A group within this process. Clones are for its other pollers.
+/// A group within this process. Clone it for each poller.
 pub struct MemoryStore {
     group: Arc<Group>,
     membership: Mutex<Option<Membership>>,
@@ -47,7 +46,7 @@ struct Hold {
 }
 
 impl MemoryStore {
-    /// An empty group.
+    /// Creates an empty group.
     #[must_use]
     pub fn new() -> Self {
         let group = Group { world: Mutex::default(), generation: watch::Sender::new(0) };
@@ -265,7 +264,7 @@ impl Store for MemoryStore {
                     return Outcome::Refused("it is not held any more".to_owned());
                 }
                 let Some(member) = world.members.get(&to.instance) else {
-                    return Outcome::NotTaken(format!("{} is no member", to.instance));
+                    return Outcome::NotTaken(format!("{} is not a member", to.instance));
                 };
                 // No longer than its membership.
                 let ttl = membership.ttl.min(member.ends_at.since(now));

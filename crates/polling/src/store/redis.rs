@@ -40,7 +40,7 @@ const DEATH_SLACK: Duration = Duration::from_millis(100);
 /// A name that is waited for is not asked for more often than this.
 const NAME_PAUSE: Duration = Duration::from_millis(50);
 
-/// Where a group is kept and how.
+/// Connection and group settings of a [`RedisStore`].
 ///
 /// `url` is one of
 /// - `redis://[user[:password]@]host[:port][/db]`, with TLS `rediss://…`;
@@ -49,29 +49,29 @@ const NAME_PAUSE: Duration = Duration::from_millis(50);
 ///   user and password are for the server, `?sentinel_user=U&sentinel_password=P` for the Sentinels;
 /// - `redis-cluster://[user[:password]@]host[:port][,host[:port]]…`, with TLS `rediss-cluster://…`.
 ///
-/// What is no letter or digit in a user, password or service is written as `%` and two digits.
+/// Percent-encode every character of a user, password or service that is not a letter or digit.
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// Where the Redis is.
+    /// The address.
     pub url: String,
     /// The group; `default` shares its keys with older programs.
     pub group: String,
-    /// What the names of all keys begin with, instead of what follows from the group.
+    /// The prefix of all keys [default: derived from the group].
     pub prefix: Option<String>,
-    /// How targets are assigned. With [`Hash::Fnv1a`] older programs are looked for by one scan at each look.
+    /// The hash of the assignment. With [`Hash::Fnv1a`] each read also scans for older programs.
     pub hash: Hash,
-    /// Certificates of those who may vouch for the server, PEM; the system's if there are none.
+    /// CA certificates, PEM [default: the system's].
     pub ca_pem: Option<Vec<u8>>,
-    /// Our own certificate, PEM.
+    /// The client certificate, PEM.
     pub client_cert_pem: Option<Vec<u8>>,
-    /// Its key, PEM.
+    /// The client certificate's key, PEM.
     pub client_key_pem: Option<Vec<u8>>,
-    /// How long one call may take before a poller has joined, and for operators.
+    /// The limit of a call before a poller has joined, and for operators.
     pub call_limit: Duration,
 }
 
 impl RedisOptions {
-    /// The default group there.
+    /// Settings for the group `default` at this address.
     #[must_use]
     pub fn new(url: impl Into<String>) -> Self {
         Self {
@@ -104,8 +104,8 @@ struct Impossible(String);
 
 /// Redis, version 6 or later, for one poller of one group, or for an operator.
 ///
-/// A user of it needs to run scripts (`EVALSHA`, `EVAL`) that read and write the group's keys (`~poll:*`), and, to hear
-/// of changes at once, the channel `poll:changed` (`&poll:*`); without that the group is looked at from time to time.
+/// The Redis user must be allowed to run scripts (`EVALSHA`, `EVAL`) that read and write the group's keys (`~poll:*`),
+/// and to use the channel `poll:changed` (`&poll:*`); without the channel, pollers notice changes at their next read.
 pub struct RedisStore {
     link: Arc<Link>,
     keys: Keys,
@@ -145,10 +145,10 @@ pub(crate) fn link(options: &RedisOptions) -> Result<Link, StoreError> {
 }
 
 impl RedisStore {
-    /// What the options say; contacts nobody yet.
+    /// Creates a store from options. It opens no connection yet.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if they cannot be followed.
+    /// [`StoreError::Refused`] if the options are invalid.
     pub fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         let link = link(options)?;
         let keys = Keys::new(&options.group, options.prefix.as_deref(), link.is_cluster(), options.hash)?;
@@ -162,10 +162,10 @@ impl RedisStore {
         })
     }
 
-    /// The same, once the Redis has answered.
+    /// Like [`RedisStore::open`], and waits for an answer of the server.
     ///
     /// # Errors
-    /// [`StoreError`] if it does not, or if it does not let us.
+    /// [`StoreError`] if the server does not answer or rejects the user.
     pub async fn connect(options: &RedisOptions) -> Result<Self, StoreError> {
         let store = Self::open(options)?;
         store.observe(&[]).await?;
@@ -430,7 +430,7 @@ impl Store for RedisStore {
             let claim = claims.get(lost[0].parse::<usize>().ok()?.checked_sub(1)?)?;
             let reason = match lost[1].as_str() {
                 "" => "it had expired".to_owned(),
-                holder if holder == member.instance.as_str() => "it was taken anew".to_owned(),
+                holder if holder == member.instance.as_str() => "it was taken again".to_owned(),
                 holder => format!("{holder} has it"),
             };
             Some(Loss { target: claim.target.clone(), fence: claim.fence, reason })
@@ -574,7 +574,7 @@ fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Ou
             Ok(fence) => {
                 Outcome::Done(Claim { target: target.clone(), fence, valid_until, key: ClaimKey::default() })
             }
-            Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is no number")),
+            Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is not a number")),
         },
         [word, holder] if word == "0" => Outcome::Refused(format!("{holder} has it")),
         _ => Outcome::Impossible("its fence cannot rise any more".to_owned()),
@@ -585,8 +585,10 @@ fn given(answer: &[String]) -> Outcome<()> {
     match answer {
         [word, _] if word == "1" => Outcome::Done(()),
         [word, holder] if word == "0" && holder.is_empty() => Outcome::Refused("it had expired".to_owned()),
-        [word, holder] if word == "0" => Outcome::Refused(format!("{holder} has it, or it was taken anew")),
-        [word, successor] if word == "?" => Outcome::NotTaken(format!("{successor} is no member any more")),
+        [word, holder] if word == "0" => Outcome::Refused(format!("{holder} has it, or it was taken again")),
+        [word, successor] if word == "?" => {
+            Outcome::NotTaken(format!("{successor} is not a member any more"))
+        }
         _ => Outcome::NotTaken("its fence cannot rise any more".to_owned()),
     }
 }
@@ -618,7 +620,7 @@ fn fences(claims: &[Claim]) -> impl Iterator<Item = String> {
 }
 
 fn not_member() -> StoreError {
-    StoreError::NotMember("this poller is no member of its group".to_owned())
+    StoreError::NotMember("this poller is not a member of its group".to_owned())
 }
 
 /// At least one: Redis knows no shorter time.

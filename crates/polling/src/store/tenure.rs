@@ -1,6 +1,5 @@
-//! The daemon as a store. One session by hand per poller, without grace, keeps its membership and every target, so that
-//! one heartbeat renews them all and one silence ends them all. Who holds what is pushed: the leases of the group are
-//! listed once and then followed.
+//! The daemon as a store. One session per poller, without grace, keeps its membership and all its targets, so that one
+//! heartbeat renews all of them. The store lists the leases of the group once and then follows their events.
 
 mod book;
 mod calls;
@@ -30,7 +29,7 @@ const HANDED_OVER: &str = "rebalanced";
 /// How long the first list of a group may take for one who has not joined.
 const READING_LIMIT: Duration = Duration::from_secs(10);
 
-/// The daemon, for one poller of one group.
+/// The daemon as a coordination backend, for one poller of one group.
 pub struct TenureStore {
     client: Client,
     group: String,
@@ -59,18 +58,18 @@ struct Member {
     valid_until: BootInstant,
     /// When it has lived for a ttl.
     proven_at: BootInstant,
-    /// Leases that a heartbeat told to be lost, and as of where.
+    /// Leases that a heartbeat reported as lost, and as of which position.
     ended: HashMap<String, u64>,
-    /// What was told of it last.
+    /// The last report on it.
     status: PollerStatus,
     report: PollerReport,
 }
 
 impl TenureStore {
-    /// The daemon that the client speaks to, for one poller of this group.
+    /// Creates a store on the client's daemon for one poller of this group.
     ///
     /// # Errors
-    /// If no group can be called so.
+    /// If the name of the group is invalid.
     pub fn new(client: Client, group: &str) -> Result<Self, PollNameError> {
         PollName::check_group(group)?;
         let feed = Feed::new(client.clone(), group);
@@ -95,7 +94,7 @@ impl TenureStore {
 
     fn member(&self) -> Result<Member, StoreError> {
         let member = self.inner().member.clone();
-        member.ok_or_else(|| StoreError::NotMember("this poller is no member of its group".to_owned()))
+        member.ok_or_else(|| StoreError::NotMember("this poller is not a member of its group".to_owned()))
     }
 
     /// An answer to this session: if it says that the session is over, so is the membership, unless another took its
@@ -344,7 +343,7 @@ impl Store for TenureStore {
             outcomes.push(match answer {
                 Some(Ok(lease)) => match self.claim(&wanted.target, &lease) {
                     Some(claim) => Outcome::Done(claim),
-                    None => Outcome::Refused("its loss was told already".to_owned()),
+                    None => Outcome::Refused("its loss was reported already".to_owned()),
                 },
                 Some(Err(CallError::Unsendable(why))) => Outcome::Impossible(why),
                 Some(Err(error)) => match error.code() {
@@ -444,7 +443,7 @@ impl Store for TenureStore {
             drop(self.close(&session, Duration::from_secs(1)).await);
         }
         let Some(member) = member else {
-            return Err(StoreError::NotMember("this poller is no member of its group".to_owned()));
+            return Err(StoreError::NotMember("this poller is not a member of its group".to_owned()));
         };
         let left = match window {
             Some(window) => self.leave_with_window(&member, claims, window).await,

@@ -90,14 +90,16 @@ impl Names {
     /// Refuses a request that is addressed to a name which is not the daemon's.
     pub(super) fn check_host(&self, host: Option<&str>) -> Result<(), Error> {
         let Some(host) = host else {
-            return Err(forbidden("the request has no Host".to_owned()));
+            return Err(forbidden("the request has no Host header".to_owned()));
         };
         let Some(authority) = Authority::parse(host) else {
-            return Err(forbidden("the Host of the request is not understood".to_owned()));
+            return Err(forbidden("the Host header of the request is not valid".to_owned()));
         };
         if !self.is_own(&authority) && !self.is_allowed(&authority) {
-            let message = format!("{authority} is not a name of this daemon; --server-name gives it one");
-            return Err(forbidden(message));
+            let message = format!("the Host {authority} is not a name of this daemon");
+            let hint =
+                format!("start the daemon with --server-name {authority}, or use a name that it answers to");
+            return Err(forbidden(message).hint(hint));
         }
         Ok(())
     }
@@ -112,14 +114,16 @@ impl Names {
     ) -> Result<(), Error> {
         match origin {
             Some(origin) if !self.is_own_page(host, Some(origin)) && !self.is_allowed_page(origin) => {
-                Err(forbidden(
-                    "pages of this origin may not send requests; --allow-origin would admit them".to_owned(),
-                ))
+                let hint =
+                    format!("start the daemon with --allow-origin {origin} if its pages may send requests");
+                Err(forbidden(format!("pages of the origin {origin} may not send requests")).hint(hint))
             }
             // Browsers send no Origin with images, scripts, frames and links.
-            None if fetch.is_foreign(foreign) => Err(forbidden(
-                "pages of other origins may not send requests; --allow-origin would admit them".to_owned(),
-            )),
+            None if fetch.is_foreign(foreign) => {
+                let hint =
+                    "start the daemon with --allow-origin ORIGIN if pages of that origin may send requests";
+                Err(forbidden("pages of other origins may not send requests".to_owned()).hint(hint))
+            }
             Some(_) | None => Ok(()),
         }
     }

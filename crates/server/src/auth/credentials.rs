@@ -99,7 +99,7 @@ impl<L: Clone> CredentialFile<L> {
     /// What the file says, read again if it changed.
     pub(super) fn known(&self, boot_ms: u64) -> Arc<Known<L>> {
         if let Some(Err(error)) = self.followed.follow(boot_ms, || self.read_again(boot_ms)) {
-            tracing::warn!(path = %self.path.display(), error, "a credential file cannot be used; callers that it names only keep and release leases");
+            tracing::warn!(path = %self.path.display(), error, "cannot use a credential file; its principals may only renew and release");
         }
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -125,10 +125,10 @@ impl<L: Clone> CredentialFile<L> {
         let path = self.path.display();
         let (entries, faults) = (self.parse)(text);
         for fault in faults.iter().take(PROBLEMS_LOGGED_MAX) {
-            tracing::warn!(%path, %fault, "a line of a credential file is refused; the other lines count");
+            tracing::warn!(%path, %fault, "a line of a credential file is not understood; the other lines count");
         }
         let (count, refused) = (entries.len(), faults.len());
-        tracing::info!(%path, lines = count, refused, "a credential file was read again");
+        tracing::info!(%path, lines = count, refused, "credential file reloaded");
         Known { entries, state: FileState { read_boot_ms: boot_ms, lines_refused: refused, unusable: None } }
     }
 

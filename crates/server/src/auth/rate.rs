@@ -40,7 +40,7 @@ impl RateLimits {
             buckets.retain(|_, bucket| self.filled(*bucket, now_ms).left < self.capacity());
         }
         if buckets.len() >= PRINCIPALS_MAX {
-            return Err(Error::new(ErrorCode::RateLimited, "too many principals ask at once"));
+            return Err(Error::new(ErrorCode::RateLimited, "too many principals send requests at once"));
         }
         let mut bucket = Bucket { left: self.capacity(), filled_ms: now_ms };
         let taken = self.take(&mut bucket);
@@ -64,7 +64,10 @@ impl RateLimits {
             return Ok(());
         }
         let wait_ms = (REQUEST - bucket.left).div_ceil(self.per_second);
-        let message = format!("more than {} requests per second", self.per_second);
+        let message = format!(
+            "the principal sent more than limits.requests_per_second = {} requests per second",
+            self.per_second
+        );
         Err(Error::new(ErrorCode::RateLimited, message).retry_after(wait_ms))
     }
 }

@@ -1,8 +1,8 @@
-// The page as a whole: starts what keeps it true, shows the page that the address names, takes the keys that
-// hold everywhere, and says how the connection is.
+// The page as a whole: starts what keeps it up to date, shows the page and the lease that the address names, handles
+// the keys that work everywhere, and shows the state of the connection.
 
 import { ask, keepPage, onSignedOut, presentToken, presentedToken } from "./api.js";
-import { attribute, byId, h, replace, write } from "./dom.js";
+import { attribute, byId, commandLine, h, replace, write } from "./dom.js";
 import { Feed } from "./feed.js";
 import { Freshener } from "./fresh.js";
 import { showKeys } from "./keys.js";
@@ -10,14 +10,17 @@ import { openPalette } from "./palette.js";
 import { Panel } from "./panel.js";
 import { Pulse } from "./pulse.js";
 import { Store } from "./store.js";
-import { count, shown } from "./text.js";
+import { hideTip } from "./slots.js";
+import { count, plural, shown } from "./text.js";
 import { mount as cluster } from "./pages/cluster.js";
 import { mount as events } from "./pages/events.js";
 import { mount as leases } from "./pages/leases.js";
 import { mount as overview } from "./pages/overview.js";
 import { mount as polling } from "./pages/polling.js";
 import { mount as registrations } from "./pages/registrations.js";
-import { mount as sessions } from "./pages/sessions.js";
+import { mount as slots } from "./pages/slots.js";
+import { mount as unknown } from "./pages/unknown.js";
+import { mount as waiting } from "./pages/waiting.js";
 import { mount as why } from "./pages/why.js";
 
 /**
@@ -29,29 +32,34 @@ import { mount as why } from "./pages/why.js";
  * @property {() => void} [tick] Twice a second.
  * @property {() => void} [feedChanged]
  * @property {(event: KeyboardEvent) => boolean} [key] Whether it took the key.
- * @property {(params: URLSearchParams) => boolean} [renamed] Whether it took another address of itself.
+ * @property {(params: URLSearchParams, lease: string | null) => boolean} [renamed] Whether it took another address of
+ * itself.
  * @property {() => void} [unmount]
  */
 
 /**
  * @typedef {(root: HTMLElement, params: URLSearchParams, app: App) => Mounted} Mount
- * @type {Record<string, {title: string, mount: Mount}>}
+ * @type {Record<string, {title: string, key: string, mount: Mount}>} `key` comes after `g`.
  */
 export const PAGES = {
-  overview: { title: "Overview", mount: overview },
-  leases: { title: "Leases", mount: leases },
-  why: { title: "Why", mount: why },
-  registrations: { title: "Registrations", mount: registrations },
-  sessions: { title: "Sessions", mount: sessions },
-  polling: { title: "Polling", mount: polling },
-  events: { title: "Events", mount: events },
-  cluster: { title: "Cluster", mount: cluster },
+  overview: { title: "Overview", key: "o", mount: overview },
+  leases: { title: "Leases", key: "l", mount: leases },
+  waiting: { title: "Waiting", key: "q", mount: waiting },
+  why: { title: "Why", key: "w", mount: why },
+  registrations: { title: "Registrations", key: "r", mount: registrations },
+  slots: { title: "Slots", key: "s", mount: slots },
+  polling: { title: "Polling", key: "p", mount: polling },
+  events: { title: "Events", key: "e", mount: events },
+  cluster: { title: "Cluster", key: "c", mount: cluster },
 };
+const UNKNOWN = { title: "No such page", key: "", mount: unknown };
+/** What pages were called before. @type {Record<string, string>} */
+const RENAMED = { sessions: "slots" };
 
 const THEMES = ["auto", "light", "dark"];
 const THEME_WORDS = { auto: "as the system has them", light: "light", dark: "dark" };
 const SAYS_MS = 5_000;
-/** Whoever types is not interrupted at every letter. */
+/** A screen reader is not interrupted at every letter that is typed. */
 const ANNOUNCED_AFTER_MS = 700;
 
 export class App {
@@ -66,6 +74,10 @@ export class App {
     /** @type {Mounted | null} */
     this.page = null;
     this.wasBroken = false;
+    /** The address that is shown. */
+    this.routed = "";
+    /** The address that closing the lease leads back to. */
+    this.before = "#/leases";
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this.announcing = undefined;
     /** Prefix of a jump by two keys. */
@@ -81,7 +93,9 @@ export class App {
       event.preventDefault();
       this.main.focus();
     });
-    window.addEventListener("hashchange", () => this.route());
+    window.addEventListener("hashchange", () => {
+      if (location.hash !== this.routed) this.route();
+    });
     window.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("online", () => this.feed.hurry());
     document.addEventListener("visibilitychange", () => {
@@ -92,7 +106,10 @@ export class App {
       this.drawBadges();
     });
     this.feed.listen(() => this.drawFeed());
-    this.pulse.listen(() => (byId("nav-cluster").hidden = !this.pulse.isNode));
+    this.pulse.listen(() => {
+      byId("nav-cluster").hidden = !this.pulse.isNode;
+      this.drawBadges();
+    });
     onSignedOut(() => this.feed.become("signed-out"));
     this.freshener.visible = () => this.visible();
     this.freshener.running = () => this.feed.state === "live";
@@ -119,32 +136,51 @@ export class App {
 
   /** Shows the page that the address names. */
   route() {
-    const hash = location.hash.startsWith("#/") ? location.hash.slice(2) : "";
-    const [path, query = ""] = hash.split("?");
-    const name = path in PAGES ? path : "overview";
-    const params = new URLSearchParams(query);
     if (this.feed.state === "signed-out") return;
-    if (name === this.name && this.page?.renamed?.(params)) return;
+    const { name, params, lease } = readAddress();
+    if (name === "leases" && params.has("lease")) history.replaceState(null, "", leaseAddress(lease ?? ""));
+    this.routed = location.hash;
+    if (lease === null) this.before = "#/leases";
+    hideTip();
+    for (const dialog of name === this.name ? ["keys", "palette"] : ["keys", "palette", "confirm"])
+      /** @type {HTMLDialogElement} */ (byId(dialog)).close();
+    const page = PAGES[name] ?? UNKNOWN;
+    if (name !== this.name || !this.page?.renamed?.(params, lease)) this.show(name, page, params);
+    if (lease === null) this.panel.close();
+    else if (lease !== this.panel.id) this.panel.open(lease);
+  }
+
+  /** @param {string} name @param {{title: string, mount: Mount}} page @param {URLSearchParams} params */
+  show(name, page, params) {
     this.page?.unmount?.();
     this.main.replaceChildren();
     this.main.className = `page page-${name}`;
     this.main.scrollTop = 0;
     this.name = name;
-    attribute(this.main, "aria-label", PAGES[name].title);
-    document.title = `${PAGES[name].title} · Tenure`;
+    attribute(this.main, "aria-label", page.title);
+    document.title = `${page.title} · Tenure`;
     for (const link of document.querySelectorAll(".nav a")) {
       const isHere = link.getAttribute("data-page") === name;
       attribute(link, "aria-current", isHere ? "page" : null);
       if (isHere && link instanceof HTMLElement && link.parentElement)
         bringIntoSight(link, link.parentElement);
     }
-    this.page = PAGES[name].mount(this.main, params, this);
-    this.announce(PAGES[name].title);
+    this.page = page.mount(this.main, params, this);
+    this.announce(page.title);
   }
 
-  /** @param {string} id */
+  /** Shows a lease, at an address of its own. @param {string} id */
   openLease(id) {
-    this.panel.open(id);
+    if (readAddress().lease === null) this.before = location.hash || "#/";
+    location.hash = leaseAddress(id);
+    this.route();
+  }
+
+  /** Goes back to where the lease was opened. */
+  closeLease() {
+    if (this.panel.id === null) return;
+    location.hash = this.before;
+    this.route();
   }
 
   focusPage() {
@@ -152,27 +188,28 @@ export class App {
     (grid instanceof HTMLElement ? grid : this.main).focus();
   }
 
-  /** Says something in passing. @param {string} text */
+  /** Shows a sentence for a few seconds. @param {string} text */
   say(text) {
     const said = h("p", { class: "said" }, text);
     byId("says").append(said);
     setTimeout(() => said.remove(), SAYS_MS);
   }
 
-  /** Says something to those who hear the page: numbers that run do not. @param {string} text */
+  /** Tells screen readers something. @param {string} text */
   announce(text) {
     clearTimeout(this.announcing);
     this.announcing = setTimeout(() => write(byId("announce"), text), ANNOUNCED_AFTER_MS);
   }
 
   drawBadges() {
-    const faces = this.store.faces;
+    const { applications } = this.store;
     /** @type {[string, number][]} */
     const badges = [
       ["leases", this.store.leases.size],
-      ["registrations", faces.get("registrations") ?? 0],
-      ["sessions", faces.get("streams") ?? 0],
-      ["polling", [...this.store.polled.values()].reduce((sum, number) => sum + number, 0)],
+      ["waiting", this.pulse.status?.waiters ?? 0],
+      ["registrations", applications.get("registrations") ?? 0],
+      ["slots", applications.get("slots") ?? 0],
+      ["polling", this.pulse.targets],
     ];
     for (const [name, number] of badges) write(byId(`badge-${name}`), number > 0 ? count(number) : "");
   }
@@ -187,7 +224,7 @@ export class App {
     }[state];
     attribute(byId("connection"), "data-state", state);
     attribute(document.documentElement, "data-feed", state);
-    write(byId("connection-words"), state === "loading" && listed > 0 ? `reading, ${count(listed)}` : words);
+    write(byId("connection-words"), state === "loading" && listed > 0 ? `reading ${plural(listed, "lease")}` : words);
     const who = byId("caller");
     who.hidden = caller === null;
     if (caller) {
@@ -202,7 +239,7 @@ export class App {
     const banner = byId("banner");
     banner.hidden = state !== "reconnecting";
     if (state === "reconnecting") {
-      write(banner, "The daemon does not answer. Reconnecting; what you see is from before.");
+      write(banner, "The daemon does not answer. Reconnecting. The page shows what was last received.");
       this.wasBroken = true;
     }
     if (state === "live" && this.wasBroken) {
@@ -216,7 +253,7 @@ export class App {
     this.page?.feedChanged?.();
   }
 
-  /** Ends the cookie or forgets the token; what the daemon then lets anybody see, is seen. */
+  /** Ends the cookie or forgets the token, and lists again what is left to see. */
   async signOut() {
     if (presentedToken() !== null) presentToken(null);
     else {
@@ -229,7 +266,7 @@ export class App {
 
   showSignIn() {
     if (this.name === "sign-in") return;
-    // What was seen with a credential is not left for those without.
+    // What was listed with a credential does not stay on the screen without it.
     this.store.replaceAll([], 0);
     this.store.setPools([]);
     this.page?.unmount?.();
@@ -260,12 +297,12 @@ export class App {
         "form",
         { class: "card sign-in", "aria-labelledby": "sign-in-title", on: { submit: sign } },
         h("h1", { id: "sign-in-title" }, "Sign in"),
-        h("p", {}, "This daemon wants to know who asks. On its machine, type:"),
-        h("pre", { class: "command", tabindex: "0" }, h("code", {}, "tenure open")),
-        h("p", {}, "It opens this page signed in, by a code that works once. Or present a token:"),
+        h("p", {}, "This daemon requires a sign-in. On its machine, run:"),
+        commandLine("tenure open"),
+        h("p", {}, "The command opens this page, signed in with a code that works once. Or enter a token:"),
         h("label", { class: "labelled", for: "token" }, "Token", token),
         h("p", { class: "error", role: "alert" }, wasTried && "That token is not accepted."),
-        h("p", { class: "quiet" }, "It is kept in the memory of this tab only."),
+        h("p", { class: "quiet" }, "The token is kept in the memory of this tab only."),
         h("button", { type: "submit", class: "button primary" }, "Sign in"),
       ),
     );
@@ -304,11 +341,10 @@ export class App {
       target instanceof HTMLElement && target.matches("input, select, textarea, dialog *, dialog");
     if (isTyping) return;
     if (event.key === "Escape") {
-      this.panel.close();
+      this.closeLease();
       return;
     }
-    const names = Object.keys(PAGES);
-    const jumps = Object.fromEntries(names.map((name) => [name[0], name]));
+    const jumps = Object.fromEntries(Object.entries(PAGES).map(([name, { key }]) => [key, name]));
     // Before the page: what comes after `g` is a place, not something to be done to a lease.
     if (performance.now() - this.going < 1200 && event.key in jumps) {
       this.going = 0;
@@ -326,6 +362,33 @@ export class App {
     else if (event.key === "t") this.turnTheme();
     else return;
     event.preventDefault();
+  }
+}
+
+/** The page that the address names, and the lease that is open beside it. */
+function readAddress() {
+  const hash = location.hash.startsWith("#/") ? location.hash.slice(2) : "";
+  const [path, query = ""] = hash.split("?");
+  const [first, ...rest] = path.split("/").map(decoded);
+  const params = new URLSearchParams(query);
+  let name = first === "" ? "overview" : (RENAMED[first] ?? first);
+  if (!Object.hasOwn(PAGES, name) || (rest.length > 0 && name !== "leases")) name = "unknown";
+  // Links of before had the lease behind the question mark.
+  const lease = name === "leases" ? rest.join("/") || params.get("lease") || null : null;
+  return { name, params, lease };
+}
+
+/** @param {string} id */
+export function leaseAddress(id) {
+  return `#/leases/${encodeURIComponent(id)}`;
+}
+
+/** @param {string} part */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
   }
 }
 

@@ -1,9 +1,9 @@
-// The question before something ends: names what will end, sends the epoch that was shown, and says beside
-// the buttons what the daemon answered.
+// The confirmation before something ends: names what will end, sends the epoch that was shown, and shows the daemon's
+// answer beside the buttons.
 
 import { Refusal, ask, path } from "./api.js";
 import { byId, h, outside, replace, write } from "./dom.js";
-import { count, span, words } from "./text.js";
+import { count, span, unescaped, words } from "./text.js";
 
 /** @typedef {import("./store.js").Lease} Lease */
 
@@ -26,37 +26,38 @@ export const ACTIONS = {
     key: "d",
     tone: "warn",
     refused: (lease) => {
-      if (lease.mode === "permanent") return "a permanent lease has no grace to run out; revoke it";
-      if (lease.standing === "reserved") return "it is reserved, not in use";
-      if (lease.standing === "revoking") return "it is being ended already";
-      return lease.standing === "draining" && lease.cause === "operator" ? "it is draining already" : null;
+      if (lease.mode === "permanent") return "a permanent lease has no grace period; revoke it";
+      if (lease.standing === "reserved") return "the lease is reserved, not in use";
+      if (lease.standing === "revoking") return "the lease is being revoked";
+      return lease.standing === "draining" && lease.cause === "operator" ? "the lease is already draining" : null;
     },
     effect: (lease) =>
-      `The holder is told to wind down. After its grace of ${span(lease.grace ?? 0)} the lease ends, ` +
-      "however alive its holder is, unless it is revived.",
+      `The holder is notified. After the grace period of ${span(lease.grace ?? 0)} the lease ends, also if the ` +
+      "holder still sends heartbeats. Revive cancels it.",
   },
   revive: {
     verb: "Revive",
     key: "v",
     tone: "good",
-    refused: (lease) => (lease.standing === "draining" ? null : "it is not draining"),
-    effect: () => "The drain is taken back: the lease lives as long as its holder does.",
+    refused: (lease) => (lease.standing === "draining" ? null : "the lease is not draining"),
+    effect: () => "The drain is cancelled: the lease lives as long as its holder renews it.",
   },
   revoke: {
     verb: "Revoke",
     key: "x",
     tone: "danger",
-    refused: (lease) => (lease.standing === "revoking" ? "it is being ended already" : null),
+    refused: (lease) => (lease.standing === "revoking" ? "the lease is being revoked" : null),
     effect: () =>
-      "The holder's authority is withdrawn now. Its resources come free once what it was promised has " +
-      "run out, or it has acknowledged.",
+      "The holder may not renew the lease any more. Its resources are free when the time the holder was promised is " +
+      "over, or when the holder acknowledges.",
   },
   reclaim: {
     verb: "Reclaim",
     key: "c",
     tone: "danger",
-    refused: (lease) => (lease.standing === "revoking" ? null : "only what is being revoked is reclaimed"),
-    effect: () => "Its resources become reusable. Before gate, promise and delay allow, only by force.",
+    refused: (lease) => (lease.standing === "revoking" ? null : "the lease is not being revoked"),
+    effect: () =>
+      "Its resources become free. Before the finalizer, the promised time and the delay are over, only by force.",
   },
 };
 
@@ -150,7 +151,7 @@ export async function confirmAction(name, id, app) {
             { class: "names" },
             view.resources
               .slice(0, RESOURCES_SHOWN)
-              .map((/** @type {string} */ r) => h("li", {}, outside(r))),
+              .map((/** @type {string} */ r) => h("li", {}, outside(unescaped(r)))),
             more > 0 && h("li", { class: "quiet" }, `and ${count(more)} more`),
           ),
         ),
@@ -158,7 +159,7 @@ export async function confirmAction(name, id, app) {
         fact(
           "Waiting for it",
           waiters.length === 0
-            ? h("span", { class: "quiet" }, "nobody")
+            ? h("span", { class: "quiet" }, "no one")
             : h(
                 "ul",
                 { class: "names" },
@@ -170,11 +171,11 @@ export async function confirmAction(name, id, app) {
       h(
         "label",
         { class: "labelled", for: "confirm-reason" },
-        "Reason, kept in its story (optional)",
+        "Reason, kept in the history (optional)",
         reason,
       ),
       name === "reclaim" &&
-        h("label", { class: "check", for: "confirm-force" }, force, "by force, recorded as such"),
+        h("label", { class: "check", for: "confirm-force" }, force, "by force (recorded in the history)"),
     ].filter((part) => part !== false),
     carryOut: async () => {
       /** @type {Record<string, unknown>} */
@@ -185,5 +186,5 @@ export async function confirmAction(name, id, app) {
       app.store.put(after);
     },
   });
-  if (done) app.say(`${action.verb}: done for ${view.lease_id}`);
+  if (done) app.say(`${action.verb}: done for lease ${view.lease_id}`);
 }

@@ -1,7 +1,8 @@
 // Elements without markup: everything is built by name, every string becomes text.
-// Invariant: no string from outside becomes an element, an address or a handler.
+// Invariant: no string from outside becomes an element or a handler, and of an address only host, port and path of a
+// link to a web service (`serviceLink`).
 
-import { shown } from "./text.js";
+import { shown, unescaped } from "./text.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -85,6 +86,52 @@ export function s(tag, props = {}, ...children) {
  */
 export function outside(value, className) {
   return h("bdi", { class: className }, shown(value));
+}
+
+/** So many characters of a long name stay at its end. */
+const TAIL = 10;
+
+/**
+ * Writes the name of a resource, target or holder: as people know it, and cut in the middle where it is too long for
+ * its place, since names differ at their ends. The whole name is in its title.
+ * @param {Element} element
+ * @param {string} name
+ */
+export function writeName(element, name) {
+  const text = shown(unescaped(name));
+  if (element.getAttribute("title") === text) return;
+  attribute(element, "title", text);
+  // Other scripts are joined and turned by the browser, which a cut would disturb.
+  if (text.length < 2 * TAIL + 4 || !/^[ -~]+$/.test(text)) replace(element, text);
+  else {
+    const [head, tail] = [text.slice(0, -TAIL), text.slice(-TAIL)];
+    replace(element, h("span", { class: "cut-head" }, head), h("span", { class: "cut-tail" }, tail));
+  }
+}
+
+/** The same as an element. @param {string} name @param {string} [className] */
+export function named(name, className = "") {
+  const element = h("bdi", { class: `cut ${className}` });
+  writeName(element, name);
+  return element;
+}
+
+/**
+ * A link to a web service. Only what an address may have in these places gets into it, whatever they contain.
+ * @param {{secure: boolean, host: string, port: number, path: string}} service
+ * @returns {HTMLAnchorElement | null} Null where the host is no address.
+ */
+export function serviceLink({ secure, host, port, path }) {
+  const isIpv6 = /^[0-9a-f:.]+$/i.test(host) && host.includes(":");
+  if (!isIpv6 && !/^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/i.test(host)) return null;
+  const address = new URL(location.origin);
+  address.protocol = secure ? "https:" : "http:";
+  address.hostname = isIpv6 ? `[${host}]` : host;
+  address.port = String(port);
+  address.pathname = path.startsWith("/") ? path : "/";
+  const link = h("a", { class: "service-link", target: "_blank", rel: "noopener noreferrer" }, address.href);
+  link.href = address.href;
+  return link;
 }
 
 /**
@@ -174,7 +221,7 @@ export function byId(id) {
 }
 
 /**
- * What an empty place says: what would be here, and the command that puts it there.
+ * What an empty place shows: what would be here, and the command that puts it there.
  * @param {string} title
  * @param {string} sentence
  * @param {string[]} [commands]
@@ -185,6 +232,36 @@ export function empty(title, sentence, commands = []) {
     { class: "empty" },
     h("p", { class: "empty-title" }, title),
     h("p", {}, sentence),
-    commands.map((command) => h("pre", { class: "command", tabindex: "0" }, h("code", {}, command))),
+    commands.map(commandLine),
   );
+}
+
+/** A command to type, with a button that copies it. @param {string} command */
+export function commandLine(command) {
+  const code = h("code", {}, command);
+  const copy = h(
+    "button",
+    { type: "button", class: "button small copy", "aria-label": `Copy ${command}`, data: { action: "copy" } },
+    "Copy",
+  );
+  copy.addEventListener("click", async () => {
+    write(copy, (await copied(command, code)) ? "Copied" : "Selected");
+    setTimeout(() => write(copy, "Copy"), 2_000);
+  });
+  return h("div", { class: "command-line" }, h("pre", { class: "command", tabindex: "0" }, code), copy);
+}
+
+/**
+ * Whether a text is in the clipboard now; where a browser does not allow that, it is selected.
+ * @param {string} text
+ * @param {Element} element Where it stands.
+ */
+async function copied(text, element) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    getSelection()?.selectAllChildren(element);
+    return false;
+  }
 }

@@ -13,6 +13,11 @@ const BACKOFF_MS_FIRST = 250;
 const BACKOFF_MS_MAX = 5_000;
 /** After this long whoever was too slow tries again. */
 const BEHIND_MS = 200;
+/** Events from before the page was opened that are shown, and positions that are read at most to find them. */
+const HISTORY = 100;
+const HISTORY_READ_MAX = 4_000;
+/** A stream that has caught up sends nothing for this long. */
+const QUIET_MS = 700;
 /** The time that a daemon runs is told in whole seconds. */
 const STARTED_WITHIN_MS = 1_600;
 
@@ -123,6 +128,7 @@ export class Feed {
       await this.learnCaller(signal);
       await this.list(signal);
       this.daemon = { name, started };
+      void this.recall(signal);
     }
     do {
       this.isBehind = false;
@@ -166,6 +172,31 @@ export class Feed {
     this.store.setPools(pools.pools);
     this.from = from;
     this.lastId = null;
+  }
+
+  /** Reads the newest events from before the list, so that pages do not begin empty. @param {AbortSignal} signal */
+  async recall(signal) {
+    if (this.store.tail.length > 0) return;
+    const { from: edge } = this;
+    let before = Math.max(0, edge - 2 * HISTORY);
+    for (;;) {
+      try {
+        const events = await readEvents(before, edge, signal);
+        const isAll = before === 0 || edge - before >= HISTORY_READ_MAX;
+        if (events.length >= HISTORY || isAll) return this.store.remember(events.slice(-HISTORY));
+        before = Math.max(0, edge - 4 * (edge - before));
+      } catch (error) {
+        const oldest = error instanceof Refusal ? error.body.oldest : undefined;
+        // What is older is not kept.
+        if (signal.aborted || !(oldest > before)) return this.store.remember([]);
+        if (oldest > edge) return this.store.remember([]);
+        try {
+          return this.store.remember((await readEvents(oldest, edge, signal)).slice(-HISTORY));
+        } catch {
+          return this.store.remember([]);
+        }
+      }
+    }
   }
 
   /** @param {AbortSignal} signal */
@@ -224,4 +255,40 @@ export class Feed {
       })
     );
   }
+}
+
+/**
+ * The events after a position, up to and including another.
+ * @param {number} after
+ * @param {number} until
+ * @param {AbortSignal} signal
+ * @param {number} [most] So many are enough.
+ * @returns {Promise<import("./store.js").HappenedEvent[]>}
+ */
+export async function readEvents(after, until, signal, most = Infinity) {
+  /** @type {import("./store.js").HappenedEvent[]} */
+  const events = [];
+  if (after >= until) return events;
+  const enough = new AbortController();
+  // The last positions may have no event: then nothing comes after what there is.
+  let quiet = setTimeout(() => enough.abort(), QUIET_MS);
+  try {
+    await readStream(path(["v1", "events"], { from: after }), {
+      signal: AbortSignal.any([signal, enough.signal]),
+      onSaid: (said) => {
+        clearTimeout(quiet);
+        quiet = setTimeout(() => enough.abort(), QUIET_MS);
+        for (const { kind, data } of said) {
+          if (["lagged", "closing", "error"].includes(kind)) enough.abort();
+          else events.push(JSON.parse(data));
+        }
+        if ((events.at(-1)?.lsn ?? 0) >= until || events.length >= most) enough.abort();
+      },
+    });
+  } catch (error) {
+    if (!enough.signal.aborted || signal.aborted) throw error;
+  } finally {
+    clearTimeout(quiet);
+  }
+  return events.filter(({ lsn }) => lsn <= until).slice(0, most);
 }

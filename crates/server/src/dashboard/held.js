@@ -1,10 +1,9 @@
-// Sessions that this tab holds, whichever page is shown, and the card that shows one: what its heartbeat
-// keeps, and what became of it.
+// Slot sessions that this tab holds, on every page, and the card that shows one: its slots, its heartbeat and its log.
 
 import { Countdown } from "./countdown.js";
 import { attribute, h, outside, replace, write } from "./dom.js";
 import { TenureSession } from "./tenure-session.js";
-import { clock, shown, words } from "./text.js";
+import { clock, reasonWords, shown } from "./text.js";
 
 const LOG_MAX = 30;
 
@@ -44,21 +43,21 @@ function note(held, word, text) {
 export function hold(session) {
   /** @type {Held} */
   const held = { session, log: [], isWarned: false, redraw: () => {} };
-  note(held, "started", `has ${session.resources.join(", ") || "no slot yet"}`);
+  note(held, "started", `holds ${session.resources.join(", ") || "no slot yet"}`);
   session.on("renewed", () => {
     held.isWarned = false;
-    note(held, "renewed", "a heartbeat was answered");
+    note(held, "renewed", "the daemon answered a heartbeat");
   });
   session.on("expiring", () => {
     held.isWarned = true;
-    note(held, "expiring", "expiring soon: a third of the ttl is left");
+    note(held, "expiring", "expiring soon: a third of the TTL is left");
   });
-  session.on("expired", () => note(held, "expired", "the daemon ended it for silence; its slot is free"));
+  session.on("expired", () => note(held, "expired", "the daemon ended it for want of heartbeats; its slot is free"));
   session.on("lost", (/** @type {any} */ told) =>
     note(
       held,
       "lost",
-      told?.final ? "it is over" : "its validity ran out without an answer: a page must stop now",
+      told?.final ? "the session has ended" : "its validity ended without an answer: the page must stop now",
     ),
   );
   session.on("state", (/** @type {any} */ told) => note(held, "state", `is ${told?.state ?? session.state}`));
@@ -76,18 +75,18 @@ export function makeCard(held) {
   const pause = h(
     "button",
     { type: "button", class: "button warn", data: { action: "pause" } },
-    "Pause its heartbeat",
+    "Pause the heartbeat",
   );
   const stop = h("button", { type: "button", class: "button", data: { action: "stop" } }, "Stop");
   const dismiss = h(
     "button",
     { type: "button", class: "button", data: { action: "dismiss" }, hidden: true },
-    "Put away",
+    "Dismiss",
   );
   const facts = h("p", { class: "session-facts" });
   const card = h(
     "section",
-    { class: "card session-card", "aria-label": `Session ${session.id}`, data: { "session-id": session.id } },
+    { class: "card session-card", "aria-label": `Slot session ${session.id}`, data: { "session-id": session.id } },
     h("div", { class: "session-head" }, standing, h("code", {}, shown(session.id))),
     facts,
     countdown.element,
@@ -101,8 +100,8 @@ export function makeCard(held) {
     else session.pause();
     note(
       held,
-      session.is_paused ? "paused" : "goes on",
-      session.is_paused ? "its heartbeat is paused" : "its heartbeat goes on",
+      session.is_paused ? "paused" : "resumed",
+      session.is_paused ? "the heartbeat is paused" : "the heartbeat continues",
     );
   });
   stop.addEventListener("click", async () => {
@@ -131,8 +130,8 @@ export function makeCard(held) {
     );
     write(standing, state);
     const valid = session.validFor();
-    const place = session.queue_position ? `queued, place ${session.queue_position}; ` : "";
-    const fence = session.fence === null || session.fence === undefined ? "" : `, fence ${session.fence}`;
+    const place = session.queue_position ? `waiting, place ${session.queue_position}; ` : "";
+    const fence = session.fence === null || session.fence === undefined ? "" : `, fencing token ${session.fence}`;
     replace(
       facts,
       place,
@@ -146,7 +145,7 @@ export function makeCard(held) {
             endsAt: null,
             phaseMs: null,
             tone: "over",
-            endless: session.reason ? words(String(session.reason)) : state,
+            endless: session.reason ? reasonWords(String(session.reason)) : state,
           }
         : {
             endsAt: performance.now() + valid,
@@ -156,7 +155,7 @@ export function makeCard(held) {
           },
     );
     write(warning, held.isWarned && !over ? "Expiring soon" : "");
-    write(pause, session.is_paused ? "Resume its heartbeat" : "Pause its heartbeat");
+    write(pause, session.is_paused ? "Resume the heartbeat" : "Pause the heartbeat");
     attribute(pause, "aria-pressed", session.is_paused ? "true" : "false");
     pause.hidden = over;
     stop.hidden = over;

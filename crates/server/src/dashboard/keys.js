@@ -19,9 +19,10 @@ const KEYS = [
     [
       ["g o", "Overview"],
       ["g l", "Leases"],
+      ["g q", "Waiting"],
       ["g w", "Why"],
       ["g r", "Registrations"],
-      ["g s", "Sessions"],
+      ["g s", "Slots"],
       ["g p", "Polling"],
       ["g e", "Events"],
       ["g c", "Cluster"],
@@ -44,7 +45,7 @@ const KEYS = [
     ],
   ],
   ["Polling", [["m", "move the target that is selected"]]],
-  ["Events", [["Space", "pause and go on"]]],
+  ["Events", [["Space", "pause and resume"]]],
 ];
 
 export function showKeys() {

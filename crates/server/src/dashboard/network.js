@@ -1,10 +1,10 @@
-// What is on the network, while somebody looks: the types there are, then the services of one. One stream at
-// a time.
+// Services on the network, browsed while the page is open: the types, then the services of one type. One stream at a
+// time.
 
 import { Refusal, path } from "./api.js";
-import { attribute, h, keyed, outside, replace, write } from "./dom.js";
+import { attribute, h, keyed, outside, replace, serviceLink, write } from "./dom.js";
 import { readStream } from "./sse.js";
-import { count, shown } from "./text.js";
+import { plural, shown } from "./text.js";
 
 const LOOK_AGAIN_MS = 3_000;
 const FOUND_MAX = 500;
@@ -21,6 +21,17 @@ export function txtList(txt) {
   );
 }
 
+/** Whether a browser can open services of a type. @param {string} type */
+export function isWeb(type) {
+  return /^_https?\._tcp(\.|$)/.test(type);
+}
+
+/** @param {any} service A `ServiceRecord`. @returns {HTMLElement | null} */
+function linkTo({ type, ip, port, txt }) {
+  if (!isWeb(type ?? "") || !ip || !port) return null;
+  return serviceLink({ secure: type.startsWith("_https."), host: ip, port, path: txt?.path ?? "/" });
+}
+
 /** @param {any} service A `ServiceRecord`. */
 function serviceLine(service) {
   const where = [service.host ?? "", service.port ?? ""].filter(Boolean).join(":");
@@ -35,6 +46,7 @@ function serviceLine(service) {
       outside(where),
       addresses.length > 0 && [" ", outside(addresses.join(", "), "quiet")],
     ),
+    linkTo(service),
     txtList(service.txt),
   );
 }
@@ -56,7 +68,7 @@ export class Network {
       "aria-label": "Services on the network",
       data: { part: "services" },
     });
-    this.note = h("p", { class: "quiet" }, "looking …");
+    this.note = h("p", { class: "quiet" }, "browsing …");
     this.error = h("p", { class: "error", role: "alert" });
     this.element = h(
       "section",
@@ -133,9 +145,9 @@ export class Network {
     const sorted = [...this.found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
     replace(this.list, sorted.map(serviceLine));
     const isAlone = this.app.pulse.status?.mdns === null;
-    const alone = isAlone ? " mDNS is off here: these are this daemon's own." : "";
-    if (all.length === 0) write(this.note, `Nothing found yet.${alone}`);
+    const alone = isAlone ? " mDNS is off: only services of this daemon are listed." : "";
+    if (all.length === 0) write(this.note, `No services found yet.${alone}`);
     else if (this.type === null) write(this.note, `Choose a type to see its services.${alone}`);
-    else write(this.note, `${count(sorted.length)} of type ${shown(this.type)}.${alone}`);
+    else write(this.note, `${plural(sorted.length, "service")} of type ${shown(this.type)}.${alone}`);
   }
 }

@@ -1,6 +1,6 @@
-// Jump to anything: pages, leases, resources, holders; whatever is typed can also be asked for its story.
+// Jump to anything: pages, leases, resources, holders, and the history of what is typed.
 
-import { byId, h, outside, replace, attribute } from "./dom.js";
+import { attribute, byId, h, named, outside, replace } from "./dom.js";
 import { matcher } from "./view.js";
 
 const FOUND_MAX = 9;
@@ -8,9 +8,10 @@ const FOUND_MAX = 9;
 const PAGES = [
   ["Overview", "#/"],
   ["Leases", "#/leases"],
+  ["Waiting", "#/waiting"],
   ["Why", "#/why"],
   ["Registrations", "#/registrations"],
-  ["Sessions", "#/sessions"],
+  ["Slots", "#/slots"],
   ["Polling", "#/polling"],
   ["Events", "#/events"],
   ["Cluster", "#/cluster"],
@@ -63,14 +64,14 @@ export function openPalette(app) {
         offer("page", [name], () => (location.hash = address));
     }
     if (text !== "") {
-      const matches = matcher({ text, standing: "", mode: "", face: "" });
+      const matches = matcher({ text, standing: "", mode: "", application: "" });
       for (const lease of app.store.leases.values()) {
         if (found.length >= FOUND_MAX) break;
         if (!matches(lease)) continue;
-        const words = [outside(lease.resources[0] ?? lease.id, "name"), " ", outside(lease.holder, "quiet")];
+        const words = [named(lease.resources[0] ?? lease.id, "name"), " ", outside(lease.holder, "quiet")];
         offer("lease", words, () => app.openLease(lease.id));
       }
-      offer("story of", [outside(text)], () => (location.hash = `#/why?subject=${encodeURIComponent(text)}`));
+      offer("history of", [outside(text)], () => (location.hash = `#/why?subject=${encodeURIComponent(text)}`));
     }
     replace(
       list,

@@ -1,12 +1,13 @@
-// One lease in full, beside whatever page is open: every field, what an operator can do to it, and its story.
+// One lease in full, beside the table of leases: every field, what an operator can do to it, and its history.
 
 import { Refusal, ask, path, serverNow } from "./api.js";
 import { ACTIONS, confirmAction, scopeRefusal } from "./confirm.js";
 import { Countdown, phaseOf } from "./countdown.js";
 import { attribute, byId, h, keyed, outside, replace, setFacts, write } from "./dom.js";
-import { ago, json, moment, shown, span, words } from "./text.js";
+import { applicationOf } from "./store.js";
+import { ago, count, json, moment, shown, span, unescaped, words } from "./text.js";
 
-/** Who waits is told only where one lease is shown. */
+/** The daemon lists waiters only in the view of one lease. */
 const ASK_EVERY_MS = 3_000;
 
 /** @typedef {import("./store.js").Lease} Lease */
@@ -29,7 +30,10 @@ export class Panel {
       if (this.id !== null && !document.hidden && app.feed.state === "live") void this.read(this.id);
     }, ASK_EVERY_MS);
     this.element.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") this.close();
+      if (event.key === "Escape") {
+        event.stopPropagation();
+        this.app.closeLease();
+      }
     });
   }
 
@@ -102,7 +106,7 @@ export class Panel {
             type: "button",
             "aria-label": "Close",
             data: { action: "close" },
-            on: { click: () => this.close() },
+            on: { click: () => this.app.closeLease() },
           },
           "×",
         ),
@@ -110,11 +114,11 @@ export class Panel {
       this.title,
       h("p", { class: "panel-id" }, h("code", {}, id)),
       this.countdown.element,
-      h("div", { class: "actions", role: "group", "aria-label": "What an operator can do" }, actions),
+      h("div", { class: "actions", role: "group", "aria-label": "Actions" }, actions),
       this.error,
       h("h3", {}, "Resources"),
       this.resources,
-      h("h3", {}, "Who waits"),
+      h("h3", {}, "Waiting for it"),
       this.waiters,
       h("h3", {}, "Fields"),
       this.facts,
@@ -123,7 +127,7 @@ export class Panel {
       h(
         "p",
         {},
-        h("a", { class: "story-link", href: `#/why?lease=${encodeURIComponent(id)}` }, "Its story →"),
+        h("a", { class: "story-link", href: `#/why?lease=${encodeURIComponent(id)}` }, "History →"),
       ),
     );
     attribute(this.element, "data-lease-id", id);
@@ -160,7 +164,7 @@ export class Panel {
   showWaiters(waiters) {
     if (!this.waiters) return;
     if (waiters.length === 0) {
-      replace(this.waiters, h("span", { class: "quiet" }, "nobody"));
+      replace(this.waiters, h("span", { class: "quiet" }, "no one"));
     } else {
       replace(
         this.waiters,
@@ -190,18 +194,18 @@ export class Panel {
       ["Holder", outside(lease.holder)],
       ["State", words(lease.state)],
       ["Liveness", lease.state === "active" ? lease.standing : "—"],
-      ["Drains because", lease.cause === "operator" ? "an operator asked" : (lease.cause ?? "—")],
+      ["Drains because", causeWords(lease.cause)],
       ["Mode", lease.mode],
-      ["Face", lease.face],
+      ["Application", lease.application],
       ["Epoch", String(lease.epoch)],
-      ["Fence", lease.fence === null ? "—" : String(lease.fence)],
-      ["Ttl", lease.ttl === null ? "—" : span(lease.ttl)],
+      ["Fencing token", lease.fence === null ? "—" : String(lease.fence)],
+      ["TTL", lease.ttl === null ? "—" : span(lease.ttl)],
       ["Grace", lease.grace === null ? "—" : span(lease.grace)],
       ["Granted", since(lease.granted)],
-      ["Last proof of life", since(lease.seen)],
+      ["Last renewal", since(lease.seen)],
       ["Session", lease.session === null ? "—" : sessionLink(lease.session)],
       ["Reason", lease.reason === null ? "—" : reason(lease.reason, lease.reasonText)],
-      ["As of", `lsn ${lease.lsn}`],
+      ["As of", `position ${count(lease.lsn)}`],
     ]);
     if (this.attachment) write(this.attachment, lease.attachment === null ? "none" : json(lease.attachment));
   }
@@ -211,7 +215,7 @@ export class Panel {
     this.showHead(view.state, view.mode, view.resources);
     this.countdown.set({ endsAt: null, phaseMs: null, tone: "over", endless: `${words(view.state)}` });
     for (const name of Object.keys(ACTIONS)) {
-      this.allow(name, scopeRefusal(this.app.scope(), "admin") ?? "it is over");
+      this.allow(name, scopeRefusal(this.app.scope(), "admin") ?? "the lease has ended");
     }
     this.showFacts([
       ["Holder", outside(view.holder)],
@@ -220,9 +224,9 @@ export class Panel {
       ["Ended", view.ended_at ? since(Date.parse(view.ended_at)) : "—"],
       ["Granted", since(Date.parse(view.granted_at))],
       ["Mode", view.mode],
-      ["Face", view.face],
+      ["Application", applicationOf(view) ?? "—"],
       ["Epoch", String(view.epoch)],
-      ["Fence", String(view.fence)],
+      ["Fencing token", String(view.fence)],
     ]);
   }
 
@@ -233,14 +237,14 @@ export class Panel {
     write(this.badge, mode === "permanent" && standing === "alive" ? "alive, permanent" : words(standing));
     replace(
       this.title,
-      outside(resources[0] ?? "no resource"),
+      outside(resources[0] === undefined ? "no resource" : unescaped(resources[0])),
       resources.length > 1 && ` +${resources.length - 1}`,
     );
     keyed(
       this.resources,
       resources,
       (name) => name,
-      (name) => h("li", {}, h("a", { href: `#/why?resource=${encodeURIComponent(name)}` }, outside(name))),
+      (name) => h("li", {}, h("a", { href: `#/why?resource=${encodeURIComponent(name)}` }, outside(unescaped(name)))),
     );
   }
 
@@ -258,6 +262,11 @@ export class Panel {
   showFacts(facts) {
     if (this.facts) setFacts(this.facts, facts);
   }
+}
+
+/** Why a lease drains. @param {string | null} cause */
+export function causeWords(cause) {
+  return cause === "operator" ? "an operator drained it" : (cause ?? "—");
 }
 
 /** @param {number | null} at Wall time of the daemon. */

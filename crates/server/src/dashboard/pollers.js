@@ -1,5 +1,4 @@
-// The pollers of a group beside its targets: how each stands, how much it has, and what an operator can do to
-// it. Knows nothing of where that was read.
+// The pollers of a group beside its targets: state, number of targets, and what an operator can do.
 
 import { ask, path } from "./api.js";
 import { confirm, scopeRefusal } from "./confirm.js";
@@ -8,13 +7,13 @@ import { count, shown } from "./text.js";
 
 const POLLERS_SHOWN = 100;
 
-/** What a status means for whoever reads it for the first time. @type {Record<string, string>} */
+/** What a status means. @type {Record<string, string>} */
 const STATUS_WORDS = {
-  joining: "waits for its name: another run of it may still live",
-  online: "polls",
-  leaving: "hands its targets over and goes",
-  absent: "is away; its targets wait for it",
-  cordoned: "hands its targets over and gets none",
+  joining: "waits until an earlier run of the same poller has ended",
+  online: "polls its targets",
+  leaving: "hands its targets over and stops",
+  absent: "is away; its targets are kept for it",
+  cordoned: "hands its targets over and takes none",
 };
 
 /**
@@ -116,7 +115,7 @@ export class Pollers {
     }
     const isChosen = chosen === poller.name;
     attribute(head, "aria-pressed", isChosen ? "true" : "false");
-    attribute(head, "title", isChosen ? "Show the targets of all pollers" : "Show its targets alone");
+    attribute(head, "title", isChosen ? "Show the targets of all pollers" : "Show only its targets");
     const status = part("status");
     attribute(status, "data-standing", poller.status);
     attribute(status, "title", STATUS_WORDS[poller.status] ?? null);
@@ -130,7 +129,7 @@ export class Pollers {
     write(part("owned"), targets + failing + weight);
     const isCordoned = poller.status === "cordoned";
     const button = part("cordon");
-    // Who is no member cannot be spoken to.
+    // A poller that is no member cannot be cordoned.
     button.hidden = poller.weight === 0 && !isCordoned;
     attribute(button, "data-action", isCordoned ? "uncordon" : "cordon");
     attribute(button, "aria-disabled", refused ? "true" : null);
@@ -151,11 +150,11 @@ export class Pollers {
     const others = this.pollers.filter((one) => one.name !== name && takesNone(one) === null);
     const targets = `${count(poller.owned)} ${poller.owned === 1 ? "target" : "targets"}`;
     const effect = isCordoned
-      ? "It gets its share of the targets again."
+      ? "The poller takes its share of the targets again."
       : others.length > 0
-        ? `It hands its ${targets} over to the others and gets none until it is uncordoned.`
-        : "It gets no targets until it is uncordoned. " +
-          `Nobody else takes any, so it keeps its ${targets} meanwhile.`;
+        ? `The poller hands its ${targets} over to the others and takes none until it is uncordoned.`
+        : "The poller takes no new targets until it is uncordoned. " +
+          `No other poller takes targets, so it keeps its ${targets} meanwhile.`;
     const done = await confirm({
       title: `${verb} this poller?`,
       verb,

@@ -26,6 +26,16 @@ export function parseMetrics(text) {
   return values;
 }
 
+/** What only a node of a cluster counts: 1 where it leads. @param {Map<string, number>} counters */
+export function leadership(counters) {
+  return counters.get("tenure_cluster_leader") ?? counters.get("tenure_cluster_writer");
+}
+
+/** @param {Map<string, number>} counters */
+function isNode(counters) {
+  return leadership(counters) !== undefined;
+}
+
 /** @param {Map<string, number>} values @param {string} name @param {string} [label] */
 function sum(values, name, label) {
   let total = 0;
@@ -74,6 +84,8 @@ export class Pulse {
     this.status = null;
     /** @type {boolean | null} Whether the daemon is a node of a cluster; null: unknown. */
     this.isNode = null;
+    /** Targets of pollers, of all groups. */
+    this.targets = 0;
     /** @type {Sample[]} */
     this.samples = [];
     /** @type {Reading[]} */
@@ -110,8 +122,9 @@ export class Pulse {
         const [status, text] = await Promise.all([ask("/v1/status"), askText("/metrics")]);
         this.status = status;
         const counters = parseMetrics(text);
-        this.isNode = counters.has("tenure_cluster_writer");
+        this.isNode = isNode(counters);
         this.read(counters);
+        await this.countTargets().catch(() => {});
         this.listeners.forEach((listener) => listener());
       } catch (error) {
         if (error instanceof Refusal && error.status === 0) this.feed.doubt();
@@ -121,11 +134,20 @@ export class Pulse {
     if (!document.hidden) this.timer = setTimeout(() => void this.beat(), EVERY_MS);
   }
 
-  /** Whether the daemon is a node, also while nobody writes and nothing else can be read. */
+  /** Targets of all groups, polled or not: what the page *Polling* lists. */
+  async countTargets() {
+    if (!this.store.applications.has("polling") && this.targets === 0) return;
+    const { groups } = await ask("/v1/polling");
+    const states = ["owned", "uncertain", "draining", "unowned", "abandoned"];
+    const inGroup = (/** @type {any} */ group) => states.reduce((sum, state) => sum + (group[state] ?? 0), 0);
+    this.targets = groups.reduce((/** @type {number} */ sum, /** @type {any} */ group) => sum + inGroup(group), 0);
+  }
+
+  /** Whether the daemon is a node, also while there is no leader and nothing else can be read. */
   async learn() {
     if (this.isNode !== null) return this.isNode;
     try {
-      this.isNode = parseMetrics(await askText("/metrics")).has("tenure_cluster_writer");
+      this.isNode = isNode(parseMetrics(await askText("/metrics")));
       this.listeners.forEach((listener) => listener());
     } catch {
       // Asked again by whoever wants to know.

@@ -137,6 +137,7 @@ export class Rows {
   setItems(length, idAt) {
     this.length = length;
     this.idAt = idAt;
+    this.viewport.style.setProperty("--rows", String(length));
     this.refresh();
   }
 

@@ -1,5 +1,5 @@
-// A pool as a grid of slots: one cell each, coloured by standing, telling who is in it when pointed at or
-// focused. One cell of a grid is in the tab order; arrows move among the rest.
+// A pool as a grid of slots: one cell each, coloured by standing. A cell that is pointed at or focused shows its
+// holder. One cell of a grid is in the tab order; arrows move among the rest.
 
 import { attribute, h, write } from "./dom.js";
 import { count, left, shown } from "./text.js";
@@ -24,8 +24,18 @@ function showTip(cell, text) {
   tip.style.transform = `translate(${Math.round(x)}px, ${Math.round(y < 8 ? box.bottom + 6 : y)}px)`;
 }
 
-function hideTip() {
+/** The cell that the tip describes. @type {{slots: Slots, index: number} | null} */
+let pointed = null;
+
+export function hideTip() {
   tip.hidden = true;
+  pointed = null;
+}
+
+/** The lease that the tip describes, so that its time left is read again. @returns {string[]} */
+export function pointedLeases() {
+  const id = pointed?.slots.leaseAt(pointed.index);
+  return id ? [id] : [];
 }
 
 export class Slots {
@@ -60,10 +70,15 @@ export class Slots {
     return target instanceof HTMLElement && target.dataset.slot ? Number(target.dataset.slot) - 1 : -1;
   }
 
+  /** @param {number} index */
+  leaseAt(index) {
+    return this.app.store.byResource.get(`${this.pool}/${index + 1}`);
+  }
+
   /** @param {EventTarget | null} target */
   open(target) {
     const index = this.indexOf(target);
-    const id = index < 0 ? undefined : this.app.store.byResource.get(`${this.pool}/${index + 1}`);
+    const id = index < 0 ? undefined : this.leaseAt(index);
     if (id) this.app.openLease(id);
   }
 
@@ -71,9 +86,17 @@ export class Slots {
   point(target) {
     const index = this.indexOf(target);
     if (index < 0) return hideTip();
-    const id = this.app.store.byResource.get(`${this.pool}/${index + 1}`);
+    pointed = { slots: this, index };
+    this.describe(index);
+  }
+
+  /** @param {number} index */
+  describe(index) {
+    const id = this.leaseAt(index);
     const lease = id ? this.app.store.leases.get(id) : undefined;
-    const rest = lease?.endsAt ? `, ${left(lease.endsAt - performance.now())} left` : "";
+    const remaining = lease?.endsAt ? lease.endsAt - performance.now() : 0;
+    // Past its deadline and still alive, it was renewed; the new deadline is read soon.
+    const rest = remaining > 0 ? `, ${left(remaining)} left` : "";
     const words = lease ? `${shown(lease.holder)} — ${lease.standing}${rest}` : "free";
     showTip(this.cells[index], `${shown(this.pool)}/${index + 1}: ${words}`);
   }
@@ -116,6 +139,7 @@ export class Slots {
       if (store.byResource.has(`${this.pool}/${number}`)) used += 1;
     }
     write(this.use, `${count(used)} of ${count(size)}${removed ? ", removed" : ""}`);
+    if (pointed?.slots === this && this.cells[pointed.index]) this.describe(pointed.index);
   }
 
   /** @param {number} size */
@@ -131,6 +155,7 @@ export class Slots {
       }),
     );
     this.current = 0;
+    if (pointed?.slots === this) hideTip();
     this.grid.replaceChildren(...this.cells);
     attribute(this.grid, "data-dense", size > 64 ? "" : null);
     this.more.hidden = size <= drawn;

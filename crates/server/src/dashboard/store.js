@@ -14,7 +14,7 @@ import { serverNow } from "./api.js";
  * @property {Standing} standing
  * @property {string | null} cause Why it drains.
  * @property {string} mode
- * @property {string} face
+ * @property {string} application `leases`, `registrations`, `slots` or `polling`.
  * @property {number} epoch
  * @property {number | null} fence
  * @property {number | null} ttl
@@ -56,6 +56,12 @@ const TAIL_MAX = 4_000;
 const ENDED_MAX = 40;
 const CHANGED_MAX = 5_000;
 
+/** What a lease is used for. Older daemons call it `face`, and slots `streams`. @param {any} told */
+export function applicationOf(told) {
+  const application = told.application ?? told.face ?? null;
+  return application === "streams" ? "slots" : application;
+}
+
 /** @param {string} state @param {string | null} liveness @returns {Standing} */
 function standingOf(state, liveness) {
   if (state === "reserved" || state === "revoking") return state;
@@ -85,7 +91,7 @@ export class Store {
     /** @type {Map<string, number>} */
     this.modes = new Map();
     /** @type {Map<string, number>} */
-    this.faces = new Map();
+    this.applications = new Map();
     /** @type {Map<string, number>} Targets of pollers that are held, by group. */
     this.polled = new Map();
     /** @type {Map<string, number>} */
@@ -102,6 +108,8 @@ export class Store {
     this.ended = [];
     /** Events that were heard, ever. */
     this.heard = 0;
+    /** How often history was put before what was heard. */
+    this.recalled = 0;
     this.lsn = 0;
     /** @type {Map<string, number>} */
     this.gone = new Map();
@@ -136,7 +144,7 @@ export class Store {
     for (const map of [
       this.standings,
       this.modes,
-      this.faces,
+      this.applications,
       this.polled,
       this.holders,
       this.bySession,
@@ -186,6 +194,20 @@ export class Store {
       this.lsn = event.lsn;
     }
     if (this.tail.length > TAIL_MAX * 1.25) this.tail.splice(0, this.tail.length - TAIL_MAX);
+    this.schedule();
+  }
+
+  /** What happened before the page was opened. @param {HappenedEvent[]} events Oldest first. */
+  remember(events) {
+    const first = this.tail[0]?.lsn ?? Infinity;
+    const older = events.filter(({ lsn }) => lsn < first);
+    this.tail.unshift(...older);
+    const ended = older.filter(({ kind, lease }) => lease && ENDING.has(kind)).reverse();
+    for (const event of ended.slice(0, ENDED_MAX - this.ended.length)) {
+      const { reason } = event.lease;
+      this.ended.push({ lease: this.fromEvent(event, undefined), kind: event.kind, reason, at: Date.parse(event.at) });
+    }
+    this.recalled += 1;
     this.schedule();
   }
 
@@ -243,7 +265,7 @@ export class Store {
       standing,
       cause: view.drain_cause,
       mode: view.mode,
-      face: view.face,
+      application: applicationOf(view) ?? "leases",
       epoch: view.epoch,
       fence: view.fence,
       ttl: view.ttl_ms,
@@ -285,7 +307,7 @@ export class Store {
       standing,
       cause: told.drain_cause ?? null,
       mode,
-      face: told.face ?? before?.face ?? "leases",
+      application: applicationOf(told) ?? before?.application ?? "leases",
       epoch: told.epoch ?? before?.epoch ?? 1,
       fence: told.fence ?? before?.fence ?? null,
       ttl,
@@ -343,10 +365,10 @@ export class Store {
   tally(lease, by) {
     add(this.standings, lease.standing, by);
     add(this.modes, lease.mode, by);
-    add(this.faces, lease.face, by);
+    add(this.applications, lease.application, by);
     add(this.holders, lease.holder, by);
     for (const name of lease.resources) {
-      const group = lease.face === "polling" ? groupOf(name) : null;
+      const group = lease.application === "polling" ? groupOf(name) : null;
       if (group !== null) add(this.polled, group, by);
       if (by > 0) this.byResource.set(name, lease.id);
       else if (this.byResource.get(name) === lease.id) this.byResource.delete(name);

@@ -2,21 +2,25 @@
 // nothing of the page.
 
 const NUMBER = new Intl.NumberFormat("en");
-const COMPACT = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 /** A number with separators: `10,240`. @param {number} value */
 export function count(value) {
   return NUMBER.format(value);
 }
 
-/** A number that must fit: `10.2K`. @param {number} value */
-export function short(value) {
-  return value < 10_000 ? NUMBER.format(value) : COMPACT.format(value);
+/**
+ * A number and what it counts: `1 lease`, `2 leases`.
+ * @param {number} value
+ * @param {string} one
+ * @param {string} [many]
+ */
+export function plural(value, one, many = `${one}s`) {
+  return `${count(value)} ${value === 1 ? one : many}`;
 }
 
 /** A rate or a measure with as many digits as say something. @param {number} value */
 export function measure(value) {
-  if (value >= 1000) return short(Math.round(value));
+  if (value >= 1000) return count(Math.round(value));
   if (value >= 100) return value.toFixed(0);
   if (value >= 10) return value.toFixed(1);
   if (value === 0) return "0";
@@ -124,6 +128,38 @@ export function shown(value, lines = false) {
       return code === 0x7f ? "␡" : named(c);
     })
     .replace(JOINERS, named);
+}
+
+/** Names that the daemon makes of other names, with what does not fit into a name as `%XX`. */
+const ESCAPED = /^(?:poll|mdns)\//;
+
+/**
+ * The name of a resource as people know it: of targets and services, what the daemon escaped is written out.
+ * @param {string} name
+ */
+export function unescaped(name) {
+  if (!ESCAPED.test(name) || !name.includes("%")) return name;
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
+}
+
+/**
+ * Why a lease ended, in words.
+ * @param {string} kind Of the event.
+ * @param {string | null} reason `explicit` says no more than that the holder released it.
+ */
+export function endWords(kind, reason) {
+  return words(reason && reason !== "explicit" ? reason : kind);
+}
+
+/** A reason of the wire as words: `LEASE_EXPIRED` is `lease expired`. @param {string} reason */
+export function reasonWords(reason) {
+  const [, code, rest] = /^([A-Z_]+)(?::(.*))?$/s.exec(reason) ?? [];
+  if (code === undefined) return reason;
+  return words(code.toLowerCase()) + (rest === undefined ? "" : `: ${rest}`);
 }
 
 /** JSON from outside, laid out for reading. @param {unknown} value */

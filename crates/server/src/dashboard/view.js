@@ -1,10 +1,12 @@
 // An order over the leases that pass a filter, kept as they change: a change moves one entry, it sorts
 // nothing.
 
+import { unescaped } from "./text.js";
+
 /**
  * @typedef {import("./store.js").Lease} Lease
  * @typedef {{id: string, granted: number, key: number | string | null}} Entry `granted` is a position.
- * @typedef {{text: string, standing: string, mode: string, face: string}} Filter
+ * @typedef {{text: string, standing: string, mode: string, application: string}} Filter
  */
 
 /** More changes than this at once are cheaper to sort than to place. */
@@ -23,7 +25,7 @@ export const KEYS = {
   standing: (lease) => ["revoking", "draining", "reserved", "alive"].indexOf(lease.standing),
   left: (lease) => lease.endsAt,
   mode: (lease) => lease.mode,
-  face: (lease) => lease.face,
+  application: (lease) => lease.application,
   epoch: (lease) => lease.epoch,
   fence: (lease) => lease.fence,
   granted: (lease) => lease.granted,
@@ -31,7 +33,11 @@ export const KEYS = {
 
 /** @param {Lease} lease */
 function haystack(lease) {
-  lease.haystack ??= [lease.id, lease.holder, lease.session ?? "", lease.reason ?? "", ...lease.resources]
+  lease.haystack ??= [
+    ...[lease.id, lease.holder, lease.session ?? "", lease.reason ?? ""],
+    ...lease.resources,
+    ...lease.resources.map(unescaped),
+  ]
     .join("\n")
     .toLowerCase();
   return lease.haystack;
@@ -43,7 +49,7 @@ export function matcher(filter) {
   return (lease) =>
     (filter.standing === "" || lease.standing === filter.standing) &&
     (filter.mode === "" || lease.mode === filter.mode) &&
-    (filter.face === "" || lease.face === filter.face) &&
+    (filter.application === "" || lease.application === filter.application) &&
     words.every((word) => haystack(lease).includes(word));
 }
 
@@ -56,7 +62,7 @@ export class View {
     /** @type {Map<string, Entry>} */
     this.placed = new Map();
     /** @type {Filter} */
-    this.filter = { text: "", standing: "", mode: "", face: "" };
+    this.filter = { text: "", standing: "", mode: "", application: "" };
     this.matches = matcher(this.filter);
     this.column = "granted";
     this.descending = true;

@@ -56,7 +56,7 @@ impl HttpCounters {
 
     /// Routes that were never asked are left out.
     pub(super) fn write(&self, page: &mut Page) {
-        page.family("http_requests_total", Kind::Counter, "Requests over HTTP, by route, method and status.");
+        page.family("http_requests_total", Kind::Counter, "HTTP requests, by route, method and status.");
         for (path, route) in &self.routes {
             let methods = METHODS.into_iter().chain([OTHER]);
             for (method, statuses) in methods.zip(&route.requests) {
@@ -72,7 +72,7 @@ impl HttpCounters {
         page.family(
             "http_request_seconds",
             Kind::Histogram,
-            "How long answers took until their first byte, by route.",
+            "Time to the first byte of the answer, by route.",
         );
         for (path, route) in &self.routes {
             let counts: Vec<u64> = route.took_us.iter().map(|count| count.load(Ordering::Relaxed)).collect();

@@ -11,7 +11,7 @@ pub(super) fn write(page: &mut Page, numbers: &PollingNumbers) {
     page.family(
         "poll_targets",
         Kind::Gauge,
-        "Targets of pollers by group and state; groups beyond the first hundred are together.",
+        "Polling targets, by group and state; groups beyond the first hundred share one label.",
     );
     for (group, counts) in &numbers.targets {
         for (state, count) in [
@@ -27,12 +27,12 @@ pub(super) fn write(page: &mut Page, numbers: &PollingNumbers) {
     page.family(
         "poll_failing_targets",
         Kind::Gauge,
-        "Targets that have a poller and polls that fail, by group, as their pollers report.",
+        "Targets whose polls fail, by group, as their pollers report.",
     );
     for (group, counts) in &numbers.targets {
         page.sample(&[("group", group)], counts.failing);
     }
-    page.family("poll_moves_total", Kind::Counter, "Targets that left their poller, by group and why.");
+    page.family("poll_moves_total", Kind::Counter, "Targets that left their poller, by group and reason.");
     for (group, moves) in &numbers.moves {
         for (left_for, count) in LeftFor::ALL.iter().zip(moves) {
             page.sample(&[("group", group), ("reason", left_for.as_str())], count);
@@ -41,7 +41,7 @@ pub(super) fn write(page: &mut Page, numbers: &PollingNumbers) {
     page.family(
         "poll_unowned_seconds",
         Kind::Histogram,
-        "How long targets were nobody's before a poller took them.",
+        "Time that targets had no poller before one took them.",
     );
     let unowned = &numbers.unowned;
     page.histogram(&[], unowned.buckets.iter().copied(), unowned.sum, Unit::Milliseconds, UNOWNED_MS);

@@ -41,7 +41,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::GET,
                 path: "/v1/polling",
                 name: "list_polling",
-                summary: "Every group of pollers, in numbers",
+                summary: "List groups of pollers",
                 gives: Gives::Json(200, schema::<api::PollingGroups>),
                 read: |_| call(Call::PollingGroups),
             },
@@ -54,7 +54,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::GET,
                 path: "/v1/polling/{group}",
                 name: "show_polling",
-                summary: "A group of pollers: who polls what, who should, and what nobody polls",
+                summary: "Show pollers and targets of a group",
                 gives: view,
                 read: |parts| call(Call::Polling(group(parts))),
             },
@@ -65,9 +65,9 @@ pub(super) fn routes() -> Vec<Route> {
             None,
             Row {
                 method: Method::GET,
-                path: "/v1/nodes",
-                name: "list_nodes",
-                summary: "The same, of group `default` unless told",
+                path: "/v1/pollers",
+                name: "list_pollers",
+                summary: "Show pollers and targets of the group `?group=` [default: default]",
                 gives: view,
                 read: |parts| {
                     let api::NodesQuery { group } = parts.query()?;
@@ -83,7 +83,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/v1/polling/{group}/move",
                 name: "move_target",
-                summary: "Have a target polled by one poller; without a poller, by whoever should by itself",
+                summary: "Pin a target to a poller; without `poller`, withdraw the pin",
                 gives: Gives::Json(200, schema::<api::Moved>),
                 read: |parts| {
                     let body = parts.body()?;
@@ -99,7 +99,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/v1/polling/{group}/cordon",
                 name: "cordon_poller",
-                summary: "Have a poller hand over all its targets and get none",
+                summary: "Cordon a poller: it hands over its targets and gets no new ones",
                 gives: cordoned,
                 read: |parts| {
                     let body = parts.body()?;
@@ -115,7 +115,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/v1/polling/{group}/uncordon",
                 name: "uncordon_poller",
-                summary: "Let a poller have targets again",
+                summary: "Uncordon a poller: it gets targets again",
                 gives: cordoned,
                 read: |parts| {
                     let body = parts.body()?;

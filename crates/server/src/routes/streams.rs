@@ -5,7 +5,7 @@ use http::Method;
 use tenure_api::{self as api, Error};
 use tenure_faces::{Call, Scope};
 
-const GROUP: &str = "Sessions with slots";
+const GROUP: &str = "Slot sessions";
 
 /// Where these routes begin.
 pub(crate) const BASE: &str = "/api/v3";
@@ -46,7 +46,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/api/v3/intents",
                 name: "intend",
-                summary: "Start a session, its slots taken in the same step, or stop one",
+                summary: "Start a slot session and take its slots in one step, or stop one",
                 gives: Gives::Json(202, schema::<api::Stream>),
                 read: intend,
             },
@@ -59,7 +59,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::GET,
                 path: "/api/v3/sessions",
                 name: "list_streams",
-                summary: "Sessions page by page: queued, live, ended",
+                summary: "List slot sessions: queued, live and ended",
                 gives: Gives::Json(200, schema::<api::StreamList>),
                 read: |parts| call(Call::Streams(parts.query()?)),
             },
@@ -72,7 +72,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::GET,
                 path: "/api/v3/sessions/{session_id}",
                 name: "show_stream",
-                summary: "One session; ended ones say why for as long as history is kept",
+                summary: "Show a slot session; an ended one has its reason while history is kept",
                 gives: stream,
                 read: |parts| call(Call::Stream(id(parts))),
             },
@@ -85,7 +85,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::DELETE,
                 path: "/api/v3/sessions/{session_id}",
                 name: "stop_stream",
-                summary: "End a session; its slots are free at once",
+                summary: "Stop a slot session; its slots are free at once",
                 gives: stream,
                 read: |parts| call(Call::StopStream(id(parts))),
             },
@@ -98,7 +98,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/heartbeat",
                 name: "heartbeat_stream",
-                summary: "Say that the client lives",
+                summary: "Renew a slot session",
                 gives: Gives::Json(200, schema::<api::StreamRenewed>),
                 read: |parts| call(Call::HeartbeatStream(id(parts), parts.body()?)),
             },
@@ -111,7 +111,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/activate",
                 name: "activate_stream",
-                summary: "Take a session that was started with start_timeout into use",
+                summary: "Activate a slot session that was started with `start_timeout`",
                 gives: stream,
                 read: |parts| call(Call::ActivateStream(id(parts), parts.body()?)),
             },
@@ -124,7 +124,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/fail",
                 name: "fail_stream",
-                summary: "End a session that cannot go on, and say why",
+                summary: "End a slot session that failed, with a reason",
                 gives: stream,
                 read: |parts| call(Call::FailStream(id(parts), parts.body()?)),
             },
@@ -137,7 +137,7 @@ pub(super) fn routes() -> Vec<Route> {
                 method: Method::GET,
                 path: "/api/v3/sessions/{session_id}/events",
                 name: "follow_stream",
-                summary: "What happens to a session, as it happens",
+                summary: "Follow a slot session as server-sent events",
                 gives: Gives::StreamNews(schema::<api::Stream>),
                 read: |parts| Ok(Wanted::FollowStream(id(parts))),
             },

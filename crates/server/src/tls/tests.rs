@@ -382,17 +382,26 @@ fn errors_say_which_file_and_what_is_wrong() {
         with_certificate("missing"),
         "cannot read a certificate from DIR/missing: No such file or directory (os error 2)"
     );
-    assert_eq!(with_certificate("empty"), "cannot read a certificate from DIR/empty: there is none in it");
+    assert_eq!(
+        with_certificate("empty"),
+        "cannot read a certificate from DIR/empty: the file has no such item"
+    );
     assert_eq!(with_certificate("broken"), "cannot read a certificate from DIR/broken: a section has no end");
     assert!(with_certificate("bogus").starts_with("a certificate in DIR/bogus cannot be used: "));
-    assert_eq!(with_key("server.pem"), "cannot read a private key from DIR/server.pem: there is none in it");
+    assert_eq!(
+        with_key("server.pem"),
+        "cannot read a private key from DIR/server.pem: the file has no such item"
+    );
     assert_eq!(
         with_key("other.key"),
         "the key in DIR/other.key is not the one of the certificate in DIR/server.pem"
     );
-    assert_eq!(with_ca("empty"), "cannot read a client CA from DIR/empty: there is none in it");
+    assert_eq!(with_ca("empty"), "cannot read a client CA from DIR/empty: the file has no such item");
     assert!(with_ca("bogus").starts_with("a client CA in DIR/bogus cannot be used: "));
-    assert_eq!(with_crl("root.pem"), "cannot read a revocation list from DIR/root.pem: there is none in it");
+    assert_eq!(
+        with_crl("root.pem"),
+        "cannot read a revocation list from DIR/root.pem: the file has no such item"
+    );
     fs::write(desk.path("list"), "-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n").unwrap();
     assert!(with_crl("list").starts_with("a revocation list in DIR/list cannot be used: "));
 }

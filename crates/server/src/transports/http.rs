@@ -106,12 +106,12 @@ pub(crate) async fn serve(
     let stopping = shared.stopping();
     let served = tokio::select! {
         served = connection.as_mut() => served,
-        () = never_begins(&activity) => return tracing::debug!("a connection asked for nothing"),
+        () = never_begins(&activity) => return tracing::debug!("closed a connection without a request"),
         () = activity.idle(idle) => {
             connection.as_mut().graceful_shutdown();
             // An unread answer keeps its stream open.
             let Ok(served) = tokio::time::timeout(write, connection).await else {
-                return tracing::debug!("an idle connection did not end");
+                return tracing::debug!("an idle connection did not close in time");
             };
             served
         }
@@ -121,7 +121,7 @@ pub(crate) async fn serve(
         }
     };
     if let Err(error) = served {
-        tracing::debug!(%error, "an HTTP connection ended badly");
+        tracing::debug!(%error, "an HTTP connection failed");
     }
 }
 
@@ -243,7 +243,7 @@ async fn carry_out(
         Wanted::Redeem(code) => signing_in::redeem(shared, &code, &head).await,
         wanted => {
             let Some(admitted) = admitted else {
-                return Err(Error::new(ErrorCode::Unauthorized, "credentials are needed"));
+                return Err(Error::new(ErrorCode::Unauthorized, "the request has no credentials"));
             };
             wanted_answer(shared, &admitted, route, wanted, &head.headers, freshness).await
         }
@@ -309,11 +309,11 @@ async fn wanted_answer(
         Wanted::ShutDown(body) => shut_down(shared, caller, body).await,
         Wanted::Cluster => Ok(json(StatusCode::OK, &shared.node()?.shown())),
         Wanted::StepDown => {
-            tracing::info!(principal = %caller.principal, "told to step down");
+            tracing::info!(principal = %caller.principal, "resignation requested");
             Ok(json(StatusCode::OK, &shared.node()?.step_down().await?))
         }
         Wanted::RotateSecret => {
-            tracing::info!(principal = %caller.principal, "told to replace the secret of the nodes");
+            tracing::info!(principal = %caller.principal, "replacement of the node secret requested");
             Ok(json(StatusCode::OK, &shared.node()?.rotate_secret().await?))
         }
         Wanted::ForgetNode(node) => Ok(json(StatusCode::OK, &shared.node()?.forget(node).await?)),
@@ -337,7 +337,7 @@ async fn shut_down(shared: &Shared, caller: &Caller, body: ShutDown) -> Result<A
         }),
     };
     let kept = advertised == Advertised::Keep;
-    tracing::info!(principal = %caller.principal, end_all, keep_advertised = kept, restart, "told to stop");
+    tracing::info!(principal = %caller.principal, end_all, keep_advertised = kept, restart, "shutdown requested");
     shared.stop(StopWish { advertised, restart });
     Ok(json(StatusCode::OK, &reply.body()))
 }
@@ -365,10 +365,14 @@ fn check_stop(check: Option<&RestartCheck>, body: &ShutDown) -> Result<(), Error
 fn check_scope(route: &Route, admitted: Option<&Admitted>) -> Result<(), Error> {
     match (route.scope, admitted) {
         (Some(needed), Some(admitted)) if needed > admitted.scope => {
-            let message = format!("this needs scope {}, not {}", needed.as_str(), admitted.scope.as_str());
+            let message = format!(
+                "the request needs scope {}, the credentials have {}",
+                needed.as_str(),
+                admitted.scope.as_str()
+            );
             Err(Error::new(ErrorCode::Forbidden, message).with("scope", needed.as_str()))
         }
-        (Some(_), None) => Err(Error::new(ErrorCode::Unauthorized, "credentials are needed")),
+        (Some(_), None) => Err(Error::new(ErrorCode::Unauthorized, "the request has no credentials")),
         (Some(_) | None, _) => Ok(()),
     }
 }
@@ -416,14 +420,17 @@ fn freshness(query: &str) -> Result<(Cow<'_, str>, Freshness), Error> {
     for part in query.split('&') {
         match part.split_once('=') {
             Some(("consistency", "stale")) => freshness = Freshness::Stale,
-            Some(("consistency", "writer")) => {}
+            Some(("consistency", "leader" | "writer")) => {}
             Some(("consistency", other)) => {
-                let message = format!("consistency is `stale` or `writer`, not {other:?}");
+                let message = format!("consistency must be stale or leader, not {other:?}");
                 return Err(Error::new(ErrorCode::InvalidRequest, message));
             }
             Some(("min_lsn", lsn)) => {
                 let lsn = lsn.parse().map_err(|_| {
-                    Error::new(ErrorCode::InvalidRequest, format!("min_lsn is a position, not {lsn:?}"))
+                    Error::new(
+                        ErrorCode::InvalidRequest,
+                        format!("min_lsn must be a position of the log, not {lsn:?}"),
+                    )
                 })?;
                 freshness = Freshness::AtLeast(lsn);
             }
@@ -435,7 +442,7 @@ fn freshness(query: &str) -> Result<(Cow<'_, str>, Freshness), Error> {
 
 /// What a request that waits is told when the daemon stops.
 pub(crate) fn stopped_waiting() -> Error {
-    let message = "the daemon is stopping; ask again with the same operation id";
+    let message = "the daemon is stopping, and the outcome is not known";
     // A grant may have come a moment before.
     Error { definite: false, ..Error::new(ErrorCode::ShuttingDown, message) }
 }
@@ -514,7 +521,7 @@ fn asked_origin(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The daemon is ready for everything but grants.
-const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is room on the disk\n";
+const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is space on the disk\n";
 
 /// How long the engine of a node may take over its numbers.
 const METRICS_WITHIN: Duration = Duration::from_millis(500);
@@ -561,7 +568,7 @@ async fn page_answer(
                 Some(Space::Ok) => media(plain, full("OK\n")),
                 // Renewals and ends go on: who took this daemon out of service would lose them.
                 Some(Space::Low) => media(plain, full(READY_BUT_LOW)),
-                None => return Err(Error::new(ErrorCode::ShuttingDown, "the engine takes no calls")),
+                None => return Err(Error::new(ErrorCode::ShuttingDown, "the engine does not answer")),
             }
         }
         Page::Metrics => {
@@ -580,9 +587,12 @@ async fn page_answer(
             media(HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"), full(text))
         }
         Page::OpenApi => media(JSON, full(shared.openapi())),
-        Page::Docs => {
-            let mut answered =
-                media(HeaderValue::from_static("text/html; charset=utf-8"), full(shared.docs()));
+        Page::Docs | Page::DocsErrors => {
+            let html = match page {
+                Page::DocsErrors => full(docs::errors_page()),
+                _ => full(shared.docs()),
+            };
+            let mut answered = media(HeaderValue::from_static("text/html; charset=utf-8"), html);
             answered.headers_mut().insert(
                 header::CONTENT_SECURITY_POLICY,
                 HeaderValue::from_static(
@@ -618,7 +628,7 @@ fn backup(shared: &Arc<Shared>, permit: OwnedSemaphorePermit) -> Answered {
         let _permit = permit;
         let mut pipe = sender.writer();
         if let Err(error) = make(&mut pipe).and_then(|()| pipe.flush()) {
-            tracing::warn!(%error, "a backup was broken off");
+            tracing::warn!(%error, "backup failed");
             pipe.break_off();
         }
     });
@@ -714,7 +724,7 @@ pub fn understand_call(method: &str, target: &str, body: &[u8]) -> Result<Option
 }
 
 fn read_as_daemon(method: &str, target: &str, body: &[u8]) -> Result<(&'static Route, Wanted), Error> {
-    let not_http = || Error::new(ErrorCode::ParseError, "this is no request");
+    let not_http = || Error::new(ErrorCode::ParseError, "the bytes are not an HTTP request");
     let method = Method::from_bytes(method.as_bytes()).map_err(|_| not_http())?;
     let uri: http::Uri = target.parse().map_err(|_| not_http())?;
     let (route, params) = find(&method, uri.path())?;
@@ -729,7 +739,7 @@ type Found = (&'static Route, Vec<(String, String)>);
 fn find(method: &Method, path: &str) -> Result<Found, Error> {
     let router = router();
     let Ok(matched) = router.at(path) else {
-        return Err(Error::new(ErrorCode::NotFound, "there is no such route; /docs lists them all"));
+        return Err(Error::new(ErrorCode::NotFound, "the route does not exist"));
     };
     let methods = &matched.value.methods;
     // The body of an answer to HEAD is left out by the HTTP layer.
@@ -737,7 +747,7 @@ fn find(method: &Method, path: &str) -> Result<Found, Error> {
     let Some((_, route)) = methods.iter().find(|(known, _)| known == wanted) else {
         let head = methods.iter().any(|(known, _)| known == Method::GET).then_some("HEAD");
         let allowed: Vec<&str> = methods.iter().map(|(known, _)| known.as_str()).chain(head).collect();
-        let message = format!("{method} is not for this route");
+        let message = format!("the route does not take {method}");
         return Err(Error::new(ErrorCode::MethodNotAllowed, message).with("allowed", allowed.join(", ")));
     };
     let mut params = Vec::new();

@@ -238,12 +238,7 @@ pub(crate) async fn serve(
 /// Sends the reason to a peer that does not read, and logs it.
 fn cut_off(out: &Outbox, principal: &str, session: &str) {
     let unread_bytes = out.unread().bytes();
-    tracing::warn!(
-        principal,
-        session,
-        unread_bytes,
-        "a connection was closed because its answers were not read"
-    );
+    tracing::warn!(principal, session, unread_bytes, "closed a connection that did not read its answers");
     let message = format!(
         "connection closed: {unread_bytes} bytes of answers unread; read answers while writing requests"
     );
@@ -310,7 +305,7 @@ fn take_lines(
 }
 
 fn line_too_long(max: usize) -> Error {
-    let message = format!("a line has at most {max} bytes");
+    let message = format!("the line is longer than limits.line_bytes = {max}");
     over_limit(ErrorCode::TooLarge, message, "line_bytes", "limits.line_bytes", max)
 }
 
@@ -448,10 +443,16 @@ impl Connection {
             }
             Wish::Hello(kind) => {
                 if self.greeted {
-                    return Err(Error::new(ErrorCode::InvalidRequest, "hello comes once, first"));
+                    return Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        "hello must be the first line and come once",
+                    ));
                 }
                 if kind.as_deref().is_some_and(|kind| kind != "cli") {
-                    return Err(Error::new(ErrorCode::InvalidRequest, "the only kind there is is \"cli\""));
+                    return Err(Error::new(
+                        ErrorCode::InvalidRequest,
+                        "the kind of hello must be \"cli\" or absent",
+                    ));
                 }
                 let version = env!("CARGO_PKG_VERSION").to_owned();
                 Ok(Admitted::Said(Answer::Hello(Welcome { session: self.session.clone(), version })))
@@ -562,7 +563,7 @@ impl Connection {
         let max = self.shared.options().waiters_per_connection_max;
         over_limit(
             ErrorCode::TooManyWaiters,
-            format!("{max} requests of this connection wait already"),
+            format!("{max} requests of this connection already wait, which is the limit"),
             "waiters_per_connection",
             "limits.waiters_per_connection",
             max,
@@ -736,7 +737,7 @@ fn pool(body: PoolVerb) -> Result<Call, Error> {
         _ => {
             return Err(Error::new(
                 ErrorCode::InvalidRequest,
-                "pool takes nothing, a name, a name with a size, or a name with remove and perhaps force",
+                "pool takes nothing, name, name and size, or name and remove (with or without force)",
             ));
         }
     };
@@ -775,7 +776,7 @@ fn takes_its_time(call: &Call) -> bool {
 }
 
 fn too_many(tag: Option<Tag>, limit: &str, value: usize) -> AnswerLine {
-    let error = Error::new(ErrorCode::Overloaded, "too many lines of this connection wait for an answer");
+    let error = Error::new(ErrorCode::Overloaded, "too many lines of this connection are unanswered");
     let error = error.with("limit", limit).with("value", value);
     AnswerLine { answer: Answer::Error(error), tag }
 }

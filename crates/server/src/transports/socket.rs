@@ -29,7 +29,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: UnixListener) {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                     continue;
                 }
@@ -57,7 +57,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: UnixListener) {
 async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
     let peer = match SocketPeer::of(&stream) {
         Ok(peer) => peer,
-        Err(error) => return tracing::warn!(%error, "a peer of the socket could not be identified"),
+        Err(error) => return tracing::warn!(%error, "cannot identify the peer of a socket connection"),
     };
     let admitted = match shared.auth().socket(&peer) {
         Ok(admitted) => admitted,
@@ -70,7 +70,7 @@ async fn serve(shared: Arc<Shared>, mut stream: UnixStream) {
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         },
-        () = silent_while_scarce(&shared) => return tracing::debug!("a silent connection made room for others"),
+        () = silent_while_scarce(&shared) => return tracing::debug!("closed a silent connection to make room for others"),
         () = stopping.cancelled() => return,
     }
     let speaks_lines = speaks_lines(&first);

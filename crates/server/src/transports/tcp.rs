@@ -28,7 +28,7 @@ pub(crate) async fn accept(shared: Arc<Shared>, listener: TcpListener) {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_AGAIN).await;
                     continue;
                 }
@@ -67,8 +67,8 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, address: SocketAddr, uid:
             let certificate = shown.and_then(|certificate| CertificateNames::of(certificate));
             http::serve(shared, stream, Peer::Tcp { address, uid, certificate }).await;
         }
-        Ok(Err(error)) => tracing::debug!(%address, %error, "a TLS handshake failed"),
-        Err(_) => tracing::debug!(%address, "a TLS handshake took too long"),
+        Ok(Err(error)) => tracing::debug!(%address, %error, "TLS handshake failed"),
+        Err(_) => tracing::debug!(%address, "TLS handshake timed out"),
     }
 }
 

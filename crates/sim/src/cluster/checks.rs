@@ -447,5 +447,5 @@ fn broken(why: &str) -> Violation {
 }
 
 fn digest(kernel: &Kernel) -> u64 {
-    tenure_cluster::growth::snapshot_hash(&state_bytes(kernel))
+    tenure_cluster::pieces::snapshot_hash(&state_bytes(kernel))
 }

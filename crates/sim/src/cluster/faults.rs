@@ -1,9 +1,12 @@
 //! What goes wrong with nodes and the store, when, and for how long. All of it stops when the healing phase begins.
 
-use super::network::Links;
+use super::network::{Links, Question};
 use super::node::{Part, Resigning};
 use super::profile::Faults;
 use super::world::{Happening, NODES, World};
+use tenure_cluster::planted::{Planted, has};
+use tenure_cluster::resignation_of_dead;
+use tenure_cluster::values::Writer;
 
 const HOUR_MS: u64 = 60 * 60 * 1000;
 
@@ -100,6 +103,11 @@ impl World {
     pub(super) fn pause(&mut self, node: usize, lasts: u64) {
         self.tell(node, format_args!("(fault) stands still for {lasts} ms"));
         self.nodes[node].paused_until = self.now + lasts;
+        if has(Planted::GuardianResignsForPaused)
+            && let Some(claim) = self.nodes[node].life.as_ref().and_then(|life| life.claim()).cloned()
+        {
+            self.resign_for(node, &claim);
+        }
         // It often stands still because its whole host does, and comes back to a store it cannot reach.
         if self.random.chance(400) {
             let cut = lasts + self.random.within(500..=4_000);
@@ -123,6 +131,12 @@ impl World {
         let Some(life) = self.nodes[node].life.take() else { return };
         self.tell(node, format_args!("(fault) crashes"));
         self.connections_die(&life.connections);
+        // Often the machine is lost with its guardian.
+        if let Some(claim) = life.claim()
+            && self.random.chance(500)
+        {
+            self.resign_for(node, claim);
+        }
         self.nodes[node].paused_until = 0;
         if self.random.chance(self.profile.faults.wiped) {
             if self.random.chance(500) {
@@ -138,6 +152,18 @@ impl World {
         }
         let wait = if self.random.chance(400) { 50 } else { self.random.within(50..=6_000) };
         self.at(wait, Happening::Start(node));
+    }
+
+    /// The guardian of a node resigns for it, whatever of the node is still under way to the store. A guardian that hears
+    /// no answer sends the step again, and may itself stand still for long.
+    fn resign_for(&mut self, node: usize, claim: &Writer) {
+        self.tally.resigned_for += 1;
+        self.tell(node, format_args!("is resigned for by its guardian"));
+        for _ in 0..self.random.within(1..=3) {
+            let txn = resignation_of_dead(&self.keys, claim, self.now);
+            self.next_number += 1;
+            self.ask_store(node, self.next_number, Question::Step(txn));
+        }
     }
 
     /// The writer is asked to give the log up.

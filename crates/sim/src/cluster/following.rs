@@ -205,7 +205,7 @@ impl World {
         ranged: &Ranged,
     ) -> Result<(), Violation> {
         let bytes: Vec<u8> = ranged.found.iter().flat_map(|found| found.value.clone()).collect();
-        if tenure_cluster::growth::snapshot_hash(&bytes) != floor.snapshot_hash {
+        if tenure_cluster::pieces::snapshot_hash(&bytes) != floor.snapshot_hash {
             // Trimmed again meanwhile, or never there: the floor tells.
             if self.floor()? == *floor {
                 let text = format!("{} needs the snapshot at {}", self.nodes[node].name, floor.snapshot_lsn);

@@ -68,7 +68,8 @@ impl World {
                     frame: mirror.last_frame() + 1,
                     end: Head { tick: end.tick.max(replay.tick().0), ..end },
                     snapshot_lsn: end.lsn,
-                    snapshot_hash: tenure_cluster::growth::snapshot_hash(&bytes),
+                    snapshot_hash: tenure_cluster::pieces::snapshot_hash(&bytes),
+                    ..Floor::default()
                 };
                 let put = Op::Put { key: self.keys.piece(floor.snapshot_lsn, 0), value: bytes };
                 let before = *before;

@@ -11,7 +11,7 @@ use super::world::{Happening, World};
 use crate::violation::Violation;
 use std::collections::BTreeMap;
 use tenure_cluster::planted::{Planted, has};
-use tenure_cluster::values::Floor;
+use tenure_cluster::values::{Floor, Writer};
 use tenure_cluster::{Claimant, Lookout, Term, step_within};
 use tenure_engine::{Completion, Engine, Input, Outputs, Stop, Ticket, setup};
 use tenure_kernel::{Kernel, Lsn, Tick};
@@ -141,6 +141,15 @@ impl Life {
         match &self.part {
             Part::Writing(writing) => Some(writing.term.writer().epoch),
             Part::Beginning | Part::Following | Part::Winning(_) => None,
+        }
+    }
+
+    /// The claim that its guardian knows of.
+    pub(super) fn claim(&self) -> Option<&Writer> {
+        match &self.part {
+            Part::Winning(winning) => Some(winning.term.writer()),
+            Part::Writing(writing) => Some(writing.term.writer()),
+            Part::Beginning | Part::Following => None,
         }
     }
 }
@@ -287,15 +296,17 @@ impl World {
         let (inputs, completions) =
             (core::mem::take(&mut life.inputs), core::mem::take(&mut life.completions));
         if let Part::Writing(writing) = &mut life.part {
-            for completion in &completions {
-                if let Completion::Authority(authority) = completion {
-                    writing.authority = *authority;
-                }
-            }
-            let may_answer = match writing.authority {
+            let holds = |authority| match authority {
                 Authority::Forever => true,
                 Authority::Until { boot_ms } => now.boot_ms < boot_ms,
             };
+            for completion in &completions {
+                if let Completion::Authority(authority) = completion {
+                    writing.has_lapsed |= !holds(writing.authority);
+                    writing.authority = *authority;
+                }
+            }
+            let may_answer = holds(writing.authority);
             if may_answer && writing.has_lapsed {
                 self.checks.regains(writing.term.writer().epoch, life.engine.tick());
             }

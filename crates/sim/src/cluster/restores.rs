@@ -13,10 +13,10 @@ use crate::world::{Options, Report, Tally};
 use std::sync::Mutex;
 use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
-use tenure_cluster::values::{Meta, Node, decode, encode};
+use tenure_cluster::values::{Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
     Beaten, Claimant, Claimed, Keys, Lookout, Next, Peer, Remembered, TOUCH_MS, Term, Told, Trust, Written,
-    mark,
+    mark, resignation_of_dead,
 };
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment, RecordKind};
 
@@ -62,6 +62,8 @@ struct Restores {
     shelf: Shelf,
     machines: Vec<Machine>,
     backups: Vec<(u64, SimStore)>,
+    /// Claims of dead leaders that a guardian knows of.
+    claims: Vec<Writer>,
     /// How often a leader writes, in a thousand turns.
     writes: u64,
     /// The highest frame that anybody was told is committed.
@@ -138,6 +140,7 @@ impl Restores {
             shelf: Shelf(Mutex::new(store)),
             machines: (0..MACHINES).map(machine).collect(),
             backups: Vec::new(),
+            claims: Vec::new(),
             writes,
             given: 0,
             tally: Tally::default(),
@@ -180,6 +183,7 @@ impl Restores {
                 15..=19 => self.back_up(),
                 20 if step > before => self.restore(),
                 21..=22 => self.resign(number),
+                23..=24 => self.resign_for_dead(),
                 _ => self.turn(number)?,
             }
         }
@@ -291,7 +295,8 @@ impl Restores {
 
     fn crash(&mut self, number: usize) {
         self.write_down(number);
-        if self.machines[number].life.take().is_some() {
+        if let Some(life) = self.machines[number].life.take() {
+            self.claims.extend(life.term.map(|term| term.writer().clone()));
             let name = self.machines[number].name.clone();
             self.line(format_args!("{name} crashes"));
         }
@@ -348,6 +353,19 @@ impl Restores {
         life.trust.led(term.proved_ms(), &term.progress(life.revision));
         let txn = term.resign(now, now);
         let _ = self.shelf.step(&txn, Duration::ZERO);
+    }
+
+    /// A guardian resigns for a leader that died at any time before, whatever the store was put back to meanwhile.
+    fn resign_for_dead(&mut self) {
+        if self.claims.is_empty() {
+            return;
+        }
+        let claim = self.random.pick(&self.claims).clone();
+        let txn = resignation_of_dead(&self.keys, &claim, self.now);
+        if self.shelf.step(&txn, Duration::ZERO).is_ok_and(|stepped| stepped.held) {
+            self.tally.resigned_for += 1;
+            self.line(format_args!("{} is resigned for by its guardian", claim.node));
+        }
     }
 
     fn is_out(&self, number: usize) -> bool {
@@ -486,13 +504,8 @@ impl Restores {
         let node = Node {
             url: self.machines[number].url.clone(),
             incarnation: life.incarnation.clone(),
-            subnets: Vec::new(),
-            snapshot_lsn: 0,
-            snapshot_hash: 0,
-            version: String::new(),
-            wall_ms: 0,
             memory,
-            is_forgotten: false,
+            ..Node::default()
         };
         then.push(Op::Put { key: self.keys.node(name), value: encode(&node) });
         if let Ok(stepped) = self.shelf.step(&Txn { then, ..Txn::default() }, Duration::ZERO) {

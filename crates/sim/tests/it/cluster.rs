@@ -11,6 +11,7 @@ fn two_hundred_seeds_of_three_nodes_find_nothing() {
     assert!(found.is_none(), "{:?}", found.map(|found| (found.seed, found.violation)));
     // A simulator that exercises nothing finds nothing.
     assert!(tally.changes > 400 && tally.claims_lost > 100 && tally.claims_unknown > 100, "{tally:?}");
+    assert!(tally.resigned_for > 100, "guardians resign for dead leaders: {tally:?}");
     assert!(
         tally.lapses > 200 && tally.unknown > 200 && tally.trimmed > 100 && tally.snapshots > 20,
         "{tally:?}"
@@ -57,5 +58,5 @@ fn a_store_that_was_put_back_is_never_gone_on_with() {
     let search = Search { start: 0, seeds: 5_000, threads: 2, plant: None, options };
     let (found, tally) = search.run();
     assert!(found.is_none(), "{found:?}");
-    assert!(tally.changes > 4_000 && tally.events > 20_000, "{tally:?}");
+    assert!(tally.changes > 4_000 && tally.events > 20_000 && tally.resigned_for > 500, "{tally:?}");
 }

@@ -87,10 +87,10 @@ pub(crate) enum LoadError {
     #[error(transparent)]
     NotUnderstood(#[from] NotUnderstood),
     /// An answer to nothing that was asked.
-    #[error("the daemon answered what nobody asked")]
+    #[error("the daemon sent an answer without a request")]
     Unasked,
     /// Somebody had no patience.
-    #[error("left before every answer was there")]
+    #[error("interrupted before every answer arrived")]
     Abandoned,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct PrivateDaemon {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrivateDaemonError {
     /// Its directory cannot be made.
-    #[error("cannot make a directory in {}", path.display())]
+    #[error("cannot create a directory in {}", path.display())]
     Directory {
         /// Where.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub(crate) enum PrivateDaemonError {
     #[error("the daemon is not ready after {} s", READY_WITHIN.as_secs())]
     NotReady,
     /// It cannot be spoken to.
-    #[error("cannot speak to the daemon")]
+    #[error("cannot connect to the daemon")]
     Build(#[from] tenure_client::BuildError),
 }
 

@@ -64,7 +64,7 @@ pub(crate) enum Said<'a> {
 
 /// An answer that makes no sense.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the daemon's answer is not understood: {0}")]
+#[error("unexpected answer from the daemon: {0}")]
 pub(crate) struct NotUnderstood(String);
 
 /// More than any lease id has.

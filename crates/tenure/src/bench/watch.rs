@@ -32,10 +32,10 @@ pub(crate) enum Ending {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WatchError {
     /// The system gives no pipe or no signals.
-    #[error("cannot look after the load")]
+    #[error("cannot watch the load")]
     Prepare(#[from] io::Error),
     /// The load does not come back.
-    #[error("the load hangs; what it took ends with its ttl")]
+    #[error("the load hangs; its leases end with their ttl")]
     Stuck,
 }
 

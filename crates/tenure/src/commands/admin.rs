@@ -14,7 +14,7 @@ use crate::connect::{Daemon, Reach, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 
-/// Steer the daemon itself, and what is registered with it
+/// Manage the daemon: registrations, sessions, mass-expiry protection, restart, shutdown
 #[derive(Args)]
 pub(crate) struct Admin {
     #[command(subcommand)]
@@ -31,7 +31,7 @@ enum AdminCommand {
     Restart(restart::Restart),
 }
 
-/// Steer what postpones ends when most holders fall silent at once
+/// Manage mass-expiry protection, which pauses expiry if most holders fall silent at once
 #[derive(Args)]
 struct Breaker {
     #[command(subcommand)]
@@ -43,21 +43,21 @@ enum BreakerCommand {
     Reset(Reset),
 }
 
-/// Let ends go on: the silence is real
+/// Resume expiry now
 #[derive(Args)]
 struct Reset {
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Stop the daemon; leases live on until it is back, except with --end-all
+/// Stop the daemon; without --end-all, leases survive until it starts again
 #[derive(Args)]
 struct Shutdown {
     /// End every lease first
     #[arg(long)]
     end_all: bool,
-    /// What becomes of the services that it advertises by mDNS
-    #[arg(long, value_name = "WHAT", value_enum, default_value_t)]
+    /// Choose what happens to the services that it advertises by mDNS
+    #[arg(long, value_name = "ACTION", value_enum, default_value_t)]
     advertised: Services,
     #[command(flatten)]
     consent: Consent,
@@ -66,10 +66,10 @@ struct Shutdown {
 /// What becomes of advertised services.
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 enum Services {
-    /// Send a goodbye for each
+    /// Send a goodbye packet for each
     #[default]
     Withdraw,
-    /// Send no goodbye: the next start announces them, and peers see no change
+    /// Send no goodbye packets: the next start announces them again, and peers see no change
     Keep,
 }
 
@@ -99,13 +99,13 @@ impl Admin {
                 if consent.asks() {
                     let status: Status = read(daemon.get(route(&["status"])).await?)?;
                     let what = counted(status.leases.total, "lease");
-                    consent.obtain(printer, &[what], "let those end whose holders are silent?")?;
+                    consent.obtain(printer, &[what], "resume expiry of leases with silent holders?")?;
                 }
                 let answer = daemon.post(route(&["breaker", "reset"]), &serde_json::json!({})).await?;
                 if printer.json() {
                     return printer.object(&answer);
                 }
-                printer.line("ends go on")
+                printer.line("expiry resumed")
             }
             AdminCommand::Shutdown(shutdown) => shutdown.run(daemon, printer).await,
             AdminCommand::Restart(restart) => restart.run(reach, daemon, printer).await,
@@ -129,8 +129,7 @@ impl Shutdown {
     /// What ends everything is not done by mistake.
     fn check(&self) -> Result<(), Failure> {
         if self.advertised == Services::Keep {
-            let line =
-                "--end-all ends every registration with its goodbye, and --advertised keep sends no goodbye";
+            let line = "--end-all sends a goodbye packet for each registration, --advertised keep sends none";
             return Err(Failure::Usage(Words::new(line).hint("give one of the two")));
         }
         self.consent.can_be_had()
@@ -139,7 +138,8 @@ impl Shutdown {
     async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         if self.end_all || self.consent.asks() {
             let status = own_status(daemon).await?;
-            let question = if self.end_all { "end every lease and stop it?" } else { "stop it?" };
+            let question =
+                if self.end_all { "end every lease and stop the daemon?" } else { "stop the daemon?" };
             self.consent.obtain(printer, &[at_stake(&status)], question)?;
         }
         let advertised = match self.advertised {

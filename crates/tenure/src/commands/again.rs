@@ -20,13 +20,13 @@ pub(super) async fn open_again<T>(
     printer: &mut Printer,
     open: impl AsyncFn(&Daemon) -> Result<T, CallError>,
 ) -> Result<T, Failure> {
-    printer.talk("note: the daemon is gone; waiting for it");
+    printer.talk("note: lost the connection to the daemon; reconnecting");
     let mut pause = PAUSE_MIN;
     loop {
         match reach.find_again(daemon).await {
             Ok(daemon) => match open(&daemon).await {
                 Ok(opened) => {
-                    printer.talk("note: connected again");
+                    printer.talk("note: reconnected");
                     return Ok(opened);
                 }
                 Err(error) if is_passing(&error) => {}

@@ -12,15 +12,15 @@ use crate::connect::{Daemon, call_failure};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
-/// Copy everything the daemon keeps into a tar archive, while it runs
+/// Back up the log and snapshots of the running daemon into a tar archive
 ///
-/// The file appears whole or not at all. `tenure restore` makes a data directory of it.
+/// The file appears complete or not at all. `tenure restore` creates a data directory from it.
 #[derive(Args)]
 pub(crate) struct Backup {
-    /// The archive to write; - is standard output
+    /// Archive to write; - is standard output
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace the file if there is one
+    /// Overwrite an existing file
     #[arg(long)]
     force: bool,
 }
@@ -31,8 +31,8 @@ impl Backup {
         if self.is_output() || self.force || !self.file.exists() {
             return Ok(());
         }
-        let words = Words::new(format_args!("there is a file {} already", self.file.display()));
-        Err(Failure::Usage(words.hint("--force replaces it")))
+        let words = Words::new(format_args!("{} already exists", self.file.display()));
+        Err(Failure::Refused(words.hint("--force overwrites the file")))
     }
 
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {

@@ -17,40 +17,42 @@ use crate::duration::Span;
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
-/// Put a load on the daemon and show how it bears it
+/// Benchmark the daemon
 ///
-/// Takes leases over names that nobody else uses, renews them and gives them back. Each row keeps a number of requests
-/// under way: an answer lets the next one out. Whatever was taken is given back at the end, also after Ctrl-C.
+/// Acquires, renews and releases leases on unique resource names. Each row keeps a fixed number of requests in flight. The
+/// command releases its leases at the end, also after Ctrl-C.
 ///
-/// OPS/S counts answers that are no refusals, P50 to MAX are the time from request to answer, ERRORS are refusals.
-/// DAEMON CPU and LOAD CPU are the processor time of one request in the daemon, where it runs on this machine, and in
-/// this command.
+/// OPS/S counts successful answers, P50 to MAX are latencies, ERRORS counts error answers. DAEMON CPU and LOAD CPU are the
+/// processor time per request in the daemon (if it runs on this machine) and in this command.
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure bench --spawn\n  tenure bench --transport socket --in-flight 64 --duration 10s"
+)]
 pub(crate) struct Bench {
-    /// How the daemon is spoken to
+    /// Use this transport
     #[arg(long, value_enum, default_value_t = Transports::Both)]
     transport: Transports,
-    /// Requests under way, from 1 to 1024; a round for each
+    /// Keep this many requests in flight, from 1 to 1024; one round for each number
     #[arg(long, value_name = "N,…", value_delimiter = ',', default_value = "1,16,64,256")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     in_flight: Vec<u16>,
-    /// Connections to the socket that share them; over HTTP each request has its own
+    /// Use this many socket connections; over HTTP each request in flight has its own
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u16).range(1..=1024))]
     connections: u16,
-    /// How long each row takes, from 50ms to 10m
+    /// Measure each row for this long, from 50ms to 10m
     #[arg(long, default_value = "3s")]
     duration: Span,
-    /// How many requests each row makes, whatever time they take
+    /// Measure this many requests per row instead
     #[arg(long, value_name = "N", conflicts_with = "duration")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=LEASES_MAX))]
     count: Option<u64>,
-    /// What is measured
+    /// Measure these operations
     #[arg(long, value_enum, value_delimiter = ',', default_value = "acquire,heartbeat,release")]
     work: Vec<Work>,
-    /// Start a daemon for this alone, with its data in a temporary directory
+    /// Start a temporary daemon for the benchmark
     #[arg(long)]
     spawn: bool,
-    /// Where that directory is made; where it is in memory, syncing costs nothing
+    /// Create its data directory here; on a file system in memory, fsync costs nothing
     #[arg(long, value_name = "DIR", requires = "spawn")]
     spawn_in: Option<PathBuf>,
 }
@@ -58,7 +60,7 @@ pub(crate) struct Bench {
 /// Which transports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Transports {
-    /// Lines over the daemon's socket
+    /// The line protocol over the Unix socket
     Socket,
     /// HTTP over TCP
     Http,
@@ -82,8 +84,10 @@ impl Bench {
             let daemon = PrivateDaemon::start(&parent)
                 .await
                 .map_err(|error| Failure::Unexpected(Words::new(chain(&error))))?;
-            printer
-                .talk(format_args!("note: a daemon for this alone is in {}", daemon.directory().display()));
+            printer.talk(format_args!(
+                "note: the temporary daemon's data is in {}",
+                daemon.directory().display()
+            ));
             let outcome = self.measure(daemon.client(), None, printer).await;
             daemon.stop().await;
             outcome
@@ -94,7 +98,7 @@ impl Bench {
         if (DURATION_MS_MIN..=DURATION_MS_MAX).contains(&self.duration.ms()) {
             return Ok(());
         }
-        Err(Failure::Usage(Words::new("a row takes from 50ms to 10m")))
+        Err(Failure::Usage(Words::new(format_args!("--duration {}: expected 50ms to 10m", self.duration))))
     }
 
     async fn measure(
@@ -107,7 +111,7 @@ impl Bench {
         let doors = self.doors(client, &status, token, printer).await?;
         let course = self.course(doors, &status)?;
         if is_in_memory(&status.data_dir) {
-            printer.talk("note: the daemon's data is in memory; syncing costs nothing there");
+            printer.talk("note: the daemon's data directory is in memory, so fsync costs nothing");
         }
         let ttl = tenure_history::duration(course.ttl_ms());
         let bar = printer.progress();
@@ -130,11 +134,11 @@ impl Bench {
         }
         match (ending, outcome.broke_off, report.useless()) {
             (Ending::Silence, _, _) => {
-                let line = format!("the daemon answers nothing for {} s", SILENCE_MAX.as_secs());
+                let line = format!("the daemon has not answered for {} s", SILENCE_MAX.as_secs());
                 Err(Failure::Unexpected(Words::new(line)))
             }
             (Ending::Stopped, _, _) => {
-                printer.talk("note: stopped before all was measured");
+                printer.talk("note: interrupted; the measurement is incomplete");
                 Err(Failure::Ended(INTERRUPTED))
             }
             (Ending::ByItself, Some(error), _) => Err(Failure::Unexpected(Words::new(chain(&error)))),
@@ -157,11 +161,9 @@ impl Bench {
                 Some(door) => doors.push(door),
                 None if self.transport == Transports::Socket => {
                     let words = Words::new("the daemon has no socket on this machine");
-                    return Err(Failure::Usage(words.hint("--transport http needs none")));
+                    return Err(Failure::Usage(words.hint("use --transport http")));
                 }
-                None => {
-                    printer.talk("note: the daemon has no socket on this machine; HTTP alone is measured")
-                }
+                None => printer.talk("note: the daemon has no socket on this machine; measuring HTTP only"),
             }
         }
         if self.transport != Transports::Socket {
@@ -170,7 +172,7 @@ impl Bench {
                 Err(why) if self.transport == Transports::Http => {
                     return Err(Failure::Usage(Words::new(why)));
                 }
-                Err(why) => printer.talk(format_args!("note: {why}; the socket alone is measured")),
+                Err(why) => printer.talk(format_args!("note: {why}; measuring the socket only")),
             }
         }
         if doors.is_empty() {
@@ -224,7 +226,7 @@ fn http_door(asked: &Endpoint, status: &Status, token: Option<&str>) -> Result<D
     };
     let authority = match endpoint {
         Some(Endpoint::Http(authority)) => authority,
-        Some(Endpoint::Https(_)) => return Err("the load speaks no TLS".to_owned()),
+        Some(Endpoint::Https(_)) => return Err("tenure bench does not support https".to_owned()),
         Some(Endpoint::Unix(_)) | None => return Err("the daemon has no HTTP port".to_owned()),
     };
     let addresses = (authority.host.as_str(), authority.port).to_socket_addrs();

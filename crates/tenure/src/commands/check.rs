@@ -8,19 +8,19 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::check_page;
 
-/// Ask whether a fence or an epoch is current
+/// Check whether a fencing token or an epoch is current
 ///
-/// Exits with 0 if whoever presents it has authority now, and with 1 if not.
+/// Exits with 0 if it is current, with 1 if not.
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("presented").required(true).args(["fence", "epoch"]))]
 pub(crate) struct Check {
-    /// A resource with --fence, or the id of a lease with --epoch
+    /// Resource (with --fence) or lease ID (with --epoch)
     #[arg(value_name = "RESOURCE|LEASE")]
     subject: String,
-    /// The fence presented for the resource
+    /// Check this fencing token of the resource
     #[arg(long, value_name = "FENCE")]
     fence: Option<u64>,
-    /// The epoch presented for the lease
+    /// Check this epoch of the lease
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<u64>,
 }

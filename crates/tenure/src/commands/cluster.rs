@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::{Now, cluster_page, node_list};
 
-/// Look at the nodes of a cluster, and steer who writes
+/// Show and manage the nodes of a cluster
 #[derive(Args)]
 pub(crate) struct Cluster {
     #[command(subcommand)]
@@ -37,11 +37,11 @@ enum ClusterCommand {
     Migrate(migrate::Migrate),
 }
 
-/// Show who writes, how far behind this node is, and how the store is
+/// Show the leader, the replication lag of this node and the health of etcd
 #[derive(Args)]
 struct Status {}
 
-/// List the nodes
+/// List the nodes of the cluster
 #[derive(Args)]
 struct Nodes {}
 

@@ -6,10 +6,10 @@ use clap_complete::Shell;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Print completions for a shell
+/// Print the completion script for a shell
 #[derive(Args)]
 pub(crate) struct Completions {
-    /// The shell
+    /// Shell
     #[arg(value_name = "SHELL", value_enum)]
     shell: Shell,
 }

@@ -1,31 +1,37 @@
-//! `tenure guardian`: the process between `tenure run` or `tenure poll run` and its commands. Nobody calls it by hand.
+//! `tenure guardian`: the process between `tenure run` or `tenure poll run` and its commands, and the one beside a node that
+//! resigns for it when it dies. Nobody calls it by hand.
 
 use std::ffi::OsString;
 
 use clap::Args;
 
 use crate::connect::block_on;
+use crate::daemon::guard_leader;
 use crate::failure::{Failure, Words, chain};
 use crate::poll::guard_polls;
 use crate::run::{GuardianError, guard};
 
-/// Watch the command of a run or the commands of polls; started by tenure run and tenure poll run
+/// Guard the processes of tenure run, tenure poll run or a node; started by them
 #[derive(Args)]
 pub(crate) struct Guardian {
     /// Many polls instead of one run
     #[arg(long)]
     polls: bool,
+    /// No command: resign for the node that started this when it dies
+    #[arg(long)]
+    leader: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "leader", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 impl Guardian {
     pub(crate) fn run(self) -> Result<(), Failure> {
         block_on(async {
-            let guarded = match self.polls {
-                true => guard_polls(self.command).await,
-                false => guard(self.command).await,
+            let guarded = match (self.leader, self.polls) {
+                (true, _) => guard_leader().await,
+                (false, true) => guard_polls(self.command).await,
+                (false, false) => guard(self.command).await,
             };
             guarded.map_err(|error| match error {
                 GuardianError::NoSupervisor => {

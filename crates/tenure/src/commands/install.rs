@@ -13,17 +13,18 @@ use serde_json::json;
 use tenure_server::{Auth, Tls};
 
 use crate::atomic_file::{Access, directory_of, replace};
-use crate::config::{Environment, Flags, MACHINE_CONFIG, Settings};
+use crate::config::{Environment, Flags, MACHINE_CONFIG, MORE_SETTINGS, Settings};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
 use unit::{Earlier, FIRST_SETTINGS, SYSUSERS_PATH, UNIT_NAME, UNIT_PATH, Unit, is_user_name, sysusers};
 
-/// Set the daemon up as a service of this machine
+/// Install the daemon as a systemd service
 ///
-/// Writes a systemd unit, declares the daemon's own user, writes /etc/tenure/tenure.toml unless it is there, and
-/// starts the service. Flags of `tenure serve` that are given here are kept in the unit, and kept again when this is
-/// repeated without them. Doing it twice changes nothing.
+/// Writes a systemd unit, creates the daemon's user, writes /etc/tenure/tenure.toml if it does not exist, and starts the
+/// service. The unit keeps the flags of `tenure serve` that are given here; a later install without them keeps them too.
+/// The command is idempotent.
 #[derive(Args)]
+#[command(after_help = format!("Examples:\n  sudo tenure install\n  sudo tenure install --port 7000 --no-mdns\n\n{MORE_SETTINGS}"))]
 pub(crate) struct Install {
     #[command(flatten)]
     flags: Flags,
@@ -34,22 +35,22 @@ pub(crate) struct Install {
 #[derive(Args)]
 #[command(next_help_heading = "Installing")]
 struct Options {
-    /// User that runs the daemon; made if it is not there [default: tenure]
+    /// Run the daemon as this user; create the user if it does not exist [default: tenure]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// The program that the unit starts [default: this one]
+    /// Start this program from the unit [default: this program]
     #[arg(long, value_name = "PATH")]
     exec: Option<PathBuf>,
-    /// Forget flags and user of an earlier install
+    /// Discard flags and user of an earlier install
     #[arg(long)]
     reset: bool,
-    /// Do not start the service now
+    /// Do not start the service
     #[arg(long)]
     no_start: bool,
-    /// Write below this directory and run nothing, for packages
+    /// Write below this directory and run no command, for packages
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Print what would be written and run, and do nothing
+    /// Print the files and commands without applying them
     #[arg(long)]
     dry_run: bool,
 }
@@ -84,7 +85,9 @@ impl Install {
         };
         let user = options.user.clone().or(earlier_user).unwrap_or_else(|| USER.to_owned());
         if !is_user_name(&user) {
-            return Err(Failure::Usage(Words::new(format_args!("{user:?} cannot be the name of a user"))));
+            let words = Words::new(format_args!("{user:?} is not a valid user name"));
+            let hint = "at most 31 lower-case letters, digits, - and _, beginning with a letter or _";
+            return Err(Failure::Usage(words.hint(hint)));
         }
         let program = options.program()?;
         let settings = options.settings(&flags)?;
@@ -99,7 +102,7 @@ impl Install {
         }
         for directory in unit.own_directories() {
             let shown = directory.display();
-            printer.talk(format_args!("note: {shown} must be there and belong to {user}"));
+            printer.talk(format_args!("note: {shown} must exist and belong to {user}"));
         }
         options.carry_out(&planned, &user, printer)
     }
@@ -118,15 +121,16 @@ impl Options {
         let program = match &self.exec {
             Some(program) => program.clone(),
             None => std::env::current_exe().map_err(|error| {
-                Failure::Unexpected(Words::new(format_args!("this program is not found: {error}")))
+                Failure::Unexpected(Words::new(format_args!("cannot find this program's file: {error}")))
             })?,
         };
         if !program.is_absolute() {
-            return Err(Failure::Usage(Words::new("the program needs its whole path, from / on")));
+            let words = Words::new(format_args!("--exec {} is not an absolute path", program.display()));
+            return Err(Failure::Usage(words));
         }
         if HIDDEN.iter().any(|hidden| program.starts_with(hidden)) {
             let shown = program.display();
-            let line = Words::new(format_args!("a service of the machine does not see {shown}"));
+            let line = Words::new(format_args!("a system service cannot access {shown}"));
             let hint =
                 format!("install -m 755 {shown} /usr/local/bin/tenure && /usr/local/bin/tenure install");
             return Err(Failure::Refused(line.hint(hint)));
@@ -168,7 +172,7 @@ impl Options {
             return printer.object(&json!({"files": files, "commands": commands}));
         }
         for file in planned {
-            let when = if file.only_if_missing { ", if it is not there" } else { "" };
+            let when = if file.only_if_missing { ", unless it exists" } else { "" };
             printer.line(format_args!("### {}{when}", self.below(file.path).display()))?;
             printer.text(&file.text)?;
         }
@@ -195,7 +199,7 @@ impl Options {
         }
         let commands = self.commands(unit_changed);
         if commands.is_empty() && self.root.is_none() {
-            printer.talk("note: systemd does not run here; the service starts where it does");
+            printer.talk("note: systemd does not run here; the service was not started");
         }
         for line in &commands {
             system::run(line)?;

@@ -18,14 +18,21 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::lease_page;
 
-/// Take, look at and end leases by hand
+/// Acquire, show and end leases
 ///
-/// A lease is named by its id, or by the name of a resource that it covers.
+/// Every command accepts a lease ID, or the name of a resource that the lease holds.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Lease {
     #[command(subcommand)]
     command: LeaseCommand,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure lease acquire printer --ttl 60s
+  tenure lease heartbeat printer
+  tenure lease ls --holder alice
+  tenure lease release printer";
 
 #[derive(Subcommand)]
 enum LeaseCommand {

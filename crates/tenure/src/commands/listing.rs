@@ -17,10 +17,10 @@ pub(super) struct Extent {
     /// Show at most this many
     #[arg(long, value_name = "N", default_value_t = PAGE_MAX, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,
-    /// Show all of them, however many
+    /// Show all, without a limit
     #[arg(long, conflicts_with = "limit")]
     all: bool,
-    /// Begin where an earlier list ended
+    /// Continue a list at this cursor
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
@@ -62,9 +62,7 @@ impl Extent {
             whole["next_cursor"] = next.clone().into();
             if next.is_none() || next == cursor || left == 0 {
                 if let Some(next) = next {
-                    printer.talk(format_args!(
-                        "note: there is more; go on with --cursor {next}, or ask for --all"
-                    ));
+                    printer.talk(format_args!("note: the list continues; use --cursor {next} or --all"));
                 }
                 return Ok(whole.take());
             }

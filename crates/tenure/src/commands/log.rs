@@ -18,9 +18,9 @@ use crate::failure::{Failure, Words, chain};
 use crate::printer::Printer;
 use crate::writer::Writer;
 
-/// Look into the log of a data directory, without a daemon
+/// Inspect the log in a data directory, without a daemon
 ///
-/// Nothing is written and nothing is locked, so the directory of a running daemon may be read too.
+/// Reads only and locks nothing, so it works on the directory of a running daemon too.
 #[derive(Args)]
 pub(crate) struct Log {
     #[command(subcommand)]
@@ -38,7 +38,7 @@ enum LogCommand {
 /// Where the log is.
 #[derive(Args)]
 struct DataDirectory {
-    /// The data directory (the one that holds log/ and snapshots/), or the directory of log.archive
+    /// Data directory (with log/ and snapshots/), or the directory of log.archive
     #[arg(value_name = "DIR")]
     path: PathBuf,
 }
@@ -69,7 +69,7 @@ impl DataDirectory {
         let writer = Writer::of(&self.path);
         if let Some(writer) = &writer {
             printer.talk(format_args!(
-                "note: pid {} has been writing this log since {}; what it writes from now on is not looked at",
+                "note: pid {} has been writing this log since {}; its further records are not read",
                 writer.pid,
                 rfc3339(writer.since_wall_ms)
             ));
@@ -95,7 +95,7 @@ impl DataDirectory {
     }
 
     fn wrong_directory(&self, what: &str) -> Failure {
-        let hint = "give the data directory of a daemon: the one that holds log/ and snapshots/";
+        let hint = "name the data directory of a daemon: the one with log/ and snapshots/";
         Failure::Unexpected(Words::new(format_args!("{what} {}", self.path.display())).hint(hint))
     }
 
@@ -104,7 +104,7 @@ impl DataDirectory {
         match error {
             ReadError::Damaged(damage) => self.damaged(damage),
             ReadError::Trimmed { oldest } => Failure::Refused(
-                Words::new(chain(error)).hint(format_args!("the oldest that is kept is {oldest}")),
+                Words::new(chain(error)).hint(format_args!("the oldest kept lsn is {oldest}")),
             ),
             ReadError::NoLog { .. } => self.wrong_directory("there is no log in"),
             ReadError::Io { .. } => {

@@ -11,7 +11,7 @@ use crate::printer::{Printer, counted};
 /// Write the manual pages into a directory
 #[derive(Args)]
 pub(crate) struct Man {
-    /// The directory; made if it is missing
+    /// Directory; created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }

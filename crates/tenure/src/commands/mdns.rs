@@ -21,7 +21,7 @@ use crate::connect::Reach;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Advertise services by mDNS, and find them
+/// Advertise and discover services by mDNS
 #[derive(Args)]
 #[command(after_help = SHORTER)]
 pub(crate) struct Mdns {
@@ -29,8 +29,11 @@ pub(crate) struct Mdns {
     command: MdnsCommand,
 }
 
-const SHORTER: &str = "tenure register, unregister, browse, resolve and subscribe are the same, said shorter.
-Without a daemon, all but unregister and admin do it themselves, for as long as they run.";
+const SHORTER: &str = "Examples:
+  tenure mdns register \"My App\" _http._tcp 8080
+  tenure mdns browse _http._tcp
+tenure register, unregister, browse, resolve and subscribe are short forms of these commands.
+Without a daemon, all but unregister and admin use mDNS themselves while they run.";
 
 #[derive(Subcommand)]
 enum MdnsCommand {
@@ -42,7 +45,7 @@ enum MdnsCommand {
     Admin(Admin),
 }
 
-/// Look at registrations, end and drain them; the same as in tenure admin
+/// Manage registrations; the same as in tenure admin
 #[derive(Args)]
 struct Admin {
     #[command(subcommand)]
@@ -68,14 +71,14 @@ impl Mdns {
 pub(super) fn advised(failure: Failure) -> Failure {
     let Failure::Answered { error, .. } = &failure else { return failure };
     let hint = match error.code {
-        ErrorCode::NotFound => "tenure admin registrations shows what there is",
-        ErrorCode::AlreadyDraining => "tenure admin revive takes the drain back",
-        ErrorCode::PermanentLease => "tenure admin unregister ends it",
-        ErrorCode::NotDraining | ErrorCode::NoLiveness => "tenure admin inspect tells its state",
-        ErrorCode::InvalidType => "a type is written like _http._tcp or _ipp._udp",
-        ErrorCode::TtlOutOfRange => "--lease 0 asks for no proof of life",
-        ErrorCode::ResourceHeld => "all variants of the name are taken: choose another one",
-        ErrorCode::ResolveTimeout => "tenure mdns browse TYPE shows which instances there are",
+        ErrorCode::NotFound => "tenure admin registrations lists the registrations",
+        ErrorCode::AlreadyDraining => "tenure admin revive cancels the drain",
+        ErrorCode::PermanentLease => "tenure admin unregister ends the registration",
+        ErrorCode::NotDraining | ErrorCode::NoLiveness => "tenure admin inspect shows its state",
+        ErrorCode::InvalidType => "expected a type like _http._tcp or _ipp._udp",
+        ErrorCode::TtlOutOfRange => "--lease 0 registers without heartbeats",
+        ErrorCode::ResourceHeld => "all variants of the name are taken; choose another name",
+        ErrorCode::ResolveTimeout => "tenure mdns browse TYPE lists the instances",
         _ => return failure,
     };
     failure.with_hint(hint)

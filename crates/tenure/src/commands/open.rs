@@ -30,10 +30,10 @@ const OPENER_LIMIT: Duration = Duration::from_secs(5);
 /// The file that leads the browser to the daemon, below the run-time directory of the user.
 const LEAD: &str = "open.html";
 
-/// Open the dashboard in a browser, signed in
+/// Open the dashboard in a browser and sign in
 ///
-/// The page that opens asks for one click; then the browser is signed in as the user who ran this command, for twelve
-/// hours. The address that is printed works once, within a minute: a second browser needs another.
+/// The page asks for one click and then signs the browser in as the user who ran this command, for twelve hours. The
+/// printed address works once, within a minute.
 #[derive(Args)]
 pub(crate) struct Open {}
 
@@ -51,7 +51,7 @@ impl Open {
         let lead = match leave_lead(&Environment::of_process(), &address) {
             Ok(lead) => lead,
             Err(error) => {
-                printer.talk(format_args!("note: no browser was opened ({error}); open the address above"));
+                printer.talk(format_args!("note: cannot open a browser ({error}); open the address above"));
                 return Ok(());
             }
         };
@@ -65,11 +65,10 @@ impl Open {
             // A browser that stays in the foreground is an open one.
             Err(_) => {}
             Ok(Ok(status)) if status.success() => {}
-            Ok(Ok(_)) => {
-                printer.talk("note: no browser could be opened here; the address above is the dashboard")
+            Ok(Ok(_)) => printer.talk("note: cannot open a browser here; open the address above"),
+            Ok(Err(_)) => {
+                printer.talk(format_args!("note: {OPENER} is not installed; open the address above"))
             }
-            Ok(Err(_)) => printer
-                .talk(format_args!("note: there is no {OPENER} here; the address above is the dashboard")),
         }
         Ok(())
     }
@@ -123,8 +122,8 @@ async fn base(daemon: &Daemon) -> Result<String, Failure> {
     }
     let status: Status = read(daemon.get(route(&["status"])).await?)?;
     let Some(http) = status.http else {
-        let words = Words::new("this daemon does not listen for HTTP, so it has no dashboard to open");
-        return Err(Failure::Refused(words.hint("tenure status shows where it listens")));
+        let words = Words::new("the daemon has no TCP port, so it serves no dashboard");
+        return Err(Failure::Refused(words.hint("tenure status shows its addresses")));
     };
     // Bound to every address it is reached by this one; browsers do not go to 0.0.0.0.
     let http = http.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");

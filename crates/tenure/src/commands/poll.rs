@@ -16,7 +16,7 @@ use crate::connect::Reach;
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Share targets among pollers: each target is polled by exactly one
+/// Poll targets from several machines, each target by exactly one poller
 #[derive(Args)]
 #[command(after_help = EXAMPLE)]
 pub(crate) struct Poll {
@@ -24,15 +24,18 @@ pub(crate) struct Poll {
     command: Option<PollCommand>,
 }
 
-const EXAMPLE: &str = "tenure poll run --targets sites.txt --every 5s -- curl -sS -m 3 {target}
-On as many machines as you like: they divide the targets among themselves, and what one leaves, others take.
+const EXAMPLE: &str = "Examples:
+  tenure poll run --targets sites.txt --every 5s -- curl -sS -m 3 {target}
+  tenure poll pollers
+  tenure poll targets --unowned
 Without a command: tenure poll groups";
 
 #[derive(Subcommand)]
 enum PollCommand {
     Run(run::Run),
     Groups(look::Groups),
-    Nodes(look::Nodes),
+    #[command(alias = "nodes")]
+    Pollers(look::Pollers),
     Targets(look::Targets),
     Move(steer::Move),
     Cordon(steer::Cordon),
@@ -44,7 +47,7 @@ impl Poll {
         match self.command.unwrap_or_else(|| PollCommand::Groups(look::Groups::default())) {
             PollCommand::Run(run) => run.run(reach, printer),
             PollCommand::Groups(groups) => groups.run(reach, printer),
-            PollCommand::Nodes(nodes) => nodes.run(reach, printer),
+            PollCommand::Pollers(pollers) => pollers.run(reach, printer),
             PollCommand::Targets(targets) => targets.run(reach, printer),
             PollCommand::Move(order) => order.run(reach, printer),
             PollCommand::Cordon(cordon) => cordon.run(reach, printer),

@@ -13,7 +13,7 @@ use crate::show::{lease_words, pool_table};
 /// Leases shown before their pool is removed.
 const SHOWN_MAX: u64 = 20;
 
-/// Define, list and remove pools
+/// Create, list and remove pools: named sets of interchangeable slots
 #[derive(Args)]
 pub(crate) struct Pool {
     #[command(subcommand)]
@@ -27,28 +27,28 @@ enum PoolCommand {
     Rm(Remove),
 }
 
-/// Create a pool, or give it another size
+/// Create or resize a pool
 #[derive(Args)]
 struct Set {
-    /// Its name; its members are NAME/1, NAME/2 and so on
-    #[arg(value_name = "NAME")]
+    /// Pool name; the members are POOL/1, POOL/2 and so on
+    #[arg(value_name = "POOL")]
     name: String,
     /// Number of members
     #[arg(value_name = "SIZE")]
     size: u32,
 }
 
-/// List pools and how many of their members are free
+/// List pools with their size and free members
 #[derive(Args)]
 struct List {}
 
 /// Remove a pool
 #[derive(Args)]
 struct Remove {
-    /// Its name
-    #[arg(value_name = "NAME")]
+    /// Pool name
+    #[arg(value_name = "POOL")]
     name: String,
-    /// Also while members are held; their leases are ended
+    /// Remove the pool even if leases hold members; end those leases
     #[arg(long)]
     force: bool,
     #[command(flatten)]
@@ -101,7 +101,7 @@ async fn list(daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
 impl Remove {
     async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let what = self.shown(daemon).await?;
-        self.consent.obtain(printer, &what, "remove it?")?;
+        self.consent.obtain(printer, &what, "remove this pool?")?;
         let route = route(&["pools", &self.name]).query(&RemovePool { force: self.force });
         let answer = daemon.call(Method::DELETE, route, None::<&()>).await?;
         if printer.json() {
@@ -116,7 +116,7 @@ impl Remove {
         let list: PoolList = read(daemon.get(route(&["pools"])).await?)?;
         let Some(pool) = list.pools.iter().find(|pool| pool.name == self.name) else {
             let words = Words::new(format_args!("there is no pool {}", self.name));
-            return Err(Failure::Refused(words.hint("tenure pool ls shows what there is")));
+            return Err(Failure::Refused(words.hint("tenure pool ls lists the pools")));
         };
         let held = pool.size.saturating_sub(pool.free);
         let mut lines =
@@ -128,7 +128,7 @@ impl Remove {
             let leases: LeaseList = read(daemon.get(route(&["leases"]).query(&query)).await?)?;
             lines.extend(leases.leases.iter().map(|lease| format!("ends {}", lease_words(lease))));
             if leases.next_cursor.is_some() {
-                lines.push("and more leases than are shown here".to_owned());
+                lines.push("and more leases".to_owned());
             }
         }
         Ok(lines)

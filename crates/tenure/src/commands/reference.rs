@@ -5,7 +5,6 @@ use std::fs;
 use std::path::PathBuf;
 
 use clap::Args;
-use tenure_api::{ErrorCode, Retry};
 
 use crate::config::reference_page;
 use crate::failure::{Failure, Words};
@@ -14,7 +13,7 @@ use crate::printer::Printer;
 /// Write the generated pages of the reference
 #[derive(Args)]
 pub(crate) struct Reference {
-    /// The directory; made if it is missing
+    /// Directory; created if it does not exist
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -30,12 +29,12 @@ impl Reference {
             Failure::Unexpected(Words::new(format_args!("cannot write to {shown}: {error}")))
         };
         fs::create_dir_all(&self.directory).map_err(unwritable)?;
-        let pages = [
+        let mut pages = vec![
             ("cli.md", cli_page(command)),
             ("configuration.md", reference_page(GENERATED)),
-            ("errors.md", errors_page()),
             ("openapi.json", openapi_page()),
         ];
+        pages.extend(tenure_server::reference_pages(GENERATED));
         for (name, text) in pages {
             let path = self.directory.join(name);
             fs::write(&path, text).map_err(unwritable)?;
@@ -50,7 +49,21 @@ fn cli_page(command: clap::Command) -> String {
     command.build();
     let mut page = format!(
         "{GENERATED}\n\n# Command line\n\n\
-         Every command takes the options of the first block too, before or after its own.\n"
+         Every command accepts the options of the first block too, before or after its own. Data goes to standard output, \
+         notes and\nerrors to standard error. With `--json` a command prints one object; a list is an object with a named \
+         list, such as\n`{{\"leases\": […]}}`, and a stream (`watch`, `session watch`, `mdns browse`, `poll run`) prints one \
+         object per line.\n\n\
+         ## Exit codes\n\n\
+         | code | meaning |\n|---|---|\n\
+         | 0 | done |\n\
+         | 1 | rejected: the daemon or the command refused, and the same command gets the same answer (held resource, \
+         missing right, existing file) |\n\
+         | 2 | wrong usage: command line, configuration, or a file that they name |\n\
+         | 3 | unreachable or unexpected: no daemon, no network, damaged data |\n\
+         | 75 | `tenure run` lost the lease and ended the command |\n\
+         | 126, 127 | `tenure run`, `tenure poll run`: the command cannot be executed, or was not found |\n\
+         | 128 + N | `tenure run`: signal N killed the command; 130 after Ctrl-C |\n\n\
+         `tenure run` otherwise exits with the exit code of its command.\n"
     );
     describe(&mut command, &mut page);
     page
@@ -82,31 +95,4 @@ fn describe(command: &mut clap::Command, page: &mut String) {
 fn openapi_page() -> String {
     let document = serde_json::to_string_pretty(&tenure_server::openapi());
     document.expect("invariant: a document can be written") + "\n"
-}
-
-fn errors_page() -> String {
-    let mut page = format!(
-        "{GENERATED}\n\n# Errors\n\n\
-         Every transport says them alike: `{{\"error\": code, \"message\", \"definite\", \"lost\", …}}`. Codes are only ever \
-         added.\n\n\
-         `definite`: the request certainly had no effect. *Retry* is when asking again can help; `retry_after_ms` in the\n\
-         error itself is more exact.\n\n\
-         | code | HTTP | exit | retry | definite | meaning |\n|---|---|---|---|---|---|\n"
-    );
-    for code in ErrorCode::ALL {
-        let retry = match code.retry() {
-            Retry::Never => "no".to_owned(),
-            Retry::AfterMs(0) => "at once".to_owned(),
-            Retry::AfterMs(ms) => tenure_history::duration(ms),
-        };
-        let definite = if code.is_definite() { "yes" } else { "no" };
-        let _ = writeln!(
-            page,
-            "| `{code}` | {} | {} | {retry} | {definite} | {} |",
-            code.http_status(),
-            code.exit_code(),
-            code.meaning().trim_end_matches('.'),
-        );
-    }
-    page
 }

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::printer::{Printer, counted};
 use crate::show::{Now, resource_page, resource_table};
 
-/// Look at resources
+/// List held resources, or show one
 #[derive(Args)]
 pub(crate) struct Resource {
     #[command(subcommand)]
@@ -23,21 +23,21 @@ enum ResourceCommand {
     Show(Show),
 }
 
-/// List resources that somebody holds
+/// List held resources
 #[derive(Args)]
 struct List {
-    /// Only those whose name begins so
+    /// Show only resources with this prefix
     #[arg(long, value_name = "PREFIX")]
     prefix: Option<String>,
     #[command(flatten)]
     extent: Extent,
 }
 
-/// Show who holds a resource and who waits for it
+/// Show the holder and the waiters of a resource
 #[derive(Args)]
 struct Show {
-    /// Its name
-    #[arg(value_name = "NAME")]
+    /// Resource name
+    #[arg(value_name = "RESOURCE")]
     name: String,
 }
 

@@ -19,16 +19,16 @@ use crate::daemon::make_private;
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
-/// Make a data directory of a backup
+/// Create a data directory from a backup
 ///
-/// The log gets a new identity, so that nobody who held something in the lost one is taken for a holder in this one: its
-/// leases are ended when the daemon starts, and grants wait until every promise the lost one may have made is over.
+/// The log gets a new identity, so the daemon does not mistake old holders for current ones: it ends the leases of the
+/// backup when it starts, and grants nothing until every lease that the lost log may have granted has expired.
 #[derive(Args)]
 pub(crate) struct Restore {
-    /// The archive that `tenure backup` wrote; - is standard input
+    /// Archive of `tenure backup`; - is standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// The data directory to make; empty or missing
+    /// Data directory to create; must be empty or missing
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
@@ -37,10 +37,10 @@ pub(crate) struct Restore {
 #[derive(Debug, thiserror::Error)]
 enum UnpackError {
     /// It ends too early, or never was one.
-    #[error("it is no whole tar archive")]
+    #[error("not a complete tar archive")]
     NoArchive,
     /// It holds something that no backup holds.
-    #[error("{} does not belong into a backup", path.display())]
+    #[error("unexpected file {} in the backup", path.display())]
     Foreign {
         /// What.
         path: PathBuf,
@@ -59,7 +59,7 @@ impl Restore {
             Box::new(io::stdin().lock())
         } else {
             Box::new(File::open(&self.file).map_err(|error| {
-                Failure::Unexpected(Words::new(format_args!("cannot read {}: {error}", self.file.display())))
+                Failure::Usage(Words::new(format_args!("cannot read {}: {error}", self.file.display())))
             })?)
         };
         let existed = self.require_empty()?;
@@ -80,8 +80,8 @@ impl Restore {
         }
         let shown = self.directory.display();
         printer.line(format_args!("{} in {shown}", counted(files, "file")))?;
-        printer.line(format_args!("log {old} goes on as log {new} from lsn {}", restored.since))?;
-        printer.talk(format_args!("hint: start it with: tenure serve --data-dir {shown}"));
+        printer.line(format_args!("log {old} continues as log {new} from lsn {}", restored.since))?;
+        printer.talk(format_args!("hint: start the daemon with: tenure serve --data-dir {shown}"));
         Ok(())
     }
 
@@ -95,7 +95,7 @@ impl Restore {
                 None => Ok(true),
                 Some(_) => {
                     let words = Words::new(format_args!("{shown} is not empty"));
-                    Err(Failure::Refused(words.hint("a backup is restored into a directory of its own")))
+                    Err(Failure::Refused(words.hint("name an empty or new directory")))
                 }
             },
         }
@@ -107,7 +107,7 @@ impl Restore {
             .and_then(|()| unpack(archive, &self.directory));
         let files = unpacked.map_err(|error| {
             let words = Words::new(format_args!("cannot unpack {}: {}", self.file.display(), chain(&error)));
-            Failure::Unexpected(words.hint("give an archive that tenure backup wrote"))
+            Failure::Unexpected(words.hint("name an archive that tenure backup wrote"))
         })?;
         let restored = give_identity(&self.directory)?;
         Ok(Filled { files, restored })
@@ -136,7 +136,7 @@ fn give_identity(directory: &Path) -> Result<tenure_log::file::Restored, Failure
     let now = read_clocks();
     let genesis = Genesis { random, unix_seconds: now.wall_ms / 1000, shard: 0 };
     restore(Arc::new(RealDisk), directory, FileLogOptions::new(genesis, now.wall_ms)).map_err(|error| {
-        let words = Words::new(format_args!("the backup cannot be restored: {}", chain(&error)));
+        let words = Words::new(format_args!("cannot restore the backup: {}", chain(&error)));
         Failure::Unexpected(words.hint("try an older backup"))
     })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use tenure_api::{Acquire, Mode};
 
-use super::arguments::PoolCount;
+use super::arguments::{GRACE, PoolCount, TTL, grace, ttl};
 use crate::caller::user_at_host;
 use crate::connect::{Reach, block_on};
 use crate::duration::Span;
@@ -18,62 +18,66 @@ use crate::secrets::Credentials;
 
 /// Hold a lease while a command runs
 ///
-/// The lease is renewed in the background for as long as the command or anything it started is alive, and released
-/// afterwards. If it cannot be renewed, the command is ended before anybody else can hold the resources: first by
-/// --term-signal, then by SIGKILL to everything below it. No shell is involved. The command finds TENURE_LEASE_ID,
-/// TENURE_EPOCH, TENURE_FENCE, TENURE_RESOURCES and TENURE_DEADLINE in its environment, and no credentials; every
-/// signal is passed on to its process group.
+/// `tenure run` renews the lease while the command or any process it started is alive, and releases it afterwards. If it
+/// cannot renew the lease, it ends the process tree before another holder can get the resources: first with
+/// --term-signal, then with SIGKILL. It runs the command without a shell, passes every signal on to its process group,
+/// and sets TENURE_LEASE_ID, TENURE_EPOCH, TENURE_FENCE (the fencing token), TENURE_RESOURCES and TENURE_DEADLINE. The
+/// command does not inherit credentials.
 ///
-/// Exits with the command's own code, or with 128 + N if it died of signal N; 1 if the lease was refused, 2 after wrong
-/// usage, 3 if the daemon cannot be reached (the command was not run), 75 if the lease was lost and the command ended,
-/// 126 if the command cannot be executed, 127 if it was not found.
+/// Exit code: the command's own, or 128 + N if signal N killed it; 1 if the daemon rejected the request, 2 for wrong
+/// usage, 3 if the daemon is unreachable (the command did not run), 75 if the lease was lost and the command ended, 126
+/// if the command cannot be executed, 127 if the command was not found.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Run {
-    /// A resource to hold; may be given more than once
-    #[arg(long, short, value_name = "NAME")]
+    /// Hold this resource (repeatable)
+    #[arg(long, short, value_name = "RESOURCE")]
     resource: Vec<String>,
-    /// Any so many members of a pool; may be given more than once
-    #[arg(long, value_name = "NAME=N")]
+    /// Hold N members of a pool (repeatable)
+    #[arg(long, value_name = "POOL=N")]
     pool: Vec<PoolCount>,
-    /// Wait this long if it is not free
+    /// Wait this long for the resources
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     wait: Span,
-    /// How long the lease lives without a renewal, from 1s on
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    /// Expire the lease this long after its last renewal
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
     ttl: Span,
-    /// How long the daemon waits after that; of use with --on-lost warn
-    #[arg(long, value_name = "DURATION", default_value = "0s")]
+    /// Keep the expired lease in the state draining for this long; useful with --on-lost warn
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
     grace: Span,
-    /// In whose name; user@host:pid unless told
+    /// Set the holder's name [default: user@host:pid]
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
-    /// What becomes of the command when the lease is lost
-    #[arg(long, value_name = "WHAT", default_value = "kill")]
+    /// Choose what happens to the command if the lease is lost
+    #[arg(long, value_name = "ACTION", default_value = "kill")]
     on_lost: OnLost,
-    /// From --term-signal to SIGKILL, at most a third of the ttl [default: a fifteenth of the ttl, more above 10s; 5s at most]
+    /// Send SIGKILL this long after --term-signal; at most a third of --ttl [default: ttl/15, more above 10s; at most 5s]
     #[arg(long, value_name = "DURATION")]
     kill_after: Option<Span>,
-    /// The signal that asks the command to end
+    /// End the command with this signal
     #[arg(long, value_name = "SIGNAL", default_value = "TERM")]
     term_signal: SignalNumber,
-    /// The signal to send once when an operator drains the lease, or none
+    /// Send this signal once if an operator drains the lease; `none` sends no signal
     #[arg(long, value_name = "SIGNAL", default_value = "TERM", value_parser = signal_or_none)]
     drain_signal: SignalChoice,
-    /// Make no cgroup for the command, even where that is allowed
+    /// Do not create a cgroup for the command
     #[arg(long)]
     no_cgroup: bool,
     #[command(flatten)]
     credentials: Credentials,
-    /// The command and its arguments
+    /// Command to run, with its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
+const EXAMPLES: &str = "Examples:
+  tenure run --resource nightly-backup -- /usr/local/bin/backup
+  tenure run --resource leader/billing --wait 1h -- ./billing
+  tenure run --pool gpu=2 -- python train.py";
+
 /// A signal, or none.
 #[derive(Clone, Copy)]
 struct SignalChoice(Option<SignalNumber>);
-
-const TTL_MS_MIN: u64 = 1_000;
 
 fn signal_or_none(text: &str) -> Result<SignalChoice, String> {
     if text.eq_ignore_ascii_case("none") {
@@ -95,17 +99,16 @@ impl Run {
     fn errand(self) -> Result<Errand, Failure> {
         let usage = |line: String, hint: &str| Failure::Usage(Words::new(line).hint(hint));
         if self.resource.is_empty() && self.pool.is_empty() {
-            let hint = "name a resource with --resource, or a pool with --pool NAME=N";
-            return Err(usage("there is nothing to hold".to_owned(), hint));
-        }
-        if self.ttl.ms() < TTL_MS_MIN {
-            return Err(usage(format!("a ttl of {} is too short", self.ttl), "it is at least 1s"));
+            let hint = "name a resource with --resource, or a pool with --pool POOL=N";
+            return Err(usage("no resource and no pool given".to_owned(), hint));
         }
         let ttl = Duration::from_millis(self.ttl.ms());
         let kill_after = self.kill_after.map(|span| Duration::from_millis(span.ms()));
         if kill_after.is_some_and(|kill_after| kill_after > Pace::kill_after_max(ttl)) {
-            let line = "--kill-after leaves no time to renew the lease".to_owned();
-            return Err(usage(line, "it is at most a third of --ttl"));
+            let shown = self.kill_after.map(|span| span.to_string()).unwrap_or_default();
+            let line =
+                format!("--kill-after {shown} leaves no time to renew a lease with --ttl {}", self.ttl);
+            return Err(usage(line, "--kill-after is at most a third of --ttl"));
         }
         let mut pools = BTreeMap::new();
         for PoolCount { name, count } in self.pool {

@@ -9,24 +9,31 @@ use clap::Args;
 use tenure_engine::EngineConfig;
 use tenure_server::{Auth, RestartCheck, ServerOptions, Tls};
 
-use crate::config::{Environment, Flags, Settings};
+use crate::config::{Environment, Flags, MORE_SETTINGS, Settings};
 use crate::daemon::{self, DaemonError, Ended, LogPlan, Plan, Program, Started, StopOn, secret_hashing};
 use crate::failure::{Failure, Words, chain};
 use crate::printer::{Printer, counted};
 
 /// Run the daemon
 ///
-/// Needs no other service and no configuration. It stops on SIGTERM, SIGINT and SIGHUP; leases outlive it, and
-/// their holders go on when it is started again on the same data. `tenure admin restart` restarts it, after an upgrade
-/// with the new program, and services stay advertised meanwhile.
+/// Requires no other service and no configuration. SIGTERM, SIGINT and SIGHUP stop it. Leases survive a stop: holders
+/// continue when a daemon starts on the same data directory. `tenure admin restart` restarts it in place.
 #[derive(Args)]
+#[command(after_help = format!("{EXAMPLES}\n\n{MORE_SETTINGS}"))]
 pub(crate) struct Serve {
     #[command(flatten)]
     flags: Flags,
-    /// Show each setting and where it came from, and do not start
+    /// Print each setting, its value and its source, and exit
     #[arg(long)]
     print_config: bool,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure serve
+  tenure serve --port 7000 --data-dir /srv/tenure --no-mdns
+  tenure serve --bind 10.0.0.1 --token-file /etc/tenure/tokens
+  tenure serve --store etcd://10.0.0.9:2379/tenure --node a --bind 10.0.0.1 --advertise http://10.0.0.1:5641 \\
+      --token-file /etc/tenure/tokens";
 
 /// How long calls under way may take once the daemon stops.
 const FINISH_WITHIN: Duration = Duration::from_millis(500);
@@ -41,7 +48,7 @@ impl Serve {
         if let Some(every) = settings.sessions.expiry_check_interval {
             tracing::warn!(
                 %every,
-                "sessions.expiry_check_interval is not used: a session ends at its deadline, nobody has to look"
+                "sessions.expiry_check_interval is ignored: slot sessions end exactly at their deadline"
             );
         }
         let program = Program::of_process().map(Arc::new);
@@ -54,7 +61,10 @@ impl Serve {
         };
         match (outcome.map_err(|error| failed(&error))?, program) {
             (Ended::Restart, Ok(program)) => restart(&program, printer),
-            (Ended::Stopped, _) | (Ended::Restart, Err(_)) => Ok(()),
+            (Ended::Stopped, _) | (Ended::Restart, Err(_)) => {
+                printer.talk("stopped");
+                Ok(())
+            }
         }
     }
 }
@@ -67,7 +77,7 @@ fn restart_check(program: &io::Result<Arc<Program>>) -> RestartCheck {
             Arc::new(move || program.check())
         }
         Err(error) => {
-            let why = format!("the daemon does not know which program it runs: {error}");
+            let why = format!("cannot find the daemon's program file: {error}");
             Arc::new(move || Err(why.clone()))
         }
     }
@@ -76,12 +86,12 @@ fn restart_check(program: &io::Result<Arc<Program>>) -> RestartCheck {
 /// Begins anew in the same process. Comes back only if that fails.
 fn restart(program: &Program, printer: &mut Printer) -> Result<(), Failure> {
     let path = program.path().display();
-    tracing::info!(%path, "the daemon has stopped and starts again in the same process");
+    tracing::info!(%path, "restarting in the same process");
     printer.finish()?;
     let error = program.replace_process();
-    let words = Words::new(format_args!("the daemon has stopped and cannot start {path}: {error}"));
+    let words = Words::new(format_args!("the daemon stopped and cannot execute {path}: {error}"));
     Err(Failure::Unexpected(
-        words.hint("put the program there, then: systemctl start tenure, or tenure serve"),
+        words.hint("install the program at this path, then: systemctl start tenure, or tenure serve"),
     ))
 }
 
@@ -155,5 +165,9 @@ fn say(printer: &mut Printer, started: &Started, data_dir: &str) {
         counted(started.leases, "lease"),
         started.recovered_in.as_millis()
     ));
+    if let Some(endpoint) = &started.endpoint {
+        let page = endpoint.replace("://0.0.0.0:", "://127.0.0.1:").replace("://[::]:", "://[::1]:");
+        printer.talk(format_args!("dashboard at {page}/ (or run: tenure open)"));
+    }
     printer.talk("ready");
 }

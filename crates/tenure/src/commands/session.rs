@@ -16,14 +16,20 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::stream_page;
 
-/// Hold slots of a pool for as long as somebody is there
+/// Start, show and stop slot sessions: clients that hold slots of a pool
 ///
-/// A session is kept by heartbeats. When they stay out it ends by itself, and its slots are free at that moment.
+/// A slot session expires unless its client sends heartbeats; its slots are then free at once.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Session {
     #[command(subcommand)]
     command: SessionCommand,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure session start --pool tuner --keep
+  tenure session ls
+  tenure session stop 2f1c9a4e-…";
 
 #[derive(Subcommand)]
 enum SessionCommand {

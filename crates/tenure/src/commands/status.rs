@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::status_page;
 
-/// Show how the daemon is, at a glance
+/// Show the status of the daemon
 #[derive(Args)]
 pub(crate) struct Status {}
 

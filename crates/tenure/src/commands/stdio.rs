@@ -22,21 +22,21 @@ use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 use owed::{Lines, Owed};
 
-/// Speak lines of JSON with the daemon, over standard input and output
+/// Use the line protocol (JSON lines) over standard input and output
 ///
-/// One object per line with one verb each, as over the daemon's socket. The standard input is the session: what is held
-/// through it drains when it ends. Bare `tenure` does the same where its standard input is not a terminal.
+/// Each line is one object with one verb, as on the daemon's socket. Leases that are acquired here belong to the
+/// connection: they drain when the input ends. `tenure` without a command does the same if its standard input is not a
+/// terminal.
 ///
-/// After the end of the input the command waits for the answers that are still owed, for at most --grace, then ends the
-/// session. Streams (watch, browse, subscribe) are owed nothing and end with the input; where the input asks only for
-/// browse or subscribe and holds nothing, they go on for --grace.
+/// After the end of the input the command waits at most --grace for outstanding answers, then closes the connection.
+/// Streams (watch, browse, subscribe) end with the input; if the input only browses or subscribes and holds nothing, they
+/// continue for --grace.
 ///
-/// Exit code: 0 when every answer was printed; 1 when the grace ended before that; 3 when the daemon went away.
-///
-/// Example: echo '{"browse":"_http._tcp"}' | tenure stdio --grace 3s
+/// Exit code: 0 if every answer was printed, 1 if --grace ended before, 3 if the daemon closed the connection.
 #[derive(Args)]
+#[command(after_help = "Example:\n  echo '{\"browse\":\"_http._tcp\"}' | tenure stdio --grace 3s")]
 pub(crate) struct Stdio {
-    /// Time for answers after the end of the input
+    /// Wait this long for answers after the end of the input
     #[arg(long, value_name = "DURATION", default_value = GRACE)]
     grace: Span,
 }
@@ -71,7 +71,7 @@ struct Proxy<'a> {
     asked: Lines,
     answered: Lines,
     owed: Owed,
-    /// The answer to our own hello is nobody else's.
+    /// The answer to our own hello is not passed on.
     welcomed: bool,
 }
 
@@ -79,8 +79,8 @@ impl Stdio {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let socket = daemon.socket().ok_or_else(|| {
             let words =
-                Words::new(format_args!("lines are spoken over a socket, and {} is none", daemon.endpoint()));
-            Failure::Usage(words.hint("--endpoint unix:/PATH; tenure status shows the path"))
+                Words::new(format_args!("tenure stdio requires a Unix socket, got {}", daemon.endpoint()));
+            Failure::Usage(words.hint("use --endpoint unix:/PATH; tenure status shows the path"))
         })?;
         let stream = UnixStream::connect(&socket).await.map_err(|error| unreachable(&socket, &error))?;
         let (from_daemon, to_daemon) = stream.into_split();
@@ -160,8 +160,8 @@ impl Proxy<'_> {
             return Ok(());
         }
         let owed = counted(self.owed.count().max(1), "answer");
-        let line = format_args!("{owed} did not come within {grace} after the end of the input");
-        Err(Failure::Refused(Words::new(line).hint("--grace waits longer")))
+        let line = format_args!("{owed} missing {grace} after the end of the input");
+        Err(Failure::Refused(Words::new(line).hint("wait longer with --grace")))
     }
 
     fn pass_on(&mut self, bytes: &[u8]) {
@@ -188,7 +188,9 @@ impl Proxy<'_> {
             if !self.welcomed {
                 self.welcomed = true;
                 owed::check_welcome(&line).map_err(|answer| {
-                    Failure::Unexpected(Words::new(format_args!("the daemon does not welcome us: {answer}")))
+                    Failure::Unexpected(Words::new(format_args!(
+                        "the daemon rejected the connection: {answer}"
+                    )))
                 })?;
                 continue;
             }

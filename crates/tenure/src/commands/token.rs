@@ -17,11 +17,14 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::table::Table;
 
-/// Make, list and remove tokens
+/// Create, list and remove API tokens
 ///
-/// With a token file every request over TCP needs a token. The file holds hashes only, and a running daemon reads
-/// it again within a second of a change.
+/// A daemon with --token-file requires a token for every request over TCP. The file contains only hashes; a running daemon
+/// reloads it within a second of a change.
 #[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure token new ci --scope 'hold:build/*'\n  tenure token ls\n  tenure token rm ci"
+)]
 pub(crate) struct Token {
     #[command(subcommand)]
     command: TokenCommand,
@@ -34,16 +37,16 @@ enum TokenCommand {
     Rm(Remove),
 }
 
-/// Make a token and print it, this once
+/// Create a token and print it once
 ///
-/// Give it to its holder: `Authorization: Bearer TOKEN`, `--token` or TENURE_TOKEN. It cannot be shown again.
+/// Clients send it as `Authorization: Bearer TOKEN`, `--token` or TENURE_TOKEN. It cannot be shown again.
 #[derive(Args)]
 struct New {
-    /// Name of the token; its principal is token:NAME
+    /// Token name; the principal is token:NAME
     name: String,
-    /// What it may do: read, hold, hold:PREFIX* or admin
+    /// Set the scope: read, hold, hold:PREFIX* or admin
     ///
-    /// `hold:build/*,gpu` holds resources and pools whose names begin with build/, and the pool gpu, and nothing else.
+    /// `hold:build/*,gpu` allows resources and pools with the prefix build/, and the pool gpu.
     #[arg(long, default_value = "hold", value_parser = TokenScope::parse)]
     scope: TokenScope,
     #[command(flatten)]
@@ -57,10 +60,10 @@ struct List {
     file: Place,
 }
 
-/// Remove a token: it is not accepted any more
+/// Remove a token; the daemon rejects it from then on
 #[derive(Args)]
 struct Remove {
-    /// Name of the token
+    /// Token name
     name: String,
     #[command(flatten)]
     file: Place,
@@ -71,7 +74,7 @@ struct Remove {
 /// Which file.
 #[derive(Args)]
 struct Place {
-    /// The token file; unless told, that of the daemon's settings, or `tokens` beside them
+    /// Use this token file [default: auth.token_file, else `tokens` beside the configuration file]
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -79,7 +82,7 @@ struct Place {
 /// A token file, kept from changing while it is open.
 struct TokenFile {
     path: PathBuf,
-    /// `None`: there is none yet.
+    /// `None`: the token does not exist yet.
     text: Option<String>,
     entries: Vec<TokenEntry>,
     /// The daemon's settings do not name it.
@@ -106,7 +109,7 @@ impl New {
         check_token_name(&self.name).map_err(|problem| Failure::Usage(Words::new(problem)))?;
         let file = self.file.open()?;
         if file.entries.iter().any(|entry| entry.name == self.name) {
-            let line = format!("there is a token {} already, in {}", self.name, file.path.display());
+            let line = format!("token {} already exists in {}", self.name, file.path.display());
             let hint = format!("tenure token rm {}", self.name);
             return Err(Failure::Refused(Words::new(line).hint(hint)));
         }
@@ -127,12 +130,12 @@ impl New {
             printer.line(&token)?;
         }
         printer.talk(format_args!(
-            "note: {} is in {}; the token is not shown again",
+            "note: added {} to {}; the token is not shown again",
             entry.name,
             file.path.display()
         ));
         if file.unnamed {
-            printer.talk(format_args!("note: a daemon reads it with --token-file {}", file.path.display()));
+            printer.talk(format_args!("note: start the daemon with --token-file {}", file.path.display()));
         }
         Ok(())
     }
@@ -170,7 +173,7 @@ impl Remove {
         }
         if self.consent.asks() {
             let what = format!("token {} of {}", self.name, file.path.display());
-            self.consent.obtain(printer, &[what], "refuse it from now on?")?;
+            self.consent.obtain(printer, &[what], "remove this token?")?;
         }
         let text = file.text.clone().unwrap_or_default();
         let stays = |line: &&str| line.split_whitespace().next() != Some(self.name.as_str());
@@ -255,7 +258,8 @@ fn unusable(path: &Path, error: &io::Error) -> Failure {
 }
 
 fn nowhere() -> Failure {
-    Failure::Usage(Words::new("it is not known where the token file is").hint("give --file"))
+    let words = Words::new("the token file has no default: neither HOME nor an XDG directory is set");
+    Failure::Usage(words.hint("name it with --file FILE"))
 }
 
 #[cfg(test)]

@@ -16,13 +16,13 @@ use crate::printer::Printer;
 
 /// Stop the service and remove what `tenure install` wrote
 ///
-/// Data, settings and the daemon's user stay. Doing it twice changes nothing.
+/// Data, settings and the daemon's user remain. The command is idempotent.
 #[derive(Args)]
 pub(crate) struct Uninstall {
-    /// Remove below this directory and run nothing, for packages
+    /// Remove below this directory and run no command, for packages
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Print what would be removed and run, and do nothing
+    /// Print the removals and commands without applying them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -55,8 +55,8 @@ impl Uninstall {
                 .try_for_each(|line| printer.line(line));
         }
         if runs && self.consent.asks() {
-            let what = format!("service {UNIT_NAME}: it is stopped, and starts no more");
-            self.consent.obtain(printer, &[what], "remove it?")?;
+            let what = format!("service {UNIT_NAME}: it stops and does not start again");
+            self.consent.obtain(printer, &[what], "remove the service?")?;
         }
         before.iter().try_for_each(|line| system::run(line))?;
         for path in &paths {
@@ -72,7 +72,7 @@ impl Uninstall {
         if paths.is_empty() {
             printer.talk("nothing is installed");
         } else {
-            printer.talk(format_args!("note: {MACHINE_DATA} and {MACHINE_CONFIG} stay as they are"));
+            printer.talk(format_args!("note: {MACHINE_DATA} and {MACHINE_CONFIG} remain"));
         }
         if printer.json() {
             printer.object(&json!({"removed": paths}))?;

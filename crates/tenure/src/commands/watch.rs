@@ -14,13 +14,14 @@ use crate::printer::Printer;
 use crate::show::event_line;
 use crate::stopping::{Stopping, output_closed};
 
-/// Print events as they happen, until interrupted
+/// Watch events until interrupted
 ///
-/// One line each; with --json the API's own objects. When the daemon is restarted, the watch goes on after the last event
-/// it printed, so that none is missed.
+/// Prints one line per event; with --json the API's objects. After a restart of the daemon the watch continues after the
+/// last printed event, so no event is lost.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure watch\n  tenure watch --from 0 --resource-prefix db/")]
 pub(crate) struct Watch {
-    /// Begin with what happened after this LSN; 0 is the beginning
+    /// Begin after this LSN; 0 is the oldest event [default: now]
     #[arg(long, value_name = "LSN")]
     from: Option<u64>,
     #[command(flatten)]
@@ -68,11 +69,11 @@ impl Watch {
         let mut events = self.open(daemon, &position).await.map_err(call_failure)?;
         loop {
             match self.print_until_end(&mut events, &mut position, printer).await? {
-                End::GoOn => printer.talk("note: too slow to follow"),
-                End::Gone => printer.talk("note: the daemon is gone; waiting for it"),
+                End::GoOn => printer.talk("note: this client reads too slowly; reconnecting"),
+                End::Gone => printer.talk("note: lost the connection to the daemon; reconnecting"),
             }
             events = self.find_again(reach, daemon, &mut position, printer).await?;
-            printer.talk(format_args!("note: connected again; going on after lsn {}", position.lsn));
+            printer.talk(format_args!("note: reconnected; continuing after lsn {}", position.lsn));
         }
     }
 
@@ -90,7 +91,7 @@ impl Watch {
         let status = daemon.client().status().await?;
         if status.log_tag != position.log_tag {
             printer.talk(format_args!(
-                "note: this is another log, {}; what it recorded before is not told",
+                "note: the daemon now has another log, {}; its earlier events are not shown",
                 status.log_tag
             ));
             *position = Position { log_tag: status.log_tag, lsn: status.synced_lsn };
@@ -151,7 +152,7 @@ impl Watch {
                         let Some(oldest) = oldest.filter(|oldest| *oldest > position.lsn) else {
                             return Err(call_failure(CallError::Refused(error)));
                         };
-                        printer.talk(format_args!("note: events before lsn {oldest} are not kept any more"));
+                        printer.talk(format_args!("note: events before lsn {oldest} have been deleted"));
                         position.lsn = oldest;
                         continue;
                     }

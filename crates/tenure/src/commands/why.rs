@@ -11,26 +11,27 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::{Now, story_lines};
 
-/// Tell what happened to a lease, a registration, a resource or a session, and what would happen next
+/// Explain what happened to a lease, registration, resource or session, and what happens next
 ///
-/// What is spelled like the id of a lease, a registration or a session is taken for one; anything else, or an id that
-/// names nothing, is taken for the name of a resource or a pool, and at last for the beginning of a registration's id.
-/// The flags force one reading.
+/// An argument that looks like the ID of a lease, registration or session is looked up as one; any other argument, or an
+/// unknown ID, as the name of a resource or pool, and last as a prefix of a registration ID. A flag forces one
+/// interpretation.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure why printer\n  tenure why k3f9-4")]
 pub(crate) struct Why {
-    /// An id or a name
+    /// ID or name
     #[arg(value_name = "NAME|ID")]
     subject: String,
-    /// It is the id of a lease
+    /// Look it up as a lease ID
     #[arg(long, group = "kind")]
     lease: bool,
-    /// It is the name of a resource or a pool
+    /// Look it up as a resource or pool name
     #[arg(long, group = "kind")]
     resource: bool,
-    /// It is the id of a session
+    /// Look it up as a session ID
     #[arg(long, group = "kind")]
     session: bool,
-    /// It is the id of a registration
+    /// Look it up as a registration ID
     #[arg(long, group = "kind")]
     registration: bool,
 }

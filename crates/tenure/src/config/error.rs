@@ -36,7 +36,7 @@ pub(crate) enum ConfigError {
         nearest: String,
     },
     /// The environment has a setting that does not exist.
-    #[error("the environment sets {name}, which is no setting; the nearest is {nearest}")]
+    #[error("the environment sets {name}, but there is no such setting; the nearest is {nearest}")]
     UnknownVariable {
         /// Its name.
         name: String,
@@ -54,7 +54,7 @@ pub(crate) enum ConfigError {
         problem: String,
     },
     /// A setting makes sense only with another.
-    #[error("{key} is set, and {other} is not")]
+    #[error("{key} is set, but {other} is not; set both")]
     Incomplete {
         /// The one.
         key: &'static str,
@@ -68,7 +68,7 @@ pub(crate) enum ConfigError {
         words: String,
     },
     /// A path is not given, and the environment does not say where it could be.
-    #[error("{} is not known: neither HOME nor an XDG directory is set", key.path)]
+    #[error("{} has no default: neither HOME nor an XDG directory is set", key.path)]
     NoPlace {
         /// Which.
         key: &'static Key,
@@ -86,7 +86,7 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let words = Words::new(&error);
         match error {
-            ConfigError::Unreadable { .. } => Self::Unexpected(words),
+            ConfigError::Unreadable { .. } => Self::Usage(words.hint("check --config and TENURE_CONFIG")),
             ConfigError::NoPlace { key } => Self::Usage(words.hint(format_args!("give --{}", key.flag))),
             ConfigError::Malformed { .. }
             | ConfigError::UnknownKey { .. }

@@ -62,9 +62,19 @@ impl FileSettings {
             };
             for (key, value) in table {
                 let full = format!("{name}.{}", key.get_ref());
-                let Some(known) = KEYS.iter().find(|known| known.path == full) else {
+                let is_known = |known: &&super::Key| known.path == full || known.former_path() == Some(&full);
+                let Some(known) = KEYS.iter().find(is_known) else {
                     return Err(unknown(place(key.span()), &full));
                 };
+                if values.contains_key(known.path) {
+                    return Err(ConfigError::Malformed {
+                        place: place(key.span()),
+                        problem: format!(
+                            "{} is set twice: {full} is its former name or its new one",
+                            known.path
+                        ),
+                    });
+                }
                 let text = as_text(value.get_ref(), known.shape).ok_or_else(|| ConfigError::Malformed {
                     place: place(value.span()),
                     problem: format!("{full} cannot be {}", kind(value.get_ref(), known.shape)),
@@ -125,9 +135,9 @@ fn row(name: &str, value: &DeValue<'_>) -> Option<String> {
 
 fn kind(value: &DeValue<'_>, shape: Shape) -> String {
     match value {
-        DeValue::Table(_) if shape == Shape::Table => "a table of other things than numbers".to_owned(),
-        DeValue::Array(_) => "a list of other things than text".to_owned(),
-        DeValue::Integer(_) => "a number in another base".to_owned(),
+        DeValue::Table(_) if shape == Shape::Table => "a table of values that are not numbers".to_owned(),
+        DeValue::Array(_) => "a list of values that are not text".to_owned(),
+        DeValue::Integer(_) => "a number that is not decimal".to_owned(),
         other => format!("a {}", other.type_str()),
     }
 }

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::keys::KEYS;
+use super::show::default_in_words;
 use super::{FILE_VARIABLE, Key, Preset, Shape};
 
 /// Flags that were given, as text.
@@ -19,6 +21,26 @@ pub(crate) struct Flags {
 }
 
 const CONFIG: &str = "config";
+/// The settings that help shows; the page of the reference shows all.
+const EVERYDAY: &[&str] = &[
+    "server.bind",
+    "server.port",
+    "server.data_dir",
+    "server.socket",
+    "server.tls_cert",
+    "server.tls_key",
+    "server.server_name",
+    "auth.token_file",
+    "auth.insecure_no_auth",
+    "cluster.store",
+    "cluster.advertise",
+    "cluster.node",
+    "log.level",
+];
+/// Refers from help to the settings that it does not show.
+pub(crate) const MORE_SETTINGS: &str = "More settings: every setting of the configuration reference \
+(docs/reference/configuration.md) is also a flag and an environment variable. `tenure serve --print-config` prints each \
+setting, its value and its source.";
 /// The other way of saying that a setting is off.
 const NO_MDNS: &str = "no_mdns";
 const MDNS_ENABLED: &str = "mdns.enabled";
@@ -83,7 +105,8 @@ impl clap::FromArgMatches for Flags {
             self.config = Some(path.clone());
         }
         for key in KEYS {
-            if let Some(words) = matches.get_many::<String>(key.path) {
+            let is_given = matches.value_source(key.path) == Some(ValueSource::CommandLine);
+            if let Some(words) = matches.get_many::<String>(key.path).filter(|_| is_given) {
                 let words: Vec<&str> = words.map(String::as_str).collect();
                 self.given.insert(key.path, words.join(","));
             }
@@ -101,19 +124,18 @@ impl clap::Args for Flags {
             .long(CONFIG)
             .value_name("FILE")
             .value_parser(clap::value_parser!(PathBuf))
-            .help("File with settings, in TOML")
+            .help("Read settings from this TOML file")
             .long_help(format!(
-                "File with settings, in TOML\n\n\
-                 Flags count more than the environment, the environment more than the file. Unless told here or in \
-                 {FILE_VARIABLE}: /etc/tenure/tenure.toml as root, else $XDG_CONFIG_HOME/tenure/tenure.toml, if it \
-                 is there."
+                "Read settings from this TOML file\n\n\
+                 A flag overrides the environment, the environment overrides the file.\n\n\
+                 [default: /etc/tenure/tenure.toml as root, else $XDG_CONFIG_HOME/tenure/tenure.toml] [env: {FILE_VARIABLE}]"
             ));
         let no_mdns = Arg::new(NO_MDNS)
             .long("no-mdns")
             .action(ArgAction::SetTrue)
             .conflicts_with(MDNS_ENABLED)
             .help_heading(heading("mdns"))
-            .help("Advertise nothing on the network");
+            .help("Do not advertise services by mDNS");
         KEYS.iter().fold(command.arg(config).arg(no_mdns), |command, key| command.arg(argument(key)))
     }
 
@@ -130,8 +152,17 @@ fn argument(key: &'static Key) -> Arg {
         .help(key.docs[0].trim())
         .long_help(long_help(key))
         .help_heading(heading(key.section))
-        // The first screen is for what is set most.
-        .hide_short_help(!matches!(key.section, "server" | "auth"));
+        .hide_short_help(!EVERYDAY.contains(&key.path))
+        .hide_long_help(!EVERYDAY.contains(&key.path));
+    let argument = match key.former_flag() {
+        Some(former) => argument.alias(former),
+        None => argument,
+    };
+    // Shown in help; [`Flags`] holds only what was given.
+    let argument = match key.preset {
+        Preset::Text(text) if !text.is_empty() && key.shape != Shape::Switch => argument.default_value(text),
+        Preset::Text(_) | Preset::ByUser { .. } | Preset::Place(_) => argument,
+    };
     match key.shape {
         Shape::Word => argument,
         Shape::List | Shape::Table => argument.action(ArgAction::Append),
@@ -148,13 +179,15 @@ fn parser(key: &'static Key) -> ValueParser {
 
 fn heading(section: &'static str) -> &'static str {
     match section {
-        "server" => "Where",
-        "auth" => "Who may do what",
+        "server" => "Addresses and data",
+        "auth" => "Authentication",
         "limits" => "Limits",
-        "breaker" => "Breaker",
+        "breaker" => "Mass-expiry protection",
         "history" => "History",
         "log" => "Log",
-        "sessions" => "Sessions",
+        "mdns" => "mDNS",
+        "sessions" => "Slot sessions",
+        "cluster" => "Cluster",
         other => other,
     }
 }
@@ -166,16 +199,18 @@ fn long_help(key: &Key) -> String {
     if !more.is_empty() {
         paragraphs.push(more.join(" "));
     }
-    let mut facts = format!("Key {}, environment {}", key.path, key.variable());
+    let mut facts = format!("[key: {}] [env: {}]", key.path, key.variable());
     match key.preset {
-        Preset::Text("") | Preset::Place(_) => {}
-        Preset::Text(text) => facts.push_str(&format!("; default {text}")),
+        Preset::Text(_) => {}
+        Preset::Place(_) => {
+            facts.push_str(&format!(" [default: {}]", default_in_words(key).replace('`', "")))
+        }
         Preset::ByUser { root, others } => {
-            facts.push_str(&format!("; default {root} as root, else {others}"));
+            facts.push_str(&format!(" [default: {root} as root, else {others}]"));
         }
     }
     if let Some((least, greatest)) = key.range {
-        facts.push_str(&format!("; from {least} to {greatest}"));
+        facts.push_str(&format!(" [range: {least} to {greatest}]"));
     }
     paragraphs.push(facts);
     paragraphs.join("\n\n")

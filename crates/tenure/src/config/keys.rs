@@ -18,7 +18,7 @@ macro_rules! settings {
             $(
                 $(#[doc = $doc:literal])+
                 $key:ident: $type:ty = $preset:expr, $flag:literal,
-                $(within $least:literal to $greatest:literal,)? like $example:literal;
+                $(as $placeholder:literal,)? $(within $least:literal to $greatest:literal,)? like $example:literal;
             )+
         }
     )+) => {
@@ -55,7 +55,7 @@ macro_rules! settings {
                 range: settings!(@range $($least, $greatest)?),
                 example: $example,
                 shape: <$type as Value>::SHAPE,
-                placeholder: <$type as Value>::PLACEHOLDER,
+                placeholder: settings!(@placeholder $type, $($placeholder)?),
                 choices: <$type as Value>::CHOICES,
                 check: |text| {
                     super::value::parse_within::<$type>(text, settings!(@range $($least, $greatest)?)).map(drop)
@@ -85,266 +85,274 @@ macro_rules! settings {
             }
         }
     };
+    (@placeholder $type:ty,) => { <$type as Value>::PLACEHOLDER };
+    (@placeholder $type:ty, $placeholder:literal) => { $placeholder };
     (@range) => { None };
     (@range $least:literal, $greatest:literal) => { Some(($least, $greatest)) };
 }
 
 settings! {
-    /// Where the daemon listens and keeps its data.
+    /// Addresses, data directory and TLS.
     server: Server {
-        /// Address that TCP connections are accepted on
+        /// Listen for TCP connections on this address
         ///
-        /// Any address that other machines can reach needs a token file, a client CA or `--insecure-no-auth`.
+        /// An address that other machines can reach requires `--token-file`, `--client-ca` or `--insecure-no-auth`.
         bind: IpAddr = Text("127.0.0.1"), "bind", like "127.0.0.2";
-        /// Port for TCP connections; 0 lets the system choose
+        /// Listen on this TCP port; 0 lets the system choose
         port: u16 = Text("5641"), "port", like "7000";
-        /// Where the data is: the log and its snapshots
-        data_dir: PathBuf = Place(|places| places.data.clone()), "data-dir", like "/srv/tenure";
-        /// Where programs on this machine look for the daemon
+        /// Keep the log and its snapshots in this directory
+        data_dir: PathBuf = Place(|places| places.data.clone()), "data-dir", as "DIR", like "/srv/tenure";
+        /// Write `daemon.json`, by which clients on this machine find the daemon, into this directory
         ///
-        /// `daemon.json` is left here. Empty: it is not left anywhere.
-        run_dir: Option<PathBuf> = Place(|places| places.run.clone()), "run-dir", like "/srv/run";
-        /// The socket, mode 0660
+        /// An empty path writes no such file.
+        run_dir: Option<PathBuf> = Place(|places| places.run.clone()), "run-dir", as "DIR", like "/srv/run";
+        /// Listen on this Unix socket (mode 0660)
         ///
-        /// Empty: there is none.
+        /// An empty path opens no socket.
         socket: Option<PathBuf> = Place(super::places::Places::socket), "socket", like "/srv/tenure.sock";
-        /// PEM file with the daemon's certificate, and those between it and a root
+        /// Serve HTTPS with this certificate chain (PEM)
         ///
-        /// With it HTTP is spoken over TLS only. The daemon reads this file, the key, the client CA and the revocation lists
-        /// again when they change.
-        tls_cert: Option<PathBuf> = Text(""), "tls-cert", like "/srv/cert.pem";
-        /// PEM file with the certificate's key
-        tls_key: Option<PathBuf> = Text(""), "tls-key", like "/srv/key.pem";
-        /// PEM file with the roots of certificates that callers must show
-        client_ca: Option<PathBuf> = Text(""), "client-ca", like "/srv/ca.pem";
-        /// PEM file with revocation lists (CRLs) of the client CA
+        /// The daemon then refuses plain HTTP. It reloads the certificate, the key, the client CA and the revocation lists
+        /// when the files change.
+        tls_cert: Option<PathBuf> = Text(""), "tls-cert", as "FILE", like "/srv/cert.pem";
+        /// Use this private key (PEM) for the certificate
+        tls_key: Option<PathBuf> = Text(""), "tls-key", as "FILE", like "/srv/key.pem";
+        /// Require client certificates that a CA in this file (PEM) signed (mTLS)
+        client_ca: Option<PathBuf> = Text(""), "client-ca", as "FILE", like "/srv/ca.pem";
+        /// Reject client certificates that a revocation list (CRL, PEM) in this file names
         ///
-        /// With it every issuer of certificates that callers show needs a list in the file.
-        client_crl: Option<PathBuf> = Text(""), "client-crl", like "/srv/crl.pem";
-        /// Names that callers reach the daemon by, besides its address and those in its certificate: `NAME` or `NAME:PORT`
+        /// Every CA that issues client certificates then needs a list in the file.
+        client_crl: Option<PathBuf> = Text(""), "client-crl", as "FILE", like "/srv/crl.pem";
+        /// Accept requests that name this host, besides the daemon's addresses and the names in its certificate
         ///
-        /// A request without a token must be addressed to a name of the daemon. A name without a port counts with every
-        /// port. The host in `--advertise` counts too.
-        server_name: Vec<String> = Text(""), "server-name", like "lease.example,10.0.0.9:8443";
-        /// Origins whose pages may ask, besides the daemon's own: scheme, host and port
+        /// The daemon rejects a request without a token if its Host header names another server. A name without a port is
+        /// valid with every port. The host in `--advertise` is always accepted.
+        server_name: Vec<String> = Text(""), "server-name", as "NAME[:PORT]", like "lease.example,10.0.0.9:8443";
+        /// Let web pages of this origin (scheme, host, port) call the API
         ///
-        /// The host of such an origin is also accepted as the name of the daemon, as a proxy in front may send it.
-        allow_origin: Vec<String> = Text(""), "allow-origin", like "https://board.example,http://127.0.0.1:3000";
+        /// The daemon also accepts the host of such an origin as a server name, because a proxy in front may send it.
+        allow_origin: Vec<String> = Text(""), "allow-origin", as "ORIGIN",
+            like "https://board.example,http://127.0.0.1:3000";
     }
 
-    /// Who may do what.
+    /// Authentication and scopes.
     auth: Auth {
-        /// What programs on this machine may do over TCP without a credential
+        /// Give programs on this machine this scope over TCP without a credential
         ///
-        /// Root and the daemon's own user are administrators, as on the socket.
+        /// Root and the daemon's own user have the scope admin, as on the socket.
         local: ScopeOrNone = ByUser { root: "hold", others: "admin" }, "auth-local", like "read";
-        /// File with tokens; with it TCP always needs one
+        /// Require a token from this file on every TCP connection
         ///
-        /// Lines `name scope sha256-hex`, kept by `tenure token`; read again when it changes.
-        token_file: Option<PathBuf> = Text(""), "token-file", like "/srv/tokens";
-        /// What a caller with a certificate of the client CA may do
+        /// Each line is `name scope sha256-hex`; `tenure token` maintains the file, and the daemon reloads it when it changes.
+        token_file: Option<PathBuf> = Text(""), "token-file", as "FILE", like "/srv/tokens";
+        /// Give clients with a certificate of the client CA this scope
         ///
-        /// Certificates that `cert_scope_file` names have the scope of their line.
+        /// `cert_scope_file` overrides it for the certificates that it names.
         cert_scope: ScopeOrNone = Text("hold"), "auth-cert-scope", like "admin";
-        /// File with the scopes of certain certificates
+        /// Read scopes of single client certificates from this file
         ///
-        /// Lines `subject scope`, such as `CN=ci,O=Example hold:build/*` or `DNS:ci.example read`; read again when it changes.
-        cert_scope_file: Option<PathBuf> = Text(""), "auth-cert-scope-file", like "/srv/cert-scopes";
-        /// Let everybody who reaches the port do what local programs may
+        /// Each line is `subject scope`, such as `CN=ci,O=Example hold:build/*` or `DNS:ci.example read`. The daemon reloads
+        /// the file when it changes.
+        cert_scope_file: Option<PathBuf> = Text(""), "auth-cert-scope-file", as "FILE", like "/srv/cert-scopes";
+        /// Give everyone who can reach the port the scope of `--auth-local`; for tests only
         insecure_no_auth: bool = Text("false"), "insecure-no-auth", like "true";
     }
 
-    /// How much there may be. What is over a limit is refused, never queued without bound.
+    /// Limits. A request that exceeds one gets an error; no queue grows without bound.
     limits: Limits {
-        /// Live leases in all
+        /// Limit live leases
         leases: u64 = Text("10000000"), "limits-leases", within "1" to "1000000000", like "1000";
-        /// Live leases of one principal
+        /// Limit live leases per principal
         leases_per_principal: u64 = Text("1000000"), "limits-leases-per-principal",
             within "1" to "1000000000", like "100";
-        /// Pools
+        /// Limit pools
         pools: u64 = Text("10000"), "limits-pools", within "1" to "10000000", like "20";
-        /// Open sessions, connections that hold something included
+        /// Limit open sessions, including connections that hold leases
         sessions: u64 = Text("1000000"), "limits-sessions", within "1" to "100000000", like "500";
-        /// Open sessions of one principal
+        /// Limit open sessions per principal
         sessions_per_principal: u64 = Text("500000"), "limits-sessions-per-principal",
             within "1" to "100000000", like "50";
-        /// Attachments of all live leases together
+        /// Limit the bytes of all attachments of live leases
         attachment_bytes: Bytes = Text("1GiB"), "limits-attachment-bytes", within "0B" to "1TiB", like "64MiB";
-        /// Attachments of all live leases of one principal
+        /// Limit the bytes of all attachments per principal
         attachment_bytes_per_principal: Bytes = Text("512MiB"), "limits-attachment-bytes-per-principal",
             within "0B" to "1TiB", like "32MiB";
-        /// Requests waiting for a bundle, retries of the same request included
+        /// Limit acquire requests that wait, including retries of the same request
         waiters: u64 = Text("100000"), "limits-waiters", within "0" to "10000000", like "50";
-        /// Requests of one principal waiting for a bundle
+        /// Limit acquire requests that wait, per principal
         waiters_per_principal: u64 = Text("50000"), "limits-waiters-per-principal",
             within "0" to "10000000", like "40";
-        /// Requests of one connection waiting for a bundle
+        /// Limit acquire requests that wait, per connection
         waiters_per_connection: u64 = Text("1000"), "limits-waiters-per-connection",
             within "0" to "1000000", like "20";
-        /// Open connections over all transports
+        /// Limit open connections over all transports
         ///
-        /// An eighth of them, at least 64 and at most half, is kept for the socket. One address has at most half of the
-        /// rest, loopback excepted; one user of this machine has at most seven eighths of all, and of the rest, root
-        /// excepted.
+        /// The daemon reserves an eighth of them (at least 64, at most half) for the socket. One remote address gets at most
+        /// half of the rest; one user of this machine, root excepted, gets at most seven eighths of all, and of the rest.
         connections: u64 = Text("20000"), "limits-connections", within "1" to "1000000", like "300";
-        /// Requests of one principal per second, heartbeats not counted; 0: as many as it likes
+        /// Limit requests per second and principal, heartbeats of leases and sessions excepted; 0 means unlimited
         requests_per_second: u64 = Text("0"), "limits-requests-per-second", within "0" to "4000000000", like "250";
-        /// Requests taken in and not handled yet
+        /// Limit requests that the daemon has read but not yet decided
         ///
-        /// Heartbeats, ends, grants and reads have a quarter each. Of each quarter an eighth is kept for operators, and
-        /// another eighth is not for principals that have much unanswered there.
+        /// Heartbeats, ends, grants and reads get a quarter each. An eighth of each quarter is reserved for operators, another
+        /// eighth for principals with few unanswered requests.
         inbox: u64 = Text("65536"), "limits-inbox", within "64" to "16777216", like "1024";
-        /// Requests taken in and not answered yet, waiting ones included; never less than `inbox`
+        /// Limit unanswered requests, including those that wait; at least `inbox`
         ///
-        /// Heartbeats, ends, grants and reads are counted apart, and an eighth of each is kept for operators.
+        /// The daemon counts heartbeats, ends, grants and reads separately and reserves an eighth of each for operators.
         calls: u64 = Text("262144"), "limits-calls", within "64" to "16777216", like "300000";
-        /// The same of one principal
+        /// Limit unanswered requests per principal
         calls_per_principal: u64 = Text("131072"), "limits-calls-per-principal",
             within "8" to "16777216", like "90000";
-        /// Body of one HTTP request
+        /// Limit the body of one HTTP request
         body_bytes: Bytes = Text("1MiB"), "limits-body-bytes", within "8KiB" to "64MiB", like "32KiB";
-        /// Bodies of HTTP requests that are being read, together; never less than two of the largest
+        /// Limit all HTTP bodies that are being read; at least twice `body_bytes`
         bodies_bytes: Bytes = Text("64MiB"), "limits-bodies-bytes", within "1MiB" to "64GiB", like "8MiB";
-        /// Streams of events and of sightings over all transports; one principal has at most half of them
+        /// Limit open event streams and mDNS streams over all transports; one principal gets at most half of them
         watches: u64 = Text("1024"), "limits-watches", within "1" to "1000000", like "40";
-        /// One line on the socket
+        /// Limit one line on the socket
         line_bytes: Bytes = Text("64KiB"), "limits-line-bytes", within "8KiB" to "64MiB", like "16KiB";
-        /// How long an HTTP client may read nothing of an answer before its connection is closed
+        /// Close an HTTP connection whose client reads nothing of an answer for this long
         write_timeout: Span = Text("30s"), "limits-write-timeout", within "10ms" to "1h", like "7s";
-        /// How long an HTTP connection may have no request and no progress on an answer before it is closed
+        /// Close an HTTP connection that is idle for this long
         idle_timeout: Span = Text("150s"), "limits-idle-timeout", within "10ms" to "1h", like "40s";
-        /// How long reclaim waits for a holder that has no promise to run out to stop
+        /// Delay the reclaim of a revoked lease that has no validity (permanent, connection) by this long
         ///
-        /// Holders on an open connection, and those of permanent leases, may acknowledge sooner.
+        /// Such a holder can acknowledge the revoke sooner.
         revoke_timeout: Span = Text("10s"), "limits-revoke-timeout", within "0s" to "1h", like "3s";
     }
 
-    /// When most holders fall silent at once the fault is likelier here: ends are postponed.
+    /// Mass-expiry protection: if most holders fall silent at once, the daemon assumes a local fault and pauses expiry.
     breaker: Breaker {
-        /// Silences within this long count together
+        /// Count holders that fall silent within this window
         window: Span = Text("10s"), "breaker-window", within "100ms" to "1h", like "5s";
-        /// Part of the holders that must fall silent; 1.0 switches the breaker off
+        /// Pause expiry if this fraction of all holders falls silent; 1.0 disables the protection
         fraction: f64 = Text("0.5"), "breaker-fraction", within "0.01" to "1.0", like "0.75";
-        /// How long ends are postponed at most
+        /// Pause expiry for at most this long
         hold: Span = Text("30s"), "breaker-hold", within "0s" to "1h", like "45s";
     }
 
-    /// How long the past can be asked about.
+    /// Retention of history.
     history: History {
-        /// Age at which log is deleted
+        /// Delete log older than this
         age: Span = Text("7d"), "history-age", within "1m" to "3650d", like "2d";
-        /// Log kept at most; what recovery needs is always kept
+        /// Keep at most this much log; the daemon never deletes log that recovery needs
         bytes: Bytes = Text("1GiB"), "history-bytes", within "1MiB" to "1PiB", like "2GiB";
-        /// How long an ended lease can be shown
+        /// Show ended leases for this long
         ended_age: Span = Text("1d"), "history-ended-age", within "1s" to "365d", like "1h";
-        /// Ended leases that can be shown, in all
+        /// Show at most this many ended leases
         ended_leases: u64 = Text("1000000"), "history-ended-leases", within "0" to "1000000000", like "5000";
     }
 
-    /// Services that are advertised on the network.
+    /// Services advertised by mDNS.
     mdns: MdnsSettings {
-        /// Advertise services by mDNS; `--no-mdns` says not to
+        /// Advertise services by mDNS; `--no-mdns` disables it
         ///
-        /// Without it registrations are kept as ever, and browsing shows those of this daemon alone.
+        /// Without mDNS the daemon keeps registrations, and browsing shows only its own.
         enabled: bool = Text("true"), "mdns", like "false";
-        /// Interfaces to use, by name or address; none given: every one that is up but loopback
-        interface: Vec<String> = Text(""), "mdns-interface", like "eth0,192.0.2.7";
-        /// UDP port; any but 5353 reaches only those who use it too
+        /// Use this network interface (name or address) [default: all that are up, without loopback]
+        interface: Vec<String> = Text(""), "mdns-interface", as "INTERFACE", like "eth0,192.0.2.7";
+        /// Use this UDP port; peers must use the same one
         port: u16 = Text("5353"), "mdns-port", within "1" to "65535", like "15353";
-        /// How long a registrant's lost connection is forgiven
+        /// Keep a registration for this long after its socket connection broke
         socket_grace: Span = Text("30s"), "mdns-socket-grace", within "0s" to "1h", like "4s";
-        /// The same for one that spoke over a standard input
+        /// Keep a registration for this long after its standard input broke
         stdin_grace: Span = Text("5s"), "mdns-stdin-grace", within "0s" to "1h", like "2s";
-        /// How long a missing heartbeat over HTTP is forgiven
+        /// Keep an HTTP registration for this long after its TTL
         http_grace: Span = Text("30s"), "mdns-http-grace", within "0s" to "1h", like "3s";
-        /// How long a registration over HTTP lasts without a heartbeat, unless it says otherwise
+        /// Give HTTP registrations that name no TTL this one
         http_lease: Span = Text("90s"), "mdns-http-lease", within "1s" to "1d", like "20s";
     }
 
-    /// Sessions of `/api/v3`: streams that hold slots of a pool for as long as their clients live.
+    /// Slot sessions (`/api/v3/sessions`): clients that hold slots of a pool while they send heartbeats.
     sessions: SessionSettings {
-        /// How long one heartbeat lasts
+        /// Expire a slot session this long after its last heartbeat (TTL)
         lease_ttl: Span = Text("60s"), "sessions-lease-ttl", within "1s" to "24h", like "90s";
-        /// Seconds between heartbeats, as clients are told; two must fit into the ttl
-        heartbeat_interval: u64 = Text("5"), "sessions-heartbeat-interval", within "1" to "43200", like "7";
-        /// How long silence is forgiven after the ttl; meanwhile the session is draining
+        /// Request a heartbeat every this many seconds; the TTL must be at least twice as long
+        heartbeat_interval: u64 = Text("5"), "sessions-heartbeat-interval", as "SECONDS",
+            within "1" to "43200", like "7";
+        /// Keep a silent slot session in the state draining for this long after the TTL
         grace: Span = Text("0s"), "sessions-grace", within "0s" to "1h", like "4s";
-        /// Longest life of a session; 0s: as long as it is heartbeat
+        /// End a slot session after this long in any case; 0s means unlimited
         max_lifetime: Span = Text("0s"), "sessions-max-lifetime", within "0s" to "365d", like "8h";
-        /// Pool of sessions that name neither pool nor resource
+        /// Take slots from this pool if a slot session names neither pool nor resource
         default_pool: PoolName = Text("tuner"), "sessions-default-pool", like "gpu";
-        /// Pools that are made at the start if they are missing; one that is there keeps its size
+        /// Create these pools at start if they do not exist; an existing pool keeps its size
         ///
-        /// In the file `pools = { tuner = 4, gpu = 2 }`, elsewhere `tuner=4,gpu=2`. Empty: none is made.
+        /// In the file `pools = { tuner = 4, gpu = 2 }`, elsewhere `tuner=4,gpu=2`. An empty value creates none.
         pools: Pools = Text("tuner=4"), "sessions-pools", like "tuner=2,gpu=1";
-        /// Sessions at once, queued ones included
+        /// Limit slot sessions, including those in the queue
         max_sessions: u64 = Text("100000"), "sessions-max-sessions", within "1" to "100000000", like "500";
-        /// Who is told of each end: a URL that it is posted to, or a command that is run with it
+        /// Call this hook when a slot session ends: a URL (POST) or a command
         ///
-        /// A URL begins with `http://` or `https://`; anything else is a command line, split as a shell does and run without
-        /// one. Told at least once, until a status from 200 to 299 or the exit code 0 acknowledges it. Empty: nobody.
+        /// A value that begins with `http://` or `https://` is a URL; any other value is a command line, split as a shell
+        /// splits it and run without a shell. The daemon repeats the notification until a status from 200 to 299 or exit code
+        /// 0 acknowledges it (at least once). An empty value calls no hook.
         on_end: OnEnd = Text(""), "sessions-on-end", like "https://127.0.0.1:3000";
-        /// PEM file with the authorities to trust for an `on_end` that is an `https` URL; empty: those of the system
-        on_end_ca: Option<PathBuf> = Text(""), "sessions-on-end-ca", like "/srv/ca.pem";
-        /// File with a secret, one line of at least 16 characters, that signs what is posted to `on_end`
+        /// Trust the CAs in this file (PEM) for an `https` hook [default: the system's CAs]
+        on_end_ca: Option<PathBuf> = Text(""), "sessions-on-end-ca", as "FILE", like "/srv/ca.pem";
+        /// Sign hook requests with the secret in this file (one line, at least 16 characters)
         ///
-        /// The header `Tenure-Signature` is `t=SECONDS,v1=HEX`, an HMAC-SHA-256 of the seconds, a dot and the body.
-        on_end_secret_file: Option<PathBuf> = Text(""), "sessions-on-end-secret-file", like "/srv/on-end-secret";
-        /// When slots of an ended session may be used again
+        /// The header `Tenure-Signature` is `t=SECONDS,v1=HEX`: HMAC-SHA-256 of the seconds, a dot and the body.
+        on_end_secret_file: Option<PathBuf> = Text(""), "sessions-on-end-secret-file", as "FILE",
+            like "/srv/on-end-secret";
+        /// Free the slots of an ended slot session at once, or after the hook
         ///
-        /// `after_hook` keeps them until `on_end` has acknowledged, or `hook_timeout` is over.
+        /// `after_hook` keeps them until the hook has acknowledged, at most for `hook_timeout`.
         reuse: SlotReuse = Text("at_once"), "sessions-reuse", like "after_hook";
-        /// How long slots are kept for `on_end` at most, with `reuse` `after_hook`
+        /// Keep slots for the hook for at most this long if `reuse` is `after_hook`
         hook_timeout: Span = Text("60s"), "sessions-hook-timeout", within "1s" to "24h", like "20s";
-        /// Not used: sessions end at their deadline and nobody has to look; accepted for old files
+        /// Ignored: slot sessions end exactly at their deadline; accepted for old files
         expiry_check_interval: Option<Span> = Text(""), "sessions-expiry-check-interval", like "10s";
     }
 
-    /// Several machines over one log. Without `store` the daemon has a log of its own and is alone.
+    /// Several nodes that share one log in etcd. Without `store` the daemon keeps its own log and runs alone.
     cluster: ClusterSettings {
-        /// Where the log is: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
+        /// Keep the log in etcd: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
         ///
-        /// Every node of a cluster has the same here. Empty: the log is in the data directory.
-        store: StoreAddress = Text(""), "log", like "etcd://127.0.0.1:2379/tenure";
-        /// Where other nodes reach this one: `http://HOST:PORT` or `https://HOST:PORT`
+        /// All nodes of a cluster use the same value. An empty value keeps the log in the data directory. `--log` is the
+        /// former name of the flag.
+        store: StoreAddress = Text(""), "store", like "etcd://127.0.0.1:2379/tenure";
+        /// Tell other nodes to reach this node at this URL: `http://HOST:PORT` or `https://HOST:PORT`
         advertise: NodeUrl = Text(""), "advertise", like "http://127.0.0.1:5641";
-        /// This node's name, its own in the cluster; empty: the machine's
+        /// Use this node name, unique in the cluster [default: the machine's name]
         node: NodeName = Text(""), "node", like "east-1";
-        /// How long the writer may be silent before another node takes its place
+        /// Elect another leader after the leader was silent for this long
         ///
-        /// What counts is what the present writer was started with.
-        writer_ttl: Span = Text("3s"), "writer-ttl", within "1s" to "30s", like "5s";
-        /// PEM file with the roots of the certificates of other nodes, where they are reached by https
-        ca: Option<PathBuf> = Text(""), "cluster-ca", like "/srv/ca.pem";
-        /// PEM file with the roots of etcd's certificates; with it etcd is spoken to over TLS
-        etcd_ca: Option<PathBuf> = Text(""), "etcd-ca", like "/srv/etcd-ca.pem";
-        /// PEM file with a certificate to show to etcd
-        etcd_cert: Option<PathBuf> = Text(""), "etcd-cert", like "/srv/etcd.pem";
-        /// PEM file with that certificate's key
-        etcd_key: Option<PathBuf> = Text(""), "etcd-key", like "/srv/etcd-key.pem";
-        /// Name of an etcd user; empty: none is needed
-        etcd_user: PlainText = Text(""), "etcd-user", like "tenure";
-        /// File with that user's password
-        etcd_password_file: Option<PathBuf> = Text(""), "etcd-password-file", like "/srv/etcd-password";
-        /// Who compacts etcd after a trim; `auto`: this daemon, where it is alone in etcd
+        /// The value of the present leader is valid for the whole cluster. `writer_ttl` and `--writer-ttl` are the former
+        /// names.
+        leader_ttl: Span = Text("3s"), "leader-ttl", within "1s" to "30s", like "5s";
+        /// Trust the CAs in this file (PEM) for the `https` URLs of other nodes
+        ca: Option<PathBuf> = Text(""), "cluster-ca", as "FILE", like "/srv/ca.pem";
+        /// Connect to etcd by TLS and trust the CAs in this file (PEM)
+        etcd_ca: Option<PathBuf> = Text(""), "etcd-ca", as "FILE", like "/srv/etcd-ca.pem";
+        /// Present this client certificate (PEM) to etcd
+        etcd_cert: Option<PathBuf> = Text(""), "etcd-cert", as "FILE", like "/srv/etcd.pem";
+        /// Use this private key (PEM) for the etcd client certificate
+        etcd_key: Option<PathBuf> = Text(""), "etcd-key", as "FILE", like "/srv/etcd-key.pem";
+        /// Sign in to etcd as this user
+        etcd_user: PlainText = Text(""), "etcd-user", as "USER", like "tenure";
+        /// Read the password of the etcd user from this file
+        etcd_password_file: Option<PathBuf> = Text(""), "etcd-password-file", as "FILE", like "/srv/etcd-password";
+        /// Compact etcd after a trim; `auto` does so if no other program uses this etcd
         compaction: Compaction = Text("auto"), "etcd-compaction", like "operator";
     }
 
-    /// The log on disk, and log lines for people.
+    /// The log on disk, and the daemon's log lines.
     log: Log {
-        /// Bytes of new log after which a snapshot is taken
+        /// Take a snapshot after this much new log
         ///
-        /// Once snapshots are larger than half of this: twice the last snapshot.
+        /// If snapshots exceed half of this size, the daemon takes the next one after twice the size of the last.
         snapshot_bytes: Bytes = Text("256MiB"), "log-snapshot-bytes", within "64KiB" to "1TiB", like "1MiB";
-        /// Size of one file of the log
+        /// Begin a new log file at this size
         segment_bytes: Bytes = Text("64MiB"), "log-segment-bytes", within "64KiB" to "4GiB", like "8MiB";
-        /// Free space on the disk below which only what frees something is taken
+        /// Reject grants if the disk has less free space than this; releases and renewals continue
         free_bytes: Bytes = Text("192MiB"), "log-free-bytes", within "0B" to "1PiB", like "100MiB";
-        /// Where log that is old enough goes, instead of being deleted
-        archive: Option<PathBuf> = Text(""), "log-archive", like "/srv/archive";
-        /// Which log lines are written: a level, or `module=level` separated by commas
-        level: Filter = Text("info"), "log-level", like "debug";
-        /// Form of log lines; `auto` is text on a terminal and JSON elsewhere
+        /// Move old log into this directory instead of deleting it
+        archive: Option<PathBuf> = Text(""), "log-archive", as "DIR", like "/srv/archive";
+        /// Write log lines of this level and above; or `module=level`, comma-separated
+        level: Filter = Text("info"), "log-level", as "LEVEL", like "debug";
+        /// Format log lines as text or JSON; `auto` is text on a terminal and JSON elsewhere
         format: LogFormat = Text("auto"), "log-format", like "json";
     }
 }

@@ -124,14 +124,13 @@ impl Settings {
         let cluster = &self.cluster;
         let Some(address) = &cluster.store.0 else { return Ok(None) };
         if cluster.advertise.0.is_empty() {
-            let words = Words::new("a node needs --advertise: where the other nodes reach it");
-            return Err(
-                words.hint("for example --advertise http://ADDRESS:PORT, the address and port it listens on")
-            );
+            let words =
+                Words::new("--store requires --advertise, the URL at which other nodes reach this node");
+            return Err(words.hint("for example --advertise http://10.0.0.1:5641"));
         }
         if cluster.advertise.0.starts_with("https:") && cluster.ca.is_none() {
-            let words = Words::new("a node that is reached by https needs --cluster-ca");
-            return Err(words.hint("the PEM file with the roots of the nodes' certificates"));
+            let words = Words::new("an https URL in --advertise requires --cluster-ca");
+            return Err(words.hint("name the PEM file with the CAs that signed the nodes' certificates"));
         }
         let node = self.node_name();
         Ok(Some(ClusterPlan {
@@ -140,7 +139,7 @@ impl Settings {
             prefix: address.prefix.clone(),
             node,
             advertise: cluster.advertise.0.clone(),
-            writer_ttl_ms: cluster.writer_ttl.ms(),
+            writer_ttl_ms: cluster.leader_ttl.ms(),
             ca_pem: cluster.ca.as_deref().map(read).transpose()?,
             own_pem: match (&self.server.tls_cert, &self.server.tls_key) {
                 (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
@@ -172,7 +171,7 @@ impl Settings {
                     (Some(cert), Some(key)) => Some((read(cert)?, read_secret(key)?)),
                     (None, None) => None,
                     (Some(_), None) | (None, Some(_)) => {
-                        return Err(Words::new("--etcd-cert and --etcd-key belong together"));
+                        return Err(Words::new("--etcd-cert and --etcd-key require each other; give both"));
                     }
                 },
                 domain: None,
@@ -180,13 +179,14 @@ impl Settings {
         };
         let user = match (cluster.etcd_user.0.as_str(), &cluster.etcd_password_file) {
             ("", None) => None,
-            ("", Some(_)) => return Err(Words::new("--etcd-password-file needs --etcd-user")),
-            (_, None) => return Err(Words::new("--etcd-user needs --etcd-password-file")),
+            ("", Some(_)) => return Err(Words::new("--etcd-password-file requires --etcd-user")),
+            (_, None) => return Err(Words::new("--etcd-user requires --etcd-password-file")),
             (user, Some(file)) => Some((user.to_owned(), read_secret(file)?.trim_end().to_owned())),
         };
         if user.is_some() && tls.is_none() && !address.is_on_this_machine() {
-            let words = Words::new("the password of --etcd-user would cross the network in the clear");
-            return Err(words.hint("give the authority of etcd's certificate with --etcd-ca"));
+            let words =
+                Words::new("--etcd-user without TLS would send the password over the network unencrypted");
+            return Err(words.hint("name the CA of etcd's certificate with --etcd-ca"));
         }
         Ok(EtcdOptions { endpoints: address.endpoints.clone(), tls, user })
     }

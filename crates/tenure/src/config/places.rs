@@ -1,4 +1,4 @@
-//! Where things are unless told, and the environment that decides it. Root's daemon is the machine's; everybody
+//! Where things are by default, and the environment that decides it. Root's daemon is the machine's; everybody
 //! else's is their own.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub(crate) struct Environment {
     is_root: bool,
 }
 
-/// Where things are unless told; `None`: the environment does not say.
+/// Where things are by default; `None`: the environment does not say.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Places {
     pub(crate) data: Option<PathBuf>,
@@ -102,7 +102,11 @@ impl Environment {
 
     /// A variable that names a section but no key of it is a slip of the finger.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let known: Vec<String> = KEYS.iter().map(super::Key::variable).collect();
+        let known: Vec<String> = KEYS
+            .iter()
+            .map(super::Key::variable)
+            .chain(KEYS.iter().filter_map(super::Key::former_variable))
+            .collect();
         for name in self.variables.keys() {
             let names_section = SECTIONS.iter().any(|(section, _)| {
                 let section = format!("{VARIABLE_PREFIX}{}_", section.to_ascii_uppercase());

@@ -63,18 +63,21 @@ impl Settings {
 pub(crate) fn reference_page(generated: &str) -> String {
     let mut page = format!(
         "{generated}\n\n# Configuration\n\n\
-         Settings of `tenure serve`. A flag counts more than the environment, the environment more than the file, the \
-         file more\nthan the default. `tenure serve --print-config` shows each value and where it came from; its \
-         output is a file that gives\nthe same settings, but for the path of a URL in `sessions.on_end`, which may be a \
-         secret and is hidden. A key that does not\nexist is an error that names the nearest one that does.\n\n\
-         The file is TOML: `--config FILE`, else `{FILE_VARIABLE}`, else `/etc/tenure/tenure.toml` as root and\n\
-         `$XDG_CONFIG_HOME/tenure/tenure.toml` for others, if it is there. In the environment a setting is called\n\
-         `TENURE_SECTION_KEY`: `limits.leases` is `TENURE_LIMITS_LEASES`; a list has commas, and an empty variable \
-         counts as not set\n(of `sessions.pools` it says that there are none).\n\n\
-         Durations are written `500ms`, `30s`, `1m30s`, `2h`, `7d`; sizes `64KiB`, `1MiB`, `1GiB`. An empty path \
-         means none.\nUnder systemd the directories that the unit was given (`StateDirectory=` and so on) take the \
-         place of these defaults.\n`$XDG_STATE_HOME` stands for `~/.local/state` and `$XDG_CONFIG_HOME` for `~/.config` where \
-         they are not set.\n"
+         Settings of `tenure serve` and `tenure install`. Every setting is a flag, an environment variable and a key of the \
+         file.\nA flag overrides the environment, the environment overrides the file, the file overrides the default.\n\
+         `tenure serve --print-config` prints each setting, its value and its source. The output is a valid configuration \
+         file, except\nfor the path of a URL in `sessions.on_end`: it may be a secret, so it is hidden.\n\n\
+         - **File**: TOML, from `--config FILE`, else `{FILE_VARIABLE}`, else `/etc/tenure/tenure.toml` as root and\n  \
+         `$XDG_CONFIG_HOME/tenure/tenure.toml` for other users. An unknown key is an error that names the nearest known \
+         key.\n\
+         - **Environment**: `TENURE_SECTION_KEY`, so `limits.leases` is `TENURE_LIMITS_LEASES`. Commas separate the entries \
+         of a list.\n  An empty variable counts as not set; an empty `TENURE_SESSIONS_POOLS` creates no pools.\n\
+         - **Durations**: `500ms`, `30s`, `1m30s`, `2h`, `7d`. **Sizes**: `64KiB`, `1MiB`, `1GiB`. An empty path disables \
+         the\n  setting.\n\
+         - **Directories**: under systemd the unit's directories (`StateDirectory=` and so on) replace the defaults. If \
+         they are not\n  set, `$XDG_STATE_HOME` is `~/.local/state` and `$XDG_CONFIG_HOME` is `~/.config`.\n\
+         - **Former names**: `--log` (now `--store`), `--writer-ttl` and `cluster.writer_ttl` (now `--leader-ttl` and\n  \
+         `cluster.leader_ttl`) are still accepted.\n"
     );
     for (section, about) in SECTIONS {
         let _ = write!(page, "\n## `[{section}]`\n\n{}\n\n", about.trim());
@@ -93,7 +96,7 @@ pub(crate) fn reference_page(generated: &str) -> String {
     page
 }
 
-fn default_in_words(key: &Key) -> String {
+pub(super) fn default_in_words(key: &Key) -> String {
     match key.preset {
         Preset::Text("") => "none".to_owned(),
         Preset::Text(text) => format!("`{text}`"),

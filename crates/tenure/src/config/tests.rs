@@ -234,7 +234,7 @@ fn an_unknown_key_is_an_error_that_names_the_nearest() {
 fn an_unknown_variable_is_one_only_if_it_names_a_section() {
     let error = load(&[], &[("TENURE_SERVER_PROT", "1")], None).unwrap_err().to_string();
     expect![
-        "the environment sets TENURE_SERVER_PROT, which is no setting; the nearest is TENURE_SERVER_PORT"
+        "the environment sets TENURE_SERVER_PROT, but there is no such setting; the nearest is TENURE_SERVER_PORT"
     ]
     .assert_eq(&error);
     load(&[], &[("TENURE_ENDPOINT", "x"), ("TENURE_LEASE_ID", "x"), ("TENURE_RUN_DIR", "/x")], None).unwrap();
@@ -246,11 +246,11 @@ fn a_bad_value_is_named_with_its_place() {
         .assert_eq(&refusal("[server]\nport = 70000\n"));
     expect![[r#"DIR/tenure.toml:2: breaker.window: "10" is not accepted: a duration needs a unit, as in 10s or 10ms"#]]
         .assert_eq(&refusal("[breaker]\nwindow = 10\n"));
-    expect![[r#"DIR/tenure.toml:2: breaker.fraction: "1.5" is not accepted: it must be from 0.01 to 1.0"#]]
+    expect![[r#"DIR/tenure.toml:2: breaker.fraction: "1.5" is not accepted: expected 0.01 to 1.0"#]]
         .assert_eq(&refusal("[breaker]\nfraction = 1.5\n"));
-    expect!["DIR/tenure.toml:2: server.allow_origin cannot be a list of other things than text"]
+    expect!["DIR/tenure.toml:2: server.allow_origin cannot be a list of values that are not text"]
         .assert_eq(&refusal("[server]\nallow_origin = [1]\n"));
-    expect!["DIR/tenure.toml:2: server.port cannot be a number in another base"]
+    expect!["DIR/tenure.toml:2: server.port cannot be a number that is not decimal"]
         .assert_eq(&refusal("[server]\nport = 0x16\n"));
     assert!(refusal("[server\n").starts_with("DIR/tenure.toml:1: "));
     let error = load(&[], &[("TENURE_AUTH_LOCAL", "root")], None).unwrap_err().to_string();
@@ -263,16 +263,16 @@ fn a_bad_value_is_named_with_its_place() {
 #[test]
 fn settings_that_need_each_other_are_asked_for_together() {
     let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
-    assert_eq!(error(&["--tls-cert=c"]), "server.tls_cert is set, and server.tls_key is not");
-    assert_eq!(error(&["--tls-key=k"]), "server.tls_key is set, and server.tls_cert is not");
-    assert_eq!(error(&["--client-ca=a"]), "server.client_ca is set, and server.tls_cert is not");
+    assert_eq!(error(&["--tls-cert=c"]), "server.tls_cert is set, but server.tls_key is not; set both");
+    assert_eq!(error(&["--tls-key=k"]), "server.tls_key is set, but server.tls_cert is not; set both");
+    assert_eq!(error(&["--client-ca=a"]), "server.client_ca is set, but server.tls_cert is not; set both");
     assert_eq!(
         error(&["--client-crl=l", "--tls-cert=c", "--tls-key=k"]),
-        "server.client_crl is set, and server.client_ca is not"
+        "server.client_crl is set, but server.client_ca is not; set both"
     );
     assert_eq!(
         error(&["--auth-cert-scope-file=l", "--tls-cert=c", "--tls-key=k"]),
-        "auth.cert_scope_file is set, and server.client_ca is not"
+        "auth.cert_scope_file is set, but server.client_ca is not; set both"
     );
 }
 
@@ -287,7 +287,8 @@ fn a_password_for_etcd_does_not_cross_the_network_in_the_clear() {
         let address = settings.cluster.store.0.clone().unwrap();
         settings.etcd_options(&address).map(drop).map_err(|words| words.line)
     };
-    let refused = Err("the password of --etcd-user would cross the network in the clear".to_owned());
+    let refused =
+        Err("--etcd-user without TLS would send the password over the network unencrypted".to_owned());
     assert_eq!(options("etcd://10.0.0.1:2379/t", &[]), refused);
     assert_eq!(options("etcd://127.0.0.1:2379,etcd.example:2379/t", &[]), refused);
     assert_eq!(options("etcd://127.0.0.1:2379,[::1]:2379/t", &[]), Ok(()));
@@ -299,9 +300,9 @@ fn a_password_for_etcd_does_not_cross_the_network_in_the_clear() {
 #[test]
 fn sessions_that_one_lost_heartbeat_would_end_are_refused() {
     let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
-    expect!["sessions.heartbeat_interval is 5 s and sessions.lease_ttl is 9s999ms: two heartbeats must fit into the ttl, or one lost packet ends a session"]
+    expect!["sessions.heartbeat_interval is 5 s and sessions.lease_ttl is 9s999ms: the ttl must be at least two intervals, or one lost packet ends a session"]
         .assert_eq(&error(&["--sessions-lease-ttl=9999ms"]));
-    expect!["sessions.heartbeat_interval is 31 s and sessions.lease_ttl is 1m: two heartbeats must fit into the ttl, or one lost packet ends a session"]
+    expect!["sessions.heartbeat_interval is 31 s and sessions.lease_ttl is 1m: the ttl must be at least two intervals, or one lost packet ends a session"]
         .assert_eq(&error(&["--sessions-heartbeat-interval=31"]));
     load(&["--sessions-heartbeat-interval=30"], &[], None).unwrap();
     load(&["--sessions-lease-ttl=2s", "--sessions-heartbeat-interval=1"], &[], None).unwrap();
@@ -311,26 +312,24 @@ fn sessions_that_one_lost_heartbeat_would_end_are_refused() {
 #[test]
 fn settings_of_sessions_that_do_not_go_together_are_refused() {
     let error = |flags: &[&str]| load(flags, &[], None).unwrap_err().to_string();
-    expect!["sessions.reuse is after_hook, and sessions.on_end names nobody to wait for"]
+    expect!["sessions.reuse is after_hook, but sessions.on_end sets no hook to wait for"]
         .assert_eq(&error(&["--sessions-reuse=after_hook"]));
-    expect!["sessions.pools names 2 pools, and limits.pools allows 1"]
+    expect!["sessions.pools names 2 pools, but limits.pools allows 1"]
         .assert_eq(&error(&["--sessions-pools=a=1,b=2", "--limits-pools=1"]));
     expect![[r#"DIR/tenure.toml:2: sessions.pools: "mdns=1" is not accepted: names under mdns/ belong to registrations"#]]
         .assert_eq(&refusal("[sessions]\npools = { mdns = 1 }\n"));
     let secret = "--sessions-on-end-secret-file=/srv/secret";
-    expect!["sessions.on_end_secret_file is set, and sessions.on_end is not a URL"]
+    expect!["sessions.on_end_secret_file is set, but sessions.on_end is not a URL"]
         .assert_eq(&error(&[secret, "--sessions-on-end=notify"]));
     load(&[secret, "--sessions-on-end=http://x.example/"], &[], None).unwrap();
-    expect!["sessions.on_end_ca is set, and sessions.on_end is not an https URL"]
+    expect!["sessions.on_end_ca is set, but sessions.on_end is not an https URL"]
         .assert_eq(&error(&["--sessions-on-end-ca=/srv/ca.pem", "--sessions-on-end=http://x.example/"]));
     expect![[r#"DIR/tenure.toml:2: sessions.on_end: "https://x.example/[hidden]" is not accepted: a name and password before the host are not sent; put a secret into the path"#]]
         .assert_eq(&refusal("[sessions]\non_end = 'https://me:secret@x.example/e'\n"));
-    expect![[r#"DIR/tenure.toml:2: sessions.expiry_check_interval: "soon" is not accepted: a duration is written like 500ms, 30s, 1m30s or 2h"#]]
+    expect![[r#"DIR/tenure.toml:2: sessions.expiry_check_interval: "soon" is not accepted: expected a duration like 500ms, 30s, 1m30s or 2h"#]]
         .assert_eq(&refusal("[sessions]\nexpiry_check_interval = 'soon'\n"));
-    expect![[
-        r#"DIR/tenure.toml:2: sessions.heartbeat_interval: "0" is not accepted: it must be from 1 to 43200"#
-    ]]
-    .assert_eq(&refusal("[sessions]\nheartbeat_interval = 0\n"));
+    expect![[r#"DIR/tenure.toml:2: sessions.heartbeat_interval: "0" is not accepted: expected 1 to 43200"#]]
+        .assert_eq(&refusal("[sessions]\nheartbeat_interval = 0\n"));
 }
 
 #[test]
@@ -362,7 +361,7 @@ fn pools_are_given_in_every_form_and_may_be_none() {
     // Of everything else an empty variable says nothing.
     let settings = load(&[], &[("TENURE_SESSIONS_DEFAULT_POOL", "")], None).unwrap();
     assert_eq!(settings.sessions.default_pool.0, "tuner");
-    expect!["DIR/tenure.toml:2: sessions.pools cannot be a table of other things than numbers"]
+    expect!["DIR/tenure.toml:2: sessions.pools cannot be a table of values that are not numbers"]
         .assert_eq(&refusal("[sessions]\npools = { tuner = 'x' }\n"));
     expect!["DIR/tenure.toml:2: there is no key sessions.pool; the nearest is sessions.pools"]
         .assert_eq(&refusal("[sessions]\npool = { tuner = 4 }\n"));
@@ -398,7 +397,7 @@ fn places_depend_on_who_runs_the_daemon() {
     assert_eq!(ok(&service, false), "/a/tenure /c/tenure /c/tenure/tenure.sock");
     assert_eq!(
         places(&[], false).unwrap_err().to_string(),
-        "server.data_dir is not known: neither HOME nor an XDG directory is set"
+        "server.data_dir has no default: neither HOME nor an XDG directory is set"
     );
 }
 
@@ -439,4 +438,19 @@ fn flags_are_written_as_they_are_read() {
         .unwrap();
     assert_eq!(bare.to_arguments(), ["--port=1", "--insecure-no-auth=true"]);
     assert_eq!(bare.or(flags).to_arguments()[1], "--port=1");
+}
+
+#[test]
+fn former_names_are_accepted_by_every_way() {
+    let store = "etcd://127.0.0.1:2379/tenure";
+    let settings = load(&[&format!("--log={store}"), "--writer-ttl=5s"], &[], None).unwrap();
+    assert_eq!(at(&settings, "cluster.store"), (format!("\"{store}\""), Origin::Flag));
+    assert_eq!(at(&settings, "cluster.leader_ttl"), ("\"5s\"".to_owned(), Origin::Flag));
+    let settings = load(&[], &[("TENURE_CLUSTER_WRITER_TTL", "6s")], None).unwrap();
+    assert_eq!(at(&settings, "cluster.leader_ttl"), ("\"6s\"".to_owned(), Origin::Environment));
+    let (_directory, path) = file("[cluster]\nwriter_ttl = '7s'\n");
+    let settings = load(&[], &[], Some(&path)).unwrap();
+    assert_eq!(at(&settings, "cluster.leader_ttl"), ("\"7s\"".to_owned(), Origin::File { line: 2 }));
+    let twice = refusal("[cluster]\nleader_ttl = '5s'\nwriter_ttl = '7s'\n");
+    assert!(twice.contains("cluster.leader_ttl is set twice"), "{twice}");
 }

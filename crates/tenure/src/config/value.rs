@@ -71,7 +71,7 @@ pub(super) fn parse_within<T: Value>(text: &str, range: Option<(&str, &str)>) ->
     };
     let bound = |text| T::parse(text).expect("invariant: bounds in the table are values");
     if value < bound(least) || value > bound(greatest) {
-        return Err(format!("it must be from {least} to {greatest}"));
+        return Err(format!("expected {least} to {greatest}"));
     }
     Ok(value)
 }
@@ -185,7 +185,7 @@ impl Value for Option<PathBuf> {
 /// Words between commas.
 impl Value for Vec<String> {
     const SHAPE: Shape = Shape::List;
-    const PLACEHOLDER: &'static str = "ORIGIN";
+    const PLACEHOLDER: &'static str = "TEXT";
 
     fn parse(text: &str) -> Result<Self, String> {
         Ok(text.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect())
@@ -273,7 +273,7 @@ impl Value for Filter {
 }
 
 impl Value for LogFormat {
-    const PLACEHOLDER: &'static str = "FORM";
+    const PLACEHOLDER: &'static str = "FORMAT";
     const CHOICES: &'static [&'static str] = &["auto", "text", "json"];
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -322,8 +322,8 @@ mod tests {
     fn bounds_are_included() {
         let within = |text: &str| parse_within::<u64>(text, Some(("5", "7")));
         assert_eq!((within("5"), within("7")), (Ok(5), Ok(7)));
-        assert_eq!(within("4"), Err("it must be from 5 to 7".to_owned()));
-        assert_eq!(within("8"), Err("it must be from 5 to 7".to_owned()));
+        assert_eq!(within("4"), Err("expected 5 to 7".to_owned()));
+        assert_eq!(within("8"), Err("expected 5 to 7".to_owned()));
     }
 
     #[test]

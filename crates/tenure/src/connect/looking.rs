@@ -166,8 +166,8 @@ fn why(error: CallError) -> Why {
 
 fn described(uid: Option<u32>) -> String {
     match uid {
-        Some(uid) => format!("it belongs to uid {uid}, which is neither yours nor root's"),
-        None => "the system does not say which user it belongs to".to_owned(),
+        Some(uid) => format!("the daemon belongs to uid {uid}, which is neither you nor root"),
+        None => "the system does not report which user runs the daemon".to_owned(),
     }
 }
 
@@ -185,12 +185,12 @@ fn none(mut passed: Vec<(Missed, Option<Trail>)>) -> Failure {
     match (why, trail) {
         (Why::Denied(error), _) => call_failure(error),
         (Why::Foreign(uid), _) => {
-            let line = format!("a daemon at {endpoint} is not used unasked: {}", described(uid));
+            let line = format!("the daemon at {endpoint} is not used by default: {}", described(uid));
             Failure::Unexpected(Words::new(line).hint(format_args!("use it with: --endpoint {endpoint}")))
         }
         (Why::Mute(_) | Why::Absent, Some(trail)) => {
             let cause =
-                format!("nothing listens there, though {} is of a daemon that lives", trail.file.display());
+                format!("nothing listens there, although {} names a running process", trail.file.display());
             Failure::NoDaemon { address: trail.breadcrumb.endpoint, cause: Some(cause) }
         }
         (Why::Mute(_) | Why::Absent, None) => usual(),

@@ -22,18 +22,19 @@ pub(crate) fn call_failure(error: CallError) -> Failure {
         CallError::Unreachable { endpoint: Endpoint::Https(ref authority), ref source }
             if is_not_tls(source.as_ref()) =>
         {
-            let hint =
-                format!("if it speaks HTTP without TLS: --endpoint {}", Endpoint::Http(authority.clone()));
-            Failure::Unexpected(Words::new(error).hint(hint))
+            let line = format!("the server at https://{authority} does not use TLS");
+            let hint = format!("use plain HTTP: --endpoint {}", Endpoint::Http(authority.clone()));
+            Failure::Unexpected(Words::new(line).hint(hint))
         }
         CallError::Unreachable { ref source, .. }
             if is_kind(source.as_ref(), io::ErrorKind::PermissionDenied) =>
         {
-            let hint = "its socket is for its user and group: join the group, or name its HTTP address with --endpoint";
+            let hint = "the socket is for the daemon's user and group: join the group, or use --endpoint http://HOST:PORT";
             Failure::Unexpected(Words::new(error).hint(hint))
         }
         CallError::Unreachable { ref source, .. } if is_distrusted(source.as_ref()) => {
-            let hint = "no trusted authority signed its certificate; name the one that did with --ca FILE or TENURE_CA";
+            let hint =
+                "no trusted CA signed the daemon's certificate; name its CA with --ca FILE or TENURE_CA";
             Failure::Unexpected(Words::new(error).hint(hint))
         }
         CallError::Unreachable { .. } | CallError::Unexpected { .. } => {
@@ -41,15 +42,32 @@ pub(crate) fn call_failure(error: CallError) -> Failure {
         }
         CallError::Unsendable(_) => Failure::Usage(Words::new(error)),
         CallError::Broken { .. } | CallError::TimedOut { .. } => {
-            let hint = "it may have been carried out all the same: look with tenure lease ls or tenure watch";
+            let hint =
+                "the daemon may have carried out the request: check with tenure lease ls or tenure why";
             Failure::Unexpected(Words::new(error).hint(hint))
         }
     }
 }
 
 fn refused(error: Error) -> Failure {
-    let words = Words { line: error.to_string(), hint: hint(&error) };
+    let words = Words { line: error.to_string(), hint: next_step(&error) };
     Failure::Answered { error: Box::new(error), words }
+}
+
+/// The command line's own hint names commands and flags; the daemon's is for every caller, and names the limit that was
+/// reached. For a request that is not understood it only points to the HTTP reference.
+fn next_step(error: &Error) -> Option<String> {
+    match error.code {
+        ErrorCode::CapacityExceeded | ErrorCode::DiskLow => sent_hint(error).or_else(|| hint(error)),
+        ErrorCode::InvalidRequest | ErrorCode::ParseError => hint(error),
+        _ => hint(error).or_else(|| sent_hint(error)),
+    }
+}
+
+/// The hint that the daemon sent with an error.
+fn sent_hint(error: &Error) -> Option<String> {
+    let object = serde_json::to_value(error).ok()?;
+    object.get("hint").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// Nothing listens there.
@@ -111,25 +129,23 @@ fn hint(error: &Error) -> Option<String> {
     Some(match error.code {
         ErrorCode::ResourceHeld | ErrorCode::PoolExhausted => blocked_hint(error),
         ErrorCode::WaitTimeout => {
-            "wait longer with --wait; tenure resource show tells who holds it and who waits".to_owned()
+            "wait longer with --wait; tenure resource show lists holder and waiters".to_owned()
         }
-        ErrorCode::StaleEpoch => "tenure lease show tells the present epoch and who holds it".to_owned(),
+        ErrorCode::StaleEpoch => "tenure lease show shows the current epoch and holder".to_owned(),
         ErrorCode::NotYet => match number("remaining_ms") {
-            Some(left) => format!("safe in {}; --force does it now and is recorded as such", duration(left)),
-            None => "--force does it now and is recorded as such".to_owned(),
+            Some(left) => format!("safe in {}; --force does it now, and the log records it", duration(left)),
+            None => "--force does it now, and the log records it".to_owned(),
         },
         ErrorCode::Unauthorized => {
-            "give a token with --token or TENURE_TOKEN; tenure token new makes one".to_owned()
+            "send a token with --token or TENURE_TOKEN; tenure token new creates one".to_owned()
         }
-        ErrorCode::Forbidden => {
-            "this needs other credentials: another --token, or the daemon's own user".to_owned()
-        }
+        ErrorCode::Forbidden => "use other credentials: another --token, or the daemon's own user".to_owned(),
         ErrorCode::OutsideScope => {
             "ask the operator for a token with this prefix: tenure token new NAME --scope hold:PREFIX*"
                 .to_owned()
         }
         ErrorCode::HolderMismatch => {
-            "say in whose name: --holder; an operator uses tenure lease revoke".to_owned()
+            "name the holder with --holder; an operator can use tenure lease revoke".to_owned()
         }
         ErrorCode::NotFound => match (text("archive"), text("subject")) {
             (Some(archive), Some(subject)) => format!(
@@ -137,40 +153,38 @@ fn hint(error: &Error) -> Option<String> {
                 quoted(archive),
                 quoted(subject)
             ),
-            _ => "tenure lease ls shows what there is".to_owned(),
+            _ => "tenure lease ls lists the leases".to_owned(),
         },
-        ErrorCode::PoolNotFound => "tenure pool ls shows what there is".to_owned(),
+        ErrorCode::PoolNotFound => "tenure pool ls lists the pools".to_owned(),
         ErrorCode::SessionNotFound | ErrorCode::SessionGone | ErrorCode::SessionExpired => {
             match (error.code, detail("session_id").and_then(Value::as_str)) {
-                (_, None) => "tenure admin session ls shows what there is".to_owned(),
-                (ErrorCode::SessionNotFound, Some(_)) => "tenure session ls shows what there is".to_owned(),
-                (_, Some(id)) => format!("tenure why {id} tells how it came to it"),
+                (_, None) => "tenure admin session ls lists the sessions".to_owned(),
+                (ErrorCode::SessionNotFound, Some(_)) => {
+                    "tenure session ls lists the slot sessions".to_owned()
+                }
+                (_, Some(id)) => format!("tenure why {id} shows its history"),
             }
         }
-        ErrorCode::PoolInUse => {
-            "--force removes it all the same and ends the leases of its members".to_owned()
-        }
-        ErrorCode::AlreadyDraining => "tenure lease revive takes the drain back".to_owned(),
-        ErrorCode::PermanentLease => "tenure lease revoke ends it".to_owned(),
+        ErrorCode::PoolInUse => "--force removes the pool and ends the leases of its members".to_owned(),
+        ErrorCode::AlreadyDraining => "tenure lease revive cancels the drain".to_owned(),
+        ErrorCode::PermanentLease => "tenure lease revoke ends the lease".to_owned(),
         ErrorCode::InvalidState
         | ErrorCode::NotDraining
         | ErrorCode::NoLiveness
-        | ErrorCode::DeadlinePassed => {
-            "tenure lease show tells its state, tenure why how it came to it".to_owned()
-        }
+        | ErrorCode::DeadlinePassed => "tenure lease show shows its state, tenure why its history".to_owned(),
         ErrorCode::NotClustered => {
-            "tenure serve --log etcd://HOST:PORT/PREFIX makes a node of it; tenure status tells of this one"
+            "tenure serve --store etcd://HOST:PORT/PREFIX starts a node; tenure status shows this daemon"
                 .to_owned()
         }
-        ErrorCode::LeaseRetired => "tenure why tells what is still recorded of it".to_owned(),
-        ErrorCode::LsnTrimmed => format!("the oldest that is kept: --from {}", number("oldest")?),
+        ErrorCode::LeaseRetired => "tenure why shows its history".to_owned(),
+        ErrorCode::LsnTrimmed => format!("the oldest kept event: --from {}", number("oldest")?),
         ErrorCode::OperationConflict => "use another --operation-id for another request".to_owned(),
-        ErrorCode::OutcomeUnknown => "ask again with the same --operation-id: a retry is harmless".to_owned(),
-        ErrorCode::DiskLow => "free some room in the daemon's data directory".to_owned(),
-        ErrorCode::Internal | ErrorCode::IoError => "the daemon's own log says more".to_owned(),
+        ErrorCode::OutcomeUnknown => "retry with the same --operation-id: the retry is idempotent".to_owned(),
+        ErrorCode::DiskLow => "free disk space in the daemon's data directory".to_owned(),
+        ErrorCode::Internal | ErrorCode::IoError => "see the daemon's log".to_owned(),
         ErrorCode::NoCapacity => match error.retry_after_ms {
-            Some(ms) => format!("a slot may be free in {}; queue for it with --wait", duration(ms)),
-            None => "queue for a slot with --wait".to_owned(),
+            Some(ms) => format!("a slot may be free in {}; wait for it with --wait", duration(ms)),
+            None => "wait for a slot with --wait".to_owned(),
         },
         ErrorCode::RateLimited
         | ErrorCode::Overloaded
@@ -181,7 +195,7 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::NotLeader
         | ErrorCode::StoreSilent
         | ErrorCode::DaemonError
-        | ErrorCode::ResolveTimeout => format!("ask again in {}", duration(error.retry_after_ms?)),
+        | ErrorCode::ResolveTimeout => format!("retry in {}", duration(error.retry_after_ms?)),
         ErrorCode::InvalidRequest
         | ErrorCode::ParseError
         | ErrorCode::InvalidName
@@ -205,7 +219,7 @@ fn blocked_hint(error: &Error) -> String {
     let since = first.since.as_ref().map(|since| format!("held since {since}; ")).unwrap_or_default();
     let more = match blocking.len() {
         1 => String::new(),
-        more => format!(" (one of {more} in the way)"),
+        more => format!(" (one of {more} that are held)"),
     };
     format!("{since}wait for it with --wait, or see: tenure why {}{more}", first.resource)
 }
@@ -233,6 +247,18 @@ mod tests {
             "printer is held (resource_held) | held since 2026-02-07T22:15:00.000Z; \
              wait for it with --wait, or see: tenure why printer"
         );
+    }
+
+    #[test]
+    fn the_daemons_hint_counts_where_the_command_line_has_none_or_a_limit_is_named() {
+        let error = |code: &str, key: &str| {
+            let object = json!({"error": code, "message": "no", "definite": true, "lost": false, "hint": "sent", key: 7});
+            shown(serde_json::from_value(object).unwrap())
+        };
+        assert_eq!(error("capacity_exceeded", "x"), "no (capacity_exceeded) | sent");
+        assert_eq!(error("ambiguous_id", "x"), "no (ambiguous_id) | sent");
+        assert_eq!(error("invalid_request", "x"), "no (invalid_request) | ");
+        assert_eq!(error("lsn_trimmed", "oldest"), "no (lsn_trimmed) | the oldest kept event: --from 7");
     }
 
     #[test]

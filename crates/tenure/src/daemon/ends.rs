@@ -79,21 +79,21 @@ impl Second {
 impl Second {
     fn report(&mut self, report: &Report, identity: &Identity) {
         match report {
-            Report::DiskLow => tracing::warn!("the disk is nearly full: the daemon refuses grants"),
-            Report::DiskOk => tracing::info!("the disk has room: the daemon grants again"),
+            Report::DiskLow => tracing::warn!("the disk is nearly full: grants are rejected"),
+            Report::DiskOk => tracing::info!("the disk has room again: grants resumed"),
             Report::BreakerOpened { silent, alive } => {
-                tracing::warn!(silent, alive, "most holders fell silent together: the daemon postpones ends");
-            }
-            Report::BreakerClosed => tracing::info!("the daemon trusts silence again: ends go on"),
-            Report::TaskFailed { task, error } => {
                 tracing::warn!(
-                    task = task.as_str(),
-                    error,
-                    "the daemon failed to maintain its log; it tries again"
+                    silent,
+                    alive,
+                    "most holders fell silent at once: the daemon postpones ends (mass-expiry protection)"
                 );
             }
+            Report::BreakerClosed => tracing::info!("expiry resumed: ends go on"),
+            Report::TaskFailed { task, error } => {
+                tracing::warn!(task = task.as_str(), error, "log maintenance failed; retrying");
+            }
             Report::TaskRecovered { task } => {
-                tracing::info!(task = task.as_str(), "the daemon maintains its log again");
+                tracing::info!(task = task.as_str(), "log maintenance works again");
             }
             Report::Stalled { stall, ms } => {
                 tracing::warn!(
@@ -106,7 +106,7 @@ impl Second {
             Report::NoticeGivenUp { lease } => {
                 self.lines += 1;
                 let lease = WireLease::new(identity, *lease);
-                tracing::warn!(%lease, "the daemon gave up the notification of an end: nobody took it for 24 hours");
+                tracing::warn!(%lease, "dropped the notification of an end: not acknowledged for 24 hours");
             }
         }
     }
@@ -114,6 +114,6 @@ impl Second {
 
 fn tell_only_counted(count: u64) {
     if count > 0 {
-        tracing::info!(leases = count, "more leases ended; `tenure why` and the events tell of each");
+        tracing::info!(leases = count, "more leases ended; see `tenure why` and the events");
     }
 }

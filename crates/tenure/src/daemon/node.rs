@@ -4,7 +4,9 @@
 //! A node follows until it may claim, writes until it is fenced or told to step down, and follows again. Each part has an
 //! engine and faces of its own; what transports see is a [`Stage`] on which they change.
 
+mod agreement;
 mod asking;
+mod guardian;
 mod hearing;
 mod history;
 mod homes;
@@ -16,6 +18,7 @@ mod pulse;
 mod secrets;
 mod shared;
 
+pub(crate) use guardian::guard_leader;
 pub(crate) use interlock::InterlockError;
 
 use std::net::IpAddr;
@@ -39,6 +42,7 @@ use super::{
     within_files,
 };
 use crate::breadcrumb;
+use guardian::Guardian;
 use part::Parts;
 use passing::Passing;
 use shared::NodeShared;
@@ -80,10 +84,10 @@ pub(crate) enum NodeError {
     #[error(transparent)]
     Interlock(#[from] InterlockError),
     /// Other nodes' certificates cannot be checked.
-    #[error("the roots of other nodes' certificates cannot be used: {0}")]
+    #[error("cannot use the CAs of --cluster-ca: {0}")]
     Roots(String),
     /// Another node has this name.
-    #[error("another node is called {name:?} and answers at {url}; each needs a name of its own (--node)")]
+    #[error("another node is called {name:?} and answers at {url}; give each node a unique name with --node")]
     Double {
         /// The name.
         name: String,
@@ -94,7 +98,7 @@ pub(crate) enum NodeError {
     #[error(transparent)]
     Unheard(#[from] hearing::UnheardError),
     /// The state cannot be rebuilt from the copy.
-    #[error("this machine's copy of the log cannot be replayed")]
+    #[error("cannot replay the local log")]
     Replay(#[from] tenure_engine::RecoverError),
 }
 
@@ -104,7 +108,7 @@ impl NodeError {
         match self {
             Self::Boot { source, .. } => match source {
                 BootError::MetaMissing | BootError::Restored(_) => Some(
-                    "after etcd was restored from a backup: stop every node, then tenure cluster adopt"
+                    "if etcd was restored from a backup: stop all nodes, then run tenure cluster adopt"
                         .to_owned(),
                 ),
                 BootError::AnotherLog { .. } => Some(
@@ -114,7 +118,7 @@ impl NodeError {
                 BootError::Open(tenure_log::OpenError::NoCopy { .. }) => {
                     Some("move that log into the cluster with: tenure cluster migrate".to_owned())
                 }
-                BootError::Store(_) => Some("is etcd running, and is --log right?".to_owned()),
+                BootError::Store(_) => Some("check that etcd runs, and check --store".to_owned()),
                 _ => None,
             },
             Self::Unheard(unheard) => Some(unheard.hint()),
@@ -189,9 +193,10 @@ pub(crate) fn run(
     runtime.block_on(refuse_double(&shared))?;
     let hook = plan.hook.clone();
     let (home, advertised_on) = (homes::home(&shared, &plan.registrations), Arc::clone(&network));
+    let guardian = Guardian::start(&cluster.etcd, &shared.keys, runtime.handle());
     let mut parts = Parts::new(
         &plan,
-        Arc::clone(&shared),
+        (Arc::clone(&shared), guardian),
         disk,
         (booted, Box::new(move || finding.find_log())),
         network,
@@ -227,6 +232,7 @@ pub(crate) fn run(
         http: addresses.endpoint.clone(),
         socket: socket.clone(),
         data_dir: plan.data_dir.display().to_string(),
+        free_bytes_min: plan.log.free_bytes_min,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     first.faces.set_vitals(vitals.clone());
@@ -275,7 +281,7 @@ pub(crate) fn run(
         });
         let cut_off = serving.await.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         if cut_off > 0 {
-            tracing::info!(connections = cut_off, "connections were cut off");
+            tracing::info!(connections = cut_off, "closed connections that did not finish in time");
         }
         let mut parting = Some(homes.stop().await);
         if stopping.wish().advertised == Advertised::Withdraw
@@ -387,7 +393,7 @@ fn stop_on_signals(stopping: &Stopping) {
         tokio::spawn(async move {
             // Also one that comes while the node stops counts: it takes the wish to restart back.
             while signals.recv().await.is_some() {
-                tracing::info!("told to stop");
+                tracing::info!("stopping on request");
                 stopping.ask(StopWish::default());
             }
         });

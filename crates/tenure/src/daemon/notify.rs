@@ -38,7 +38,7 @@ fn watchdog_after(limit: Duration) -> NotifyState<'static> {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd could not be told");
+        tracing::debug!(%error, "cannot notify systemd");
     }
 }
 

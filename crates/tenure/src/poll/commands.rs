@@ -219,7 +219,7 @@ impl Supervisor {
             }
             Report::Over { id, over, ended } => (id, Finished::Over { over, ended }),
             Report::Stubborn { pid, message } => {
-                tracing::warn!(pid, "a process that a poll left behind cannot be killed: {message}");
+                tracing::warn!(pid, error = message, "cannot kill a process that a poll left behind");
                 return;
             }
         };
@@ -260,7 +260,7 @@ impl Supervisor {
             match guardian.channel.send(order) {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return self.take_over("it cannot be told anything").await,
+                Err(_) => return self.take_over("no message reaches it").await,
             }
             let is_due = self.next_alarm().is_some_and(|due| BootInstant::now() >= due);
             if is_due {
@@ -301,7 +301,7 @@ impl Supervisor {
         if self.guardian.take().is_none() {
             return;
         }
-        tracing::warn!(polls = self.pending.len(), "the guardian of the polls is replaced: {why}");
+        tracing::warn!(polls = self.pending.len(), reason = %why, "replacing the guardian process of the polls");
         self.strike_all().await;
         for (_, pending) in self.pending.drain() {
             let _ = pending.answer.send(Finished::GuardianDied);
@@ -332,7 +332,7 @@ impl Supervisor {
             }
             tokio::time::sleep(AGAIN).await;
         }
-        tracing::warn!("something that a poll started cannot be killed");
+        tracing::warn!("cannot kill a process that a poll started");
     }
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
     for (reason, count) in &numbers.moves {
         page.sample("", &format!("group=\"{group}\",reason=\"{}\"", reason.as_str()), count);
     }
-    let help = "How long targets that this poller took had been nobody's.";
+    let help = "How long targets that this poller took had no owner.";
     page.family("poll_unowned_seconds", "histogram", help);
     let bounds = UNOWNED_BUCKETS_MS.iter().map(|ms| (*ms as f64 / 1e3).to_string());
     let mut total: u64 = 0;
@@ -99,7 +99,7 @@ pub(crate) async fn serve_metrics(listener: TcpListener, page: Arc<dyn Fn() -> S
         let (stream, _) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                tracing::debug!(%error, "a reader of the metrics could not be let in");
+                tracing::debug!(%error, "cannot accept a metrics connection");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
@@ -169,7 +169,7 @@ mod tests {
             tenure_poll_moves_total{group="web",reason="shutdown"} 2
             tenure_poll_moves_total{group="web",reason="target_removed"} 3
             tenure_poll_moves_total{group="web",reason="ttl_expiry"} 4
-            # HELP tenure_poll_unowned_seconds How long targets that this poller took had been nobody's.
+            # HELP tenure_poll_unowned_seconds How long targets that this poller took had no owner.
             # TYPE tenure_poll_unowned_seconds histogram
             tenure_poll_unowned_seconds_bucket{le="0.05"} 0
             tenure_poll_unowned_seconds_bucket{le="0.1"} 2

@@ -38,10 +38,10 @@ const NOT_FOUND: u8 = 127;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum GuardianError {
     /// Standard input is not a supervisor.
-    #[error("a guardian is started by tenure run or tenure poll run, and by nobody else")]
+    #[error("tenure guardian is internal: tenure run, tenure poll run and nodes start it")]
     NoSupervisor,
     /// The system did not give what it needs.
-    #[error("the guardian cannot work")]
+    #[error("the guardian process failed")]
     System(#[from] io::Error),
 }
 

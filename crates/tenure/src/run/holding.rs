@@ -71,6 +71,11 @@ impl Asking {
         Self { client, acquire, ttl, wait }
     }
 
+    /// What is asked for.
+    pub(super) fn acquire(&self) -> &Acquire {
+        &self.acquire
+    }
+
     /// Asks until the answer is definite. Safe to drop; then call [`Asking::abandon`].
     pub(super) async fn grant(&mut self) -> Result<Holding, Failure> {
         let deadline = BootInstant::now().after(self.wait);

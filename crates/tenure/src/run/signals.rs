@@ -42,7 +42,7 @@ pub(crate) struct SignalNumber(pub(crate) i32);
 
 /// Why a text names no signal.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a signal is written like TERM, SIGUSR1 or 10, and has to be one that a process can catch, or KILL")]
+#[error("expected a signal like TERM, SIGUSR1 or 10 that a process can catch, or KILL")]
 pub(crate) struct ParseSignalError;
 
 impl SignalNumber {

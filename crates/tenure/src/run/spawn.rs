@@ -70,6 +70,22 @@ pub(crate) fn start(command: &mut Command, place: Place) -> io::Result<Child> {
     command.spawn()
 }
 
+/// Starts a command in a process group of its own with its three standard descriptors and none of those that this
+/// process was started with.
+pub(crate) fn start_alone(command: &mut Command) -> io::Result<Child> {
+    let prepare = || -> io::Result<()> {
+        // SAFETY: a system call that reads and writes no memory of ours; descriptors stay open until exec.
+        unsafe {
+            libc::syscall(libc::SYS_close_range, 3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+        }
+        // A kernel that does not know it leaves what others forgot to mark.
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe things may be done, and this is one system call.
+    unsafe { command.process_group(0).pre_exec(prepare) };
+    command.spawn()
+}
+
 /// What [`start`] answers when the time was over.
 pub(crate) const TOO_LATE: Errno = Errno::TIME;
 
@@ -139,7 +155,7 @@ pub(super) fn set_foreground(terminal: BorrowedFd<'_>, group: Pid) -> io::Result
 }
 
 /// Lets the runtime tell when there is something to read.
-pub(super) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn readable(fd: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` gives the same open descriptor for as long as it lives, and `AsyncFd` owns it from here on.
     Ok(unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?)
 }

@@ -204,10 +204,10 @@ impl<'a> Supervisor<'a> {
             Report::Over(over) => self.over = Some(over),
             Report::Ending(Cause::Deadline) => {
                 self.lost.get_or_insert(false);
-                self.printer.talk("the lease could not be renewed in time: the command is being ended");
+                self.printer.talk("tenure run: the lease could not be renewed in time: ending the command");
             }
             Report::Ending(Cause::Leftovers) => {
-                self.printer.talk("the command left processes behind: they are being ended");
+                self.printer.talk("tenure run: the command left processes behind: ending them");
             }
             Report::Ending(Cause::Ordered | Cause::SupervisorGone) => {}
             Report::Stubborn { pid, message } => {
@@ -222,7 +222,7 @@ impl<'a> Supervisor<'a> {
             News::ValidUntil(until) => {
                 if self.renewals_fail {
                     self.renewals_fail = false;
-                    self.printer.talk("the lease is renewed again");
+                    self.printer.talk("tenure run: the lease is renewed again");
                 }
                 if until > self.valid_until {
                     self.valid_until = until;
@@ -232,26 +232,29 @@ impl<'a> Supervisor<'a> {
             News::Failed(message) => {
                 if !self.renewals_fail {
                     self.renewals_fail = true;
-                    self.printer.talk(format_args!("cannot renew the lease, trying again: {message}"));
+                    self.printer
+                        .talk(format_args!("tenure run: cannot renew the lease, retrying: {message}"));
                 }
             }
             News::Draining => match self.errand.drain_signal {
                 Some(signal) => {
-                    self.printer.talk(format_args!("an operator drains the lease: {signal} to the command"));
+                    let line = format!("tenure run: an operator drains the lease: {signal} to the command");
+                    self.printer.talk(line);
                     self.order(&Order::PassOn(signal.0));
                 }
-                None => self.printer.talk("an operator drains the lease"),
+                None => self.printer.talk("tenure run: an operator drains the lease"),
             },
             News::Lost(message) => match self.errand.on_lost {
                 OnLost::Kill => {
                     self.lost = Some(true);
                     self.printer
-                        .talk(format_args!("the lease is lost, the command is being ended: {message}"));
+                        .talk(format_args!("tenure run: the lease is lost, ending the command: {message}"));
                     self.order(&Order::End);
                 }
                 OnLost::Warn => {
-                    self.printer
-                        .insist(format_args!("warning: the lease is lost, the command goes on: {message}"));
+                    self.printer.insist(format_args!(
+                        "warning: the lease is lost, the command keeps running: {message}"
+                    ));
                 }
             },
         }

@@ -1,7 +1,7 @@
-//! The nodes of a cluster, who writes, and the store below.
+//! The nodes of a cluster, its leader, and the store below.
 
 use tenure_api::{
-    ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, NodeState, StoreMember, StoreSilence,
+    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, NodeState, StoreMember, StoreSilence,
     WriterChange,
 };
 use tenure_history::duration;
@@ -12,31 +12,28 @@ use crate::table::Table;
 
 /// Names on one row at most.
 const NAMES_MAX: usize = 12;
-/// Changes of writer on a page at most, the newest.
+/// Changes of leader on a page at most, the newest.
 const CHANGES_MAX: usize = 8;
 
 /// What an operator wants to know first.
 pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
     let mut page = Page::default();
     page.row("node", format!("{}, {}", status.node, status.role));
-    let writer = status.writer.as_ref().map(|writer| writer_words(now, writer));
-    let writer = match (writer, &status.store.silent) {
-        (Some(writer), None) => writer,
-        (Some(writer), Some(_)) => format!("NOT KNOWN, etcd is silent; last: {writer}"),
-        (None, _) => "NONE: nobody writes as far as this node knows".to_owned(),
+    let leader = status.leader.as_ref().map(|leader| leader_words(now, leader));
+    let leader = match (leader, &status.store.silent) {
+        (Some(leader), None) => leader,
+        (Some(leader), Some(_)) => format!("UNKNOWN, etcd does not answer; last: {leader}"),
+        (None, _) => "NONE: this node knows of no leader".to_owned(),
     };
-    page.row("writer", writer);
-    page.row(
-        "authority",
-        status.authority_ms.map(|ms| format!("for {} without another proof", duration(ms))),
-    );
-    page.row("writer ttl", duration(status.writer_ttl_ms));
+    page.row("leader", leader);
+    page.row("leadership", status.authority_ms.map(|ms| format!("lease valid for {}", duration(ms))));
+    page.row("leader ttl", duration(status.leader_ttl_ms));
     page.row("log", format!("{} ({}), generation {}", status.tag, status.log_id, status.generation));
     page.row("applied", format!("lsn {}, {}", status.applied_lsn, lag_words(status)));
     let nodes: Vec<String> = status.nodes.iter().map(node_name).collect();
     page.row("nodes", format!("{}: {}", nodes.len(), names(&nodes, NAMES_MAX)));
     page.row("store", store_words(&status.store));
-    page.row("STORE SILENT", status.store.silent.as_ref().map(|silence| silence_words(now, silence)));
+    page.row("STORE DOWN", status.store.silent.as_ref().map(|silence| silence_words(now, silence)));
     for member in &status.store.members {
         page.row("member", member_words(member));
     }
@@ -73,15 +70,15 @@ pub(crate) fn cluster_node_words(now: Option<Now>, node: &ClusterNode) -> String
     format!("node {} at {}, version {}, seen {}", node.node, node.url, node.version, when(now, &node.seen))
 }
 
-/// Who writes, in one line.
-pub(crate) fn writer_words(now: Option<Now>, writer: &ClusterWriter) -> String {
-    let ClusterWriter { node, url, epoch, since } = writer;
+/// The leader, in one line.
+pub(crate) fn leader_words(now: Option<Now>, leader: &ClusterLeader) -> String {
+    let ClusterLeader { node, url, epoch, since } = leader;
     format!("{node} at {url}, epoch {epoch}, since {}", when(now, since))
 }
 
 fn node_name(node: &ClusterNode) -> String {
     match node.state {
-        NodeState::Writer | NodeState::Follower => node.node.clone(),
+        NodeState::Leader | NodeState::Follower => node.node.clone(),
         NodeState::Silent => format!("{} (silent)", node.node),
     }
 }
@@ -89,10 +86,7 @@ fn node_name(node: &ClusterNode) -> String {
 fn silence_words(now: Option<Now>, silence: &StoreSilence) -> String {
     let StoreSilence { since, for_ms, why } = silence;
     let since = when(now, since);
-    format!(
-        "no answer for {}, the last one {since}; what is shown of it is from then: {why}",
-        duration(*for_ms)
-    )
+    format!("no answer for {}, last answer {since}, which the rows below show: {why}", duration(*for_ms))
 }
 
 fn lag_words(status: &ClusterStatus) -> String {
@@ -196,8 +190,8 @@ mod tests {
     fn a_page_tells_who_writes_how_far_behind_it_is_and_how_the_store_is() {
         expect![[r#"
             node        b, follower
-            writer      a at http://10.0.0.1:5641, epoch 7, since 10 s ago (2026-02-07T22:15:00.000Z)
-            writer ttl  3 s
+            leader      a at http://10.0.0.1:5641, epoch 7, since 10 s ago (2026-02-07T22:15:00.000Z)
+            leader ttl  3 s
             log         k3f9 (0f1e), generation 1
             applied     lsn 120, 3 records behind lsn 123, for 0.2 s
             nodes       3: a, b, c (silent)
@@ -212,7 +206,7 @@ mod tests {
     fn the_writer_is_marked_among_the_nodes() {
         expect![[r#"
             NODE  ROLE      URL                   VERSION  SNAPSHOT  SUBNETS      SEEN
-            a     writer    http://10.0.0.1:5641  0.1.0    100       10.0.0.0/24  1 s ago (2026-02-07T22:15:09.000Z)
+            a     leader    http://10.0.0.1:5641  0.1.0    100       10.0.0.0/24  1 s ago (2026-02-07T22:15:09.000Z)
             b     follower  http://10.0.0.2:5641  0.1.0    none                   2 s ago (2026-02-07T22:15:08.000Z)
             c     silent    http://10.0.0.3:5641  0.1.0    none                   62 s ago (2026-02-07T22:14:08.000Z)"#]].assert_eq(&node_list(now(), &status()).lines(None).join("\n"));
     }
@@ -226,14 +220,14 @@ mod tests {
             why: "the store did not answer: 10.0.0.9:2379: no answer within 1s".to_owned(),
         });
         let page = cluster_page(now(), &status).lines().join("\n");
-        assert!(page.contains("NOT KNOWN, etcd is silent; last: a at"), "{page}");
-        assert!(page.contains("no answer for 12 s, the last one 12 s ago"), "{page}");
+        assert!(page.contains("UNKNOWN, etcd does not answer; last: a at"), "{page}");
+        assert!(page.contains("no answer for 12 s, last answer 12 s ago"), "{page}");
         assert!(page.contains("no answer within 1s"), "{page}");
     }
 
     #[test]
     fn a_cluster_without_a_writer_says_so() {
-        let status = ClusterStatus { writer: None, ..status() };
+        let status = ClusterStatus { leader: None, ..status() };
         assert!(cluster_page(now(), &status).lines()[1].contains("NONE"));
     }
 

@@ -30,21 +30,21 @@ fn lease_sentence(kind: EventKind, lease: &EventLease) -> String {
             format!("{holder} has {resources} reserved as {id}{}", terms(lease))
         }
         EventKind::Granted => format!("{holder} holds {resources} as {id}{}", terms(lease)),
-        EventKind::Activated => format!("{holder} took {id} into use: {resources}"),
+        EventKind::Activated => format!("{holder} activated {id}: {resources}"),
         EventKind::Rebound => {
             let epoch = lease.epoch.map(|epoch| format!(", epoch {epoch}")).unwrap_or_default();
             format!("{holder} holds {resources} from now on as {id}{epoch}")
         }
         EventKind::Amended => format!("{holder} replaced the attachment of {id}: {resources}"),
         EventKind::Draining => match lease.drain_cause {
-            Some(DrainCause::Operator) => format!("{whole} drains, an operator asked{reason}"),
-            Some(DrainCause::Silence) | None => format!("{whole} drains, nothing is heard of its holder"),
+            Some(DrainCause::Operator) => format!("{whole} drains, by an operator{reason}"),
+            Some(DrainCause::Silence) | None => format!("{whole} drains, its holder is silent"),
         },
         EventKind::Revived => format!("{whole} is alive again{reason}"),
-        EventKind::Released => format!("{holder} gave {id} back, {resources} free{reason}"),
+        EventKind::Released => format!("{holder} released {id}, {resources} free{reason}"),
         EventKind::Revoked => format!("{holder} lost {id}, {resources} not free yet{reason}"),
-        EventKind::Reclaimed => format!("{resources} free again, {id} of {holder} is over{reason}"),
-        EventKind::Expired => format!("the reservation {id} of {holder} ran out, {resources} free{reason}"),
+        EventKind::Reclaimed => format!("{resources} free again, {id} of {holder} ended{reason}"),
+        EventKind::Expired => format!("the reservation {id} of {holder} expired, {resources} free{reason}"),
         EventKind::SessionOpened
         | EventKind::SessionClosed
         | EventKind::PoolDefined
@@ -58,11 +58,11 @@ fn other_sentence(event: &Event) -> String {
     let session = event.session.as_deref().unwrap_or("a session");
     let pool = event.pool.as_deref().unwrap_or("?");
     match event.kind {
-        EventKind::SessionOpened => format!("session {session} began"),
+        EventKind::SessionOpened => format!("session {session} opened"),
         EventKind::SessionClosed => format!("session {session} ended"),
         EventKind::PoolDefined => format!("pool {pool} has a new size"),
         EventKind::PoolRemoved => format!("pool {pool} was removed"),
-        EventKind::Lagged => "too slow to follow, some events were left out".to_owned(),
+        EventKind::Lagged => "this client reads too slowly: some events were skipped".to_owned(),
         EventKind::Closing => "the daemon stops".to_owned(),
         EventKind::Granted
         | EventKind::Activated
@@ -73,7 +73,7 @@ fn other_sentence(event: &Event) -> String {
         | EventKind::Released
         | EventKind::Revoked
         | EventKind::Reclaimed
-        | EventKind::Expired => "a lease that is not told".to_owned(),
+        | EventKind::Expired => "a lease without details".to_owned(),
     }
 }
 
@@ -147,15 +147,15 @@ mod tests {
         let lines: Vec<String> = kinds.iter().map(|kind| line(kind, full.clone())).collect();
         expect_test::expect![[r#"
             granted alice holds printer as k3f9-4 (heartbeat, ttl 90 s, grace 30 s)
-            activated alice took k3f9-4 into use: printer
+            activated alice activated k3f9-4: printer
             rebound alice holds printer from now on as k3f9-4, epoch 2
             amended alice replaced the attachment of k3f9-4: printer
-            draining k3f9-4 (printer) of alice drains, nothing is heard of its holder
+            draining k3f9-4 (printer) of alice drains, its holder is silent
             revived k3f9-4 (printer) of alice is alive again: explicit
-            released alice gave k3f9-4 back, printer free: explicit
+            released alice released k3f9-4, printer free: explicit
             revoked alice lost k3f9-4, printer not free yet: explicit
-            reclaimed printer free again, k3f9-4 of alice is over: explicit
-            expired the reservation k3f9-4 of alice ran out, printer free: explicit"#]]
+            reclaimed printer free again, k3f9-4 of alice ended: explicit
+            expired the reservation k3f9-4 of alice expired, printer free: explicit"#]]
         .assert_eq(&lines.join("\n"));
     }
 

@@ -23,14 +23,17 @@ pub(crate) fn lease_page(lease: &Lease) -> Page {
     page.row("fence", lease.fence.to_string());
     page.row("granted", when(now, &lease.granted_at));
     page.row("last seen", seen(lease.last_seen.as_ref(), lease.unheard_since.as_ref(), |at| when(now, at)));
-    page.row("promise", lease.valid_ms.map(|ms| format!("the holder may act for {}", duration(ms))));
+    page.row("valid for", lease.valid_ms.map(duration));
     page.row("next", next_words(lease, now));
     page.row("ended", shown(&lease.ended_at));
     page.row("reason", reason_words(lease));
     page.row("session", lease.session.clone());
-    page.row("face", word(&lease.face));
+    page.row("application", word(&lease.application));
     page.row("attachment", lease.attachment.as_ref().map(ToString::to_string));
-    page.row("replayed", lease.replayed.then(|| "this is the outcome of an earlier try".to_owned()));
+    page.row(
+        "replayed",
+        lease.replayed.then(|| "an earlier request with this operation ID was granted".to_owned()),
+    );
     page.row(
         "waiters",
         lease.waiters.as_ref().filter(|waiters| !waiters.is_empty()).map(|waiters| waiters_words(waiters)),
@@ -64,12 +67,12 @@ pub(crate) fn renewed_page(renewed: &Renewed) -> Page {
     let mut page = Page::default();
     page.row("lease", renewed.lease_id.clone());
     page.row("epoch", renewed.epoch.to_string());
-    page.row("promise", renewed.valid_ms.map(|ms| format!("the holder may act for {}", duration(ms))));
+    page.row("valid for", renewed.valid_ms.map(duration));
     page.row(
         "draining",
         renewed.draining.then(|| {
             let left = renewed.remaining_ms.map(|ms| format!(", {} left", duration(ms))).unwrap_or_default();
-            format!("an operator asked this lease to end{left}: wind down")
+            format!("an operator drains this lease{left}: stop using it")
         }),
     );
     page
@@ -116,13 +119,16 @@ fn next_words(lease: &Lease, now: Option<Now>) -> Option<String> {
         (State::Reserved, _) => "expires unless it is activated",
         (State::Active, Some(Liveness::Draining)) => match lease.drain_cause {
             Some(DrainCause::Operator) => "ends unless it is revived",
-            Some(DrainCause::Silence) | None => "ends unless its holder is heard again",
+            Some(DrainCause::Silence) | None => "ends unless its holder renews it",
         },
         (State::Active, Some(Liveness::Alive) | None) => match lease.mode {
-            Mode::Heartbeat | Mode::Session => "drains unless its holder is heard",
+            Mode::Heartbeat | Mode::Session => match lease.grace_ms {
+                Some(0) => "ends unless its holder renews it",
+                Some(_) | None => "drains unless its holder renews it",
+            },
             Mode::Permanent => "ends",
         },
-        (State::Revoking, _) => "its resources are reusable, at the earliest",
+        (State::Revoking, _) => "resources are free at the earliest",
         (State::Released | State::Expired | State::Revoked, _) => return None,
     };
     lease.deadline.as_ref().map(|deadline| format!("{what} {}", when(now, deadline)))

@@ -25,7 +25,7 @@ pub(crate) fn node_table(view: &PollingView) -> Table {
             continue;
         }
         table.row(vec![
-            "(nobody)".to_owned(),
+            "(none)".to_owned(),
             status.to_owned(),
             NOBODY.to_owned(),
             total.to_string(),
@@ -145,7 +145,7 @@ pub(crate) fn group_line(view: &PollingView) -> String {
             return format!("group {}: abandoned: no pollers, {last} polled last", view.group);
         }
         GroupState::Unknown if view.unowned_targets.is_empty() => {
-            return format!("group {}: there is no such group: no pollers, no targets", view.group);
+            return format!("group {} does not exist: no pollers, no targets", view.group);
         }
         GroupState::Active | GroupState::Abandoned | GroupState::Unknown => {}
     }
@@ -159,10 +159,10 @@ pub(crate) fn group_line(view: &PollingView) -> String {
         line.push_str(&format!(", {unsettled} of them not settled"));
     }
     if view.failing_total > 0 {
-        line.push_str(&format!(", {} with polls that fail", view.failing_total));
+        line.push_str(&format!(", {} failing", view.failing_total));
     }
     if unowned_total(view) > 0 {
-        line.push_str(&format!(", {} that nobody polls", unowned_total(view)));
+        line.push_str(&format!(", {} without a poller", unowned_total(view)));
     }
     line
 }
@@ -172,8 +172,8 @@ pub(crate) fn moved_page(moved: &Moved) -> Page {
     let mut page = Page::default();
     page.row("target", moved.target.clone());
     page.row("group", moved.group.clone());
-    page.row("goes to", moved.poller.clone().unwrap_or_else(|| "whoever should by itself".to_owned()));
-    page.row("is with", moved.owner_id.clone().unwrap_or_else(|| "nobody".to_owned()));
+    page.row("pinned to", moved.poller.clone().unwrap_or_else(|| "none: assigned automatically".to_owned()));
+    page.row("polled by", moved.owner_id.clone().unwrap_or_else(|| "none".to_owned()));
     page
 }
 
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn what_needs_somebody_comes_first() {
         expect![[r#"
-            POLLER    STATUS    WEIGHT  TARGETS       NOT SETTLED  INSTANCE
-            (nobody)  unowned   -       1             s9           -
-            b         cordoned  1       2, 1 failing  s3           b~2
-            a-1       online    1       1             -            -"#]]
+            POLLER  STATUS    WEIGHT  TARGETS       NOT SETTLED  INSTANCE
+            (none)  unowned   -       1             s9           -
+            b       cordoned  1       2, 1 failing  s3           b~2
+            a-1     online    1       1             -            -"#]]
         .assert_eq(&node_table(&view()).lines(None).join("\n"));
         expect![[r#"
             TARGET  STATE                   POLLER   PREFERRED  FENCE  SINCE  RENEWED
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(target_table(&view(), true).lines(None).len(), 2);
         assert_eq!(
             group_line(&view()),
-            "group web: 2 pollers, 3 targets polled, 1 of them not settled, 1 with polls that fail, 1 that nobody polls"
+            "group web: 2 pollers, 3 targets polled, 1 of them not settled, 1 failing, 1 without a poller"
         );
     }
 
@@ -284,8 +284,8 @@ mod tests {
         view.abandoned = core::mem::take(&mut view.unowned);
         view.state = GroupState::Abandoned;
         expect![[r#"
-            POLLER    STATUS     WEIGHT  TARGETS  NOT SETTLED  INSTANCE
-            (nobody)  abandoned  -       1        s9           -"#]]
+            POLLER  STATUS     WEIGHT  TARGETS  NOT SETTLED  INSTANCE
+            (none)  abandoned  -       1        s9           -"#]]
         .assert_eq(&node_table(&view).lines(None).join("\n"));
         expect![[r#"
             TARGET  STATE                  POLLER   PREFERRED  FENCE  SINCE  RENEWED

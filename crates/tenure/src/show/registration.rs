@@ -26,7 +26,7 @@ pub(crate) fn registered_page(registration: &Registration) -> Page {
         secs => format!(", {} each", span(secs)),
     };
     page.row("mode", format!("{}{lease}", word(&registration.mode)));
-    page.row("draining", registration.draining.then(|| "an operator asked it to end".to_owned()));
+    page.row("draining", registration.draining.then(|| "an operator drains this registration".to_owned()));
     page
 }
 

@@ -13,12 +13,12 @@ const NAMES_MAX: usize = 20;
 pub(crate) fn resource_page(resource: &Resource, now: Option<Now>) -> Page {
     let mut page = Page::default();
     page.row("resource", resource.name.clone());
-    page.row("holder", resource.holder.clone().unwrap_or_else(|| "nobody: it is free".to_owned()));
+    page.row("holder", resource.holder.clone().unwrap_or_else(|| "none: the resource is free".to_owned()));
     page.row("lease", resource.lease_id.clone());
     page.row("epoch", resource.epoch.map(|epoch| epoch.to_string()));
     page.row("fence", resource.fence.map(|fence| fence.to_string()));
     page.row("since", resource.since.as_ref().map(|since| when(now, since)));
-    page.row("left", resource.remaining_ms.map(|ms| format!("{} of its present phase", duration(ms))));
+    page.row("left", resource.remaining_ms.map(|ms| format!("{} of its current phase", duration(ms))));
     let waiters = resource.waiters.as_deref().filter(|waiters| !waiters.is_empty());
     page.row("waiters", waiters.map(|waiters| format!("{}: {}", waiters.len(), names(waiters, NAMES_MAX))));
     page

@@ -22,8 +22,8 @@ pub(crate) fn session_page(session: &Session) -> Page {
     page.row("liveness", session.liveness.as_ref().map_or_else(|| "closed".to_owned(), word));
     page.row("leases", session.leases.to_string());
     page.row("last seen", heard(session, now));
-    page.row("promise", session.valid_ms.map(|ms| format!("its leases are good for {}", duration(ms))));
-    page.row("next", session.deadline.as_ref().map(|at| format!("its present phase ends {}", when(now, at))));
+    page.row("valid for", session.valid_ms.map(duration));
+    page.row("next", session.deadline.as_ref().map(|at| format!("its current phase ends {}", when(now, at))));
     page
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn session_table(sessions: &[Session]) -> Table {
 pub(crate) fn session_renewed_page(renewed: &SessionRenewed) -> Page {
     let mut page = Page::default();
     page.row("session", renewed.session.clone());
-    page.row("promise", format!("its leases are good for {}", duration(renewed.valid_ms)));
+    page.row("valid for", duration(renewed.valid_ms));
     page.row("lsn", format!("{} (the next --seen-lsn)", renewed.lsn));
     page.row(
         "lost",
         match renewed.ended.as_deref() {
-            None => Some("more than is remembered: list the leases".to_owned()),
+            None => Some("too many to report: list the leases".to_owned()),
             Some([]) => None,
             Some(ended) => {
                 let shown: Vec<String> =
@@ -76,8 +76,8 @@ pub(crate) fn session_renewed_page(renewed: &SessionRenewed) -> Page {
 fn kept_by(session: &Session) -> String {
     match (session.kind, session.ttl_ms) {
         (SessionKind::Connection, _) => "a connection".to_owned(),
-        (SessionKind::Stdin, _) => "a standard input".to_owned(),
-        (SessionKind::ByHand, Some(ttl)) => format!("a heartbeat every {}", duration(ttl)),
+        (SessionKind::Stdin, _) => "standard input".to_owned(),
+        (SessionKind::ByHand, Some(ttl)) => format!("heartbeats, ttl {}", duration(ttl)),
         (SessionKind::ByHand, None) => "heartbeats".to_owned(),
     }
 }

@@ -23,7 +23,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
     page.row("log", log_words(status));
     page.row("leases", counts(status.leases.total, &status.leases.by_state));
     page.row("by mode", split(&status.leases.by_mode));
-    page.row("by face", split(&status.leases.by_face));
+    page.row("by application", split(&status.leases.by_application));
     let others = [
         counted(status.sessions, "session"),
         counted(status.waiters, "waiter"),
@@ -57,8 +57,8 @@ pub(crate) fn status_page(status: &Status) -> Page {
     let (given_up, dropped) = (status.notifications_given_up, status.notifications_dropped);
     let lost =
         |count: u64, why: &str| (count > 0).then(|| format!("{} {why}", counted(count, "notification")));
-    page.row("given up", lost(given_up, "of ends reached nobody for 24 hours"));
-    page.row("dropped", lost(dropped, "of ends, because on_end left the settings"));
+    page.row("given up", lost(given_up, "of ends not acknowledged for 24 hours"));
+    page.row("dropped", lost(dropped, "of ends, because sessions.on_end was removed"));
     page.row("mdns", status.mdns.clone());
     page.row("retries", retries(status));
     page.row("memory", status.memory.as_ref().map(memory));
@@ -155,7 +155,7 @@ mod tests {
         let mut status = json!({
             "version": "1", "pid": 7, "uptime_secs": 5, "http": null, "socket": null, "data_dir": "d",
             "mode": "standalone", "log_tag": "k3f9", "lsn": 1, "synced_lsn": 1, "last_snapshot": null,
-            "leases": {"total": 0, "by_state": {}, "by_mode": {}, "by_face": {}}, "sessions": 0, "waiters": 0,
+            "leases": {"total": 0, "by_state": {}, "by_mode": {}, "by_application": {}}, "sessions": 0, "waiters": 0,
             "watches": 0, "sync": latency, "expiry_lateness": latency, "stalls": 0,
             "breaker": {"open": false, "remaining_ms": null, "opened": 0}, "restored_for_ms": null, "mdns": null,
             "operations": 0, "operation_floor": "2026-02-07T22:15:00.000Z",
@@ -173,9 +173,9 @@ mod tests {
         let quiet = page(&[]);
         assert!(!quiet.iter().any(|line| line.contains("notification")), "{quiet:#?}");
         let lost = page(&[("notifications_given_up", json!(2)), ("notifications_dropped", json!(1))]);
-        assert!(lost.contains(&"given up 2 notifications of ends reached nobody for 24 hours".to_owned()));
+        assert!(lost.contains(&"given up 2 notifications of ends not acknowledged for 24 hours".to_owned()));
         assert!(
-            lost.contains(&"dropped 1 notification of ends, because on_end left the settings".to_owned())
+            lost.contains(&"dropped 1 notification of ends, because sessions.on_end was removed".to_owned())
         );
     }
 

@@ -59,8 +59,8 @@ pub(crate) fn stream_renewed_page(renewed: &StreamRenewed) -> Page {
     let now = Now::of(&renewed.server_time);
     let mut page = Page::default();
     page.row("session", renewed.session_id.clone());
-    page.row("next", format!("ends {} unless it is heard of", when(now, &renewed.lease_expires_at)));
-    page.row("heartbeat", format!("the next one within {} s", renewed.next_heartbeat_in));
+    page.row("next", format!("expires {} unless it is renewed", when(now, &renewed.lease_expires_at)));
+    page.row("heartbeat", format!("next one within {} s", renewed.next_heartbeat_in));
     page
 }
 
@@ -70,7 +70,12 @@ pub(crate) fn stream_words(stream: &Stream) -> String {
     let covered =
         if stream.resources.is_empty() { "no slot yet" } else { &names(&stream.resources, NAMES_MAX) };
     let age = age.map(|age| format!(", started {age} ago")).unwrap_or_default();
-    format!("session {} of {}: {covered}, {}{age}", stream.session_id, stream.client, state_words(stream))
+    format!(
+        "slot session {} of {}: {covered}, {}{age}",
+        stream.session_id,
+        stream.client,
+        state_words(stream)
+    )
 }
 
 /// What became of a session that an operator stopped; `None`: it is over.
@@ -87,9 +92,9 @@ pub(crate) fn stream_line(news: StreamNews, stream: &Stream) -> String {
     let left = left_ms(stream).map(duration).unwrap_or_else(|| "nothing".to_owned());
     let sentence = match news {
         StreamNews::Snapshot => stream_words(stream),
-        StreamNews::Renewed => format!("heard of; {left} left"),
-        StreamNews::Expiring => format!("ends unless it is heard of; {left} left"),
-        StreamNews::Expired => "nothing was heard of it".to_owned(),
+        StreamNews::Renewed => format!("renewed; {left} left"),
+        StreamNews::Expiring => format!("expires unless it is renewed; {left} left"),
+        StreamNews::Expired => "expired".to_owned(),
         StreamNews::State => match stream.resources.as_slice() {
             [] => state_words(stream),
             resources => format!("{}: {}", state_words(stream), names(resources, NAMES_MAX)),
@@ -101,7 +106,7 @@ pub(crate) fn stream_line(news: StreamNews, stream: &Stream) -> String {
 fn state_words(stream: &Stream) -> String {
     let state = stream.state.as_str();
     match (stream.state, stream.queue_position, &stream.reason) {
-        (StreamState::New, Some(place), _) => format!("{state}, place {place} in the queue"),
+        (StreamState::New, Some(place), _) => format!("{state}, position {place} in the queue"),
         (_, _, Some(reason)) => format!("{state}, {reason}"),
         _ => state.to_owned(),
     }
@@ -109,9 +114,9 @@ fn state_words(stream: &Stream) -> String {
 
 fn next_words(stream: &Stream, now: Option<Now>) -> Option<String> {
     let (what, unless) = match stream.state {
-        StreamState::New => ("leaves the queue", "it is heard of"),
+        StreamState::New => ("leaves the queue", "it is renewed"),
         StreamState::Starting => ("fails", "it is activated"),
-        StreamState::Running | StreamState::Draining => ("ends", "it is heard of"),
+        StreamState::Running | StreamState::Draining => ("expires", "it is renewed"),
         StreamState::Stopped | StreamState::Failed => return None,
     };
     Some(format!("{what} {} unless {unless}", when(now, &stream.lease_expires_at)))
@@ -156,7 +161,7 @@ mod tests {
             epoch      1
             fence      9
             started    10 s ago (2026-02-07T22:15:00.000Z)
-            next       ends in 50 s (2026-02-07T22:16:00.000Z) unless it is heard of
+            next       expires in 50 s (2026-02-07T22:16:00.000Z) unless it is renewed
             lease      k3f9-4
             metadata   {"a":"\u001b[31m"}"#]]
         .assert_eq(&lines);
@@ -165,7 +170,7 @@ mod tests {
         }));
         assert_eq!(
             stream_words(&queued),
-            "session 5d0c3f1e-0000-4000-8000-000000000001 of alice@desk: no slot yet, new, place 2 in the queue, \
+            "slot session 5d0c3f1e-0000-4000-8000-000000000001 of alice@desk: no slot yet, new, position 2 in the queue, \
              started 10 s ago"
         );
     }
@@ -181,10 +186,10 @@ mod tests {
             stream_line(StreamNews::State, &stream(ended)),
         ];
         expect![[r#"
-            2026-02-07T22:15:10.000Z  snapshot        session 5d0c3f1e-0000-4000-8000-000000000001 of alice@desk: tuner/1, running, started 10 s ago
-            2026-02-07T22:15:10.000Z  lease.renewed   heard of; 50 s left
-            2026-02-07T22:15:40.000Z  lease.expiring  ends unless it is heard of; 20 s left
-            2026-02-07T22:15:10.000Z  lease.expired   nothing was heard of it
+            2026-02-07T22:15:10.000Z  snapshot        slot session 5d0c3f1e-0000-4000-8000-000000000001 of alice@desk: tuner/1, running, started 10 s ago
+            2026-02-07T22:15:10.000Z  lease.renewed   renewed; 50 s left
+            2026-02-07T22:15:40.000Z  lease.expiring  expires unless it is renewed; 20 s left
+            2026-02-07T22:15:10.000Z  lease.expired   expired
             2026-02-07T22:15:10.000Z  state           stopped, LEASE_EXPIRED: tuner/1"#]]
         .assert_eq(&lines.join("\n"));
     }

@@ -46,7 +46,7 @@ fn a_token_is_asked_for_and_presented() {
         --- out
         --- err
         error: a token is needed: send it in the header `Authorization: Bearer TOKEN` (unauthorized)
-        hint: give a token with --token or TENURE_TOKEN; tenure token new makes one
+        hint: send a token with --token or TENURE_TOKEN; tenure token new creates one
     "#]]
     .assert_eq(&shown(&["lease", "ls"]));
     expect![[r#"
@@ -54,7 +54,7 @@ fn a_token_is_asked_for_and_presented() {
         --- out
         --- err
         error: the token is not known (unauthorized)
-        hint: give a token with --token or TENURE_TOKEN; tenure token new makes one
+        hint: send a token with --token or TENURE_TOKEN; tenure token new creates one
     "#]]
     .assert_eq(&shown(&["lease", "ls", "--token", "wrong"]));
     expect![[r#"
@@ -67,8 +67,8 @@ fn a_token_is_asked_for_and_presented() {
         exit 1
         --- out
         --- err
-        error: this needs scope admin, not hold (forbidden)
-        hint: this needs other credentials: another --token, or the daemon's own user
+        error: the request needs scope admin, the credentials have hold (forbidden)
+        hint: use other credentials: another --token, or the daemon's own user
     "#]]
     .assert_eq(&shown(&["pool", "set", "gpu", "2", "--token", token]));
     let mut by_environment = daemon.command(&["lease", "acquire", "printer", "--endpoint", &http]);

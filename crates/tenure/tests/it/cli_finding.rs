@@ -101,7 +101,8 @@ fn a_live_breadcrumb_whose_daemon_does_not_answer_is_named() {
         exit 3
         --- out
         --- err
-        Error: Tenure daemon does not answer at ENDPOINT: nothing listens there, though DIR/machine/daemon.json is of a daemon that lives
+        Error: Tenure daemon does not answer at ENDPOINT: nothing listens there, although DIR/machine/daemon.json names a running process
+        hint: the daemon may be starting, suspended or overloaded
     "#]]
     .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
     assert!(desk.breadcrumb(Place::Machine).exists(), "its writer lives");
@@ -122,6 +123,7 @@ fn a_daemon_that_takes_connections_and_says_nothing_is_waited_for_as_long_as_one
         --- out
         --- err
         Error: Tenure daemon does not answer at ENDPOINT: no answer within 4000 ms
+        hint: the daemon may be starting, suspended or overloaded
     "#]]
     .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
 }
@@ -173,7 +175,7 @@ fn another_user_s_program_at_a_daemon_s_address_is_named_and_sent_nothing() {
         exit 3
         --- out
         --- err
-        error: a daemon at ENDPOINT is not used unasked: it belongs to uid 47111, which is neither yours nor root's
+        error: the daemon at ENDPOINT is not used by default: the daemon belongs to uid 47111, which is neither you nor root
         hint: use it with: --endpoint ENDPOINT
     "#]]
     .assert_eq(&answer.all().replace(&endpoint, "ENDPOINT"));
@@ -263,7 +265,7 @@ fn without_a_breadcrumb_the_usual_address_is_looked_at() {
         assert_eq!(answer.err, "", "stderr is for what went wrong");
         // A person is told whose daemon it is, where nothing named it and it is not theirs.
         let shown = at_terminal(&mut command_beside(&daemon, uid, &["pool", "ls"]), 200, "");
-        let note = "note: using the daemon at http://127.0.0.1:5641, which is another user's\n";
+        let note = "note: using the daemon at http://127.0.0.1:5641, which belongs to another user\n";
         assert_eq!((shown.code, shown.text.starts_with(note)), (0, uid != 0), "{}", shown.text);
     }
     let mut words = vec!["setpriv", "--reuid=47113", "--clear-groups"];
@@ -277,7 +279,7 @@ fn without_a_breadcrumb_the_usual_address_is_looked_at() {
         exit 3
         --- out
         --- err
-        error: a daemon at http://127.0.0.1:5641 is not used unasked: it belongs to uid 47113, which is neither yours nor root's
+        error: the daemon at http://127.0.0.1:5641 is not used by default: the daemon belongs to uid 47113, which is neither you nor root
         hint: use it with: --endpoint http://127.0.0.1:5641
     "#]]
     .assert_eq(&other.all());
@@ -294,6 +296,7 @@ fn a_frozen_daemon_is_said_to_be_silent_and_no_other_way_to_it_is_tried() {
         --- out
         --- err
         Error: Tenure daemon does not answer at unix:DIR/tenure.sock: no answer within 4000 ms
+        hint: the daemon may be starting, suspended or overloaded
     "#]]
     .assert_eq(&answer.all());
 }
@@ -336,12 +339,12 @@ fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
         &desk,
         &["--endpoint", "127.0.0.1:5641", "status"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: invalid value '127.0.0.1:5641' for '--endpoint <URL>': "127.0.0.1:5641" is no endpoint: expected http://host:port, https://host:port or unix:/path
-        hint: tenure --help
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value '127.0.0.1:5641' for '--endpoint <URL>': "127.0.0.1:5641" is not an endpoint: expected http://host:port, https://host:port or unix:/path
+            hint: tenure status --help
+        "#]],
     );
     fs::write(desk.path().join("empty.pem"), "").unwrap();
     let mut distrustful = desk.command(&["--endpoint", "https://127.0.0.1:1", "status"]);
@@ -350,8 +353,8 @@ fn an_endpoint_that_makes_no_sense_is_wrong_usage() {
         exit 2
         --- out
         --- err
-        error: cannot talk to https://127.0.0.1:1: cannot read the authorities that the system trusts: it has none
-        hint: give the certificate of its authority with --ca FILE or TENURE_CA
+        error: cannot connect to https://127.0.0.1:1: cannot read the authorities that the system trusts: it has none
+        hint: name the CA of its certificate with --ca FILE or TENURE_CA
     "#]]
     .assert_eq(&desk.answer(&mut distrustful).all());
     check(

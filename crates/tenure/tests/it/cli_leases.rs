@@ -16,23 +16,23 @@ fn the_life_of_a_lease() {
         &daemon,
         &["lease", "acquire", "printer", "--holder", "alice", "--ttl", "1m"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        --- err
-        hint: renew it with: tenure lease heartbeat TAG-1 --epoch 1
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            --- err
+            hint: renew this lease with: tenure lease heartbeat TAG-1 --epoch 1
+        "#]],
     );
     check(
         &daemon,
@@ -51,34 +51,34 @@ fn the_life_of_a_lease() {
         &daemon,
         &["lease", "show", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["lease", "heartbeat", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        epoch 1
-        promise the holder may act for SPAN
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            epoch 1
+            valid for SPAN
+            --- err
+        "#]],
     );
     let lease = daemon.object(&["lease", "show", "printer"]);
     let id = lease["lease_id"].as_str().unwrap();
@@ -86,43 +86,43 @@ fn the_life_of_a_lease() {
         &daemon,
         &["lease", "amend", id, "--attachment", r#"{"job":7}"#],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        attachment {"job":7}
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            attachment {"job":7}
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["lease", "release", id, "--epoch", "1", "--reason", "done"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state released
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 2
-        fence FENCE
-        granted now (TIME)
-        ended now (TIME)
-        reason explicit: done
-        face leases
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state released
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 2
+            fence FENCE
+            granted now (TIME)
+            ended now (TIME)
+            reason explicit: done
+            application leases
+            --- err
+        "#]],
     );
     check(
         &daemon,
@@ -138,23 +138,23 @@ fn the_life_of_a_lease() {
         &daemon,
         &["lease", "show", "printer"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: there is no lease printer, and nobody holds printer
-        hint: tenure lease ls, or tenure why printer
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: no lease has the ID printer, and no lease holds a resource printer
+            hint: tenure lease ls, or tenure why printer
+        "#]],
     );
     check(
         &daemon,
         &["lease", "heartbeat", id, "--epoch", "1"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: the lease was released (invalid_state)
-        hint: tenure lease show tells its state, tenure why how it came to it
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: the lease was released (invalid_state)
+            hint: tenure lease show shows its state, tenure why its history
+        "#]],
     );
 }
 
@@ -206,12 +206,12 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
         &daemon,
         &["lease", "acquire", "printer", "--holder", "bob", "--wait", "20ms"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: the wait was over before everything asked for was free (wait_timeout)
-        hint: wait longer with --wait; tenure resource show tells who holds it and who waits
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: the wait ended before the resources were free (wait_timeout)
+            hint: wait longer with --wait; tenure resource show lists holder and waiters
+        "#]],
     );
     // Whoever reads objects reads a refusal as one too.
     let answer = daemon.tenure(&["lease", "acquire", "printer", "--holder", "bob", "--json"]);
@@ -229,12 +229,12 @@ fn an_operation_id_makes_a_retry_harmless() {
         &daemon,
         &["lease", "acquire", "scanner", "--operation-id", "op-1"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: the operation id was used for another request (operation_conflict)
-        hint: use another --operation-id for another request
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: the operation id was used for a different request (operation_conflict)
+            hint: use another --operation-id for another request
+        "#]],
     );
 }
 
@@ -245,53 +245,53 @@ fn a_reservation_is_activated() {
         &daemon,
         &["lease", "acquire", "printer", "--holder", "alice", "--reserve", "1m"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state reserved
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        next expires unless it is activated in SPAN (TIME)
-        face leases
-        --- err
-        hint: take it into use with: tenure lease activate TAG-1 --epoch 1
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state reserved
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            next expires unless it is activated in SPAN (TIME)
+            application leases
+            --- err
+            hint: activate this lease with: tenure lease activate TAG-1 --epoch 1
+        "#]],
     );
     check(
         &daemon,
         &["lease", "heartbeat", "printer"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: the lease is only reserved; activate it first (invalid_state)
-        hint: tenure lease show tells its state, tenure why how it came to it
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: the lease is only reserved and not active yet (invalid_state)
+            hint: tenure lease show shows its state, tenure why its history
+        "#]],
     );
     check(
         &daemon,
         &["lease", "activate", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            --- err
+        "#]],
     );
 }
 
@@ -302,33 +302,33 @@ fn permanent_leases_need_no_proof_of_life() {
         &daemon,
         &["lease", "acquire", "printer", "--holder", "alice", "--permanent"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode permanent
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        face leases
-        --- err
-        hint: give it back with: tenure lease release TAG-1 --epoch 1
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode permanent
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            application leases
+            --- err
+            hint: release this lease with: tenure lease release TAG-1 --epoch 1
+        "#]],
     );
     check(
         &daemon,
         &["lease", "drain", "printer", "--yes"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
-        error: a permanent lease has no liveness; revoke it instead (permanent_lease)
-        hint: tenure lease revoke ends it
-    "#]],
+            exit 1
+            --- out
+            --- err
+            lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+            error: a permanent lease has no heartbeat and cannot drain (permanent_lease)
+            hint: tenure lease revoke ends the lease
+        "#]],
     );
 }
 
@@ -340,33 +340,33 @@ fn a_stale_epoch_is_told_the_present_one() {
         &daemon,
         &["lease", "rebind", "printer", "--holder", "bob"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder bob
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 2
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder bob
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 2
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["lease", "heartbeat", &id, "--epoch", "1"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: the epoch is not the current one; that is 2 (stale_epoch)
-        hint: tenure lease show tells the present epoch and who holds it
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: stale epoch: the current epoch is 2 (stale_epoch)
+            hint: tenure lease show shows the current epoch and holder
+        "#]],
     );
 }
 
@@ -390,7 +390,7 @@ fn lists_are_filtered_and_come_in_pages() {
     assert_eq!(count(&["--cursor", cursor]), 1);
     let answer = daemon.tenure(&["lease", "ls", "--limit", "2"]);
     assert!(
-        answer.err.contains(&format!("note: there is more; go on with --cursor {cursor}")),
+        answer.err.contains(&format!("note: the list continues; use --cursor {cursor}")),
         "{}",
         answer.err
     );
@@ -404,69 +404,69 @@ fn an_operator_drains_and_revives() {
         &daemon,
         &["lease", "drain", "printer", "--yes", "--reason", "maintenance"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, drained by an operator
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        promise the holder may act for SPAN
-        next ends unless it is revived in SPAN (TIME)
-        face leases
-        --- err
-        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, drained by an operator
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            valid for SPAN
+            next ends unless it is revived in SPAN (TIME)
+            application leases
+            --- err
+            lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+        "#]],
     );
     check(
         &daemon,
         &["lease", "drain", "printer", "--yes"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        lease TAG-1 of alice: printer, active, drained by an operator, epoch 1, held for SPAN
-        error: the lease drains already (already_draining)
-        hint: tenure lease revive takes the drain back
-    "#]],
+            exit 1
+            --- out
+            --- err
+            lease TAG-1 of alice: printer, active, drained by an operator, epoch 1, held for SPAN
+            error: the lease is already draining (already_draining)
+            hint: tenure lease revive cancels the drain
+        "#]],
     );
     check(
         &daemon,
         &["lease", "heartbeat", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        epoch 1
-        promise the holder may act for SPAN
-        draining an operator asked this lease to end, SPAN left: wind down
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            epoch 1
+            valid for SPAN
+            draining an operator drains this lease, SPAN left: stop using it
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["lease", "revive", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state active, alive
-        mode heartbeat, ttl SPAN, grace SPAN
-        epoch 1
-        fence FENCE
-        granted now (TIME)
-        last seen not since the restart or revive, now (TIME)
-        promise the holder may act for SPAN
-        next drains unless its holder is heard in SPAN (TIME)
-        face leases
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state active, alive
+            mode heartbeat, ttl SPAN, grace SPAN
+            epoch 1
+            fence FENCE
+            granted now (TIME)
+            last seen not since the restart or revive, now (TIME)
+            valid for SPAN
+            next ends unless its holder renews it in SPAN (TIME)
+            application leases
+            --- err
+        "#]],
     );
 }
 
@@ -478,56 +478,56 @@ fn an_operator_revokes_and_reclaims() {
         &daemon,
         &["lease", "revoke", "printer", "--yes", "--no-reclaim"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state revoking
-        mode heartbeat, ttl 1h 0m, grace SPAN
-        epoch 2
-        fence FENCE
-        granted now (TIME)
-        last seen now (TIME)
-        next its resources are reusable, at the earliest in 59m 59s (TIME)
-        reason admin_force
-        face leases
-        --- err
-        lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state revoking
+            mode heartbeat, ttl 1h 0m, grace SPAN
+            epoch 2
+            fence FENCE
+            granted now (TIME)
+            last seen now (TIME)
+            next resources are free at the earliest in 59m 59s (TIME)
+            reason admin_force
+            application leases
+            --- err
+            lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
+        "#]],
     );
     check(
         &daemon,
         &["lease", "reclaim", "printer", "--yes"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
-        error: gate, promise or delay stand in the way; force would override them (not_yet)
-        hint: safe in 59m 59s; --force does it now and is recorded as such
-    "#]],
+            exit 1
+            --- out
+            --- err
+            lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
+            error: cannot reclaim yet: the former holder, a finalizer or the reclaim delay needs another 59m 59s (not_yet)
+            hint: safe in 59m 59s; --force does it now, and the log records it
+        "#]],
     );
     check(
         &daemon,
         &["lease", "reclaim", "printer", "--yes", "--force"],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-        holder alice
-        resources printer
-        state revoked
-        mode heartbeat, ttl 1h 0m, grace SPAN
-        epoch 2
-        fence FENCE
-        granted now (TIME)
-        ended now (TIME)
-        reason admin_force
-        face leases
-        --- err
-        lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+            holder alice
+            resources printer
+            state revoked
+            mode heartbeat, ttl 1h 0m, grace SPAN
+            epoch 2
+            fence FENCE
+            granted now (TIME)
+            ended now (TIME)
+            reason admin_force
+            application leases
+            --- err
+            lease TAG-1 of alice: printer, revoking, epoch 2, held for SPAN
+        "#]],
     );
     daemon.take(&["printer", "--holder", "bob"]);
 }
@@ -566,44 +566,44 @@ fn the_name_of_a_pool_stands_for_its_members() {
         &daemon,
         &["lease", "show", "gpu"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: several leases cover members of gpu
-        hint: name one of TAG-2, TAG-3
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: several leases hold members of pool gpu
+            hint: name one of TAG-2, TAG-3
+        "#]],
     );
     check(
         &daemon,
         &["lease", "show", "nothing"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: there is no lease nothing, and nobody holds nothing
-        hint: tenure lease ls, or tenure why nothing
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: no lease has the ID nothing, and no lease holds a resource nothing
+            hint: tenure lease ls, or tenure why nothing
+        "#]],
     );
     check(
         &daemon,
         &["lease", "show", "0000-1"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: there is no such lease (not_found)
-        hint: tenure lease ls shows what there is
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: the lease does not exist (not_found)
+            hint: tenure lease ls lists the leases
+        "#]],
     );
     check(
         &daemon,
         &["lease", "acquire", "--pool", "gpu=2"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: 2 of pool "gpu" asked for, 1 free (pool_exhausted)
-        hint: wait for it with --wait
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: pool "gpu" has 1 free members, the request needs 2 (pool_exhausted)
+            hint: wait for it with --wait
+        "#]],
     );
 }

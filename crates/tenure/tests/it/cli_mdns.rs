@@ -66,7 +66,7 @@ fn a_browse_shows_what_is_registered_and_ends_without_news() {
         exit 0
         --- out
         --- err
-        nothing was seen
+        no services found
     "#]]
     .assert_eq(&daemon.registered_text(&["browse", "ipp", "--timeout", "1s"], &id));
 }
@@ -101,11 +101,11 @@ fn a_look_without_end_goes_on_over_a_restart() {
         (json!("found"), json!("resolved"))
     );
     daemon.stop();
-    browse.said("the daemon is gone; waiting for it");
-    subscribe.said("the daemon is gone; waiting for it");
+    browse.said("lost the connection to the daemon; reconnecting");
+    subscribe.said("lost the connection to the daemon; reconnecting");
     daemon.start_again();
-    browse.said("connected again");
-    subscribe.said("connected again");
+    browse.said("reconnected");
+    subscribe.said("reconnected");
     assert_eq!(browse.object()["found"]["name"], "App");
     assert_eq!(subscribe.object()["service"]["name"], "App");
 }
@@ -156,15 +156,15 @@ fn one_service_is_looked_up_by_its_full_name() {
         exit 1
         --- out
         --- err
-        error: nobody answered for "Nobody._http._tcp.local" within SPAN (resolve_timeout)
-        hint: tenure mdns browse TYPE shows which instances there are
+        error: no answer for "Nobody._http._tcp.local" within SPAN (resolve_timeout)
+        hint: tenure mdns browse TYPE lists the instances
     "#]]
     .assert_eq(&daemon.registered_text(&["resolve", "Nobody._http._tcp.local", "--quiet"], &id));
     expect![[r#"
         exit 2
         --- out
         --- err
-        error: "Nobody" is no instance name; one looks like "My App._http._tcp.local" (invalid_request)
+        error: "Nobody" is not an instance name; example: "My App._http._tcp.local" (invalid_request)
     "#]]
     .assert_eq(&daemon.registered_text(&["resolve", "Nobody", "--quiet"], &id));
 }
@@ -177,8 +177,8 @@ fn unregistering_needs_the_whole_id_and_tells_why_there_is_none() {
         exit 1
         --- out
         --- err
-        error: there is no registration "BEGINNING" (not_found)
-        hint: tenure admin registrations shows what there is
+        error: registration "BEGINNING" does not exist (not_found)
+        hint: tenure admin registrations lists the registrations
     "#]]
     .assert_eq(&daemon.plain(&["mdns", "unregister", &id[..4], "--quiet"]).replace(&id[..4], "BEGINNING"));
     assert_eq!(daemon.object(&["mdns", "unregister", &id]), json!({"unregistered": id}));
@@ -198,7 +198,7 @@ fn what_somebody_else_registered_is_for_operators_to_end() {
         exit 1
         --- out
         --- err
-        error: it belongs to another principal (forbidden)
+        error: the lease belongs to another principal (forbidden)
         hint: tenure admin unregister ends any registration
     "#]]
     .assert_eq(&daemon.plain(&["unregister", &id, "--quiet"]));
@@ -216,7 +216,7 @@ fn what_is_no_type_is_said_before_anything_is_seen() {
         let answer = daemon.tenure(arguments);
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{arguments:?}: {}", answer.err);
         assert!(
-            answer.err.contains("(invalid_type)\nhint: a type is written like _http._tcp"),
+            answer.err.contains("(invalid_type)\nhint: expected a type like _http._tcp"),
             "{}",
             answer.err
         );
@@ -230,8 +230,8 @@ fn wrong_usage_needs_no_daemon() {
         exit 2
         --- out
         --- err
-        error: invalid value '0' for '<PORT>': 0 is not in 1..=65535
-        hint: tenure --help
+        error: invalid value '0' for '<PORT>': expected 1 to 65535
+        hint: tenure register --help
     "#]]
     .assert_eq(&check(&["register", "App", "http", "0"]));
     expect![[r#"
@@ -245,16 +245,16 @@ fn wrong_usage_needs_no_daemon() {
         exit 2
         --- out
         --- err
-        error: invalid value '1500ms' for '--lease <SECS>': a lease is whole seconds
-        hint: tenure --help
+        error: invalid value '1500ms' for '--lease <SECONDS>': expected whole seconds
+        hint: tenure mdns register --help
     "#]]
     .assert_eq(&check(&["mdns", "register", "App", "http", "80", "--lease", "1500ms"]));
     expect![[r#"
         exit 2
         --- out
         --- err
-        error: invalid value 'soon' for '--timeout <SECS|DURATION>': a duration is written like 500ms, 30s, 1m30s or 2h
-        hint: tenure --help
+        error: invalid value 'soon' for '--timeout <SECS|DURATION>': expected a duration like 500ms, 30s, 1m30s or 2h
+        hint: tenure browse --help
     "#]]
     .assert_eq(&check(&["browse", "--timeout", "soon"]));
     expect![[r#"
@@ -294,13 +294,13 @@ fn what_needs_a_daemon_fails_fast_without_one() {
 
 #[test]
 fn without_a_daemon_the_network_is_asked_by_the_command_itself() {
-    let alone = "note: no daemon is asked; mDNS is spoken by this command alone, until it ends";
+    let alone = "note: no daemon is running; this command uses mDNS itself until it ends";
     for arguments in
         [&["browse", "--timeout", "1"][..], &["mdns", "subscribe", "http", "--timeout", "1", "--standalone"]]
     {
         let answer = Desk::new().tenure(arguments);
         assert_eq!((answer.code, answer.out.as_str()), (0, ""), "{}", answer.err);
-        assert_eq!(answer.err, format!("{alone}\nnothing was seen\n"));
+        assert_eq!(answer.err, format!("{alone}\nno services found\n"));
     }
     let answer = Desk::new().tenure(&["resolve", "Nobody._http._tcp.local", "--json"]);
     assert_eq!(answer.code, 1, "{}", answer.err);
@@ -334,7 +334,7 @@ fn the_story_of_a_registration_is_told_by_its_id_or_its_beginning() {
         exit 0
         --- out
         registration ID
-          TIME now granted to App: mdns/_http._tcp/app; permanent, no proof of life asked; through registrations [TAG-1]
+          TIME now granted to App: mdns/_http._tcp/app; permanent, no heartbeat needed; application registrations [TAG-1]
         next: ends only when its holder releases it or an operator ends it
         --- err
     "#]]
@@ -350,5 +350,5 @@ fn the_story_of_a_registration_is_told_by_its_id_or_its_beginning() {
     // A resource of that name counts for more than the beginning of an id.
     daemon.take(&[&id[..4], "--holder", "alice"]);
     assert!(daemon.tenure(&["why", &id[..4], "--quiet"]).out.starts_with(&format!("resource {}", &id[..4])));
-    assert!(daemon.tenure(&["why", "fffffff", "--quiet"]).err.contains("nothing is known of \"fffffff\""));
+    assert!(daemon.tenure(&["why", "fffffff", "--quiet"]).err.contains("no history of \"fffffff\""));
 }

@@ -151,7 +151,7 @@ fn one_is_inspected_by_its_id_or_its_beginning() {
         exit 2
         --- out
         --- err
-        error: give at least 2 characters of the id (invalid_request)
+        error: an id needs at least 2 characters (invalid_request)
     "#]]
     .assert_eq(&daemon.plain(&["admin", "inspect", &id[..1], "--quiet"]));
 }
@@ -163,8 +163,8 @@ fn what_is_unknown_or_ambiguous_is_refused_with_the_next_step() {
         exit 1
         --- out
         --- err
-        error: there is no registration "zz" (not_found)
-        hint: tenure admin registrations shows what there is
+        error: registration "zz" does not exist (not_found)
+        hint: tenure admin registrations lists the registrations
     "#]];
     for verb in ["inspect", "unregister", "drain", "revive"] {
         unknown.assert_eq(&daemon.plain(&["admin", verb, "zz", "--quiet"]));
@@ -173,11 +173,7 @@ fn what_is_unknown_or_ambiguous_is_refused_with_the_next_step() {
     for verb in ["inspect", "unregister", "drain", "revive"] {
         let answer = daemon.tenure(&["admin", verb, &beginning, "--quiet"]);
         assert_eq!(answer.code, 2, "{}", answer.err);
-        assert!(
-            answer.err.contains(&format!("\"{beginning}\" begins the ids of several: ")),
-            "{}",
-            answer.err
-        );
+        assert!(answer.err.contains(&format!("several ids begin with \"{beginning}\": ")), "{}", answer.err);
     }
     let refusal = daemon.tenure(&["admin", "inspect", &beginning, "--json", "--quiet"]);
     let refusal: Value = serde_json::from_str(&refusal.out).unwrap();
@@ -209,8 +205,8 @@ fn a_registration_is_drained_revived_and_ended() {
         exit 1
         --- out
         --- err
-        error: the lease drains already (already_draining)
-        hint: tenure admin revive takes the drain back
+        error: the lease is already draining (already_draining)
+        hint: tenure admin revive cancels the drain
     "#]]
     .assert_eq(&plain(&["admin", "drain", &id]));
     expect![[r#"
@@ -224,8 +220,8 @@ fn a_registration_is_drained_revived_and_ended() {
         exit 1
         --- out
         --- err
-        error: the lease does not drain (not_draining)
-        hint: tenure admin inspect tells its state
+        error: the lease is not draining (not_draining)
+        hint: tenure admin inspect shows its state
     "#]]
     .assert_eq(&plain(&["admin", "revive", &id]));
     expect![[r#"
@@ -239,7 +235,11 @@ fn a_registration_is_drained_revived_and_ended() {
     let permanent = daemon.register(&service("App", Some(0)));
     let refused = daemon.tenure(&["admin", "drain", &permanent, "--quiet"]);
     assert_eq!(refused.code, 1);
-    assert!(refused.err.ends_with("hint: tenure admin unregister ends it\n"), "{}", refused.err);
+    assert!(
+        refused.err.ends_with("hint: tenure admin unregister ends the registration\n"),
+        "{}",
+        refused.err
+    );
     let object = |arguments: &[&str]| daemon.object(arguments);
     let other = daemon.register(&service("Other", None));
     assert_eq!(object(&["mdns", "admin", "drain", &other]), json!({"drained": other}));

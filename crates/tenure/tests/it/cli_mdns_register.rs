@@ -65,8 +65,8 @@ fn it_tells_what_is_registered_under_which_name_and_by_whom() {
         advertised as  Küche (2)._http._tcp.local
         mode           heartbeat, 90s each"#]]
     .assert_eq(&lines.join("\n"));
-    running.said("warning: 192.0.2.7 is no address of this host");
-    running.said("note: advertised until interrupted");
+    running.said("warning: 192.0.2.7 is not an address of this host");
+    running.said("note: advertising until interrupted");
     let registered = daemon.object(&["admin", "inspect", &id]);
     assert_eq!(registered["txt"], json!({"path": "/", "flag": null}));
     signal(pid(&running), Signal::INT);
@@ -105,8 +105,8 @@ fn without_a_daemon_it_lives_as_long_as_the_command() {
     let mut running = Running::start(&mut desk.command(&arguments));
     let registered = running.object()["registered"].clone();
     assert_eq!((&registered["mode"], &registered["lease"]), (&json!("permanent"), &json!(0)));
-    running.said("no daemon is asked");
-    running.said("--lease is not used without a daemon");
+    running.said("no daemon is running");
+    running.said("without a daemon --lease has no effect");
     signal(pid(&running), Signal::TERM);
     assert_eq!(running.object(), json!({"unregistered": registered["id"]}));
     assert_eq!(code(&mut running), Some(0));
@@ -155,7 +155,7 @@ fn an_operator_who_ends_it_ends_the_command() {
     daemon.object(&["admin", "unregister", &id]);
     assert_eq!(code(&mut running), Some(1));
     running.said("error: an operator ended the registration (admin_force)");
-    running.said(&format!("hint: tenure why {id} tells how it came to it"));
+    running.said(&format!("hint: tenure why {id} shows its history"));
     assert_eq!(daemon.registrations(), Vec::<Value>::new());
 }
 
@@ -165,9 +165,9 @@ fn a_drain_is_told_and_its_end_too() {
     let (mut running, registered) = register(&daemon, &["App", "http", "80", "--lease", "1"]);
     let id = id_of(&registered);
     daemon.object(&["admin", "drain", &id]);
-    running.said("warning: an operator asked this registration to end");
+    running.said("warning: an operator drains this registration");
     daemon.object(&["admin", "revive", &id]);
-    running.said("note: the drain was taken back");
+    running.said("note: the operator cancelled the drain");
     daemon.object(&["admin", "drain", &id]);
     assert_eq!(code(&mut running), Some(1));
     running.said("error: an operator ended the registration");
@@ -191,7 +191,7 @@ fn a_restarted_daemon_goes_on_with_it() {
     let mut daemon = Daemon::start();
     let (mut running, registered) = register(&daemon, &["App", "http", "80", "--lease", "2"]);
     daemon.kill();
-    running.said("note: the daemon does not answer; trying again until it does");
+    running.said("note: the daemon does not answer; retrying");
     daemon.start_again();
     running.said("note: the daemon answers again");
     let listed = daemon.registrations();
@@ -208,7 +208,7 @@ fn a_daemon_that_lost_everything_is_told_again() {
     daemon.kill();
     fs::remove_dir_all(daemon.data_dir()).unwrap();
     daemon.start_again();
-    running.said("note: the registration ended because nothing was heard; registering again");
+    running.said("note: the registration expired; registering again");
     let again = running.object()["registered"].clone();
     assert_ne!(again["id"], registered["id"]);
     assert_eq!(daemon.registrations()[0]["id"], again["id"]);
@@ -231,7 +231,7 @@ fn asked_twice_it_leaves_a_daemon_that_does_not_answer() {
     });
     daemon.thaw();
     assert_eq!(code(&mut running), Some(3), "asked {asked} times");
-    running.said("left before the daemon confirmed");
+    running.said("interrupted before the daemon confirmed");
 }
 
 #[test]

@@ -74,13 +74,13 @@ fn pools_are_defined_listed_and_removed() {
         &daemon,
         &["pool", "rm", "gpu", "--yes"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        pool gpu: 4 members, 2 of them held
-        error: 2 of its members are held; force ends their leases (pool_in_use)
-        hint: --force removes it all the same and ends the leases of its members
-    "#]],
+            exit 1
+            --- out
+            --- err
+            pool gpu: 4 members, 2 of them held
+            error: 2 members of the pool are held (pool_in_use)
+            hint: --force removes the pool and ends the leases of its members
+        "#]],
     );
     check(
         &daemon,
@@ -99,12 +99,12 @@ fn pools_are_defined_listed_and_removed() {
         &daemon,
         &["pool", "rm", "nothing", "--yes"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: there is no pool nothing
-        hint: tenure pool ls shows what there is
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: there is no pool nothing
+            hint: tenure pool ls lists the pools
+        "#]],
     );
 }
 
@@ -121,18 +121,18 @@ fn resources_show_their_holder_and_who_waits() {
         &daemon,
         &["resource", "show", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        resource printer
-        holder alice
-        lease TAG-1
-        epoch 1
-        fence FENCE
-        since now (TIME)
-        left SPAN of its present phase
-        waiters 1: bob
-        --- err
-    "#]],
+            exit 0
+            --- out
+            resource printer
+            holder alice
+            lease TAG-1
+            epoch 1
+            fence FENCE
+            since now (TIME)
+            left SPAN of its current phase
+            waiters 1: bob
+            --- err
+        "#]],
     );
     check(
         &daemon,
@@ -150,12 +150,12 @@ fn resources_show_their_holder_and_who_waits() {
         &daemon,
         &["resource", "show", "scanner"],
         expect![[r#"
-        exit 0
-        --- out
-        resource scanner
-        holder nobody: it is free
-        --- err
-    "#]],
+            exit 0
+            --- out
+            resource scanner
+            holder none: the resource is free
+            --- err
+        "#]],
     );
     daemon.object(&["lease", "release", "printer", "--epoch", "1"]);
     assert!(waiting.wait().unwrap().success());
@@ -226,13 +226,13 @@ fn sessions_are_kept_by_hand() {
         --- out
         session SESSION
         holder alice
-        kept by a heartbeat every SPAN
+        kept by heartbeats, ttl SPAN
         grace SPAN
         liveness alive
         leases 1
         last seen now (TIME)
-        promise its leases are good for SPAN
-        next its present phase ends in SPAN (TIME)
+        valid for SPAN
+        next its current phase ends in SPAN (TIME)
         --- err
     "#]]
     .assert_eq(&plain(&["admin", "session", "show", &id]));
@@ -240,7 +240,7 @@ fn sessions_are_kept_by_hand() {
         exit 0
         --- out
         ID HOLDER KEPT BY GRACE LIVENESS LEASES LEFT LAST SEEN
-        SESSION alice a heartbeat every SPAN SPAN alive 1 SPAN now (TIME)
+        SESSION alice heartbeats, ttl SPAN SPAN alive 1 SPAN now (TIME)
         --- err
         1 session
     "#]]
@@ -249,7 +249,7 @@ fn sessions_are_kept_by_hand() {
         exit 0
         --- out
         session SESSION
-        promise its leases are good for SPAN
+        valid for SPAN
         lsn 2 (the next --seen-lsn)
         --- err
     "#]]
@@ -273,53 +273,53 @@ fn why_reads_like_an_explanation() {
         &daemon,
         &["why", "printer"],
         expect![[r#"
-        exit 0
-        --- out
-        resource printer
-          TIME now granted to alice: printer; ttl SPAN, SPAN grace [TAG-1]
-          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
-        next: held by alice: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
-        --- err
-    "#]],
+            exit 0
+            --- out
+            resource printer
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace [TAG-1]
+              TIME now drained by uid:ME, saying "maintenance": still valid until its grace ends or an operator revives it [TAG-1]
+            next: held by alice: ends when its grace of SPAN ends, unless its holder releases it or an operator revives it before
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["why", &id],
         expect![[r#"
-        exit 0
-        --- out
-        lease TAG-1
-          TIME now granted to alice: printer; ttl SPAN, SPAN grace
-          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it
-        next: ends when its grace of SPAN is over, unless its holder releases it or an operator revives it first
-        --- err
-    "#]],
+            exit 0
+            --- out
+            lease TAG-1
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace
+              TIME now drained by uid:ME, saying "maintenance": still valid until its grace ends or an operator revives it
+            next: ends when its grace of SPAN ends, unless its holder releases it or an operator revives it before
+            --- err
+        "#]],
     );
     daemon.object(&["lease", "release", &id, "--epoch", "1"]);
     check(
         &daemon,
         &["why", "printer", "--quiet"],
         expect![[r#"
-        exit 0
-        --- out
-        resource printer
-          TIME now granted to alice: printer; ttl SPAN, SPAN grace [TAG-1]
-          TIME now asked to end by uid:ME, saying "maintenance": still honoured, until its grace is over or an operator revives it [TAG-1]
-          TIME now released by alice: printer free again [TAG-1]
-        next: printer is free: the next grant takes it
-        --- err
-    "#]],
+            exit 0
+            --- out
+            resource printer
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace [TAG-1]
+              TIME now drained by uid:ME, saying "maintenance": still valid until its grace ends or an operator revives it [TAG-1]
+              TIME now released by alice: printer free again [TAG-1]
+            next: printer is free: the next grant takes it
+            --- err
+        "#]],
     );
     check(
         &daemon,
         &["why", "nothing"],
         expect![[r#"
-        exit 1
-        --- out
-        --- err
-        error: nothing is known of "nothing"; history is kept from position 1 (not_found)
-        hint: tenure lease ls shows what there is
-    "#]],
+            exit 1
+            --- out
+            --- err
+            error: no history of "nothing"; the log begins at position 1 (not_found)
+            hint: tenure lease ls lists the leases
+        "#]],
     );
     assert_eq!(daemon.object(&["why", &id])["subject"], id.as_str());
     assert_eq!(daemon.tenure(&["why", &id, "--resource"]).code, 1);
@@ -333,7 +333,7 @@ fn whoever_ends_something_at_a_terminal_is_shown_it_and_asked() {
     let no = at_terminal(&mut daemon.command(&revoke), 200, "n\n");
     expect![[r#"
         lease TAG-1 of alice: printer, active, alive, epoch 1, held for SPAN
-        revoke it? [y/N] error: nothing was done
+        revoke this lease? [y/N] error: aborted: nothing was changed
     "#]]
     .assert_eq(&scrubbed(&no.text, &daemon.tag()));
     assert_eq!(no.code, 1);
@@ -368,7 +368,7 @@ fn what_is_ones_own_is_given_back_without_a_question() {
 fn stopping_the_daemon_is_asked_about_at_a_terminal() {
     let daemon = Daemon::start();
     let no = at_terminal(&mut daemon.command(&["admin", "shutdown", "--quiet"]), 200, "n\n");
-    assert!(no.text.contains("stop it? [y/N]"), "{}", no.text);
+    assert!(no.text.contains("stop the daemon? [y/N]"), "{}", no.text);
     assert_eq!(no.code, 1);
     let no = at_terminal(&mut daemon.command(&["admin", "breaker", "reset", "--quiet"]), 200, "n\n");
     assert!(no.text.contains("[y/N]"), "{}", no.text);
@@ -463,11 +463,11 @@ fn stopping_ends_no_lease_unless_told() {
         &daemon,
         &["admin", "breaker", "reset"],
         expect![[r#"
-        exit 0
-        --- out
-        ends go on
-        --- err
-    "#]],
+            exit 0
+            --- out
+            expiry resumed
+            --- err
+        "#]],
     );
     let answer = daemon.tenure(&["admin", "shutdown"]);
     assert_eq!((answer.code, answer.out.as_str()), (0, "stopping\n"), "{}", answer.err);
@@ -490,7 +490,7 @@ fn the_dashboard_is_an_address() {
     let answer = daemon.desk.answer(daemon.command(&["open"]).env("PATH", daemon.desk.path()));
     assert_eq!(answer.code, 0, "{}", answer.all());
     assert!(answer.out.starts_with(&format!("{http}/sign-in#")), "{}", answer.out);
-    assert!(answer.err.ends_with("note: there is no xdg-open here; the address above is the dashboard\n"));
+    assert!(answer.err.ends_with("note: xdg-open is not installed; open the address above\n"));
 }
 
 #[test]

@@ -55,6 +55,8 @@ fn output_of_commands_is_that_of_the_poller_unless_records_are_asked_for() {
         "20s",
         "--log-format",
         "text",
+        "--log-level",
+        "debug",
         "--",
     ];
     let command = ["sh", "-c", "echo out {target} $TENURE_POLL_ID; echo err {target} >&2"];
@@ -85,7 +87,7 @@ fn the_fence_and_the_end_of_validity_are_in_the_environment() {
 #[test]
 fn a_file_that_changes_is_followed() {
     let desk = PollDesk::open(&["a", "b"]);
-    let mut poller = desk.poller(&[], &["true", "{target}"]);
+    let mut poller = desk.poller(&["--log-level", "debug"], &["true", "{target}"]);
     poller.wait_for_poll("a");
     desk.write_targets(&["b", "c"]);
     poller.wait_for_poll("c");
@@ -162,7 +164,7 @@ fn a_command_that_fails_is_counted_and_told_once_and_stops_nobody() {
         poller.wait_for_poll("good");
     }
     let errors = poller.running.errors();
-    assert_eq!(errors.matches("a poll failed").count(), 2, "{errors}");
+    assert_eq!(errors.matches("poll failed").count(), 2, "{errors}");
     let page = metrics_of(&errors);
     for line in [
         "tenure_poll_targets{group=\"default\",state=\"owned\"} 3",
@@ -210,7 +212,7 @@ fn a_command_that_takes_too_long_is_ended_with_everything_it_started() {
 #[test]
 fn two_pollers_share_and_one_takes_what_the_other_leaves() {
     let desk = PollDesk::open(&["s1", "s2", "s3", "s4", "s5", "s6"]);
-    let mut one = desk.poller(&["--name", "one"], &["true", "{target}"]);
+    let mut one = desk.poller(&["--name", "one", "--log-level", "debug"], &["true", "{target}"]);
     desk.wait_for_shares(&[("one", 6)]);
     let mut two = desk.poller(&["--name", "two"], &["true", "{target}"]);
     desk.wait_for_shares(&[("one", 3), ("two", 3)]);
@@ -289,16 +291,19 @@ fn a_command_line_that_makes_no_sense_is_told_before_anything_begins() {
             "cannot read DIR/none",
         ),
         (&["--targets", "DIR/latin1", "--store", "redis://127.0.0.1:1", "--", "true"], "line 1 is not UTF-8"),
-        (&["--targets", "DIR/targets", "--hash", "fnv1a", "--", "true"], "--hash fnv1a is for fleets"),
-        (&["--targets", "DIR/targets", "--prefix", "x:", "--", "true"], "about a Redis"),
-        (&["--targets", "DIR/targets", "--reconnect-window", "5s", "--", "true"], "--name to come back with"),
-        (&["--targets", "DIR/targets", "--group", "a/b", "--", "true"], "no name for a group"),
-        (&["--targets", "DIR/targets", "--ttl", "500ms", "--", "true"], "at least 1s"),
-        (&["--targets", "DIR/targets", "--name", "a/b", "--", "true"], "no name for a poller"),
+        (&["--targets", "DIR/targets", "--hash", "fnv1a", "--", "true"], "--hash fnv1a requires a Redis"),
+        (&["--targets", "DIR/targets", "--prefix", "x:", "--", "true"], "require a Redis"),
+        (
+            &["--targets", "DIR/targets", "--reconnect-window", "5s", "--", "true"],
+            "--reconnect-window requires --name",
+        ),
+        (&["--targets", "DIR/targets", "--group", "a/b", "--", "true"], "not a valid name for a group"),
+        (&["--targets", "DIR/targets", "--ttl", "500ms", "--", "true"], "expected 1s to 24h"),
+        (&["--targets", "DIR/targets", "--name", "a/b", "--", "true"], "not a valid name for a poller"),
         (&["--targets", "DIR/targets", "--jitter", "10", "--", "true"], "10%"),
         (&["--targets", "DIR/targets", "--store", "nowhere", "--", "true"], "redis://"),
-        (&["--targets", "DIR/targets", "--store", "http://h", "--", "true"], "no address of a Redis"),
-        (&["--targets", "redis:", "--", "true"], "a pattern of keys"),
+        (&["--targets", "DIR/targets", "--store", "http://h", "--", "true"], "not a Redis address"),
+        (&["--targets", "redis:", "--", "true"], "expected a key pattern"),
         (&["--targets", "DIR/targets"], "COMMAND"),
         (&["--", "true"], "--targets"),
     ] {

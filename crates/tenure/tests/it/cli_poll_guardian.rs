@@ -136,7 +136,7 @@ fn a_guardian_that_is_killed_is_replaced() {
     assert_eq!(record["outcome"], "failed", "{record}");
     let next = number_in(&desk.path("f.main"));
     assert!(is_running(next) && next != all[2]);
-    assert!(poller.running.errors().contains("guardian of the polls is replaced"));
+    assert!(poller.running.errors().contains("replacing the guardian process of the polls"));
     poller.running.signal(Signal::KILL);
     wait_until("the end of the next", LONG, || !is_running(next));
 }
@@ -179,7 +179,7 @@ fn a_poller_and_a_guardian_that_are_both_stopped_keep_no_command_running() {
     assert_never_back(&fences(&desk, "witness"));
     // It finds out, begins anew with another guardian, and nothing is left of the first.
     one.running.signal(Signal::CONT);
-    one.wait_for_words("guardian of the polls is replaced");
+    one.wait_for_words("replacing the guardian process of the polls");
     assert!(!is_running(guardian));
     for poller in [&mut one, &mut two] {
         poller.running.signal(Signal::KILL);

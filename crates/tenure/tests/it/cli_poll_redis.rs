@@ -75,7 +75,7 @@ fn pollers_share_through_redis_and_are_steered_there() {
     assert_eq!(targets.out.lines().count(), 5, "{}", targets.all());
     let moved = desk.tenure(&["move", "s1", "two"]);
     assert_eq!(moved.code, 0, "{}", moved.all());
-    assert!(moved.out.contains("goes to  two"), "{}", moved.out);
+    assert!(moved.out.contains("pinned to  two"), "{}", moved.out);
     let cordoned = desk.tenure(&["cordon", "one", "--watch"]);
     assert_eq!(cordoned.code, 0, "{}", cordoned.all());
     desk.wait_for_shares(&[], &[("one", 0), ("two", 4)]);

@@ -120,11 +120,11 @@ fn a_session_is_started_looked_at_and_stopped() {
         epoch 1
         fence FENCE
         started now (TIME)
-        next ends in SPAN (TIME) unless it is heard of
+        next expires in SPAN (TIME) unless it is renewed
         lease TAG-2
         metadata {"a":[1]}
         --- err
-        note: it ends at TIME unless: tenure session heartbeat ID1
+        note: expires at TIME unless you run: tenure session heartbeat ID1
     "#]]
     .assert_eq(&plain(&daemon, &started, &[&id]));
     expect![[r#"
@@ -140,8 +140,8 @@ fn a_session_is_started_looked_at_and_stopped() {
         exit 0
         --- out
         session ID1
-        next ends in SPAN (TIME) unless it is heard of
-        heartbeat the next one within SPAN
+        next expires in SPAN (TIME) unless it is renewed
+        heartbeat next one within SPAN
         --- err
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "heartbeat", &id]), &[&id]));
@@ -169,7 +169,7 @@ fn a_session_is_started_looked_at_and_stopped() {
         --- out
         --- err
         error: the session has ended: USER_STOPPED (session_gone)
-        hint: tenure why ID1 tells how it came to it
+        hint: tenure why ID1 shows its history
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "stop", &id, "--yes"]), &[&id]));
     expect![[r#"
@@ -177,7 +177,7 @@ fn a_session_is_started_looked_at_and_stopped() {
         --- out
         --- err
         error: the session has ended: USER_STOPPED (session_gone)
-        hint: tenure why ID1 tells how it came to it
+        hint: tenure why ID1 shows its history
     "#]]
     .assert_eq(&plain(&daemon, &tenure(&daemon, &["session", "heartbeat", &id]), &[&id]));
 }
@@ -222,8 +222,8 @@ fn without_a_free_slot_it_is_said_when_to_ask_again() {
         exit 1
         --- out
         --- err
-        error: 1 of pool "tuner" asked for, 0 of 1 free (no_capacity)
-        hint: a slot may be free in SPAN; queue for it with --wait
+        error: pool "tuner" has 0 of 1 slots free, the request needs 1 (no_capacity)
+        hint: a slot may be free in SPAN; wait for it with --wait
     "#]]
     .assert_eq(&plain(&daemon, &refused, &[]));
 }
@@ -233,7 +233,7 @@ fn whoever_waits_gets_the_slot_that_comes_free() {
     let daemon = with_slots(1, &[]);
     let first = start(&daemon, &[]);
     let mut waiting = Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m", "--json"]));
-    waiting.said("queues at place 1");
+    waiting.said("waits in the queue at position 1");
     let listed = object(&daemon, &["session", "ls"]);
     let states: Vec<&str> =
         listed["sessions"].as_array().unwrap().iter().map(|s| s["state"].as_str().unwrap()).collect();
@@ -251,7 +251,7 @@ fn whoever_waits_too_long_is_told() {
     start(&daemon, &[]);
     let answer = tenure(&daemon, &["session", "start", "--wait", "1s", "--quiet"]);
     assert_eq!(answer.code, 1, "{}", answer.all());
-    assert!(answer.err.contains("is over: WAIT_TIMEOUT") && answer.out.contains("failed, WAIT_TIMEOUT"));
+    assert!(answer.err.contains("ended: WAIT_TIMEOUT") && answer.out.contains("failed, WAIT_TIMEOUT"));
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn whoever_is_interrupted_in_the_queue_leaves_it() {
     let daemon = with_slots(1, &[]);
     start(&daemon, &[]);
     let mut waiting = Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m"]));
-    waiting.said("queues at place 1");
+    waiting.said("waits in the queue at position 1");
     signal(pid(&waiting), Signal::INT);
     assert_eq!(code(&mut waiting), Some(0));
     assert_eq!(object(&daemon, &["session", "ls"])["sessions"].as_array().unwrap().len(), 1);
@@ -271,7 +271,7 @@ fn a_kept_session_lives_until_the_command_is_interrupted() {
         let daemon = short(1);
         let mut keeping = Running::start(&mut command(&daemon, &["session", "start", "--keep", "--json"]));
         let id = id_of(&keeping.object());
-        keeping.said("kept by a heartbeat every 1 s until interrupted");
+        keeping.said("sending a heartbeat every 1 s");
         wait_until("heartbeats over more than a ttl", LONG, || {
             let session = object(&daemon, &["session", "show", &id]);
             assert_eq!(session["state"], "running", "{session}");
@@ -293,10 +293,10 @@ fn a_kept_session_that_queued_is_kept_once_it_has_its_slot() {
     let first = start(&daemon, &[]);
     let mut keeping =
         Running::start(&mut command(&daemon, &["session", "start", "--wait", "1m", "--keep", "--json"]));
-    keeping.said("queues at place 1");
+    keeping.said("waits in the queue at position 1");
     object(&daemon, &["session", "stop", &first, "--yes"]);
     assert_eq!(keeping.object()["state"], "running");
-    keeping.said("kept by a heartbeat every 5 s");
+    keeping.said("sending a heartbeat every 5 s");
     signal(pid(&keeping), Signal::INT);
     assert_eq!(keeping.object()["state"], "stopped");
     assert_eq!(code(&mut keeping), Some(0));
@@ -313,7 +313,7 @@ fn a_kept_session_that_is_taken_away_ends_the_command() {
     keeping.said("it ends at");
     let ended = keeping.object();
     assert_eq!((&ended["state"], &ended["reason"]), (&json!("stopped"), &json!("ADMIN_REVOKED")));
-    keeping.said("is over: ADMIN_REVOKED");
+    keeping.said("ended: ADMIN_REVOKED");
     assert_eq!(code(&mut keeping), Some(1));
 }
 
@@ -323,7 +323,7 @@ fn a_kept_session_outlives_the_daemon() {
     let mut keeping = Running::start(&mut command(&daemon, &["session", "start", "--keep", "--json"]));
     let id = id_of(&keeping.object());
     daemon.kill();
-    keeping.said("trying again until it is heard");
+    keeping.said("; retrying");
     daemon.start_again();
     keeping.said("the daemon answers again");
     assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
@@ -340,7 +340,7 @@ fn a_kept_session_is_kept_where_the_daemon_is_now() {
     let keeping = Running::start(&mut daemon.command(&["session", "start", "--keep", "--json"]));
     let id = id_of(&keeping.object());
     daemon.kill();
-    keeping.said("trying again until it is heard");
+    keeping.said("; retrying");
     daemon.start_again();
     keeping.said("the daemon answers again");
     assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
@@ -351,7 +351,7 @@ fn one_that_starts_is_activated_or_fails() {
     let daemon = Daemon::start_with(&POOL);
     let answer = tenure(&daemon, &["session", "start", "--start-timeout", "30s", "--json"]);
     let id = id_of(&serde_json::from_str(&answer.out).unwrap());
-    assert!(answer.err.contains(&format!("unless: tenure session activate {id}")), "{}", answer.err);
+    assert!(answer.err.contains(&format!("unless you run: tenure session activate {id}")), "{}", answer.err);
     assert_eq!(state(&daemon, &id), ("starting".to_owned(), None));
     assert_eq!(object(&daemon, &["session", "activate", &id])["state"], "running");
     let late = start(&daemon, &["--start-timeout", "1s"]);
@@ -389,7 +389,7 @@ fn ended_ones_are_listed_where_they_are_asked_for() {
     assert_eq!(listed(&["--state", "failed"]), Vec::<String>::new());
     start(&daemon, &[]);
     let short = tenure(&daemon, &["session", "ls", "--limit", "1", "--json"]);
-    assert!(short.err.contains("there is more"), "{}", short.all());
+    assert!(short.err.contains("the list continues"), "{}", short.all());
     assert_eq!(tenure(&daemon, &["session", "ls", "--state", "dead"]).code, 2);
 }
 
@@ -418,9 +418,9 @@ fn a_watch_goes_on_over_a_restart() {
     let mut watching = Running::start(&mut command(&daemon, &["session", "watch", &id, "--json"]));
     assert_eq!(watching.object()["event"], "snapshot");
     daemon.stop();
-    watching.said("the daemon is gone; waiting for it");
+    watching.said("lost the connection to the daemon; reconnecting");
     daemon.start_again();
-    watching.said("connected again");
+    watching.said("reconnected");
     assert_eq!(watching.object()["event"], "snapshot");
     object(&daemon, &["session", "stop", &id, "--yes"]);
     let last = watching.object();
@@ -442,7 +442,11 @@ fn stopping_what_another_user_started_is_asked_about() {
     let shown = at_terminal(&mut command(&daemon, &["session", "stop", &id, "--quiet"]), 200, "n\n");
     assert_eq!(shown.code, 1, "{}", shown.text);
     let asked = format!("session {id} of alice: tuner/1, running");
-    assert!(shown.text.contains(&asked) && shown.text.contains("end it? [y/N]"), "{}", shown.text);
+    assert!(
+        shown.text.contains(&asked) && shown.text.contains("stop this slot session? [y/N]"),
+        "{}",
+        shown.text
+    );
     assert_eq!(state(&daemon, &id), ("running".to_owned(), None));
     for client in [&["--resource", "own"][..], &["--resource", "own", "--client", "alice"]] {
         let own = start(&daemon, client);
@@ -471,8 +475,8 @@ fn what_cannot_be_is_said_before_anything_is_asked() {
         exit 1
         --- out
         --- err
-        error: there is no session "00000000-0000-4000-8000-000000000000" (session_not_found)
-        hint: tenure session ls shows what there is
+        error: session "00000000-0000-4000-8000-000000000000" does not exist (session_not_found)
+        hint: tenure session ls lists the slot sessions
     "#]]
     .assert_eq(&plain(&daemon, &unknown, &[]));
     let pool = tenure(&daemon, &["session", "start", "--pool", "nowhere"]);

@@ -84,7 +84,7 @@ fn a_watch_tells_what_happened_and_what_happens() {
     let told = scrubbed(&told.join("\n"), &daemon.tag());
     expect![[r#"
         TIME 1 granted alice holds printer as TAG-1 (heartbeat, ttl SPAN, grace SPAN)
-        TIME 2 released alice gave TAG-1 back, printer free: explicit, done
+        TIME 2 released alice released TAG-1, printer free: explicit, done
     "#]]
     .assert_eq(&told);
     let mut watch = watch;
@@ -107,10 +107,10 @@ fn a_watch_goes_on_over_a_restart_and_misses_nothing() {
     }
     assert!(first > 0);
     daemon.stop();
-    watch.said("the daemon is gone");
+    watch.said("lost the connection to the daemon");
     daemon.start_again();
     daemon.take(&["printer", "--holder", "bob"]);
-    watch.said("connected again");
+    watch.said("reconnected");
     for _ in 0..1_000 {
         let event = watch.object();
         if event["lease"]["holder"] == "bob" {
@@ -235,7 +235,7 @@ fn what_is_owed_when_the_grace_is_over_keeps_no_session() {
     });
     drop(stdio.child.stdin.take());
     assert_eq!(stdio.child.wait().unwrap().code(), Some(1));
-    stdio.said("1 answer did not come within 0s after the end of the input");
+    stdio.said("1 answer missing 0s after the end of the input");
     crate::run_support::wait_until("the session is over", LONG, || {
         daemon.object(&["lease", "show", "held"])["liveness"] == "draining"
     });
@@ -285,8 +285,8 @@ fn lines_over_an_address_without_a_socket_are_wrong_usage() {
         exit 2
         --- out
         --- err
-        error: lines are spoken over a socket, and http://127.0.0.1:PORT is none
-        hint: --endpoint unix:/PATH; tenure status shows the path
+        error: tenure stdio requires a Unix socket, got http://127.0.0.1:PORT
+        hint: use --endpoint unix:/PATH; tenure status shows the path
     "#]]
     .assert_eq(&scrubbed(&answer.all(), &daemon.tag()));
 }

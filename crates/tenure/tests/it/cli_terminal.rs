@@ -65,12 +65,12 @@ pub(crate) fn at_terminal(command: &mut Command, columns: u16, typed: &str) -> S
 }
 
 #[test]
-fn bare_tenure_at_a_terminal_prints_help() {
+fn bare_tenure_at_a_terminal_prints_the_first_steps() {
     let desk = Desk::new();
     let shown = at_terminal(&mut desk.command(&[]), 200, "");
     assert_eq!(shown.code, 0);
-    assert!(shown.text.starts_with("Decides who holds what"), "{}", shown.text);
-    assert!(shown.text.contains("\nCommands:\n"), "{}", shown.text);
+    assert!(shown.text.starts_with("Durable leases and locks"), "{}", shown.text);
+    assert!(shown.text.contains("\n  tenure serve "), "{}", shown.text);
     assert!(!shown.text.contains('\u{1b}'), "no colours: {}", shown.text);
 }
 

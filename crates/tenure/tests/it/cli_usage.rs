@@ -15,22 +15,22 @@ fn durations_need_a_unit() {
     check(
         &["lease", "acquire", "printer", "--ttl", "30"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, as in 30s or 30ms
-        hint: tenure --help
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value '30' for '--ttl <DURATION>': a duration needs a unit, as in 30s or 30ms
+            hint: tenure lease acquire --help
+        "#]],
     );
     check(
         &["lease", "acquire", "printer", "--wait", "soon"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: invalid value 'soon' for '--wait <DURATION>': a duration is written like 500ms, 30s, 1m30s or 2h
-        hint: tenure --help
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value 'soon' for '--wait <DURATION>': expected a duration like 500ms, 30s, 1m30s or 2h
+            hint: tenure lease acquire --help
+        "#]],
     );
 }
 
@@ -39,41 +39,42 @@ fn a_lease_of_nothing_is_refused_before_anybody_is_asked() {
     check(
         &["lease", "acquire"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: nothing was asked for
-        hint: name a resource, or a pool with --pool NAME=N
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: no resource and no pool given
+            hint: name a resource, or a pool with --pool POOL=N
+        "#]],
     );
     check(
         &["lease", "acquire", "--pool", "gpu"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: invalid value 'gpu' for '--pool <NAME=N>': members of a pool are asked for like gpu=2
-        hint: tenure --help
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value 'gpu' for '--pool <POOL=N>': expected POOL=N, as in gpu=2
+            hint: tenure lease acquire --help
+        "#]],
     );
     check(
         &["lease", "acquire", "--pool", "gpu=1", "--pool", "gpu=2"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: pool gpu is named twice
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: --pool gpu is given twice
+            hint: give the sum once: --pool POOL=N
+        "#]],
     );
     check(
         &["lease", "acquire", "printer", "--ttl", "0s"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: a heartbeat that lasts no time keeps nothing alive
-        hint: --permanent asks for no proof of life
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value '0s' for '--ttl <DURATION>': expected 1s to 24h
+            hint: tenure lease acquire --help
+        "#]],
     );
     check(
         &["lease", "acquire", "printer", "--permanent", "--ttl", "5s"],
@@ -88,22 +89,22 @@ fn a_lease_of_nothing_is_refused_before_anybody_is_asked() {
     check(
         &["lease", "acquire", "printer", "--attachment", "{x}"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: invalid value '{x}' for '--attachment <JSON>': not JSON: key must be a string at line 1 column 2; a text needs its quotes, as in '"x"'
-        hint: tenure --help
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: invalid value '{x}' for '--attachment <JSON>': not JSON: key must be a string at line 1 column 2; quote a string twice, as in '"x"'
+            hint: tenure lease acquire --help
+        "#]],
     );
     check(
         &["lease", "rebind", "printer"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: nothing would change
-        hint: give --holder, --session or --attachment
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: nothing to change
+            hint: give --holder, --session or --attachment
+        "#]],
     );
 }
 
@@ -113,7 +114,7 @@ fn whatever_ends_something_needs_a_terminal_or_consent() {
         exit 2
         --- out
         --- err
-        error: this ends something that others may rely on, and there is no terminal to ask on
+        error: this command needs confirmation, but standard input is not a terminal
         hint: --yes does it without asking
     "#]];
     for arguments in [
@@ -160,11 +161,11 @@ fn a_backup_replaces_nothing_by_accident() {
     let desk = Desk::new();
     fs::write(desk.path().join("x.tar"), "mine").unwrap();
     expect![[r#"
-        exit 2
+        exit 1
         --- out
         --- err
-        error: there is a file DIR/x.tar already
-        hint: --force replaces it
+        error: DIR/x.tar already exists
+        hint: --force overwrites the file
     "#]]
     .assert_eq(&desk.tenure(&["backup", "DIR/x.tar"]).all());
 }

@@ -11,12 +11,14 @@ pub(crate) mod operator;
 pub(crate) mod proxy;
 pub(crate) mod store;
 
+mod agreeing;
 mod applications;
 mod asking;
 mod changing;
 mod connections;
 mod encrypted;
 mod growth;
+mod guardian;
 mod joining;
 mod losing;
 mod migrating;

@@ -63,8 +63,8 @@ fn a_socket_is_not_one_of_several_endpoints() {
         exit 2
         --- out
         --- err
-        error: invalid value 'http://127.0.0.1:1,unix:/run/tenure.sock' for '--endpoint <URL>': "http://127.0.0.1:1,unix:/run/tenure.sock" is a socket, which stands alone
-        hint: tenure --help
+        error: invalid value 'http://127.0.0.1:1,unix:/run/tenure.sock' for '--endpoint <URL>': "http://127.0.0.1:1,unix:/run/tenure.sock" is a socket, which cannot be one of several endpoints
+        hint: tenure status --help
     "#]]
     .assert_eq(&answer.all());
 }
@@ -75,7 +75,7 @@ fn a_daemon_with_a_log_of_its_own_is_no_node() {
     for arguments in [&["status"][..], &["nodes"], &["step-down", "--yes"], &["forget", "a", "--yes"]] {
         let answer = daemon.tenure(&[&["cluster"], arguments].concat());
         assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{arguments:?}: {}", answer.err);
-        assert!(answer.err.contains("(not_clustered)\nhint: tenure serve --log etcd://"), "{}", answer.err);
+        assert!(answer.err.contains("(not_clustered)\nhint: tenure serve --store etcd://"), "{}", answer.err);
     }
 }
 

@@ -22,7 +22,9 @@ fn is_full(answered: &Answered, capacity: &str) {
     assert_eq!(answered.refusal(), (503, "capacity_exceeded".to_owned()), "{answered:?}");
     assert_eq!(answered.json()["capacity"], capacity, "{answered:?}");
     assert_eq!(answered.json()["definite"], true, "{answered:?}");
-    assert!(answered.header("retry-after").is_some(), "{answered:?}");
+    // A hard limit: a retry alone does not help, and the answer names the setting.
+    assert!(answered.header("retry-after").is_none(), "{answered:?}");
+    assert_eq!(answered.json()["setting"], format!("limits.{capacity}"), "{answered:?}");
 }
 
 #[test]

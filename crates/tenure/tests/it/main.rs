@@ -29,6 +29,7 @@ mod cluster;
 mod cluster_cli;
 mod cluster_homes;
 mod daemon;
+mod documents;
 mod dumping;
 mod faults;
 mod fixture;

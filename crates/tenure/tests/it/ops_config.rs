@@ -89,22 +89,23 @@ fn wrong_settings_are_one_line_that_names_the_place() {
         exit 2
         --- out
         --- err
-        error: server.tls_cert is set, and server.tls_key is not
+        error: server.tls_cert is set, but server.tls_key is not; set both
     "#]]
     .assert_eq(&said("[server]\ntls_cert = \"x\"\n"));
     expect![[r#"
-        exit 3
+        exit 2
         --- out
         --- err
         error: cannot read the configuration DIR/none.toml: No such file or directory (os error 2)
+        hint: check --config and TENURE_CONFIG
     "#]]
     .assert_eq(&desk.tenure(&with(&["--config", "DIR/none.toml"])).all());
     expect![[r#"
         exit 2
         --- out
         --- err
-        error: invalid value '1h30' for '--history-age <DURATION>': a duration is written like 500ms, 30s, 1m30s or 2h
-        hint: tenure --help
+        error: invalid value '1h30' for '--history-age <DURATION>': expected a duration like 500ms, 30s, 1m30s or 2h
+        hint: tenure serve --help
     "#]]
     .assert_eq(&desk.tenure(&with(&["--history-age", "1h30"])).all());
 }
@@ -117,7 +118,7 @@ fn a_daemon_that_would_be_open_to_others_does_not_start() {
         exit 2
         --- out
         --- err
-        error: 0.0.0.0 can be reached from other machines, and nothing says who may ask: give a token file or a client CA, or accept everybody with --insecure-no-auth
+        error: 0.0.0.0 can be reached from other machines, and no authentication is set: give a token file or a client CA, or accept everybody with --insecure-no-auth
     "#]]
     .assert_eq(&desk.tenure(&serve).all());
     assert!(!desk.path().join("data").exists(), "nothing was made");

@@ -67,7 +67,7 @@ fn systemd_accepts_the_unit() {
     let arguments = [&["install", "--root", "DIR", "--exec", program][..], &flags].concat();
     let answer = desk.tenure(&arguments);
     assert_eq!(answer.code, 0, "{}", answer.err);
-    assert!(answer.err.contains("note: /srv/a b must be there and belong to tenure\n"), "{}", answer.err);
+    assert!(answer.err.contains("note: /srv/a b must exist and belong to tenure\n"), "{}", answer.err);
     for line in [
         "ReadWritePaths=\"/srv/a b\"",
         "ReadWritePaths=/srv/s",
@@ -146,7 +146,7 @@ fn what_a_service_could_not_do_is_refused() {
     assert_eq!(hidden.code, 1);
     assert_eq!(
         hidden.err,
-        "error: a service of the machine does not see /tmp/tenure\n\
+        "error: a system service cannot access /tmp/tenure\n\
          hint: install -m 755 /tmp/tenure /usr/local/bin/tenure && /usr/local/bin/tenure install\n"
     );
     assert_eq!(desk.tenure(&["install", "--root", "DIR", "--exec", "bin/tenure"]).code, 2);
@@ -175,7 +175,7 @@ fn a_dry_run_prints_and_does_nothing() {
     assert_eq!(answer.code, 0);
     for line in [
         "### DIR/etc/systemd/system/tenure.service",
-        "### DIR/etc/tenure/tenure.toml, if it is not there",
+        "### DIR/etc/tenure/tenure.toml, unless it exists",
         "ExecStart=/usr/bin/tenure serve",
         "### then",
     ] {

@@ -27,7 +27,7 @@ fn a_token_is_shown_once_and_stored_as_its_hash() {
     let answer = desk.tenure(&["token", "new", "ci", "--file", "DIR/tokens"]);
     let token = answer.out.strip_suffix('\n').unwrap();
     assert!(token.len() == 71 && token.starts_with("tenure_"), "{token}");
-    assert_eq!(answer.err, "note: ci is in DIR/tokens; the token is not shown again\n");
+    assert_eq!(answer.err, "note: added ci to DIR/tokens; the token is not shown again\n");
     let stored = fs::read_to_string(desk.path().join("tokens")).unwrap();
     assert!(!stored.contains(token.strip_prefix("tenure_").unwrap()));
     assert!(stored.lines().any(|line| line.starts_with("ci hold ") && line.len() == 72), "{stored}");
@@ -79,7 +79,7 @@ fn what_cannot_be_is_refused() {
         exit 1
         --- out
         --- err
-        error: there is a token ci already, in DIR/tokens
+        error: token ci already exists in DIR/tokens
         hint: tenure token rm ci
     "#]]
     .assert_eq(&desk.tenure(&["token", "new", "ci", "--file", "DIR/tokens"]).all());
@@ -116,7 +116,7 @@ fn the_file_is_that_of_the_settings() {
     let named = desk.path().join("below/named");
     fs::write(desk.path().join("t.toml"), format!("[auth]\ntoken_file = \"{}\"\n", named.display())).unwrap();
     let answer = desk.answer(&mut command);
-    assert_eq!(answer.err, "note: ci is in DIR/below/named; the token is not shown again\n");
+    assert_eq!(answer.err, "note: added ci to DIR/below/named; the token is not shown again\n");
     assert!(named.exists());
 }
 

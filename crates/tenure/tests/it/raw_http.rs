@@ -76,10 +76,33 @@ impl<S: Read + Write> Http<S> {
         self.answer()
     }
 
+    /// The same with headers of its own.
+    pub(crate) fn try_ask_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<Answered> {
+        self.send_with(method, path, headers, body)?;
+        self.answer()
+    }
+
     /// Sends a request and reads nothing.
     pub(crate) fn send(&mut self, method: &str, path: &str, body: &[u8]) -> std::io::Result<()> {
+        self.send_with(method, path, &[], body)
+    }
+
+    fn send_with(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> std::io::Result<()> {
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.host);
-        for (name, value) in &self.headers {
+        let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in own.chain(headers.iter().copied()) {
             head += &format!("{name}: {value}\r\n");
         }
         if !body.is_empty() || matches!(method, "POST" | "PUT") {

@@ -235,7 +235,7 @@ fn a_killed_guardian_takes_everything_with_it() {
         signal(guardian, Signal::KILL);
         assert_eq!(run.code(), 3, "{}", run.errors());
         assert!(![main, below].into_iter().any(is_running));
-        assert!(run.errors().contains("the guardian was killed"), "{}", run.errors());
+        assert!(run.errors().contains("the guardian process was killed"), "{}", run.errors());
         assert_eq!(desk.tenure(&["run", "--resource", "r", "--", "true"]).code, 0);
         std::fs::remove_file(&file).unwrap();
         std::fs::remove_file(&below_file).unwrap();
@@ -285,7 +285,11 @@ fn a_daemon_that_stays_away_ends_the_command_before_the_promise_ends() {
     wait_until("the end of the command", LONG, || !is_running(main));
     assert!(boot_ms() - killed_ms < TTL_MS);
     assert_eq!(run.code(), 75);
-    assert!(run.errors().contains("error: the lease was lost and the command ended"), "{}", run.errors());
+    assert!(
+        run.errors().contains("error: tenure run lost the lease and ended the command"),
+        "{}",
+        run.errors()
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn check(arguments: &[&str], expected: Expect) {
 fn help_names_the_commands_and_the_exit_codes() {
     let answer = tenure(None, &["-h"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""));
-    assert!(answer.out.starts_with("Decides who holds what, until when"), "{}", answer.out);
+    assert!(answer.out.starts_with("Durable leases and locks"), "{}", answer.out);
     for command in ["serve", "status", "watch", "why", "lease", "run", "pool", "log", "backup", "stdio"] {
         assert!(answer.out.contains(&format!("\n  {command} ")), "{command}: {}", answer.out);
     }
@@ -33,17 +33,17 @@ fn every_command_has_help() {
         expect![[r#"
             exit 0
             --- out
-            Look into the log of a data directory, without a daemon
+            Inspect the log in a data directory, without a daemon
 
-            Nothing is written and nothing is locked, so the directory of a running daemon may be read too.
+            Reads only and locks nothing, so it works on the directory of a running daemon too.
 
             Usage: tenure log [OPTIONS] <COMMAND>
 
             Commands:
-              verify  Check every checksum, record, snapshot and invariant of a log
+              verify  Verify every checksum, record, snapshot and invariant of a log
               dump    Print the records of a log as NDJSON, oldest first
-              at      Print who held what at an LSN or at a time
-              why     Tell what happened to a lease, a registration, a resource or a session, from a log or an
+              at      Show the leases, pools and sessions at an LSN or a time
+              why     Explain what happened to a lease, registration, resource or session, from a log or an
                       archive
               help    Print this message or the help of the given subcommand(s)
 
@@ -52,45 +52,48 @@ fn every_command_has_help() {
                       Print data as JSON
 
               -q, --quiet
-                      Say nothing on standard error unless something goes wrong
+                      Print only errors on standard error
+
+              -v, --verbose
+                      Print more on standard error, such as the daemon that is used
 
               -h, --help
                       Print help (see a summary with '-h')
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
-                      told. Nodes of a cluster with commas between: the one that answers is asked
+                      Use this daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; for a cluster several
+                      URLs, comma-separated [default: the daemon on this machine]
 
                       [env: TENURE_ENDPOINT]
 
                   --token <TOKEN>
-                      The token to present
+                      Send this token
 
                       [env: TENURE_TOKEN]
 
                   --token-from <FILE>
-                      A file with the token: command lines are seen by all
+                      Read the token from this file, to keep it off the command line
 
                       [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate [default: the system's]
+                      Trust the CAs in this file (PEM) for https [default: the system's CAs]
 
                       [env: TENURE_CA]
 
                   --cert <FILE>
-                      PEM file with the certificate to present, for daemons that ask for one
+                      Present this client certificate (PEM)
 
                       [env: TENURE_CERT]
 
                   --key <FILE>
-                      PEM file with the key of that certificate
+                      Use this private key (PEM) for the client certificate
 
                       [env: TENURE_KEY]
 
                   --standalone
-                      Use no daemon: mDNS commands then do it themselves, for as long as they run
+                      Use no daemon: mDNS commands use mDNS themselves while they run
             --- err
         "#]],
     );
@@ -99,63 +102,65 @@ fn every_command_has_help() {
         expect![[r#"
             exit 0
             --- out
-            Check every checksum, record, snapshot and invariant of a log
+            Verify every checksum, record, snapshot and invariant of a log
 
             Reads the whole log, replays it from the start and from its oldest snapshot, and compares every
-            snapshot with what the records come to. Exits with 0 if the log is sound, with 1 if it is damaged,
-            naming the first damaged file and offset, and with 3 if it cannot be read.
+            snapshot with the replayed state. Exits with 0 if the log is sound, with 1 if it is damaged (the
+            first damaged file and offset are named), and with 3 if it cannot be read.
 
             Usage: tenure log verify [OPTIONS] <DIR>
 
             Arguments:
               <DIR>
-                      The data directory (the one that holds log/ and snapshots/), or the directory of
-                      log.archive
+                      Data directory (with log/ and snapshots/), or the directory of log.archive
 
             Options:
                   --json
                       Print data as JSON
 
               -q, --quiet
-                      Say nothing on standard error unless something goes wrong
+                      Print only errors on standard error
+
+              -v, --verbose
+                      Print more on standard error, such as the daemon that is used
 
               -h, --help
                       Print help (see a summary with '-h')
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
-                      told. Nodes of a cluster with commas between: the one that answers is asked
+                      Use this daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; for a cluster several
+                      URLs, comma-separated [default: the daemon on this machine]
 
                       [env: TENURE_ENDPOINT]
 
                   --token <TOKEN>
-                      The token to present
+                      Send this token
 
                       [env: TENURE_TOKEN]
 
                   --token-from <FILE>
-                      A file with the token: command lines are seen by all
+                      Read the token from this file, to keep it off the command line
 
                       [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate [default: the system's]
+                      Trust the CAs in this file (PEM) for https [default: the system's CAs]
 
                       [env: TENURE_CA]
 
                   --cert <FILE>
-                      PEM file with the certificate to present, for daemons that ask for one
+                      Present this client certificate (PEM)
 
                       [env: TENURE_CERT]
 
                   --key <FILE>
-                      PEM file with the key of that certificate
+                      Use this private key (PEM) for the client certificate
 
                       [env: TENURE_KEY]
 
                   --standalone
-                      Use no daemon: mDNS commands then do it themselves, for as long as they run
+                      Use no daemon: mDNS commands use mDNS themselves while they run
             --- err
         "#]],
     );
@@ -166,16 +171,15 @@ fn every_command_has_help() {
             --- out
             Print the records of a log as NDJSON, oldest first
 
-            One record per line. A record whose checksum is right but that this version cannot read is printed
-            with its bytes and the reason. Where the log is damaged, everything before the damage is printed and
-            the exit code is 3.
+            Prints one record per line. A record with a correct checksum that this version cannot decode is
+            printed with its bytes and the reason. If the log is damaged, the records before the damage are
+            printed and the exit code is 3.
 
             Usage: tenure log dump [OPTIONS] <DIR>
 
             Arguments:
               <DIR>
-                      The data directory (the one that holds log/ and snapshots/), or the directory of
-                      log.archive
+                      Data directory (with log/ and snapshots/), or the directory of log.archive
 
             Options:
                   --from <LSN>
@@ -187,58 +191,61 @@ fn every_command_has_help() {
                       End with this LSN
 
                   --kind <KIND>
-                      Only records of this kind; may be given more than once
+                      Print only records of this kind (repeatable)
 
                       Possible values:
-                      - event:  Something that happened
-                      - note:   Something observed, which decides nothing
-                      - config: Settings that rules read
-                      - tick:   Time that went on within a frame
-                      - close:  The writer stopped cleanly
+                      - event:  A change of state
+                      - note:   An observation without effect on the state
+                      - config: Settings that the rules use
+                      - tick:   Passage of time within a frame
+                      - close:  A clean stop of the daemon
 
                   --json
                       Print data as JSON
 
               -q, --quiet
-                      Say nothing on standard error unless something goes wrong
+                      Print only errors on standard error
+
+              -v, --verbose
+                      Print more on standard error, such as the daemon that is used
 
               -h, --help
                       Print help (see a summary with '-h')
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
-                      told. Nodes of a cluster with commas between: the one that answers is asked
+                      Use this daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; for a cluster several
+                      URLs, comma-separated [default: the daemon on this machine]
 
                       [env: TENURE_ENDPOINT]
 
                   --token <TOKEN>
-                      The token to present
+                      Send this token
 
                       [env: TENURE_TOKEN]
 
                   --token-from <FILE>
-                      A file with the token: command lines are seen by all
+                      Read the token from this file, to keep it off the command line
 
                       [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate [default: the system's]
+                      Trust the CAs in this file (PEM) for https [default: the system's CAs]
 
                       [env: TENURE_CA]
 
                   --cert <FILE>
-                      PEM file with the certificate to present, for daemons that ask for one
+                      Present this client certificate (PEM)
 
                       [env: TENURE_CERT]
 
                   --key <FILE>
-                      PEM file with the key of that certificate
+                      Use this private key (PEM) for the client certificate
 
                       [env: TENURE_KEY]
 
                   --standalone
-                      Use no daemon: mDNS commands then do it themselves, for as long as they run
+                      Use no daemon: mDNS commands use mDNS themselves while they run
             --- err
         "#]],
     );
@@ -247,67 +254,69 @@ fn every_command_has_help() {
         expect![[r#"
             exit 0
             --- out
-            Print who held what at an LSN or at a time
+            Show the leases, pools and sessions at an LSN or a time
 
-            Rebuilds the state from the newest snapshot before that point, or from the beginning, and prints its
-            leases, pools and sessions. A time means right after the last frame that was written up to it.
+            Rebuilds the state from the newest snapshot before that point, or from the start of the log. A time
+            selects the state after the last frame written up to it.
 
             Usage: tenure log at [OPTIONS] <LSN|TIME> <DIR>
 
             Arguments:
               <LSN|TIME>
-                      An LSN, a time like 2026-02-07T22:15:00Z, or unix milliseconds
+                      LSN, time like 2026-02-07T22:15:00Z, or Unix milliseconds
 
-                      A number from 100000000000 on is a time in unix milliseconds, a smaller one is an LSN.
+                      A number from 100000000000 on is a time in Unix milliseconds, a smaller one is an LSN.
 
               <DIR>
-                      The data directory (the one that holds log/ and snapshots/), or the directory of
-                      log.archive
+                      Data directory (with log/ and snapshots/), or the directory of log.archive
 
             Options:
                   --json
                       Print data as JSON
 
               -q, --quiet
-                      Say nothing on standard error unless something goes wrong
+                      Print only errors on standard error
+
+              -v, --verbose
+                      Print more on standard error, such as the daemon that is used
 
               -h, --help
                       Print help (see a summary with '-h')
 
             Finding the daemon:
                   --endpoint <URL>
-                      The daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; found by itself unless
-                      told. Nodes of a cluster with commas between: the one that answers is asked
+                      Use this daemon: http://HOST:PORT, https://HOST:PORT or unix:/PATH; for a cluster several
+                      URLs, comma-separated [default: the daemon on this machine]
 
                       [env: TENURE_ENDPOINT]
 
                   --token <TOKEN>
-                      The token to present
+                      Send this token
 
                       [env: TENURE_TOKEN]
 
                   --token-from <FILE>
-                      A file with the token: command lines are seen by all
+                      Read the token from this file, to keep it off the command line
 
                       [env: TENURE_TOKEN_FROM]
 
                   --ca <FILE>
-                      PEM file of the authority that signed the daemon's certificate [default: the system's]
+                      Trust the CAs in this file (PEM) for https [default: the system's CAs]
 
                       [env: TENURE_CA]
 
                   --cert <FILE>
-                      PEM file with the certificate to present, for daemons that ask for one
+                      Present this client certificate (PEM)
 
                       [env: TENURE_CERT]
 
                   --key <FILE>
-                      PEM file with the key of that certificate
+                      Use this private key (PEM) for the client certificate
 
                       [env: TENURE_KEY]
 
                   --standalone
-                      Use no daemon: mDNS commands then do it themselves, for as long as they run
+                      Use no daemon: mDNS commands use mDNS themselves while they run
             --- err
         "#]],
     );
@@ -322,7 +331,7 @@ fn wrong_usage_is_one_line_and_a_hint() {
             --- out
             --- err
             error: unrecognized subcommand 'frobnicate'
-            hint: tenure --help
+            hint: tenure --help lists the commands
         "#]],
     );
     check(
@@ -338,12 +347,12 @@ fn wrong_usage_is_one_line_and_a_hint() {
     check(
         &["log", "verfy", "x"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: unrecognized subcommand 'verfy'
-        hint: a similar subcommand exists: 'verify'
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: unrecognized subcommand 'verfy'
+            hint: did you mean tenure log verify? tenure log --help lists the commands
+        "#]],
     );
     check(
         &["log", "verify"],
@@ -368,12 +377,12 @@ fn wrong_usage_is_one_line_and_a_hint() {
     check(
         &["log", "dump", "x", "--from", "9", "--to", "3"],
         expect![[r#"
-        exit 2
-        --- out
-        --- err
-        error: --from 9 lies after --to 3
-        hint: both ends are printed: --from 5 --to 7 is three records
-    "#]],
+            exit 2
+            --- out
+            --- err
+            error: --from 9 is greater than --to 3
+            hint: both ends are included: --from 5 --to 7 is three records
+        "#]],
     );
     check(
         &["log", "at", "yesterday", "x"],
@@ -382,7 +391,7 @@ fn wrong_usage_is_one_line_and_a_hint() {
             --- out
             --- err
             error: invalid value 'yesterday' for '<LSN|TIME>': a time is written like 2026-02-07T22:15:00Z or 2026-02-07T23:15:00.250+01:00, not before 1970
-            hint: tenure --help
+            hint: tenure log at --help
         "#]],
     );
     check(
@@ -392,7 +401,7 @@ fn wrong_usage_is_one_line_and_a_hint() {
             --- out
             --- err
             error: invalid value '99999999999999999999999' for '<LSN|TIME>': number too large to fit in target type
-            hint: tenure --help
+            hint: tenure log at --help
         "#]],
     );
 }
@@ -414,29 +423,29 @@ fn a_wrong_directory_is_one_line_and_a_hint() {
     }
     expect![[r#"
         verify missing: error: there is no directory DIR/missing
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         verify empty: error: there is no log in DIR/empty
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         verify bare: error: there is no log in DIR/bare
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         verify file: error: this is not a directory: DIR/file
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         dump missing: error: there is no directory DIR/missing
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         dump empty: error: there is no log in DIR/empty
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         dump bare: error: there is no log in DIR/bare
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         dump file: error: this is not a directory: DIR/file
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         at missing: error: there is no directory DIR/missing
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         at empty: error: there is no log in DIR/empty
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         at bare: error: there is no log in DIR/bare
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
         at file: error: this is not a directory: DIR/file
-        hint: give the data directory of a daemon: the one that holds log/ and snapshots/
+        hint: name the data directory of a daemon: the one with log/ and snapshots/
     "#]]
     .assert_eq(&out);
 }

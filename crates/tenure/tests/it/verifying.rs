@@ -28,7 +28,7 @@ fn a_sound_log() {
             read       2 segments, 11 frames, 10 records
             decoded    7 event records, 1 note record, 1 config record, 1 close record
             replayed   from the start and the snapshot at lsn 9, to lsn 10
-            snapshot   lsn 9 is what the log comes to
+            snapshot   lsn 9 matches the replayed log
             sound
             --- err
         "#]],
@@ -57,7 +57,7 @@ fn a_flipped_bit_exits_with_1_and_names_the_place() {
             damaged
             --- err
             error: the log is damaged: 00000000000000000001.seg at offset 1104
-            hint: make a copy of the directory before anything else is tried with it
+            hint: copy the directory before you try anything else with it
         "#]],
     );
     let answer = tenure(Some(directory.path()), &["log", "verify", "DIR", "--json"]);
@@ -85,7 +85,7 @@ fn a_missing_segment() {
             damaged
             --- err
             error: the log is damaged: 00000000000000000001.seg at offset 512
-            hint: make a copy of the directory before anything else is tried with it
+            hint: copy the directory before you try anything else with it
         "#]],
     );
 }
@@ -136,7 +136,7 @@ fn a_record_that_cannot_be_understood() {
             damaged
             --- err
             error: the log is damaged: 00000000000000000008.seg at offset 1228
-            hint: make a copy of the directory before anything else is tried with it
+            hint: copy the directory before you try anything else with it
         "#]],
     );
 }
@@ -165,7 +165,7 @@ fn a_record_that_does_not_fit() {
             damaged
             --- err
             error: the log is damaged: 00000000000000000008.seg at offset 1228
-            hint: make a copy of the directory before anything else is tried with it
+            hint: copy the directory before you try anything else with it
         "#]],
     );
 }
@@ -222,7 +222,7 @@ fn no_garbage_makes_it_panic() {
             damaged
             --- err
             error: the log is damaged: 00000000000000000003.snap at offset 0
-            hint: make a copy of the directory before anything else is tried with it
+            hint: copy the directory before you try anything else with it
         "#]],
     );
     let answer = tenure(Some(directory.path()), &["log", "at", "9", "DIR"]);

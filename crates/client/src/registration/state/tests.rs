@@ -210,7 +210,7 @@ fn ends_are_told_in_words() {
     let words = |end: RegistrationEnd| end.to_string();
     let removed = |reason: &str| RegistrationEnd::Removed { reason: reason.to_owned() };
     assert_eq!(words(removed("admin_force")), "an operator ended the registration (admin_force)");
-    assert_eq!(words(removed("explicit")), "somebody else ended the registration (explicit)");
+    assert_eq!(words(removed("explicit")), "another caller ended the registration (explicit)");
     let refused = RegistrationEnd::Refused { code: ErrorCode::Forbidden, message: "no".to_owned() };
-    assert_eq!(words(refused), "the registration ended and cannot be had again: no (forbidden)");
+    assert_eq!(words(refused), "the registration ended and cannot be registered again: no (forbidden)");
 }

@@ -26,7 +26,7 @@ impl<S: Store> Control<S> {
         self.shared.set_status(PollerStatus::Leaving);
         let given = tokio::time::timeout(limit, async {
             if let Err(error) = self.shared.store.tell(PollerStatus::Leaving).await {
-                tracing::debug!(%error, "nobody was told of the leaving");
+                tracing::debug!(%error, "the group was not notified that this poller leaves");
             }
             if window.is_zero() { self.give_all_away().await } else { self.end_polls().await }
         })

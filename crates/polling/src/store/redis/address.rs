@@ -10,9 +10,9 @@ use redis::{
 };
 use std::time::Duration;
 
-/// Where Sentinels listen unless told.
+/// Default port of Sentinels.
 const SENTINEL_PORT: u16 = 26_379;
-/// Where servers listen unless told.
+/// Default port of servers.
 const SERVER_PORT: u16 = 6_379;
 /// Ours is the limit of a call; the library's only keeps what was given up from staying for ever.
 const LIBRARY_LIMIT: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ impl Address {
             }
             other => {
                 let known = SCHEMES.join(", ");
-                Err(Impossible(format!("{other}:// is no address of a Redis: it begins with {known}")))
+                Err(Impossible(format!("{other}:// is not a Redis address: expected {known}")))
             }
         }
     }
@@ -81,7 +81,7 @@ fn one(url: &str, certificates: Option<TlsCertificates>) -> Result<(Address, Str
     let info = url.into_connection_info().map_err(unreadable)?;
     if let ConnectionAddr::TcpTls { insecure: true, .. } = info.addr() {
         return Err(Impossible(
-            "a certificate that is not looked at protects nobody: name its CA".to_owned(),
+            "a certificate that is not verified does not protect: name its CA".to_owned(),
         ));
     }
     let name = info.addr().to_string();
@@ -99,7 +99,9 @@ fn sentinels(
 ) -> Result<(Address, String), Impossible> {
     let (service, db) = match several.path.as_slice() {
         [service] => (service, 0),
-        [service, db] => (service, db.parse().map_err(|_| Impossible(format!("{db:?} is no database")))?),
+        [service, db] => {
+            (service, db.parse().map_err(|_| Impossible(format!("{db:?} is not a database number")))?)
+        }
         _ => {
             return Err(Impossible("redis-sentinel:// is followed by hosts, '/' and the service".to_owned()));
         }
@@ -188,7 +190,7 @@ fn certificates(options: &RedisOptions) -> Result<Option<TlsCertificates>, Impos
     // Without this, a file of something else would be a list of nobody.
     let is_certificate = |pem: &Vec<u8>| String::from_utf8_lossy(pem).contains("-----BEGIN CERTIFICATE-----");
     if options.ca_pem.as_ref().is_some_and(|pem| !is_certificate(pem)) {
-        return Err(Impossible("what is to vouch for the server is no certificate in PEM".to_owned()));
+        return Err(Impossible("the CA file has no certificate in PEM format".to_owned()));
     }
     if client_tls.is_none() && options.ca_pem.is_none() {
         return Ok(None);
@@ -220,7 +222,7 @@ fn several(rest: &str, port: u16) -> Result<Several, Impossible> {
 }
 
 fn one_host(text: &str, default: u16) -> Result<(String, u16), Impossible> {
-    let wrong = || Impossible(format!("{text:?} is no host and port"));
+    let wrong = || Impossible(format!("{text:?} is not a host and port"));
     let (host, port) = match text.strip_prefix('[') {
         Some(inner) => {
             let (host, port) = inner.split_once(']').ok_or_else(wrong)?;

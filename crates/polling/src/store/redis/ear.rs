@@ -29,7 +29,7 @@ pub(super) struct Ear {
 
 struct Heard {
     count: watch::Sender<u64>,
-    /// Whose words are no news.
+    /// The publisher whose messages are ignored.
     own: OnceLock<String>,
 }
 

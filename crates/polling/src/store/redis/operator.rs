@@ -10,7 +10,7 @@ use tenure_api::PollerStatus;
 
 impl RedisStore {
     /// Everything that is seen of the group, older programs included. Looks for leases and nodes through all keys of
-    /// the server, because somebody asked: pollers do not.
+    /// the server, because an operator asked: pollers do not.
     ///
     /// # Errors
     /// [`StoreError`] if Redis cannot be asked.

@@ -1,5 +1,5 @@
-// Cluster: who writes and since when, who follows and how far behind, how the store is, and every change of
-// writer. What is shown is how the node that serves this page sees it; it answers even while nobody writes.
+// Cluster: the leader, the followers and how far they are behind, the store, and every change of leader, as the node
+// sees it that serves this page. It answers also while there is no leader.
 
 import { Refusal, ask, serverNow } from "../api.js";
 import { confirm, scopeRefusal } from "../confirm.js";
@@ -18,6 +18,22 @@ const FULL_SHARE = 0.8;
  * @typedef {{epoch: number, node: string, at: string, how: string}} Change
  */
 
+/** What a node is. Older daemons call the leader `writer`. @param {string} role */
+function roleWords(role) {
+  return role === "writer" ? "leader" : role;
+}
+
+/** @param {Change} change */
+function isElection({ how }) {
+  return how === "claimed" || how === "elected";
+}
+
+/** The answer with the names of today. @param {any} answer @returns {Cluster} */
+function readAnswer(answer) {
+  const { leader = answer.writer, leader_ttl_ms: ttl = answer.writer_ttl_ms } = answer;
+  return { ...answer, leader: leader ?? null, leader_ttl_ms: ttl };
+}
+
 /** @param {string} value @param {string} name @param {string} part */
 function tile(value, name, part) {
   return h("div", { class: "tile plain" }, h("b", { data: { part } }, value), h("span", {}, name));
@@ -34,11 +50,11 @@ export function mount(root, _params, app) {
   const error = h("p", { class: "error", role: "alert" });
   const alone = h("div", { class: "nothing", hidden: true });
   const body = h("div", { class: "cluster", hidden: true });
-  const writer = h("strong", { class: "hero-total", data: { part: "writer" } }, "—");
-  const since = h("span", { data: { part: "since" } }, "writes");
+  const leader = h("strong", { class: "hero-total", data: { part: "leader" } }, "—");
+  const since = h("span", { data: { part: "since" } }, "leader");
   const nodeCount = tile("0", "nodes", "node-count");
   const epoch = tile("0", "epoch", "epoch");
-  const lagLsn = tile("0", "positions behind", "lag-lsn");
+  const lagLsn = tile("0", "records behind", "lag-lsn");
   const lagSeconds = tile("0", "seconds behind", "lag-seconds");
   const stepDownWhy = h("span", { class: "why-not", id: "step-down-why" });
   const stepDown = h(
@@ -50,7 +66,7 @@ export function mount(root, _params, app) {
       "aria-describedby": stepDownWhy.id,
       on: { click: () => void askToStepDown() },
     },
-    "Step down",
+    "Make the leader resign",
   );
   const nodes = h("ul", { class: "nodes", "aria-label": "Nodes", data: { part: "nodes" } });
   const facts = h("dl", { class: "facts" });
@@ -58,8 +74,8 @@ export function mount(root, _params, app) {
   const fill = h("i", { data: { part: "size" } });
   const size = h("span", { class: "quiet" });
   const members = h("ul", { class: "nodes", "aria-label": "Members of etcd", data: { part: "members" } });
-  const changes = h("ol", { class: "timeline changes", "aria-label": "Changes of writer" });
-  const changesNone = h("p", { class: "quiet" }, "none since this node was started");
+  const changes = h("ol", { class: "timeline changes", "aria-label": "Changes of leader" });
+  const changesNone = h("p", { class: "quiet" }, "none since this node started");
 
   root.append(
     h("div", { class: "toolbar" }, h("h1", { class: "toolbar-title" }, "Cluster")),
@@ -70,8 +86,8 @@ export function mount(root, _params, app) {
   body.append(
     h(
       "section",
-      { class: "hero card", "aria-label": "Who writes" },
-      h("div", { class: "hero-lead" }, writer, since),
+      { class: "hero card", "aria-label": "Leader" },
+      h("div", { class: "hero-lead" }, leader, since),
       h("div", { class: "hero-tiles" }, nodeCount, epoch, lagLsn, lagSeconds),
     ),
     warnings,
@@ -94,8 +110,8 @@ export function mount(root, _params, app) {
         ),
         h(
           "section",
-          { class: "card", "aria-label": "Changes of writer" },
-          h("h2", {}, "Changes of writer"),
+          { class: "card", "aria-label": "Changes of leader" },
+          h("h2", {}, "Changes of leader"),
           changesNone,
           changes,
         ),
@@ -127,17 +143,17 @@ export function mount(root, _params, app) {
 
   function draw() {
     if (!seen) return;
-    // Who writes is known from the store alone.
-    const now = seen.store.silent ? null : seen.writer;
-    write(writer, now ? shown(now.node) : seen.store.silent ? "not known" : "nobody");
+    // Only the store knows the leader.
+    const now = seen.store.silent ? null : seen.leader;
+    write(leader, now ? shown(now.node) : seen.store.silent ? "unknown" : "no leader");
     const held = now ? Math.max(0, serverNow() - Date.parse(now.since)) : 0;
     write(
       since,
       now
-        ? `writes, for ${span(Math.floor(held / 1000) * 1000 || 1000)}`
+        ? `leader for ${span(Math.floor(held / 1000) * 1000 || 1000)}`
         : seen.store.silent
           ? "etcd does not answer"
-          : "writes; a node claims soon",
+          : "an election is under way",
     );
     attribute(since, "title", now ? moment(now.since) : null);
     const number = (/** @type {HTMLElement} */ place, /** @type {string} */ value) =>
@@ -151,26 +167,26 @@ export function mount(root, _params, app) {
     drawChanges();
     /** @type {[string, HTMLElement | string][]} */
     const told = [
-      ["Node", outside(`${seen.node}, a ${seen.role}`)],
-      ["Applied", `lsn ${count(seen.applied_lsn)} of ${count(seen.head_lsn)}`],
+      ["Node", outside(`${seen.node}, ${roleWords(seen.role)}`)],
+      ["Applied", `position ${count(seen.applied_lsn)} of ${count(seen.head_lsn)}`],
     ];
-    if (seen.authority_ms !== null) told.push(["May answer", `for ${span(seen.authority_ms)} without proof`]);
+    if (seen.authority_ms !== null) told.push(["Leadership lease", `${span(seen.authority_ms)} left`]);
     told.push(
-      ["A silent writer", `is replaced after ${span(seen.writer_ttl_ms)}`],
-      ["Log", h("code", {}, shown(seen.log_id))],
+      ["Leader TTL", span(seen.leader_ttl_ms)],
+      ["Log id", h("code", {}, shown(seen.log_id))],
       ["Generation", String(seen.generation)],
-      ["Tag", h("code", {}, shown(seen.tag))],
+      ["Log tag", h("code", {}, shown(seen.tag))],
     );
     setFacts(facts, told);
-    const refused = scopeRefusal(app.scope(), "admin") ?? (now ? null : "nobody writes");
+    const refused = scopeRefusal(app.scope(), "admin") ?? (now ? null : "there is no leader");
     attribute(stepDown, "aria-disabled", refused === null ? null : "true");
     write(stepDownWhy, refused ?? "");
   }
 
   /** @param {ClusterNode} node @returns {[standing: string, words: string]} */
   function standingOf(node) {
-    if (node.state === "writer") return ["writer", "writes"];
-    return node.state === "silent" ? ["silent", "silent"] : ["follower", "follows"];
+    const role = roleWords(node.state);
+    return [role, role];
   }
 
   function drawNodes() {
@@ -205,9 +221,9 @@ export function mount(root, _params, app) {
         write(place(".standing"), node.node === seen.node ? `${said} · serves this page` : said);
         const about = [node.url, `version ${node.version}`, ...node.subnets];
         write(place(".node-where"), about.map((part) => shown(part)).join(" · "));
-        const told = `told of itself ${ago(Math.max(0, serverNow() - Date.parse(node.seen)))}`;
+        const told = `last seen ${ago(Math.max(0, serverNow() - Date.parse(node.seen)))}`;
         const snapshot =
-          node.snapshot_lsn > 0 ? `snapshot at lsn ${count(node.snapshot_lsn)}` : "no snapshot yet";
+          node.snapshot_lsn > 0 ? `snapshot at position ${count(node.snapshot_lsn)}` : "no snapshot yet";
         write(place(".node-foot .quiet"), `${told} · ${snapshot}`);
         const isOver = standing === "silent" && scopeRefusal(app.scope(), "admin") === null;
         place("[data-action=forget]").hidden = !isOver;
@@ -238,8 +254,8 @@ export function mount(root, _params, app) {
       (element, member) => {
         const alarms = member.alarms.map((/** @type {string} */ alarm) => shown(alarm)).join(", ");
         const isSilent = member.version === "";
-        const standing = alarms || isSilent ? "silent" : member.is_leader ? "writer" : "follower";
-        const said = alarms || (isSilent ? "does not answer" : member.is_leader ? "leads" : "follows");
+        const standing = alarms || isSilent ? "silent" : member.is_leader ? "leader" : "follower";
+        const said = alarms || (isSilent ? "does not answer" : member.is_leader ? "leader" : "follower");
         attribute(element.querySelector(".standing"), "data-standing", standing);
         write(element.querySelector(".standing"), said);
         const about = isSilent ? "" : `version ${shown(member.version)} · ${bytes(member.db_bytes)}`;
@@ -269,56 +285,56 @@ export function mount(root, _params, app) {
       (change) =>
         h(
           "li",
-          { class: "entry", data: { how: change.how, epoch: change.epoch } },
+          { class: "entry", data: { how: isElection(change) ? "elected" : "resigned", epoch: change.epoch } },
           h("i", { class: "knot", "aria-hidden": "true" }),
           h(
             "div",
             { class: "entry-head" },
-            h("span", { class: "kind" }, change.how),
+            h("span", { class: "kind" }, isElection(change) ? "elected" : "resigned"),
             h("time", { datetime: change.at }, moment(change.at)),
           ),
           h(
             "p",
             { class: "entry-text" },
             outside(change.node, "strong"),
-            change.how === "claimed"
-              ? ` writes, with epoch ${count(change.epoch)}`
-              : ` gave the log up (epoch ${count(change.epoch)})`,
+            isElection(change)
+              ? ` became the leader, with epoch ${count(change.epoch)}`
+              : ` resigned (epoch ${count(change.epoch)})`,
           ),
         ),
     );
   }
 
   async function askToStepDown() {
-    if (!seen?.writer || stepDown.getAttribute("aria-disabled") === "true") return;
-    const { node, epoch: now } = seen.writer;
+    if (!seen?.leader || stepDown.getAttribute("aria-disabled") === "true") return;
+    const { node, epoch: now } = seen.leader;
     const isFollower = (/** @type {ClusterNode} */ other) => standingOf(other)[0] === "follower";
     const others = seen.nodes.filter(isFollower);
     const done = await confirm({
-      title: "Let another node write?",
-      verb: "Step down",
+      title: "Make the leader resign?",
+      verb: "Resign",
       tone: "warn",
       body: [
         h(
           "p",
           {},
-          "The writer gives the log up and another node claims it, within a fraction of a second. " +
-            "Leases live on; requests wait for the new writer.",
+          "The leader resigns and another node is elected, within a fraction of a second. Leases are kept. Requests " +
+            "wait for the new leader.",
         ),
         h(
           "dl",
           { class: "facts" },
-          h("dt", {}, "Writer"),
+          h("dt", {}, "Leader"),
           h("dd", {}, outside(node, "strong")),
           h("dt", {}, "Epoch"),
           h("dd", {}, count(now)),
-          h("dt", {}, "Who may claim"),
+          h("dt", {}, "Candidates"),
           h(
             "dd",
             {},
             others.length > 0
               ? outside(others.map((/** @type {ClusterNode} */ other) => other.node).join(", "))
-              : h("span", { class: "quiet" }, "nobody is heard; the same node claims again after a while"),
+              : h("span", { class: "quiet" }, "no other node answers; the same node is elected again after a while"),
           ),
         ),
       ],
@@ -326,7 +342,7 @@ export function mount(root, _params, app) {
         await ask("/v1/cluster/step-down", { method: "POST" });
       },
     });
-    if (done) app.say(`Step down: ${shown(node)} gave the log up`);
+    if (done) app.say(`${shown(node)} resigned`);
     await read();
   }
 
@@ -342,16 +358,16 @@ export function mount(root, _params, app) {
         h(
           "p",
           {},
-          "For a node that will not come back. One that still runs is on the list again within 20 s.",
+          "For a node that will not come back. A node that still runs is listed again within 20 s.",
         ),
         h(
           "dl",
           { class: "facts" },
           h("dt", {}, "Node"),
           h("dd", {}, outside(found.node, "strong")),
-          h("dt", {}, "Reached at"),
+          h("dt", {}, "Address"),
           h("dd", {}, outside(found.url)),
-          h("dt", {}, "Last told"),
+          h("dt", {}, "Last seen"),
           h("dd", {}, moment(found.seen)),
         ),
       ],
@@ -359,7 +375,7 @@ export function mount(root, _params, app) {
         await ask("/v1/cluster/forget", { method: "POST", body: { node: name } });
       },
     });
-    if (done) app.say(`Forget: done for ${shown(name)}`);
+    if (done) app.say(`Forget: done for node ${shown(name)}`);
     await read();
   }
 
@@ -369,9 +385,9 @@ export function mount(root, _params, app) {
     replace(
       alone,
       empty(
-        "This daemon belongs to no cluster",
-        "Its log is on its own disk. Several daemons are one on a log in etcd:",
-        ["tenure serve --log etcd://HOST:2379/tenure --advertise URL"],
+        "This daemon is not part of a cluster",
+        "It keeps its log on its own disk. Several daemons form a cluster when they keep their log in etcd:",
+        ["tenure serve --store etcd://HOST:2379/tenure --advertise URL"],
       ),
     );
   }
@@ -386,7 +402,7 @@ export function mount(root, _params, app) {
       const isNode = await app.pulse.learn();
       if (isNode === false) showAlone();
       if (!isNode) return;
-      seen = await ask("/v1/cluster");
+      seen = readAnswer(await ask("/v1/cluster"));
       write(error, "");
       alone.hidden = true;
       body.hidden = false;

@@ -1,10 +1,11 @@
-// Events: the live tail, or what happened from any position on; paused at will, filtered by kind.
+// Events: the newest ones and what happens now, or from a time or a position of the log on; filtered by kind.
 
 import { Refusal, path } from "../api.js";
-import { attribute, empty, h, outside, replace, write } from "../dom.js";
+import { attribute, empty, h, named, outside, replace, write } from "../dom.js";
+import { readEvents } from "../feed.js";
 import { Rows } from "../rows.js";
 import { readStream } from "../sse.js";
-import { clock, count, moment, shown, words } from "../text.js";
+import { clock, count, moment, plural, shown, words } from "../text.js";
 
 /** @typedef {import("../store.js").HappenedEvent} HappenedEvent */
 
@@ -53,25 +54,43 @@ function bindRow(row, event, key) {
   attribute(row.kind, "data-kind", event.kind);
   write(row.kind, words(event.kind));
   const names = lease?.resources ?? [];
-  const reason = lease?.reason
+  const isTold = lease?.reason && (lease.reason !== "explicit" || lease.reason_text);
+  const reason = isTold
     ? `${words(lease.reason)}${lease.reason_text ? `: ${lease.reason_text}` : ""}`
     : "";
   const subject = names[0] ?? event.pool ?? event.session ?? "";
   replace(
     row.what,
-    outside(subject, "name"),
+    named(subject, "name"),
     names.length > 1 && h("span", { class: "more" }, `+${names.length - 1}`),
     reason !== "" && h("span", { class: "event-reason" }, outside(reason)),
   );
-  replace(row.who, outside(lease?.holder ?? ""));
+  replace(row.who, named(lease?.holder ?? ""));
   write(row.id, shown(lease?.lease_id ?? event.session ?? ""));
 }
 
-/** Where an event's story is. @param {HappenedEvent} event */
+/** Where an event's history is. @param {HappenedEvent} event */
 function storyOf(event) {
   if (event.lease) return `#/why?lease=${encodeURIComponent(event.lease.lease_id)}`;
   if (event.pool !== undefined) return `#/why?resource=${encodeURIComponent(event.pool)}`;
   return event.session ? `#/why?session=${encodeURIComponent(event.session)}` : "#/events";
+}
+
+/**
+ * The first event after a position, or the oldest position that is kept.
+ * @param {number} after
+ * @param {number} edge
+ * @param {AbortSignal} signal
+ * @returns {Promise<{event?: HappenedEvent, oldest?: number}>}
+ */
+async function firstAfter(after, edge, signal) {
+  try {
+    const [event] = await readEvents(after, edge, signal, 1);
+    return { event };
+  } catch (error) {
+    if (error instanceof Refusal && error.body.oldest !== undefined) return { oldest: error.body.oldest };
+    throw error;
+  }
 }
 
 /**
@@ -107,16 +126,23 @@ export function mount(root, params, app) {
     class: "field narrow",
     inputmode: "numeric",
     pattern: "[0-9]*",
-    placeholder: "from lsn",
+    placeholder: "or a position",
     "aria-label": "From position",
     autocomplete: "off",
     data: { filter: "from" },
   });
-  const go = h("button", { type: "submit", class: "button" }, "Go");
+  const time = h("input", {
+    class: "field",
+    type: "datetime-local",
+    step: "1",
+    "aria-label": "From time",
+    data: { filter: "time" },
+  });
+  const go = h("button", { type: "submit", class: "button" }, "Show from there");
   const live = h(
     "button",
     { type: "button", class: "button", hidden: true, data: { action: "live" } },
-    "Back to live",
+    "Back to the newest",
   );
   const error = h("p", { class: "error", role: "alert" });
   const shownCount = h("span", { class: "shown-count", data: { part: "count" } });
@@ -138,7 +164,7 @@ export function mount(root, params, app) {
     });
     return chip;
   });
-  const form = h("form", { class: "from-form" }, position, go);
+  const form = h("form", { class: "from-form" }, time, position, go);
   const keyAt = (/** @type {number} */ index) => {
     const event = from === null ? passing[passing.length - 1 - index] : passing[index];
     return `${event.lsn}`;
@@ -160,7 +186,7 @@ export function mount(root, params, app) {
       },
     },
   );
-  const heads = ["LSN", "At", "Kind", "What", "Holder", "Lease"];
+  const heads = ["Position", "Time", "Event", "Resource", "Holder", "Lease"];
   const classes = ["e-lsn", "e-at", "e-kind", "e-what", "e-who", "e-id"];
   const grid = h(
     "div",
@@ -183,8 +209,8 @@ export function mount(root, params, app) {
     "div",
     { class: "nothing" },
     empty(
-      "Quiet",
-      "Every grant, drain, revoke and end appears here as it happens. Make something happen, or look back:",
+      "No events yet",
+      "Every grant, drain, revocation and end appears here. Acquire a lease, or follow the events in a terminal:",
       ["tenure lease acquire printer/1 --holder me --ttl 30s", "tenure watch"],
     ),
   );
@@ -232,14 +258,15 @@ export function mount(root, params, app) {
   function drawCount() {
     const parts = [
       passing.length === kept.length
-        ? `${count(kept.length)} events`
+        ? plural(kept.length, "event")
         : `${count(passing.length)} of ${count(kept.length)}`,
     ];
     if (isPaused && held.length > 0) parts.push(`${count(held.length)} new`);
-    if (isReading) parts.push("reading …");
+    if (isReading) parts.push("loading …");
     write(shownCount, parts.join(", "));
   }
 
+  let recalled = store.recalled;
   /** @param {HappenedEvent[]} events */
   function keep(events) {
     kept.push(...events);
@@ -255,7 +282,7 @@ export function mount(root, params, app) {
   function setPaused(now) {
     isPaused = now;
     attribute(pause, "aria-pressed", now ? "true" : "false");
-    write(pause, now ? "Go on" : "Pause");
+    write(pause, now ? "Resume" : "Pause");
     if (!now && held.length > 0) {
       keep(held);
       held = [];
@@ -284,7 +311,7 @@ export function mount(root, params, app) {
     if (after >= edge) {
       behind = false;
       drawCount();
-      write(error, after > edge ? `The log ends at lsn ${count(edge)}; what happens next appears here.` : "");
+      write(error, after > edge ? `The log ends at position ${count(edge)}. New events appear here.` : "");
       return;
     }
     isReading = true;
@@ -310,11 +337,40 @@ export function mount(root, params, app) {
     isReading = false;
     if (behind && kept.length >= KEPT_MAX) {
       const next = (kept.at(-1)?.lsn ?? 0) + 1;
-      write(error, `The page holds ${count(KEPT_MAX)} events. Go on from lsn ${next}.`);
+      write(error, `The page shows at most ${count(KEPT_MAX)} events. The next position is ${next}.`);
       position.value = String(next);
     }
     isDirty = true;
     draw();
+  }
+
+  /** Finds the first position at or after a time: positions rise with time. @param {number} at */
+  async function lookBackTo(at) {
+    reading.abort();
+    reading = new AbortController();
+    const { signal } = reading;
+    const edge = store.lsn;
+    let [low, high] = [0, edge];
+    isReading = true;
+    drawCount();
+    write(error, "");
+    try {
+      while (low < high) {
+        const middle = Math.floor((low + high) / 2);
+        const first = await firstAfter(middle, edge, signal);
+        if (first.oldest !== undefined) low = Math.min(high, first.oldest);
+        else if (first.event !== undefined && Date.parse(first.event.at) < at) low = first.event.lsn;
+        else high = middle;
+      }
+    } catch (refusal) {
+      if (signal.aborted) return;
+      write(error, refusal instanceof Refusal ? `${refusal.message} (${refusal.code})` : String(refusal));
+      return;
+    } finally {
+      isReading = false;
+    }
+    time.value = "";
+    location.hash = `#/events?from=${low + 1}`;
   }
 
   /** From here on the live tail continues what was read. @param {number} last */
@@ -350,9 +406,13 @@ export function mount(root, params, app) {
   });
   form.addEventListener("submit", (event) => {
     event.preventDefault();
+    if (position.value.trim() === "" && time.value !== "") {
+      void lookBackTo(Date.parse(time.value));
+      return;
+    }
     const lsn = Number(position.value.trim());
     if (position.value.trim() === "") goLive();
-    else if (!Number.isSafeInteger(lsn) || lsn < 0) write(error, "A position is a whole number.");
+    else if (!Number.isSafeInteger(lsn) || lsn < 0) write(error, "A position is a whole number, such as 1200.");
     else if (location.hash === `#/events?from=${lsn}`) void lookBack(lsn);
     else location.hash = `#/events?from=${lsn}`;
   });
@@ -369,6 +429,9 @@ export function mount(root, params, app) {
     focus: position,
     renamed: follow,
     changed() {
+      // History has come in before what was heard.
+      if (recalled !== store.recalled && from === null && !isPaused) goLive();
+      recalled = store.recalled;
       draw();
       if (isPaused) drawCount();
     },

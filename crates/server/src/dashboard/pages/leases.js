@@ -1,13 +1,14 @@
-// Leases: the live table, its filter and order, and the keys that steer the lease that is selected.
+// Leases: the live table, its filter and order, and the keys that act on the selected lease.
 
 import { serverNow } from "../api.js";
 import { ACTIONS } from "../confirm.js";
 import { Countdown, phaseOf } from "../countdown.js";
-import { attribute, empty, h, replace, write } from "../dom.js";
+import { attribute, empty, h, replace, write, writeName } from "../dom.js";
+import { causeWords } from "../panel.js";
 import { Rows } from "../rows.js";
 import { STANDINGS } from "../store.js";
-import { ago, count, moment, shown } from "../text.js";
-import { View } from "../view.js";
+import { ago, count, moment, plural } from "../text.js";
+import { View, matcher } from "../view.js";
 
 /** @typedef {import("../store.js").Lease} Lease */
 
@@ -18,17 +19,18 @@ const COLUMNS = [
   ["standing", "Standing", "c-standing"],
   ["left", "Time left", "c-left"],
   ["mode", "Mode", "c-mode"],
-  ["face", "Face", "c-face"],
+  ["application", "Application", "c-application"],
   ["epoch", "Epoch", "c-epoch"],
-  ["fence", "Fence", "c-fence"],
+  ["fence", "Fencing token", "c-fence"],
   ["granted", "Granted", "c-granted"],
   ["id", "Lease", "c-id"],
 ];
 
 const MODES = ["heartbeat", "session", "permanent"];
-const FACES = ["leases", "registrations", "streams", "polling"];
+const APPLICATIONS = ["leases", "registrations", "slots", "polling"];
 /** Ages are written again this often. */
 const AGES_EVERY_MS = 5_000;
+const COUNT_EVERY_MS = 500;
 
 function makeRow() {
   const cell = (/** @type {string} */ name) => h("div", { class: `cell ${name}`, role: "gridcell" });
@@ -37,11 +39,13 @@ function makeRow() {
   cells.left.append(countdown.element);
   const standing = h("span", { class: "standing" });
   cells.standing.append(standing);
-  const resource = h("bdi", { class: "name" });
+  const resource = h("bdi", { class: "cut name" });
   const more = h("span", { class: "more" });
   cells.resources.append(resource, more);
+  const holder = h("bdi", { class: "cut" });
+  cells.holder.append(holder);
   const element = h("div", { class: "row lease-row", role: "row" }, Object.values(cells));
-  return { element, row: { element, cells, countdown, standing, resource, more, revision: -1, agedAt: 0 } };
+  return { element, row: { element, cells, countdown, standing, resource, more, holder, revision: -1, agedAt: 0 } };
 }
 
 /** @param {ReturnType<typeof makeRow>["row"]} row @param {Lease} lease */
@@ -53,17 +57,16 @@ function bindRow(row, lease) {
   const { cells } = row;
   attribute(row.element, "data-lease-id", lease.id);
   attribute(row.element, "data-standing", lease.standing);
-  write(row.resource, shown(lease.resources[0] ?? ""));
+  writeName(row.resource, lease.resources[0] ?? "");
   write(row.more, lease.resources.length > 1 ? `+${lease.resources.length - 1}` : "");
   write(cells.id, lease.id);
-  cells.holder.dir = "auto";
-  write(cells.holder, shown(lease.holder));
+  writeName(row.holder, lease.holder);
   attribute(row.standing, "data-standing", lease.standing);
   write(row.standing, lease.standing);
-  attribute(row.standing, "title", lease.cause === "operator" ? "an operator asked" : lease.cause);
+  attribute(row.standing, "title", lease.cause === null ? null : causeWords(lease.cause));
   row.countdown.set(phaseOf(lease));
   write(cells.mode, lease.mode);
-  write(cells.face, lease.face);
+  write(cells.application, lease.application);
   write(cells.epoch, String(lease.epoch));
   write(cells.fence, lease.fence === null ? "—" : String(lease.fence));
   write(cells.granted, lease.granted === null ? "—" : ago(serverNow() - lease.granted));
@@ -78,6 +81,11 @@ function choice(name, label, words) {
     h("option", { value: "" }, `any ${name}`),
     words.map((word) => h("option", { value: word }, word)),
   );
+}
+
+/** The part of the address that sets the filter. @param {URLSearchParams} params */
+function filterOf(params) {
+  return `${params.get("standing") ?? ""} ${params.get("text") ?? ""}`;
 }
 
 /**
@@ -117,7 +125,7 @@ export function mount(root, params, app) {
     return { word, chip, number };
   });
   const mode = choice("mode", "Mode", MODES);
-  const face = choice("face", "Face", FACES);
+  const application = choice("application", "Application", APPLICATIONS);
   const shownCount = h("span", { class: "shown-count", data: { part: "count" } });
 
   const rows = new Rows(
@@ -177,7 +185,7 @@ export function mount(root, params, app) {
         chips.map(({ chip }) => chip),
       ),
       mode,
-      face,
+      application,
       shownCount,
     ),
     grid,
@@ -186,6 +194,7 @@ export function mount(root, params, app) {
 
   search.addEventListener("input", () => {
     view.setFilter({ text: search.value });
+    countedAt = -Infinity;
     rows.viewport.scrollTop = 0;
     redraw();
     app.announce(shownCount.textContent ?? "");
@@ -203,10 +212,12 @@ export function mount(root, params, app) {
   });
   mode.addEventListener("change", () => {
     view.setFilter({ mode: mode.value });
+    countedAt = -Infinity;
     redraw();
   });
-  face.addEventListener("change", () => {
-    view.setFilter({ face: face.value });
+  application.addEventListener("change", () => {
+    view.setFilter({ application: application.value });
+    countedAt = -Infinity;
     redraw();
   });
   grid.addEventListener("keydown", (event) => {
@@ -219,15 +230,34 @@ export function mount(root, params, app) {
     void app.panel.act(wanted[0]);
   });
 
+  let countedAt = -Infinity;
+  let counted = { all: 0, standings: /** @type {Map<string, number>} */ (new Map()) };
+  /** What each chip would show: counted anew where another filter is set, at most twice a second. */
+  function countStandings() {
+    const { text, mode: chosen, application: used } = view.filter;
+    if (`${text}${chosen}${used}` === "") return { all: store.leases.size, standings: store.standings };
+    if (performance.now() - countedAt < COUNT_EVERY_MS) return counted;
+    countedAt = performance.now();
+    const matches = matcher({ ...view.filter, standing: "" });
+    counted = { all: 0, standings: new Map() };
+    for (const lease of store.leases.values()) {
+      if (!matches(lease)) continue;
+      counted.all += 1;
+      counted.standings.set(lease.standing, (counted.standings.get(lease.standing) ?? 0) + 1);
+    }
+    return counted;
+  }
+
   function drawCounts() {
+    const { all: any, standings } = countStandings();
     for (const { word, chip, number } of chips) {
-      const total = word === "" ? store.leases.size : (store.standings.get(word) ?? 0);
+      const total = word === "" ? any : (standings.get(word) ?? 0);
       write(number, count(total));
       attribute(chip, "aria-pressed", view.filter.standing === word ? "true" : "false");
     }
     const all = store.leases.size;
     const some = view.entries.length;
-    write(shownCount, some === all ? `${count(all)} leases` : `${count(some)} of ${count(all)}`);
+    write(shownCount, some === all ? plural(all, "lease") : `${count(some)} of ${count(all)}`);
     grid.hidden = some === 0;
     nothing.hidden = some > 0;
     if (some === 0) drawNothing(all);
@@ -239,14 +269,14 @@ export function mount(root, params, app) {
     if (nothing.getAttribute("data-why") === which) return;
     attribute(nothing, "data-why", which);
     if (which === "filtered")
-      replace(nothing, empty("No lease fits the filter", "Clear it, or look elsewhere."));
-    else if (which === "loading") replace(nothing, h("p", { class: "quiet" }, "reading the leases …"));
+      replace(nothing, empty("No lease matches the filter", "Clear the filter to see all leases."));
+    else if (which === "loading") replace(nothing, h("p", { class: "quiet" }, "loading leases …"));
     else {
       replace(
         nothing,
         empty(
-          "Nobody holds anything",
-          "A lease is one holder's right over resources. Take one, and it shows up here:",
+          "No leases",
+          "A lease gives one holder the right to use a resource for a limited time. Acquire one:",
           [
             "tenure lease acquire printer/1 --holder me --ttl 30s",
             "tenure run --resource deploy -- make deploy",
@@ -270,9 +300,10 @@ export function mount(root, params, app) {
   }
 
   redraw();
-  if (params.get("lease")) app.openLease(params.get("lease") ?? "");
+  const mounted = filterOf(params);
   return {
     focus: search,
+    renamed: (now, lease) => lease !== null || filterOf(now) === mounted,
     visible: () => rows.visible(),
     /** @param {import("../store.js").Changes} changes */
     changed(changes) {

@@ -1,17 +1,19 @@
-// Overview: what is alive and what is ending, pools as slots, live rates and latencies, and the daemon's
-// health.
+// Overview: leases by standing, pools as slots, what ends next and what ended, the daemon's health, live rates and
+// latencies.
 
 import { Refusal, ask, serverNow } from "../api.js";
 import { scopeRefusal } from "../confirm.js";
 import { Countdown, phaseOf } from "../countdown.js";
-import { attribute, empty, h, keyed, outside, write } from "../dom.js";
+import { attribute, empty, h, keyed, named, outside, write } from "../dom.js";
 import { Plot } from "../plot.js";
-import { Slots } from "../slots.js";
+import { leadership } from "../pulse.js";
+import { Slots, pointedLeases } from "../slots.js";
 import { STANDINGS } from "../store.js";
-import { ago, count, measure, moment, short, shown, span, words } from "../text.js";
+import { ago, count, endWords, measure, moment, plural, shown, span } from "../text.js";
 
 const HOLDERS_SHOWN = 8;
 const ENDING_SHOWN = 8;
+const ENDED_SHOWN = 6;
 const POOLS_SHOWN = 40;
 /** What looks at more than what changed is drawn this often. */
 const SLOW_EVERY_MS = 1_000;
@@ -24,38 +26,38 @@ function plots() {
   const rate = (/** @type {string} */ name, /** @type {string} */ key, /** @type {string} */ note) =>
     new Plot({ name, unit: "per second", lines: [{ key, name: "now" }], show: measure, note });
   return [
-    rate("Grants", "grants", "Leases granted, by every face"),
-    rate("Heartbeats", "heartbeats", "Heartbeats that renewed something"),
-    rate("Ends", "ends", "Leases that ended, for whatever reason"),
-    rate("Events", "events", "Events that this page heard"),
+    rate("Grants", "grants", "Leases granted, in all applications"),
+    rate("Heartbeats", "heartbeats", "Heartbeats that renewed a lease"),
+    rate("Ends", "ends", "Leases that ended, for any reason"),
+    rate("Events", "events", "Events that this page received"),
     new Plot({
       name: "Sync",
-      unit: "ms, half / 99 %",
+      unit: "ms, p50 / p99",
       show: ms,
-      note: "How long it took until a frame was durable",
+      note: "Time until a write to the log is durable",
       lines: [
-        { key: "syncP50", name: "half within" },
-        { key: "syncP99", name: "99 % within" },
+        { key: "syncP50", name: "p50" },
+        { key: "syncP99", name: "p99" },
       ],
     }),
     new Plot({
       name: "Expiry lateness",
-      unit: "ms, half / 99 %",
+      unit: "ms, p50 / p99",
       show: ms,
-      note: "How late leases were ended after their deadline",
+      note: "Time from a lease's deadline until the daemon ended it",
       lines: [
-        { key: "lateP50", name: "half within" },
-        { key: "lateP99", name: "99 % within" },
+        { key: "lateP50", name: "p50" },
+        { key: "lateP99", name: "p99" },
       ],
     }),
     new Plot({
       name: "Renewal margin",
-      unit: "s, half / worst 1 %",
+      unit: "s, p50 / p1",
       show: measure,
-      note: "How much promise was left when a heartbeat renewed it",
+      note: "Validity left when a heartbeat renewed the lease",
       lines: [
-        { key: "marginP50", name: "half with" },
-        { key: "marginP1", name: "1 % with less than" },
+        { key: "marginP50", name: "p50" },
+        { key: "marginP1", name: "p1" },
       ],
     }),
   ];
@@ -84,11 +86,12 @@ export function mount(root, _params, app) {
   }));
   const waiters = h("b", { data: { count: "waiters" } }, "0");
   const holders = h("b", { data: { count: "holders" } }, "0");
-  const sessions = h("b", { data: { count: "sessions" } }, "0");
+  const slotSessions = h("b", { data: { count: "slots" } }, "0");
+  const heroWord = h("span", {}, "live leases");
   const hero = h(
     "section",
     { class: "hero card", "aria-label": "Leases by standing" },
-    h("div", { class: "hero-lead" }, total, h("span", {}, "live leases")),
+    h("div", { class: "hero-lead" }, total, heroWord),
     h(
       "div",
       { class: "hero-tiles" },
@@ -100,9 +103,9 @@ export function mount(root, _params, app) {
           h("span", {}, standing),
         ),
       ),
-      h("div", { class: "tile plain" }, waiters, h("span", {}, "waiting")),
+      h("a", { class: "tile plain", href: "#/waiting" }, waiters, h("span", {}, "waiting")),
+      h("a", { class: "tile plain", href: "#/slots" }, slotSessions, h("span", {}, "slot sessions")),
       h("div", { class: "tile plain" }, holders, h("span", {}, "holders")),
-      h("div", { class: "tile plain" }, sessions, h("span", {}, "open sessions")),
     ),
     h(
       "div",
@@ -116,13 +119,13 @@ export function mount(root, _params, app) {
   const holderList = h("ol", { class: "holders" });
   const endingList = h("ul", { class: "ending" });
   const endedList = h("ul", { class: "ended" });
-  const endedNone = h("p", { class: "quiet" }, "nothing ended since this page was opened");
-  const holdersNone = h("p", { class: "quiet" }, "nobody holds anything");
+  const endedNone = h("p", { class: "quiet" }, "nothing has ended yet");
+  const holdersNone = h("p", { class: "quiet" }, "no holders");
   const health = h("dl", { class: "health" });
   const reset = h(
     "button",
     { type: "button", class: "button", hidden: true, data: { action: "reset-breaker" } },
-    "Trust silence again",
+    "Close the breaker",
   );
   const resetError = h("p", { class: "error", role: "alert" });
   const welcome = h("section", { class: "card welcome", hidden: true });
@@ -131,11 +134,6 @@ export function mount(root, _params, app) {
     h("h1", { class: "visually-hidden" }, "Overview"),
     hero,
     welcome,
-    h(
-      "section",
-      { class: "plots", "aria-label": "Live rates and latencies" },
-      drawn.map(({ element }) => element),
-    ),
     h(
       "div",
       { class: "columns" },
@@ -170,18 +168,23 @@ export function mount(root, _params, app) {
         h(
           "section",
           { class: "card", "aria-label": "Holders" },
-          h("h2", {}, "Who holds most"),
+          h("h2", {}, "Holders with the most leases"),
           holderList,
           holdersNone,
         ),
       ),
+    ),
+    h(
+      "section",
+      { class: "plots", "aria-label": "Live rates and latencies" },
+      drawn.map(({ element }) => element),
     ),
   );
 
   reset.addEventListener("click", async () => {
     try {
       await ask("/v1/breaker/reset", { method: "POST" });
-      app.say("The breaker is closed");
+      app.say("Breaker closed");
       void pulse.beat();
     } catch (refusal) {
       write(resetError, refusal instanceof Refusal ? refusal.message : String(refusal));
@@ -193,22 +196,21 @@ export function mount(root, _params, app) {
     write(total, count(all));
     for (const { standing, share, number } of shares) {
       const some = store.standings.get(standing) ?? 0;
-      write(number, short(some));
+      write(number, count(some));
       share.style.setProperty("flex-grow", String(some));
+      share.hidden = some === 0;
     }
-    write(holders, short(store.holders.size));
-    const isEmpty = all === 0 && store.pools.length === 0 && app.feed.state === "live";
+    write(heroWord, all === 1 ? "live lease" : "live leases");
+    write(holders, count(store.holders.size));
+    write(slotSessions, count(store.applications.get("slots") ?? 0));
+    const isEmpty = all === 0 && app.feed.state === "live";
     welcome.hidden = !isEmpty;
     if (isEmpty && welcome.childElementCount === 0) {
       welcome.append(
         empty(
-          "Nothing is held yet",
-          "Tenure decides who holds what, until when, and lets go for those who cannot. Try:",
-          [
-            "tenure pool set tuner 4",
-            "tenure lease acquire --pool tuner=1 --holder me --ttl 30s",
-            "tenure run --resource deploy -- sleep 60",
-          ],
+          "No leases yet",
+          "A lease gives one holder the right to use a resource for a limited time. Take a lock from a terminal:",
+          ["tenure run --resource deploy -- sleep 60", "tenure lease acquire printer/1 --holder me --ttl 30s"],
         ),
       );
     }
@@ -234,10 +236,10 @@ export function mount(root, _params, app) {
       slots.update(pool);
     }
     poolsMore.hidden = store.pools.length <= POOLS_SHOWN;
-    write(poolsMore, `and ${count(store.pools.length - POOLS_SHOWN)} more pools`);
+    write(poolsMore, `and ${plural(store.pools.length - POOLS_SHOWN, "more pool")}`);
     if (store.pools.length === 0 && !pools.querySelector(".empty")) {
       pools.append(
-        empty("No pools", "A pool is a name with a size: slots that holders share.", [
+        empty("No pools", "A pool is a number of slots that holders share, such as four tuners:", [
           "tenure pool set tuner 4",
         ]),
       );
@@ -264,7 +266,7 @@ export function mount(root, _params, app) {
       ([holder]) => {
         const address = `#/leases?text=${encodeURIComponent(holder)}`;
         const bar = h("i", { class: "holder-bar", "aria-hidden": "true" });
-        return h("li", {}, h("a", { href: address, class: "holder-name" }, outside(holder)), h("b", {}), bar);
+        return h("li", {}, h("a", { href: address, class: "holder-name" }, named(holder)), h("b", {}), bar);
       },
       (line, [, held]) => {
         write(line.children[1], count(held));
@@ -279,7 +281,7 @@ export function mount(root, _params, app) {
    * @type {Map<string, Line>}
    */
   const ending = new Map();
-  const endingNone = h("li", { class: "quiet" }, "nothing is ending");
+  const endingNone = h("li", { class: "quiet" }, "no lease is ending");
   function drawEnding() {
     const busy = store.leases.size - (store.standings.get("alive") ?? 0);
     const soon = [];
@@ -306,8 +308,8 @@ export function mount(root, _params, app) {
           h(
             "button",
             { type: "button", class: "line-button", on: { click: () => app.openLease(lease.id) } },
-            outside(lease.resources[0] ?? "", "name"),
-            outside(lease.holder, "quiet"),
+            named(lease.resources[0] ?? "", "name"),
+            named(lease.holder, "quiet"),
           ),
           standing,
           countdown.element,
@@ -330,7 +332,7 @@ export function mount(root, _params, app) {
   }
 
   function drawEnded() {
-    const newest = store.ended.slice(0, ENDING_SHOWN);
+    const newest = store.ended.slice(0, ENDED_SHOWN);
     keyed(
       endedList,
       newest,
@@ -342,10 +344,10 @@ export function mount(root, _params, app) {
           h(
             "a",
             { href: `#/why?lease=${encodeURIComponent(lease.id)}`, class: "line-button" },
-            outside(lease.resources[0] ?? lease.id, "name"),
-            outside(lease.holder, "quiet"),
+            named(lease.resources[0] ?? lease.id, "name"),
+            named(lease.holder, "quiet"),
           ),
-          h("span", { class: "end-reason", data: { kind } }, words(reason ?? kind)),
+          h("span", { class: "end-reason", data: { kind } }, endWords(kind, reason)),
           h("time", { class: "quiet", title: moment(at) }),
         ),
       (line, { at }) => write(line.children[2], ago(serverNow() - at)),
@@ -356,16 +358,16 @@ export function mount(root, _params, app) {
   function drawHealth() {
     const { status } = pulse;
     if (!status) return;
-    write(waiters, short(status.waiters));
-    write(sessions, short(status.sessions));
+    write(waiters, count(status.waiters));
     health.replaceChildren();
     const uptime = span(Math.max(1, status.uptime_secs) * 1000);
     const up = `${shown(status.version)}, up ${uptime}, pid ${status.pid}`;
     healthRow(health, "Daemon", "good", up);
     if (pulse.isNode) {
-      const writes = pulse.readings.at(-1)?.counters.get("tenure_cluster_writer") === 1;
-      const follows = "follows: leases are everybody's, rates and latencies this node's own";
-      const link = h("a", { href: "#/cluster" }, writes ? "writes" : follows);
+      const counters = pulse.readings.at(-1)?.counters;
+      const leads = counters !== undefined && leadership(counters) === 1;
+      const follows = "follower: leases are those of the cluster, rates and latencies those of this node";
+      const link = h("a", { href: "#/cluster" }, leads ? "leader" : follows);
       healthRow(health, "Node", "good", link);
     }
     const behind = status.lsn - status.synced_lsn;
@@ -373,17 +375,18 @@ export function mount(root, _params, app) {
       health,
       "Log",
       "good",
-      `lsn ${count(status.synced_lsn)}${behind > 0 ? `, ${count(behind)} in flight` : ""}`,
+      `position ${count(status.synced_lsn)}${behind > 0 ? `, ${count(behind)} in flight` : ""}`,
     );
     const taken = status.last_snapshot;
     healthRow(
       health,
       "Snapshot",
       "plain",
-      taken ? `lsn ${count(taken.lsn)}, ${ago(taken.age_secs * 1000)}` : "none yet",
+      taken ? `position ${count(taken.lsn)}, ${ago(taken.age_secs * 1000)}` : "none yet",
     );
     const { open, remaining_ms: remaining, opened } = status.breaker;
-    const postponed = `open: ends are postponed for ${span(Math.round((remaining ?? 0) / 1000) * 1000)} yet`;
+    const rest = span(Math.round((remaining ?? 0) / 1000) * 1000);
+    const postponed = `open: no lease expires for another ${rest}`;
     healthRow(
       health,
       "Breaker",
@@ -399,20 +402,15 @@ export function mount(root, _params, app) {
       status.stalls === 0 ? "none" : count(status.stalls),
     );
     if (status.disk === "low") {
-      healthRow(health, "Disk", "bad", "nearly full: grants are refused");
+      healthRow(health, "Disk", "bad", "nearly full: new leases are rejected");
     }
     for (const failing of status.failing || []) {
       healthRow(health, "Failing", "warn", `${failing.task}: ${failing.error}`);
     }
     if (status.restored_for_ms) {
-      healthRow(health, "Restored", "warn", `grants are refused for ${span(status.restored_for_ms)} yet`);
+      healthRow(health, "Restored", "warn", `new leases are rejected for another ${span(status.restored_for_ms)}`);
     }
-    healthRow(
-      health,
-      "Watching",
-      "plain",
-      `${count(status.watches)} streams, ${count(status.operations)} operations remembered`,
-    );
+    healthRow(health, "Watching", "plain", plural(status.watches, "event stream"));
     healthRow(health, "Data", "plain", outside(status.data_dir));
     reset.hidden = !open;
     const refused = scopeRefusal(app.scope(), "admin");
@@ -445,7 +443,7 @@ export function mount(root, _params, app) {
   tick();
   return {
     focus: null,
-    visible: () => ending.keys(),
+    visible: () => [...ending.keys(), ...pointedLeases()],
     changed() {
       drawCounts();
       tick();

@@ -1,13 +1,13 @@
-// Polling: who polls what in a group, what nobody polls first. Read as a whole from the daemon, soon after
-// something happened to a poller's lease and every few seconds besides, since silence is no event.
+// Polling: the targets of a group with their pollers, unowned ones first. Read as a whole from the daemon, after each
+// event of a poller's lease and every few seconds, since silence causes no event.
 
 import { Refusal, ask, path, serverNow } from "../api.js";
 import { confirm, scopeRefusal } from "../confirm.js";
-import { attribute, empty, h, outside, replace, setFacts, write } from "../dom.js";
+import { attribute, empty, h, outside, replace, setFacts, write, writeName } from "../dom.js";
 import { Pollers, takesNone } from "../pollers.js";
 import { Rows } from "../rows.js";
 import { noGroup, readGroup, resourceOf } from "../targets.js";
-import { ago, count, moment, shown, words } from "../text.js";
+import { ago, count, moment, plural, shown, words } from "../text.js";
 
 const READ_EVERY_MS = 2_000;
 /** Ends come in crowds: twice a second is enough. */
@@ -30,14 +30,14 @@ const COLUMNS = [
   ["Target", "p-target"],
   ["State", "p-state"],
   ["Poller", "p-poller"],
-  ["Should be with", "p-should"],
+  ["Moves to", "p-should"],
   ["Since", "p-since"],
 ];
 
 function makeRow() {
   const cells = COLUMNS.map(([, className]) => h("div", { class: `cell ${className}`, role: "gridcell" }));
   const [target, state, poller, should, since] = cells;
-  const name = h("bdi", { class: "name" });
+  const name = h("bdi", { class: "cut name" });
   const pin = h("span", { class: "more" });
   target.append(name, pin);
   const standing = h("span", { class: "standing" });
@@ -87,14 +87,14 @@ export function mount(root, params, app) {
         if (!one) return;
         attribute(row.element, "data-target", id);
         attribute(row.element, "data-state", one.state);
-        write(row.name, shown(one.target));
+        writeName(row.name, one.target);
         write(row.pin, [one.failing && "failing", one.pinned && "pinned"].filter(Boolean).join(", "));
         attribute(row.standing, "data-standing", one.state);
         write(row.standing, one.state);
-        write(row.poller, one.owner === null ? "nobody" : nameOf(one.owner));
+        write(row.poller, one.owner === null ? "none" : nameOf(one.owner));
         attribute(row.poller, "data-nobody", one.owner === null ? "" : null);
         const isElsewhere = one.preferred !== one.owner;
-        write(row.should, isElsewhere ? (one.preferred === null ? "nobody" : nameOf(one.preferred)) : "");
+        write(row.should, isElsewhere ? (one.preferred === null ? "none" : nameOf(one.preferred)) : "");
         const at = one.uncertain ?? one.since;
         write(row.since, at === null ? "" : ago(serverNow() - Date.parse(at)));
       },
@@ -205,8 +205,8 @@ export function mount(root, params, app) {
       replace(
         nothing,
         group.targets.length === 0
-          ? empty("No targets yet", "The pollers are here; none has taken a target.")
-          : empty("No target fits the filter", "Clear it, or look elsewhere."),
+          ? empty("No targets yet", "The pollers are running. None has taken a target.")
+          : empty("No target matches the filter", "Clear the filter to see all targets."),
       );
     }
     pollers.draw(chosen, group.pollers, poller);
@@ -217,8 +217,8 @@ export function mount(root, params, app) {
   function drawCount(passing) {
     const all = group.targets.length;
     const of = (/** @type {string} */ state) => group.targets.filter((one) => one.state === state).length;
-    const parts = [passing === all ? `${count(all)} targets` : `${count(passing)} of ${count(all)} targets`];
-    parts.push(`${count(group.pollers.length)} ${group.pollers.length === 1 ? "poller" : "pollers"}`);
+    const parts = [passing === all ? plural(all, "target") : `${count(passing)} of ${plural(all, "target")}`];
+    parts.push(plural(group.pollers.length, "poller"));
     for (const [state, number] of /** @type {[string, number][]} */ ([
       ["unowned", group.unowned],
       ["abandoned", of("abandoned")],
@@ -226,6 +226,8 @@ export function mount(root, params, app) {
       ["failing", group.failing],
     ]))
       if (number > 0) parts.push(`${count(number)} ${state}`);
+    const elsewhere = app.pulse.targets - all;
+    if (groups.options.length > 1 && elsewhere > 0) parts.push(`${count(elsewhere)} in other groups`);
     write(shownCount, parts.join(", "));
   }
 
@@ -233,10 +235,13 @@ export function mount(root, params, app) {
     replace(
       teaching,
       empty(
-        "Nobody polls",
-        "Several pollers can share many targets: each target is polled by exactly one, and a dead poller's " +
-          "targets move by themselves. Start two of these and watch them share:",
-        ["tenure poll run --group web --targets targets.txt --every 5s -- curl -fsS {target}"],
+        "No pollers",
+        "Several pollers share a list of targets: one poller polls each target, and the targets of a dead poller " +
+          "move to the others. Run the second command in two terminals:",
+        [
+          "echo one two three | tr ' ' '\\n' > targets.txt",
+          "tenure poll run --group demo --targets targets.txt --every 5s -- echo polled {target}",
+        ],
       ),
     );
   }
@@ -258,28 +263,28 @@ export function mount(root, params, app) {
     const one = byName.get(selected);
     if (!parts) parts = buildDetail(selected);
     const scope = scopeRefusal(app.scope(), "admin");
-    const refused = scope ?? (one ? null : "it is no target any more");
+    const refused = scope ?? (one ? null : "the target was removed");
     attribute(parts.move, "aria-disabled", refused ? "true" : null);
     write(parts.why, refused ?? "");
     parts.lease.hidden = !store.byResource.has(resourceOf(chosen, selected));
     if (!one) {
-      setFacts(parts.facts, [["State", "not polled any more"]]);
+      setFacts(parts.facts, [["State", "removed"]]);
       return;
     }
     const time = (/** @type {string | null} */ at) => (at === null ? "—" : moment(at));
-    const who = (/** @type {string | null} */ instance) => (instance === null ? "nobody" : outside(instance));
+    const who = (/** @type {string | null} */ instance) => (instance === null ? "none" : outside(instance));
     /** @type {[string, HTMLElement | string][]} */
     const facts = [["State", one.state]];
     if (one.owner === null) {
-      facts.push(["Since", time(one.since)], ["Came free", words(one.reason ?? "—")]);
-      facts.push(["Last polled by", who(one.last)], ["Should be taken by", who(one.preferred)]);
+      facts.push(["Since", time(one.since)], ["Freed because", words(one.reason ?? "—")]);
+      facts.push(["Last polled by", who(one.last)], ["Next poller", who(one.preferred)]);
     } else {
-      facts.push(["Polled by", who(one.owner)], ["Should be with", who(one.preferred)]);
+      facts.push(["Polled by", who(one.owner)], ["Preferred poller", who(one.preferred)]);
       facts.push(["Since", time(one.since)], ["Last renewed", time(one.renewed)]);
-      if (one.uncertain !== null) facts.push(["Not heard of since", time(one.uncertain)]);
-      facts.push(["Fence", one.fence === null ? "—" : String(one.fence)]);
+      if (one.uncertain !== null) facts.push(["Silent since", time(one.uncertain)]);
+      facts.push(["Fencing token", one.fence === null ? "—" : String(one.fence)]);
       facts.push(["Pinned", one.pinned ? "by an operator" : "no"]);
-      if (one.failing) facts.push(["Polls", "the last ones failed"]);
+      if (one.failing) facts.push(["Polls", "the last polls failed"]);
     }
     setFacts(parts.facts, facts);
   }
@@ -311,7 +316,7 @@ export function mount(root, params, app) {
           },
         },
       },
-      "Its lease",
+      "Open the lease",
     );
     const facts = h("dl", { class: "facts" });
     const story = `#/why?resource=${encodeURIComponent(resourceOf(chosen, target))}`;
@@ -320,12 +325,12 @@ export function mount(root, params, app) {
       h("h2", {}, outside(target)),
       h(
         "div",
-        { class: "actions", role: "group", "aria-label": "What can be done" },
+        { class: "actions", role: "group", "aria-label": "Actions" },
         h("div", { class: "action" }, move, why),
         h("div", { class: "action" }, lease),
       ),
       facts,
-      h("p", {}, h("a", { class: "story-link", href: story }, "Its story →")),
+      h("p", {}, h("a", { class: "story-link", href: story }, "History →")),
     );
     attribute(detail, "data-target", target);
     attribute(detail, "aria-label", `Target ${shown(target)}`);
@@ -339,7 +344,7 @@ export function mount(root, params, app) {
     const to = h(
       "select",
       { class: "field", id: "move-to" },
-      h("option", { value: "" }, "whoever should have it, by itself"),
+      h("option", { value: "" }, "the preferred poller (not pinned)"),
       group.pollers.map((candidate) => {
         const why = takesNone(candidate);
         const label = why === null ? shown(candidate.name) : `${shown(candidate.name)} (${why})`;
@@ -359,8 +364,8 @@ export function mount(root, params, app) {
         h(
           "p",
           {},
-          "Its poller finishes what is under way and hands it over in one step. It stays where it is moved " +
-            "to for as long as that poller takes targets.",
+          "The present poller finishes its poll and hands the target over in one step. The target is pinned to the " +
+            "new poller for as long as that one takes targets.",
         ),
         h(
           "dl",
@@ -368,7 +373,7 @@ export function mount(root, params, app) {
           h("dt", {}, "Target"),
           h("dd", {}, outside(target, "strong")),
           h("dt", {}, "Polled by"),
-          h("dd", {}, one.owner === null ? "nobody" : outside(one.owner)),
+          h("dd", {}, one.owner === null ? "none" : outside(one.owner)),
         ),
         h("label", { class: "labelled", for: "move-to" }, "To", to),
       ],
@@ -377,7 +382,7 @@ export function mount(root, params, app) {
         await ask(path(["v1", "polling", from, "move"]), { method: "POST", body, key: crypto.randomUUID() });
       },
     });
-    if (done) app.say(`Move: asked for ${shown(target)}`);
+    if (done) app.say(`Move: requested for ${shown(target)}`);
     void look();
   }
 
@@ -453,7 +458,7 @@ export function mount(root, params, app) {
     focus: search,
     changed(/** @type {import("../store.js").Changes} */ changes) {
       // A lease that has ended is not known any more; it may have been a poller's.
-      const concerns = (/** @type {string} */ id) => (store.leases.get(id)?.face ?? "polling") === "polling";
+      const concerns = (/** @type {string} */ id) => (store.leases.get(id)?.application ?? "polling") === "polling";
       if (changes.all || [...changes.ids].some(concerns)) {
         nextRead = Math.min(nextRead, Math.max(performance.now() + 50, lastRead + READ_GAP_MS));
       }

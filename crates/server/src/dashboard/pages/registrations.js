@@ -1,13 +1,13 @@
-// Registrations: services that this daemon advertises, and what is on the network. Looks at the network only
-// while the page is open, by one stream.
+// Registrations: services that this daemon advertises, and those of the network, which is browsed only while the page
+// is open.
 
 import { Refusal, ask, path } from "../api.js";
 import { confirm, scopeRefusal } from "../confirm.js";
 import { Countdown } from "../countdown.js";
-import { attribute, empty, h, outside, replace, setFacts, write } from "../dom.js";
-import { Network, txtList } from "../network.js";
+import { attribute, empty, h, outside, replace, serviceLink, setFacts, write } from "../dom.js";
+import { Network, isWeb, txtList } from "../network.js";
 import { Rows } from "../rows.js";
-import { count, moment, shown, span } from "../text.js";
+import { count, moment, plural, shown, span } from "../text.js";
 
 const READ_EVERY_MS = 2_000;
 
@@ -57,6 +57,13 @@ function phaseOf(found, readAt) {
   };
 }
 
+/** Where a browser finds the service; null for what is no web page. @param {Registration} found */
+function linkTo({ type, ip, port, txt }) {
+  if (!isWeb(type)) return null;
+  const host = ip ?? location.hostname.replace(/^\[|\]$/g, "");
+  return serviceLink({ secure: type.startsWith("_https."), host, port, path: txt?.path ?? "/" });
+}
+
 /**
  * @param {HTMLElement} root
  * @param {URLSearchParams} _params
@@ -68,6 +75,7 @@ export function mount(root, _params, app) {
   /** @type {string[]} */
   let order = [];
   let readAt = performance.now();
+  let wasRead = false;
   /** @type {string | null} */
   let selected = null;
   let text = "";
@@ -97,7 +105,7 @@ export function mount(root, _params, app) {
         write(row.standing, found.state);
         row.countdown.set(phaseOf(found, readAt));
         const renamed = found.advertised_name !== found.name ? ` as ${shown(found.advertised_name)}` : "";
-        const untold = app.pulse.status?.mdns === null ? "mDNS is off" : "not told yet";
+        const untold = app.pulse.status?.mdns === null ? "mDNS is off" : "not yet advertised";
         write(row.net, found.advertised ? `advertised${renamed}` : found.last_error ? "failed" : untold);
         attribute(row.net, "data-tone", found.advertised ? "good" : found.last_error ? "bad" : "plain");
         write(row.id, found.id);
@@ -155,19 +163,20 @@ export function mount(root, _params, app) {
     write(
       shownCount,
       passing.length === order.length
-        ? `${count(order.length)} registered`
+        ? plural(order.length, "registration")
         : `${count(passing.length)} of ${count(order.length)}`,
     );
     grid.hidden = passing.length === 0;
-    nothing.hidden = passing.length > 0;
+    // Before the list is read nothing is known.
+    nothing.hidden = passing.length > 0 || !wasRead;
     if (passing.length === 0) {
       replace(
         nothing,
         order.length > 0
-          ? empty("No registration fits the filter", "Clear it, or look elsewhere.")
+          ? empty("No registration matches the filter", "Clear the filter to see all registrations.")
           : empty(
-              "Nothing is advertised",
-              "A registration is an mDNS service that lives as long as whoever registered it:",
+              "No registrations",
+              "A registration is an mDNS service that is advertised for as long as its owner renews it. Register one:",
               ['tenure mdns register "My App" _http._tcp 8080'],
             ),
       );
@@ -190,6 +199,7 @@ export function mount(root, _params, app) {
       readAt = /** @type {any} */ (list).answeredAt ?? performance.now();
       ours = new Map(list.map((found) => [found.id, found]));
       order = list.map(({ id }) => id);
+      wasRead = true;
       write(error, "");
       draw();
     } catch (refusal) {
@@ -224,7 +234,7 @@ export function mount(root, _params, app) {
       replace(
         detail,
         h("p", { class: "quiet" }, "This registration has ended. "),
-        h("a", { href: `#/why?registration=${encodeURIComponent(selected ?? "")}` }, "Its story →"),
+        h("a", { href: `#/why?registration=${encodeURIComponent(selected ?? "")}` }, "History →"),
       );
       return;
     }
@@ -232,24 +242,25 @@ export function mount(root, _params, app) {
     if (!parts) return;
     parts.countdown.set(phaseOf(found, readAt));
     setFacts(parts.facts, [
+      ["Service", linkTo(found) ?? "—"],
       ["Type", outside(found.type)],
       ["Port", String(found.port)],
       ["Mode", found.mode],
       ["State", found.state],
       ["Advertised as", outside(found.advertised_name)],
-      ["Network", found.advertised ? "told" : outside(found.last_error ?? "not told yet")],
-      ["Lease of a heartbeat", found.lease_secs === null ? "—" : span(found.lease_secs * 1000)],
+      ["Network", found.advertised ? "advertised" : outside(found.last_error ?? "not yet advertised")],
+      ["TTL", found.lease_secs === null ? "—" : span(found.lease_secs * 1000)],
       ["Grace", span(found.grace_secs * 1000)],
       ["Session", found.session_id === null ? "—" : outside(found.session_id)],
       ["Registered", moment(found.registered_at)],
-      ["Last proof of life", found.last_seen === null ? "—" : moment(found.last_seen)],
-      ["Address", found.ip === null ? "those of the host" : outside(found.ip)],
+      ["Last renewal", found.last_seen === null ? "—" : moment(found.last_seen)],
+      ["Address", found.ip === null ? "the addresses of the host" : outside(found.ip)],
       ["Epoch", String(found.epoch)],
       [
         "Lease",
         h(
           "a",
-          { href: `#/leases?lease=${encodeURIComponent(found.lease_id)}` },
+          { href: `#/leases/${encodeURIComponent(found.lease_id)}` },
           h("code", {}, shown(found.lease_id)),
         ),
       ],
@@ -261,11 +272,11 @@ export function mount(root, _params, app) {
       drain:
         scope ??
         (found.mode === "permanent"
-          ? "it is permanent"
+          ? "the registration is permanent"
           : found.state === "draining"
-            ? "it is draining already"
+            ? "the registration is already draining"
             : null),
-      revive: scope ?? (found.state === "draining" ? null : "it is not draining"),
+      revive: scope ?? (found.state === "draining" ? null : "the registration is not draining"),
       unregister: scope,
     };
     for (const [name, button] of Object.entries(parts.buttons)) {
@@ -304,13 +315,13 @@ export function mount(root, _params, app) {
       countdown.element,
       h(
         "div",
-        { class: "actions", role: "group", "aria-label": "What an operator can do" },
+        { class: "actions", role: "group", "aria-label": "Actions" },
         action("drain", "Drain", "warn"),
         action("revive", "Revive", "good"),
         action("unregister", "Unregister", "danger"),
       ),
       facts,
-      h("p", {}, h("a", { href: `#/why?registration=${encodeURIComponent(found.id)}` }, "Its story →")),
+      h("p", {}, h("a", { href: `#/why?registration=${encodeURIComponent(found.id)}` }, "History →")),
     );
     attribute(detail, "data-registration-id", found.id);
     attribute(detail, "aria-label", `Registration ${found.id}`);
@@ -323,9 +334,9 @@ export function mount(root, _params, app) {
     if (!found || parts?.buttons[name].getAttribute("aria-disabled") === "true") return;
     const grace = span(found.grace_secs * 1000);
     const effects = {
-      drain: `It stays on the network for its grace of ${grace}, then ends unless it is revived.`,
-      revive: "The drain is taken back.",
-      unregister: "The network is told goodbye, and the registration ends, whatever its state.",
+      drain: `The service stays advertised for ${grace}, then the registration ends. Revive cancels it.`,
+      revive: "The drain is cancelled.",
+      unregister: "Tenure sends a goodbye packet, and the registration ends now.",
     };
     const tones = { drain: "warn", revive: "good", unregister: "danger" };
     const verb = name[0].toUpperCase() + name.slice(1);
@@ -377,7 +388,7 @@ export function mount(root, _params, app) {
     focus: search,
     changed(/** @type {import("../store.js").Changes} */ changes) {
       // What an event may have changed here is read soon, not at once: ends come in crowds.
-      const isOurs = (/** @type {string} */ id) => app.store.leases.get(id)?.face !== "leases";
+      const isOurs = (/** @type {string} */ id) => app.store.leases.get(id)?.application !== "leases";
       if (changes.all || changes.ids.size > 50 || [...changes.ids].some(isOurs)) {
         nextRead = Math.min(nextRead, performance.now() + 300);
       }

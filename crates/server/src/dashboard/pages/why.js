@@ -1,8 +1,9 @@
-// Why: anything that has a name is asked for its story, shown as a line of time with what would come next.
+// Why: the history of anything that has a name, as a timeline with what would happen next.
 
 import { Refusal, ask, path, serverNow } from "../api.js";
-import { attribute, empty, h, outside, replace } from "../dom.js";
-import { clock, count, left, moment, shown, words } from "../text.js";
+import { attribute, empty, h, named, outside, replace } from "../dom.js";
+import { resourceOf } from "../targets.js";
+import { ago, clock, count, endWords, left, moment, plural, shown, unescaped, words } from "../text.js";
 
 /** @typedef {"lease" | "resource" | "registration" | "session"} Kind */
 
@@ -12,9 +13,10 @@ const LEASE_ID = /^[0-9a-hjkmnp-tv-z]{4}-[1-9][0-9]*$/;
 const SESSION_ID =
   /^(?:(?:s|pipe|cli):[0-9a-f]{8,16}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$/;
 const REGISTRATION_ID = /^[0-9a-f]{8}$/i;
+const SUGGESTED = 8;
 const REGISTRATION_BEGINNING = /^[0-9a-f]{2,7}$/i;
 
-/** What a subject can mean, the likely reading first, as `tenure why` reads it. @param {string} subject */
+/** What a subject can mean, the most likely first, as in `tenure why`. @param {string} subject */
 export function readings(subject) {
   /** @type {Kind[]} */
   const kinds = ["resource"];
@@ -30,7 +32,7 @@ function isUnknown(error) {
 }
 
 /**
- * The story of the first reading that something is known of.
+ * The history of the first meaning that the daemon knows.
  * @param {string} subject
  * @param {Kind | null} kind
  */
@@ -53,6 +55,16 @@ async function tell(subject, kind) {
       };
     } catch (error) {
       if (error instanceof Refusal && error.code === "ambiguous_id") throw error;
+    }
+  }
+  // The target of a poller, as people write it.
+  const [, group, target] = /^poll\/([^/]+)\/(.+)$/s.exec(subject) ?? [];
+  if (target !== undefined && resourceOf(group, target) !== subject) {
+    try {
+      const resource = resourceOf(group, target);
+      return { kind: /** @type {Kind} */ ("resource"), story: await ask(path(["v1", "why"], { resource })) };
+    } catch (error) {
+      if (!isUnknown(error)) throw error;
     }
   }
   throw likely;
@@ -91,7 +103,7 @@ function entryLine(entry, before, about) {
       h("span", { class: "kind", data: { kind: entry.kind } }, words(entry.kind)),
       h("time", { datetime: entry.at, title: moment(entry.at) }, clock(entry.at)),
       later,
-      h("span", { class: "lsn" }, `lsn ${entry.lsn}`),
+      h("span", { class: "lsn" }, `position ${count(entry.lsn)}`),
       lease,
     ),
     h("p", { class: "entry-text" }, outside(entry.text)),
@@ -101,7 +113,7 @@ function entryLine(entry, before, about) {
       h(
         "details",
         { class: "entry-evidence" },
-        h("summary", {}, "what the daemon had seen"),
+        h("summary", {}, "evidence"),
         evidenceOf(entry.evidence),
       ),
   );
@@ -118,13 +130,13 @@ export function mount(root, params, app) {
     type: "search",
     autocomplete: "off",
     spellcheck: "false",
-    placeholder: "A lease, a resource, a pool, a registration, a session",
-    "aria-label": "Whose story",
+    placeholder: "Name of a resource or pool, or id of a lease, registration or session",
+    "aria-label": "Name",
     data: { filter: "subject" },
   });
-  const button = h("button", { type: "submit", class: "button primary" }, "Tell");
+  const button = h("button", { type: "submit", class: "button primary" }, "Show");
   const form = h("form", { class: "why-form", role: "search" }, search, button);
-  const story = h("section", { class: "story", "aria-label": "Story", data: { part: "story" } });
+  const story = h("section", { class: "story", "aria-label": "History", data: { part: "story" } });
   root.append(h("h1", {}, "Why"), form, story);
 
   let asked = 0;
@@ -136,7 +148,7 @@ export function mount(root, params, app) {
       const told = await tell(subject, kind);
       if (turn !== asked) return;
       draw(told.kind, told.story);
-      app.announce(`Story of ${told.story.subject}, ${count(told.story.entries.length)} entries`);
+      app.announce(`History of ${told.story.subject}, ${plural(told.story.entries.length, "entry", "entries")}`);
     } catch (error) {
       if (turn !== asked) return;
       const said = error instanceof Refusal ? `${error.message} (${error.code})` : String(error);
@@ -155,7 +167,7 @@ export function mount(root, params, app) {
       h(
         "div",
         { class: "story-head" },
-        h("h2", {}, h("span", { class: "story-kind" }, `${kind} `), outside(told.subject)),
+        h("h2", {}, h("span", { class: "story-kind" }, `${kind} `), outside(unescaped(told.subject))),
         isLive &&
           h(
             "button",
@@ -167,7 +179,7 @@ export function mount(root, params, app) {
         h(
           "p",
           { class: "quiet" },
-          `${count(told.left_out)} older records are left out; kept is what is from lsn ${count(told.oldest_lsn)} on.`,
+          `${plural(told.left_out, "older record")} not shown. The log begins at position ${count(told.oldest_lsn)}.`,
         ),
       h(
         "ol",
@@ -191,51 +203,53 @@ export function mount(root, params, app) {
               "li",
               { class: "entry over", data: { part: "next" } },
               h("i", { class: "knot", "aria-hidden": "true" }),
-              h("p", { class: "entry-text quiet" }, "Nothing is left to happen."),
+              h("p", { class: "entry-text quiet" }, "The history ends here."),
             ),
       ),
       h(
         "p",
         { class: "quiet" },
-        `As of lsn ${count(told.lsn)}, ${moment(serverNow())}. `,
+        `At position ${count(told.lsn)} of the log, ${moment(serverNow())}. `,
         h(
           "button",
           { type: "button", class: "text-button", on: { click: () => void show(told.subject, kind) } },
-          "Ask again",
+          "Refresh",
         ),
       ),
     );
   }
 
-  /** Things that have a story, to begin with. */
+  /** What can be looked at, what ended lately first. */
   function hints() {
-    /** @type {Map<string, [Kind, string]>} */
-    const found = new Map();
-    for (const { lease } of app.store.ended.slice(0, 4)) found.set(lease.id, ["lease", lease.id]);
+    const chip = (/** @type {Kind} */ kind, /** @type {string} */ id, /** @type {any[]} */ ...text) =>
+      h("a", { class: "chip", href: `#/why?${kind}=${encodeURIComponent(id)}` }, text);
+    const ended = app.store.ended
+      .slice(0, SUGGESTED)
+      .map(({ lease, kind, reason, at }) =>
+        chip(
+          "lease",
+          lease.id,
+          named(lease.resources[0] ?? lease.id),
+          h("span", {}, `${endWords(kind, reason)}, ${ago(serverNow() - at)}`),
+        ),
+      );
+    const live = [];
     for (const lease of app.store.leases.values()) {
-      if (found.size >= 8) break;
-      found.set(lease.id, ["lease", lease.id]);
-      if (lease.resources[0]) found.set(lease.resources[0], ["resource", lease.resources[0]]);
+      if (live.length >= SUGGESTED) break;
+      if (lease.resources[0]) live.push(chip("resource", lease.resources[0], named(lease.resources[0])));
     }
-    for (const { name } of app.store.pools.slice(0, 2)) found.set(name, ["resource", name]);
+    const group = (/** @type {string} */ title, /** @type {HTMLElement[]} */ chips) =>
+      chips.length > 0 && [h("h3", {}, title), h("p", { class: "suggestions" }, chips)];
     return h(
       "div",
       {},
       empty(
-        "Everything that happened is kept",
-        "Ask for anything by name: who had it, when and why it ended, what would happen next. In a terminal:",
+        "Why did that happen?",
+        "Enter a name to see who held it, when and why each lease ended, and what happens next. In a terminal:",
         ["tenure why printer/1"],
       ),
-      found.size > 0 &&
-        h(
-          "p",
-          { class: "suggestions" },
-          [...found.values()]
-            .slice(0, 8)
-            .map(([kind, name]) =>
-              h("a", { class: "chip", href: `#/why?${kind}=${encodeURIComponent(name)}` }, outside(name)),
-            ),
-        ),
+      group("Ended lately", ended),
+      group("Held now", live),
     );
   }
 
@@ -257,13 +271,17 @@ export function mount(root, params, app) {
     else location.hash = address;
   });
   follow(params);
-  let hinted = app.feed.state === "live";
+  let recalled = app.store.recalled;
+  let isLive = app.feed.state === "live";
   return {
     focus: search,
     renamed: follow,
     changed() {
-      if (hinted || search.value !== "" || asked > 0) return;
-      hinted = true;
+      // Drawn again when the leases are listed, and when history is there.
+      if (search.value !== "" || asked > 0) return;
+      if (isLive === (app.feed.state === "live") && recalled === app.store.recalled) return;
+      isLive = app.feed.state === "live";
+      recalled = app.store.recalled;
       replace(story, hints());
     },
   };

@@ -90,7 +90,7 @@ impl Bodies {
         let refused = match read {
             Ok(Ok(read)) => return Ok(read),
             Ok(Err(error)) => error,
-            Err(_) => Error::new(ErrorCode::ParseError, "the body took too long"),
+            Err(_) => Error::new(ErrorCode::ParseError, "the body did not arrive in time"),
         };
         if refused.code == ErrorCode::Overloaded {
             discard(body).await;
@@ -103,7 +103,8 @@ impl Bodies {
         let principal = sender.map_or_else(Text::default, |sender| sender.principal.clone());
         let max = self.of_principal_max;
         let place = self.reading.admit(principal, usize::MAX, max).map_err(|_| {
-            let message = format!("{max} bodies of this principal are being read");
+            let message =
+                format!("{max} request bodies of this principal are being read, which is the limit");
             over_limit(ErrorCode::Overloaded, message, "bodies_per_principal", "limits.bodies_bytes", max)
         })?;
         let is_operator = sender.is_some_and(|sender| sender.scope == Scope::Admin);
@@ -154,13 +155,14 @@ impl Bodies {
 
     fn too_large(&self) -> Error {
         let max = self.one_max;
-        let message = format!("a body has at most {max} bytes");
+        let message = format!("the body is larger than limits.body_bytes = {max}");
         over_limit(ErrorCode::TooLarge, message, "body_bytes", "limits.body_bytes", max)
     }
 
     fn overloaded(&self) -> Error {
         let max = self.all_max;
-        let message = format!("bodies of more than {max} bytes together are being read");
+        let message =
+            format!("request bodies of more than limits.bodies_bytes = {max} bytes in total are being read");
         over_limit(ErrorCode::Overloaded, message, "bodies_bytes", "limits.bodies_bytes", max)
     }
 }
@@ -168,7 +170,7 @@ impl Bodies {
 /// For a route that takes no body: a small one is ignored, a larger one refused. Nothing of it is kept.
 pub(super) async fn none<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<(), Error> {
     let no_body = || {
-        let message = "this route takes no body".to_owned();
+        let message = "the route takes no body".to_owned();
         Error::new(ErrorCode::TooLarge, message).with("limit", "body_bytes").with("value", 0)
     };
     if body.size_hint().lower() > IGNORED_BYTES_MAX as u64 {
@@ -185,7 +187,9 @@ pub(super) async fn none<B: Body<Data = Bytes> + Unpin>(mut body: B) -> Result<(
         }
         Ok(())
     });
-    ignored.await.unwrap_or_else(|_| Err(Error::new(ErrorCode::ParseError, "the body took too long")))
+    ignored
+        .await
+        .unwrap_or_else(|_| Err(Error::new(ErrorCode::ParseError, "the body did not arrive in time")))
 }
 
 /// Reads and drops what is on its way for a moment: closing a socket with unread bytes resets the connection, and the

@@ -23,11 +23,11 @@ pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> 
     if passed.memory {
         return Ok(json(StatusCode::OK, &node.memory(passed.asker).await?));
     }
-    let caller = passed.caller(shared.stage()).ok_or_else(|| unreadable(&"the scope is none"))?;
+    let caller = passed.caller(shared.stage()).ok_or_else(|| unreadable(&"the scope is missing"))?;
     let faces = shared.faces();
     let count = passed.calls.len();
     let replies: Vec<Result<Reply, Error>> = if faces.follows() {
-        let error = Error::new(ErrorCode::NotLeader, "this node does not write");
+        let error = Error::new(ErrorCode::NotLeader, "this node is not the leader");
         vec![Err(error); count]
     } else if count == 1 {
         // One may wait.
@@ -46,7 +46,7 @@ pub(super) fn admit<'a>(shared: &'a Shared, request: &Request<Incoming>) -> Resu
     let node = shared.node()?;
     let shown = request.headers().get(NODE_HEADER).and_then(|value| value.to_str().ok()).unwrap_or("");
     if !node.is_node(shown) {
-        return Err(Error::new(ErrorCode::Unauthorized, "only nodes of this cluster may ask for this"));
+        return Err(Error::new(ErrorCode::Unauthorized, "only nodes of this cluster may use this route"));
     }
     Ok(node)
 }
@@ -65,7 +65,7 @@ fn understood(bytes: Bytes) -> Result<PassedOn, Error> {
 }
 
 fn unreadable(why: &dyn std::fmt::Display) -> Error {
-    Error::new(ErrorCode::ParseError, format!("what a node passed on cannot be understood: {why}"))
+    Error::new(ErrorCode::ParseError, format!("cannot read a request that a node forwarded: {why}"))
 }
 
 #[cfg(test)]

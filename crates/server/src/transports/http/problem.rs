@@ -28,7 +28,7 @@ pub(super) fn request_id(headers: &HeaderMap) -> String {
 
 /// An error in that form.
 pub(super) fn problem(error: &Error, request_id: String, params: &[(String, String)]) -> Problem {
-    let mut details = error.details.clone();
+    let mut details = (*error.details).clone();
     let told = details.remove("session_id").and_then(|id| id.as_str().map(str::to_owned));
     let asked = params.iter().find(|(name, _)| name == "session_id").map(|(_, id)| id.clone());
     if let Some(ms) = error.retry_after_ms {
@@ -40,6 +40,8 @@ pub(super) fn problem(error: &Error, request_id: String, params: &[(String, Stri
         status: error.code.http_status(),
         code: error.code,
         detail: error.message.clone(),
+        hint: error.hint.as_ref().map(ToString::to_string),
+        docs: error.docs.to_string(),
         request_id,
         session_id: told.or(asked),
         details,

@@ -23,9 +23,9 @@ pub(super) fn is_asked(request: &Request<Incoming>) -> bool {
 /// Answers another node.
 pub(super) async fn answer(shared: &Arc<Shared>, request: Request<Incoming>) -> Result<Answered, Error> {
     let node = passing::admit(shared, &request)?;
-    let unknown = || Error::new(ErrorCode::NotLeader, "this node has no copy of the log at present");
+    let unknown = || Error::new(ErrorCode::NotLeader, "this node has no local log at present");
     let segments = node.segments().ok_or_else(unknown)?;
-    let none = || Error::new(ErrorCode::NotFound, "this node has no such segment");
+    let none = || Error::new(ErrorCode::NotFound, "this node does not have the segment");
     let Some(first_lsn) = request.uri().path()[SEGMENTS_PATH.len()..].strip_prefix('/') else {
         return Ok(json(StatusCode::OK, &NodeSegments { segments: segments.list() }));
     };

@@ -59,7 +59,7 @@ pub(super) async fn redeem(
         let message = "this code was redeemed already, or it is older than a minute: run `tenure open` again";
         return Err(Error::new(ErrorCode::Unauthorized, message));
     };
-    tracing::info!(principal = %admitted.principal, scope = admitted.scope.as_str(), "a browser signed in");
+    tracing::info!(principal = %admitted.principal, scope = admitted.scope.as_str(), "browser signed in");
     end_earlier(shared, &head.headers);
     let signed_in = api::SignedIn {
         principal: admitted.principal.to_string(),

@@ -76,11 +76,11 @@ impl Streams {
         if self.by_tag.contains_key(&tag.cloned()) {
             return Err(match tag {
                 None => needs_tag("a second stream"),
-                Some(_) => Error::new(ErrorCode::InvalidRequest, "a stream with this tag is open already"),
+                Some(_) => Error::new(ErrorCode::InvalidRequest, "a stream with this tag is already open"),
             });
         }
         if self.by_tag.len() >= STREAMS_MAX {
-            let message = format!("a connection has at most {STREAMS_MAX} streams");
+            let message = format!("{STREAMS_MAX} streams are open on this connection, which is the limit");
             let error = Error::new(ErrorCode::Overloaded, message);
             return Err(error.with("limit", "watches_per_connection").with("value", STREAMS_MAX));
         }
@@ -107,7 +107,7 @@ impl Streams {
                 stream.end();
                 Ok(Answer::Stopped(tag))
             }
-            _ => Err(Error::new(ErrorCode::NotFound, "there is no stream with this tag")),
+            _ => Err(Error::new(ErrorCode::NotFound, "no stream has this tag")),
         }
     }
 

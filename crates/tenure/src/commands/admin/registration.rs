@@ -25,24 +25,24 @@ pub(crate) enum RegistrationCommand {
     Revive(Revive),
 }
 
-/// Show the daemon and count its registrations
+/// Show the daemon and the number of its registrations
 #[derive(Args)]
 pub(crate) struct Status {}
 
-/// List registrations by name, with what keeps them and how long yet
+/// List registrations by name, with mode and time left
 #[derive(Args)]
 pub(crate) struct Registrations {}
 
-/// Show everything about one registration
+/// Show one registration
 #[derive(Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: Which,
 }
 
-/// End a registration, whatever its state; the network is told goodbye at once
+/// End a registration in any state and send its goodbye packet
 ///
-/// At a terminal the registration is shown first and the command asks.
+/// On a terminal the command shows the registration and asks for confirmation.
 #[derive(Args)]
 pub(crate) struct Unregister {
     #[command(flatten)]
@@ -51,9 +51,9 @@ pub(crate) struct Unregister {
     consent: Consent,
 }
 
-/// Let a registration end after its grace, unless it is revived
+/// Drain a registration: it ends after its grace period unless it is revived
 ///
-/// At a terminal the registration is shown first and the command asks.
+/// On a terminal the command shows the registration and asks for confirmation.
 #[derive(Args)]
 pub(crate) struct Drain {
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct Drain {
     consent: Consent,
 }
 
-/// Take a drain back
+/// Cancel a drain
 #[derive(Args)]
 pub(crate) struct Revive {
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) struct Revive {
 
 #[derive(Args)]
 struct Which {
-    /// Its id, or at least two characters that begin no other
+    /// Registration ID, or a unique prefix of at least two characters
     #[arg(value_name = "ID")]
     id: String,
 }
@@ -107,10 +107,11 @@ impl RegistrationCommand {
     pub(crate) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         match &self {
             Self::Unregister(unregister) => {
-                ask_about(&unregister.which, &unregister.consent, "end it?", daemon, printer).await?;
+                let question = "end this registration?";
+                ask_about(&unregister.which, &unregister.consent, question, daemon, printer).await?;
             }
             Self::Drain(drain) => {
-                let question = "let it end after its grace?";
+                let question = "end this registration after its grace period?";
                 ask_about(&drain.which, &drain.consent, question, daemon, printer).await?;
             }
             Self::Status(_) | Self::Registrations(_) | Self::Inspect(_) | Self::Revive(_) => {}

@@ -13,14 +13,14 @@ use crate::duration::Span;
 use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 
-/// Restart the daemon, after an upgrade with the new program; services stay advertised, leases live on
+/// Restart the daemon, for example after an upgrade; leases and advertised services survive
 ///
-/// The daemon stops in order, sends no goodbye for its services, and replaces itself with the program that stands at the
-/// path that it was started from, in the same process and with the same arguments. This command waits until the new
-/// daemon answers. Connections are closed: their holders have at least 5 s to come back.
+/// The daemon stops, sends no goodbye packets, and executes the program at the path it was started from, in the same
+/// process and with the same arguments. This command waits until the new daemon answers. The daemon closes all
+/// connections; their holders have at least 5 s to reconnect.
 #[derive(Args)]
 pub(super) struct Restart {
-    /// Wait this long for the daemon to come back
+    /// Wait this long for the new daemon
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     timeout: Span,
     #[command(flatten)]
@@ -41,15 +41,16 @@ impl Restart {
         let before = own_status(daemon).await?;
         let daemon = reach.pinned(daemon)?;
         if self.consent.asks() {
-            self.consent.obtain(printer, &[at_stake(&before)], "restart it?")?;
+            self.consent.obtain(printer, &[at_stake(&before)], "restart the daemon?")?;
         }
         let wish = ShutDown { advertised: Advertised::Keep, restart: true, ..ShutDown::default() };
         daemon.post(route(&["shutdown"]), &wish).await.map_err(|failure| explained(failure, &before))?;
         let coming_back = next_instance(reach, &daemon, &before);
         let after = tokio::time::timeout(self.timeout.duration(), coming_back).await;
         let after = after.map_err(|_| {
-            let line = format!("the daemon stopped and did not come back within {}", self.timeout);
-            let hint = "its log says why (journalctl -u tenure); start it with: systemctl start tenure, or tenure serve";
+            let line = format!("the daemon stopped and did not answer again within {}", self.timeout);
+            let hint =
+                "see its log (journalctl -u tenure); start it with: systemctl start tenure, or tenure serve";
             Failure::Unexpected(Words::new(line).hint(hint))
         })?;
         if printer.json() {

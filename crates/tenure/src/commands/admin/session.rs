@@ -8,6 +8,7 @@ use tenure_api::{
 use tenure_client::{Method, operation_id};
 
 use crate::caller::user_at_host;
+use crate::commands::arguments::{GRACE, TTL, grace, ttl};
 use crate::commands::listing::Extent;
 use crate::confirm::Consent;
 use crate::connect::{Daemon, read, route};
@@ -16,7 +17,7 @@ use crate::failure::Failure;
 use crate::printer::{Printer, counted};
 use crate::show::{session_page, session_renewed_page, session_table};
 
-/// Look at sessions, and keep some by hand
+/// Manage sessions: groups of leases that one heartbeat renews
 #[derive(Args)]
 pub(super) struct Session {
     #[command(subcommand)]
@@ -32,56 +33,56 @@ enum SessionCommand {
     Close(Close),
 }
 
-/// List sessions: connections and those kept by hand
+/// List sessions and connections
 #[derive(Args)]
 struct List {
     #[command(flatten)]
     extent: Extent,
 }
 
-/// Show everything about one session
+/// Show one session
 #[derive(Args)]
 struct Show {
-    /// Its id
+    /// Session ID
     #[arg(value_name = "SESSION")]
     session: String,
 }
 
-/// Open a session whose heartbeats keep all its leases
+/// Open a session, whose heartbeats renew all its leases
 #[derive(Args)]
 struct Open {
-    /// In whose name; user@host unless told
+    /// Set the holder's name [default: user@host]
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
-    /// How long one heartbeat lasts; 1m30s unless told
-    #[arg(long, value_name = "DURATION")]
-    ttl: Option<Span>,
-    /// How long silence is forgiven after that; 30s unless told
-    #[arg(long, value_name = "DURATION")]
-    grace: Option<Span>,
-    /// Accept leases that other principals hand over, if all their resources begin so
+    /// Expire the session this long after its last heartbeat
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
+    ttl: Span,
+    /// Keep the leases of the expired session in the state draining for this long
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
+    grace: Span,
+    /// Accept leases that other principals hand over if all their resources have this prefix
     #[arg(long, value_name = "PREFIX")]
     accepts_handover: Option<String>,
-    /// Makes a retry harmless: the same id gives the same session
+    /// Set the idempotency key: a retry with the same ID returns the same session
     #[arg(long, value_name = "ID")]
     operation_id: Option<String>,
 }
 
-/// Prove that a session lives, for all its leases
+/// Renew a session and all its leases
 #[derive(Args)]
 struct Heartbeat {
-    /// Its id
+    /// Session ID
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Losses up to this LSN are known already
+    /// Report only losses after this LSN
     #[arg(long, value_name = "LSN")]
     seen_lsn: Option<u64>,
 }
 
-/// Close a session of one's own; all that it holds is released
+/// Close your own session and release all its leases
 #[derive(Args)]
 struct Close {
-    /// Its id
+    /// Session ID
     #[arg(value_name = "SESSION")]
     session: String,
     #[command(flatten)]
@@ -123,8 +124,8 @@ impl Open {
     async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let body = OpenSession {
             holder: self.holder.unwrap_or_else(user_at_host),
-            ttl_ms: self.ttl.map(Span::ms),
-            grace_ms: self.grace.map(Span::ms),
+            ttl_ms: Some(self.ttl.ms()),
+            grace_ms: Some(self.grace.ms()),
             operation_id: Some(self.operation_id.unwrap_or_else(operation_id)),
             accepts_handover: self.accepts_handover,
         };

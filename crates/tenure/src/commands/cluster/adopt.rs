@@ -24,22 +24,22 @@ use crate::duration::Span;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
-/// Go on after etcd was restored from a backup
+/// Recover a cluster after etcd was restored from a backup
 ///
-/// Required after every restore: nodes refuse to serve until then. Stop every node first, and name the data directories of
-/// as many as can be reached from here: what one of them remembers and etcd has forgotten is kept. Every live lease is
-/// revoked (reason `restored`), and nothing is granted until the longest ttl that is known has passed; 24 h if a node's
-/// memory is missing, unless --longest-ttl says otherwise.
+/// Required after every restore: nodes refuse to serve until then. Stop all nodes first. Name the data directories of as
+/// many nodes as possible: records that a node has and etcd has lost are recovered from them. The command revokes every
+/// live lease (reason `restored`), and the cluster grants nothing until the longest known TTL has passed: 24 h if the data
+/// of a node is missing, or --longest-ttl. `tenure why` still shows the history of old lease IDs.
 #[derive(Args)]
 pub(super) struct Adopt {
-    /// Where the log is: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
-    #[arg(long, value_name = "URL")]
-    log: String,
-    /// The data directory of a node; may be given several times
+    /// Recover the log in this etcd: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
+    #[arg(long, alias = "log", value_name = "URL")]
+    store: String,
+    /// Read this data directory of a node (repeatable)
     #[arg(long, value_name = "DIR")]
     data_dir: Vec<PathBuf>,
-    /// Longest ttl that anybody may have been given; overrides what is known
-    #[arg(long, value_name = "TIME")]
+    /// Assume this longest TTL for lost leases; known leases keep their own [default: 24h if data is missing]
+    #[arg(long, value_name = "DURATION")]
     longest_ttl: Option<Span>,
     #[command(flatten)]
     consent: Consent,
@@ -57,7 +57,7 @@ impl Adopt {
 
     pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
         let usage = |why: String| Failure::Usage(Words::new(why));
-        let address = store_address(&self.log).map_err(usage)?;
+        let address = store_address(&self.store).map_err(usage)?;
         let opened = open(&address)?;
         let stands = moving::require_idle(&opened.store, &opened.keys, &mut |time| pause(time))
             .map_err(|error| failed(&error))?;
@@ -120,35 +120,37 @@ impl Adopt {
         let (old_tag, new_tag) = (LogTag::of(&old).to_string(), LogTag::of(&identity).to_string());
         let mut what = vec![
             format!(
-                "log {old_tag} at {} goes on as {new_tag}, generation {}",
+                "log {old_tag} at {} continues as {new_tag}, generation {}",
                 address.text(),
                 generation + 1
             ),
-            format!("etcd ends at lsn {}, the copies at hand at {highest}", stands.head.lsn),
+            format!("etcd ends at lsn {}, the given local logs at {highest}", stands.head.lsn),
         ];
         for memory in &memories {
             let (name, end) = (&memory.name, memory.copy.end().last_lsn);
-            what.push(format!("at hand: {name}, up to lsn {end}, in {}", memory.directory.display()));
+            what.push(format!("given: {name}, up to lsn {end}, in {}", memory.directory.display()));
         }
         match ahead {
             Some(memory) if continues(&memory.copy, &stands.head)? => what.push(format!(
-                "positions {} to {} are taken from {}",
+                "records {} to {} are recovered from {}",
                 stands.head.lsn + 1,
                 memory.copy.end().last_lsn,
                 memory.name
             )),
-            Some(memory) => what.push(format!(
-                "etcd has another end than {} remembers: what etcd alone has is LOST",
-                memory.name
-            )),
+            Some(memory) => {
+                what.push(format!("etcd and {} differ: records that only etcd has are LOST", memory.name))
+            }
             None => {}
         }
         if !missing.is_empty() {
-            what.push(format!("not at hand: {}; what these alone remember is LOST", missing.join(", ")));
+            what.push(format!(
+                "missing: {}; records that only these nodes have are LOST",
+                missing.join(", ")
+            ));
         }
         what.push("every live lease ends, with the reason `restored`".to_owned());
-        what.push(format!("nothing is granted for {} s of the cluster's time", longest_ttl_ms / 1_000));
-        self.consent.obtain(printer, &what, "end every live lease and go on?")?;
+        what.push(format!("the cluster grants nothing for {} s", longest_ttl_ms / 1_000));
+        self.consent.obtain(printer, &what, "end every live lease and recover?")?;
         let tick = state.tick.0.max(stands.head.tick).max(stands.writer.tick);
         let adopted = Adopted {
             identity,
@@ -172,7 +174,7 @@ impl Adopt {
             }));
         }
         printer.line(format_args!(
-            "log {old_tag} goes on as log {new_tag} from lsn {}, generation {}",
+            "log {old_tag} continues as log {new_tag} from lsn {}, generation {}",
             meta.identity_since, meta.generation
         ))?;
         printer.talk("hint: start the nodes again");
@@ -186,7 +188,7 @@ impl Adopt {
         for directory in &self.data_dir {
             let shown = directory.display();
             let Some(remembered) = recall(directory).map_err(|error| failed(&error))? else {
-                return Err(refused(format!("there is no copy of a cluster's log in {shown}")));
+                return Err(refused(format!("{shown} contains no log of a cluster")));
             };
             if remembered.log_id != meta.log_id {
                 let (found, wanted) = (remembered.log_id, meta.log_id);

@@ -10,12 +10,12 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::cluster_node_words;
 
-/// Take a node that will not come back out of the cluster
+/// Remove a permanently lost node from the cluster
 ///
-/// Only for a node whose machine or data is gone for good: what it alone remembers of the log is not asked for any more.
+/// Use it only for a node whose machine or data is lost: other nodes no longer wait for records that only this node has.
 #[derive(Args)]
 pub(super) struct Forget {
-    /// Its name
+    /// Node name
     #[arg(value_name = "NODE")]
     node: String,
     #[command(flatten)]
@@ -30,16 +30,17 @@ impl Forget {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let status = cluster(daemon).await?;
         let Some(node) = status.nodes.iter().find(|node| node.node == self.node) else {
-            let words = Words::new(format_args!("no node is called {}", self.node));
-            return Err(Failure::Refused(words.hint("tenure cluster nodes shows what there is")));
+            let words = Words::new(format_args!("the cluster has no node {}", self.node));
+            return Err(Failure::Refused(words.hint("tenure cluster nodes lists the nodes")));
         };
-        self.consent.obtain(printer, &[cluster_node_words(Some(here()), node)], "forget it for good?")?;
+        let question = "remove this node permanently?";
+        self.consent.obtain(printer, &[cluster_node_words(Some(here()), node)], question)?;
         let body = ForgetNode { node: self.node };
         let answer = daemon.post(route(&["cluster", "forget"]), &body).await?;
         if printer.json() {
             return printer.object(&answer);
         }
         let NodeForgotten { forgotten } = read(answer)?;
-        printer.line(format_args!("{forgotten} is forgotten"))
+        printer.line(format_args!("removed node {forgotten}"))
     }
 }

@@ -21,17 +21,17 @@ use crate::daemon::make_private;
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 
-/// Move a log into a cluster, or back to one machine
+/// Move a log from a data directory into etcd, or back
 ///
-/// The daemon, or every node, must be stopped, and the target empty. What is held stays held; ids and fences go on. The
-/// source refuses to start afterwards and says where its log went. History before the move stays with the source. After a
-/// crash the same command finishes what was begun.
+/// Stop the daemon, or all nodes, first. The target must be empty. Leases, lease IDs and fencing tokens continue. The
+/// source refuses to start afterwards and names the target. History before the move stays with the source. After a crash,
+/// repeat the command to finish the move.
 #[derive(Args)]
 pub(super) struct Migrate {
-    /// A data directory, or `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
+    /// Move from this data directory or `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
     #[arg(long, value_name = "DIR|URL")]
     from: String,
-    /// The other of the two
+    /// Move to this data directory or etcd URL
     #[arg(long, value_name = "DIR|URL")]
     to: String,
     #[command(flatten)]
@@ -49,7 +49,7 @@ impl Migrate {
     pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
         let usage = |text: &str| Failure::Usage(Words::new(text.to_owned()));
         let what =
-            format!("the log in {} moves to {}; it cannot be served from there any more", self.from, self.to);
+            format!("the log in {} moves to {}; a daemon can no longer serve the source", self.from, self.to);
         match (self.from.contains("://"), self.to.contains("://")) {
             (false, true) => {
                 let address = store_address(&self.to).map_err(|why| usage(&why))?;
@@ -62,7 +62,7 @@ impl Migrate {
                 out_of_cluster(&address, Path::new(&self.to), printer)
             }
             (true, true) | (false, false) => {
-                Err(usage("one of --from and --to is a data directory, the other an etcd://… address"))
+                Err(usage("give a data directory and an etcd://… URL, one to --from and the other to --to"))
             }
         }
     }
@@ -72,7 +72,7 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
     let opened = open(to)?;
     let steps = Steps::over(&opened.store);
     if !from.join("log").is_dir() {
-        return Err(Failure::Refused(Words::new(format!("there is no log in {}", from.display()))));
+        return Err(Failure::Refused(Words::new(format!("{} contains no log", from.display()))));
     }
     let identity = match FileLog::open(disk(), from, log_options()) {
         Ok((mut log, recovery)) => {
@@ -112,7 +112,7 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
     };
     moving::activate(&steps, &opened.keys).map_err(|error| failed(&error))?;
     said(printer, &identity, &from.display().to_string(), &to.text())?;
-    printer.talk(format_args!("hint: start nodes with: tenure serve --log {} --advertise URL", to.text()));
+    printer.talk(format_args!("hint: start nodes with: tenure serve --store {} --advertise URL", to.text()));
     Ok(())
 }
 
@@ -158,7 +158,7 @@ fn out_of_cluster(from: &EtcdAddress, to: &Path, printer: &mut Printer) -> Resul
     std::fs::File::open(to)?.sync_all()?;
     steps.done();
     said(printer, &meta.identity(), &from.text(), &shown)?;
-    printer.talk(format_args!("hint: start it with: tenure serve --data-dir {}", to.display()));
+    printer.talk(format_args!("hint: start the daemon with: tenure serve --data-dir {}", to.display()));
     Ok(())
 }
 
@@ -178,7 +178,7 @@ fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// What is in a directory that a log is to be moved into.
+/// The contents of a directory that a log is to be moved into.
 #[derive(PartialEq, Eq)]
 enum Target {
     /// Nothing, or what an earlier run of the same move has left.
@@ -193,8 +193,9 @@ fn look_at(directory: &Path, from: &str) -> Result<Target, Failure> {
         if source.trim() == from {
             return Ok(Target::Free);
         }
-        let words = Words::new(format!("{} is where the log of {source} is moved to", directory.display()));
-        return Err(Failure::Refused(words.hint("run that move again to finish it")));
+        let words =
+            Words::new(format!("{} is the target of an unfinished move from {source}", directory.display()));
+        return Err(Failure::Refused(words.hint("repeat that move to finish it")));
     }
     // A crash may leave a marker that was not put in its place yet.
     let unfinished = format!("{ARRIVING_MARKER}.part");
@@ -204,5 +205,5 @@ fn look_at(directory: &Path, from: &str) -> Result<Target, Failure> {
 
 fn not_empty(directory: &Path) -> Failure {
     let words = Words::new(format!("{} is not empty", directory.display()));
-    Failure::Refused(words.hint("a log is moved into a directory of its own"))
+    Failure::Refused(words.hint("name an empty or new directory"))
 }

@@ -10,10 +10,10 @@ use crate::connect::{Daemon, read, route};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// Replace the secret by which nodes know each other
+/// Replace the secret that nodes use to authenticate each other
 ///
-/// For when somebody may have read it, in etcd or in a backup of it. Nodes read the new one within seconds and accept the
-/// former one for a minute, so that no node that runs is refused. All nodes have to be of this version.
+/// Use it if the secret may have leaked, from etcd or a backup. Nodes read the new secret within seconds and accept the
+/// former one for a minute, so running nodes are not interrupted. All nodes must run this version.
 #[derive(Args)]
 pub(super) struct RotateSecret {
     #[command(flatten)]
@@ -26,8 +26,8 @@ impl RotateSecret {
     }
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let what = "a node that is cut off from etcd for longer than a minute is refused by the others until it reads \
-                    the new secret";
+        let what = "the other nodes reject a node that is disconnected from etcd for longer than a minute until it \
+                    reads the new secret";
         self.consent.obtain(printer, &[what.to_owned()], "replace the secret?")?;
         let answer = daemon.post(route(&["cluster", "rotate-secret"]), &json!({})).await?;
         if printer.json() {
@@ -35,7 +35,7 @@ impl RotateSecret {
         }
         let SecretRotated { former_ms, .. } = read(answer)?;
         printer.line(format_args!(
-            "the secret is replaced; nodes accept the former one for {}",
+            "replaced the secret; nodes accept the former one for {}",
             duration(former_ms)
         ))
     }

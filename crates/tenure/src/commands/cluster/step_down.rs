@@ -1,4 +1,4 @@
-//! `tenure cluster step-down`: another node becomes the writer.
+//! `tenure cluster step-down`: another node becomes the leader.
 
 use clap::Args;
 use serde_json::json;
@@ -9,12 +9,12 @@ use crate::confirm::Consent;
 use crate::connect::{Daemon, read, route};
 use crate::failure::{Failure, Words};
 use crate::printer::Printer;
-use crate::show::writer_words;
+use crate::show::leader_words;
 
-/// Have the writer give its place up to another node
+/// Ask the leader to step down, so that the nodes elect another
 ///
-/// Holders keep their leases, and whoever asks meanwhile is answered a moment later. Whichever node is asked, it is the
-/// writer that steps down; it may become the writer again.
+/// Holders keep their leases; requests during the election are answered a moment later. The command works on any node. The
+/// former leader can be elected again.
 #[derive(Args)]
 pub(super) struct StepDown {
     #[command(flatten)]
@@ -28,16 +28,19 @@ impl StepDown {
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let status = cluster(daemon).await?;
-        let Some(writer) = &status.writer else {
-            return Err(Failure::Refused(Words::new("nobody writes at present")));
+        let Some(leader) = &status.leader else {
+            let words = Words::new("the cluster has no leader at present");
+            return Err(Failure::Refused(
+                words.hint("wait for the election; tenure cluster status shows it"),
+            ));
         };
-        let what = format!("the writer is {}", writer_words(Some(here()), writer));
-        self.consent.obtain(printer, &[what], "have it step down?")?;
+        let what = format!("the leader is {}", leader_words(Some(here()), leader));
+        self.consent.obtain(printer, &[what], "ask it to step down?")?;
         let answer = daemon.post(route(&["cluster", "step-down"]), &json!({})).await?;
         if printer.json() {
             return printer.object(&answer);
         }
         let SteppedDown { node, epoch, .. } = read(answer)?;
-        printer.line(format_args!("{node} is not the writer any more; its epoch was {epoch}"))
+        printer.line(format_args!("{node} stepped down as leader; its epoch was {epoch}"))
     }
 }

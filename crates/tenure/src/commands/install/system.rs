@@ -20,7 +20,7 @@ pub(crate) fn must_be_root(command: &str) -> Result<(), Failure> {
     if rustix::process::geteuid().is_root() {
         return Ok(());
     }
-    let words = Words::new(format_args!("only root may {command} a daemon for the machine"));
+    let words = Words::new(format_args!("tenure {command} requires root"));
     Err(Failure::Refused(words.hint(format_args!("sudo tenure {command}"))))
 }
 

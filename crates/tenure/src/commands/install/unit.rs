@@ -16,7 +16,7 @@ pub(crate) const FIRST_SETTINGS: &str = "\
 
 [auth]
 # What programs on this machine may do over TCP without a credential: admin, hold, read or none.
-# The socket knows who asks: root and the daemon's user may do everything, its group may hold.
+# The socket identifies the caller: root and the daemon's user may do everything, its group may hold.
 local = \"hold\"
 ";
 /// As long as the daemon may take to start.
@@ -55,7 +55,7 @@ impl Unit<'_> {
         let remembered = serde_json::to_string(&arguments).expect("invariant: texts fit into JSON");
         format!(
             "\
-# Written by `tenure install`, which writes it again. Own settings belong into a drop-in: systemctl edit tenure
+# Written by `tenure install`, which writes it again. Put your own settings in a drop-in: systemctl edit tenure
 
 [Unit]
 Description=Tenure: who holds what, until when
@@ -65,7 +65,7 @@ After=network.target
 Type=notify
 NotifyAccess=main
 ExecStart={exec}
-# Another program at the same path, or other settings: the daemon begins anew, and services stay advertised.
+# Another program at the same path, or other settings: the daemon restarts, and services stay advertised.
 ExecReload={reload}
 User={user}
 Group={user}
@@ -77,7 +77,7 @@ WatchdogSec=30s
 TimeoutStartSec=10min
 TimeoutStopSec=30s
 LimitNOFILE=65536
-# The socket has its own mode; the breadcrumb beside it is for everybody, the data for nobody else.
+# The socket has its own mode; the breadcrumb beside it is readable for everybody, the data only for the daemon.
 RuntimeDirectory=tenure
 RuntimeDirectoryMode=0755
 StateDirectory=tenure

@@ -1,37 +1,37 @@
 //! Which leases or events are meant: the filters that lists and watches share.
 
 use clap::{Args, ValueEnum};
-use tenure_api::{EventsQuery, Face, LeaseQuery, Liveness, Mode, State};
+use tenure_api::{Application, EventsQuery, LeaseQuery, Liveness, Mode, State};
 
 /// Filters; all that are given must fit.
 #[derive(Args)]
 pub(crate) struct Filter {
-    /// Only of this holder
+    /// Show only leases of this holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
-    /// Only in this state
+    /// Show only leases in this state
     #[arg(long, value_name = "STATE", value_enum)]
     state: Option<StateWord>,
-    /// Only with this liveness
+    /// Show only leases with this liveness
     #[arg(long, value_name = "LIVENESS", value_enum)]
     liveness: Option<LivenessWord>,
-    /// Only of this mode
+    /// Show only leases of this mode
     #[arg(long, value_name = "MODE", value_enum)]
     mode: Option<ModeWord>,
-    /// Only those that cover a resource whose name begins so
+    /// Show only leases on resources with this prefix
     #[arg(long, value_name = "PREFIX")]
     resource_prefix: Option<String>,
-    /// Only of this surface
-    #[arg(long, value_name = "FACE", value_enum)]
-    face: Option<FaceWord>,
+    /// Show only leases of this application
+    #[arg(long, alias = "face", value_name = "APPLICATION", value_enum)]
+    application: Option<ApplicationWord>,
 }
 
 macro_rules! words {
-    ($($name:ident => $wire:ident { $($(#[doc = $doc:literal])+ $variant:ident,)+ })+) => {
+    ($($name:ident => $wire:ident { $($(#[$attribute:meta])+ $variant:ident,)+ })+) => {
         $(
             #[derive(Clone, Copy, ValueEnum)]
             enum $name {
-                $($(#[doc = $doc])+ $variant,)+
+                $($(#[$attribute])+ $variant,)+
             }
 
             impl From<$name> for $wire {
@@ -45,40 +45,41 @@ macro_rules! words {
 
 words! {
     StateWord => State {
-        /// Held, not yet in use
+        /// Granted, not yet activated
         Reserved,
-        /// In use
+        /// Held
         Active,
-        /// Authority withdrawn, resources not yet reusable
+        /// Revoked; the resources are not free yet
         Revoking,
-        /// Given back
+        /// Released by its holder
         Released,
-        /// Never activated
+        /// Reserved and never activated
         Expired,
         /// Ended after a revoke
         Revoked,
     }
     LivenessWord => Liveness {
-        /// Proof of life is current, or none is asked
+        /// Renewed in time, or permanent
         Alive,
-        /// Honoured for a while yet
+        /// In its grace period; still valid
         Draining,
     }
     ModeWord => Mode {
-        /// Its connection is open, or its session is heartbeat
+        /// Kept by an open connection or by the heartbeats of a session
         Session,
-        /// Heartbeats within the ttl
+        /// Kept by heartbeats within its TTL
         Heartbeat,
-        /// No proof is asked
+        /// Kept until a release or an operator ends it
         Permanent,
     }
-    FaceWord => Face {
-        /// The native one
+    ApplicationWord => Application {
+        /// Leases of /v1/leases, the CLI and the SDK
         Leases,
         /// mDNS services
         Registrations,
-        /// Sessions of /api/v3
-        Streams,
+        /// Slot sessions
+        #[value(alias = "streams")]
+        Slots,
         /// Polling targets
         Polling,
     }
@@ -92,7 +93,7 @@ impl Filter {
             liveness: self.liveness.map(Into::into),
             mode: self.mode.map(Into::into),
             resource_prefix: self.resource_prefix.clone(),
-            face: self.face.map(Into::into),
+            application: self.application.map(Into::into),
             limit: None,
             cursor: None,
         }
@@ -106,7 +107,7 @@ impl Filter {
             liveness: self.liveness.map(Into::into),
             mode: self.mode.map(Into::into),
             resource_prefix: self.resource_prefix.clone(),
-            face: self.face.map(Into::into),
+            application: self.application.map(Into::into),
         }
     }
 }

@@ -19,96 +19,96 @@ use crate::show::renewed_page;
 struct Presented {
     #[command(flatten)]
     target: Target,
-    /// The epoch that the holder knows; the present one unless told
+    /// Present this epoch [default: the current epoch]
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<u64>,
 }
 
-/// Prove that the holder lives, for another ttl
+/// Renew a lease for another TTL
 #[derive(Args)]
 pub(super) struct Heartbeat {
     #[command(flatten)]
     presented: Presented,
-    /// Refuse unless it is held in this name
+    /// Fail unless this is the holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
 }
 
-/// Take a reserved lease into use
+/// Activate a reserved lease
 #[derive(Args)]
 pub(super) struct Activate {
     #[command(flatten)]
     presented: Presented,
-    /// Refuse unless it is held in this name
+    /// Fail unless this is the holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
 }
 
-/// Give a lease back
+/// Release a lease
 ///
-/// Only the principal that took the lease can give it back, so this never asks.
+/// Only the principal that acquired the lease can release it, so the command does not ask for confirmation.
 #[derive(Args)]
 pub(super) struct Release {
     #[command(flatten)]
     presented: Presented,
-    /// Refuse unless it is held in this name
+    /// Fail unless this is the holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
-    /// Why, in words
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
     _consent: Consent,
 }
 
-/// Replace what is kept with a lease
+/// Replace the attachment of a lease
 #[derive(Args)]
 pub(super) struct Amend {
     #[command(flatten)]
     presented: Presented,
-    /// The new attachment
+    /// Store this JSON with the lease
     #[arg(long, value_name = "JSON", value_parser = json_value)]
     attachment: Value,
-    /// Refuse unless it is held in this name
+    /// Fail unless this is the holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
 }
 
 /// Confirm that the holder of a revoked lease has stopped
 ///
-/// Its resources need not wait for the end of the promise then. The epoch is the one held before the revoke, or the
-/// present one.
+/// The resources are free at once, instead of when the validity of the lease ends. The epoch can be the one before the
+/// revoke, or the current one.
 #[derive(Args)]
 pub(super) struct Acknowledge {
     #[command(flatten)]
     presented: Presented,
-    /// Refuse unless it is held in this name
+    /// Fail unless this is the holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
 }
 
-/// Give a lease a new holder, session or attachment; epoch and fence rise
+/// Change holder, session or attachment of a lease; epoch and fencing token increase
 #[derive(Args)]
 pub(super) struct Rebind {
     #[command(flatten)]
     presented: Presented,
-    /// The new holder
+    /// Set this holder
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
-    /// The session by hand that keeps it from now on
+    /// Bind the lease to this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// The new attachment
+    /// Store this JSON with the lease
     #[arg(long, value_name = "JSON", value_parser = json_value)]
     attachment: Option<Value>,
 }
 
-/// Give a lease to the holder of another session, in one step
+/// Hand a lease over to the holder of another session, without a gap
 #[derive(Args)]
 pub(super) struct Handover {
     #[command(flatten)]
     presented: Presented,
-    /// The session by hand of the next holder
+    /// Hand over to this session
     #[arg(long, value_name = "SESSION")]
     to_session: String,
 }
@@ -177,7 +177,7 @@ impl Acknowledge {
 impl Rebind {
     pub(super) fn check(&self) -> Result<(), Failure> {
         if self.holder.is_none() && self.session.is_none() && self.attachment.is_none() {
-            let words = Words::new("nothing would change");
+            let words = Words::new("nothing to change");
             return Err(Failure::Usage(words.hint("give --holder, --session or --attachment")));
         }
         Ok(())

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::printer::{Printer, counted};
 use crate::show::lease_table;
 
-/// List leases that live, in order of their ids
+/// List live leases by ID
 #[derive(Args)]
 pub(super) struct List {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(super) struct List {
     extent: Extent,
 }
 
-/// Show everything about one lease
+/// Show one lease
 #[derive(Args)]
 pub(super) struct Show {
     #[command(flatten)]

@@ -14,54 +14,54 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::lease_words;
 
-/// Withdraw a holder's authority; its resources are reusable once its promise is over
+/// Revoke a lease; its resources are free when its validity ends
 #[derive(Args)]
 pub(super) struct Revoke {
     #[command(flatten)]
     target: Target,
-    /// Why, in words
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Leave the resources unavailable until `tenure lease reclaim`
+    /// Keep the resources unavailable until `tenure lease reclaim`
     #[arg(long)]
     no_reclaim: bool,
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Make the resources of a revoked lease reusable
+/// Free the resources of a revoked lease
 #[derive(Args)]
 pub(super) struct Reclaim {
     #[command(flatten)]
     target: Target,
-    /// Why, in words
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Also while its holder may still act; recorded as such
+    /// Free them even if the holder may still act; the log records it
     #[arg(long)]
     force: bool,
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Let a lease end after its grace, and tell its holder to wind down
+/// Drain a lease: notify its holder and end the lease after its grace period
 #[derive(Args)]
 pub(super) struct Drain {
     #[command(flatten)]
     target: Target,
-    /// Why, in words
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
     consent: Consent,
 }
 
-/// Take a drain back
+/// Cancel a drain
 #[derive(Args)]
 pub(super) struct Revive {
     #[command(flatten)]
     target: Target,
-    /// Why, in words
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
@@ -91,7 +91,7 @@ impl Revoke {
     }
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let question = "revoke it?";
+        let question = "revoke this lease?";
         let steps = Steps { target: &self.target, consent: &self.consent, verb: "revoke", question };
         let reclaim = self.no_reclaim.then_some(false);
         let call = OperatorCall { reason: self.reason, reclaim, ..OperatorCall::default() };
@@ -106,8 +106,8 @@ impl Reclaim {
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let question = match self.force {
-            true => "its holder may still act on it; make its resources reusable all the same?",
-            false => "make its resources reusable?",
+            true => "the holder may still act; free the resources anyway?",
+            false => "free the resources?",
         };
         let steps = Steps { target: &self.target, consent: &self.consent, verb: "reclaim", question };
         let force = self.force.then_some(true);
@@ -123,7 +123,7 @@ impl Drain {
     }
 
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let question = "let it end after its grace?";
+        let question = "end this lease after its grace period?";
         let steps = Steps { target: &self.target, consent: &self.consent, verb: "drain", question };
         steps.go(daemon, printer, OperatorCall { reason: self.reason, ..OperatorCall::default() }).await
     }

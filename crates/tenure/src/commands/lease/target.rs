@@ -15,7 +15,7 @@ const IDS_MAX: usize = 5;
 /// A lease on the command line.
 #[derive(Args)]
 pub(super) struct Target {
-    /// The lease: its id, or a resource that it covers
+    /// Lease ID, or a resource that the lease holds
     #[arg(value_name = "LEASE")]
     lease: String,
 }
@@ -80,13 +80,15 @@ impl Target {
         let list: LeaseList = read(daemon.get(route(&["leases"]).query(&query)).await?)?;
         match list.leases.as_slice() {
             [] => {
-                let words = Words::new(format_args!("there is no lease {name}, and nobody holds {name}"));
+                let words = Words::new(format_args!(
+                    "no lease has the ID {name}, and no lease holds a resource {name}"
+                ));
                 Err(Failure::Refused(words.hint(format_args!("tenure lease ls, or tenure why {name}"))))
             }
             [one] => Ok(one.lease_id.clone()),
             several => {
                 let ids: Vec<String> = several.iter().map(|lease| lease.lease_id.clone()).collect();
-                let words = Words::new(format_args!("several leases cover members of {name}"));
+                let words = Words::new(format_args!("several leases hold members of pool {name}"));
                 Err(Failure::Usage(words.hint(format_args!("name one of {}", names(&ids, IDS_MAX)))))
             }
         }

@@ -16,15 +16,15 @@ use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 use crate::table::Table;
 
-/// Print who held what at an LSN or at a time
+/// Show the leases, pools and sessions at an LSN or a time
 ///
-/// Rebuilds the state from the newest snapshot before that point, or from the beginning, and prints its leases, pools
-/// and sessions. A time means right after the last frame that was written up to it.
+/// Rebuilds the state from the newest snapshot before that point, or from the start of the log. A time selects the state
+/// after the last frame written up to it.
 #[derive(Args)]
 pub(super) struct At {
-    /// An LSN, a time like 2026-02-07T22:15:00Z, or unix milliseconds
+    /// LSN, time like 2026-02-07T22:15:00Z, or Unix milliseconds
     ///
-    /// A number from 100000000000 on is a time in unix milliseconds, a smaller one is an LSN.
+    /// A number from 100000000000 on is a time in Unix milliseconds, a smaller one is an LSN.
     #[arg(value_name = "LSN|TIME")]
     point: PointArgument,
     #[command(flatten)]

@@ -12,8 +12,8 @@ use crate::printer::Printer;
 
 /// Print the records of a log as NDJSON, oldest first
 ///
-/// One record per line. A record whose checksum is right but that this version cannot read is printed with its bytes
-/// and the reason. Where the log is damaged, everything before the damage is printed and the exit code is 3.
+/// Prints one record per line. A record with a correct checksum that this version cannot decode is printed with its bytes
+/// and the reason. If the log is damaged, the records before the damage are printed and the exit code is 3.
 #[derive(Args)]
 pub(super) struct Dump {
     #[command(flatten)]
@@ -24,7 +24,7 @@ pub(super) struct Dump {
     /// End with this LSN
     #[arg(long, value_name = "LSN")]
     to: Option<u64>,
-    /// Only records of this kind; may be given more than once
+    /// Print only records of this kind (repeatable)
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<Kind>,
 }
@@ -32,15 +32,15 @@ pub(super) struct Dump {
 /// Kinds of records, as the command line names them.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Something that happened
+    /// A change of state
     Event,
-    /// Something observed, which decides nothing
+    /// An observation without effect on the state
     Note,
-    /// Settings that rules read
+    /// Settings that the rules use
     Config,
-    /// Time that went on within a frame
+    /// Passage of time within a frame
     Tick,
-    /// The writer stopped cleanly
+    /// A clean stop of the daemon
     Close,
 }
 
@@ -60,9 +60,9 @@ impl Dump {
     pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {
         let to = self.to.unwrap_or(u64::MAX);
         if self.from > to {
-            let line = format!("--from {} lies after --to {to}", self.from);
+            let line = format!("--from {} is greater than --to {to}", self.from);
             return Err(Failure::Usage(
-                Words::new(line).hint("both ends are printed: --from 5 --to 7 is three records"),
+                Words::new(line).hint("both ends are included: --from 5 --to 7 is three records"),
             ));
         }
         let log = self.directory.open()?;

@@ -10,11 +10,11 @@ use crate::failure::{Failure, Words};
 use crate::printer::{Printer, counted};
 use crate::writer::Writer;
 
-/// Check every checksum, record, snapshot and invariant of a log
+/// Verify every checksum, record, snapshot and invariant of a log
 ///
-/// Reads the whole log, replays it from the start and from its oldest snapshot, and compares every snapshot with what
-/// the records come to. Exits with 0 if the log is sound, with 1 if it is damaged, naming the first damaged file and
-/// offset, and with 3 if it cannot be read.
+/// Reads the whole log, replays it from the start and from its oldest snapshot, and compares every snapshot with the
+/// replayed state. Exits with 0 if the log is sound, with 1 if it is damaged (the first damaged file and offset are
+/// named), and with 3 if it cannot be read.
 #[derive(Args)]
 pub(super) struct Verify {
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl Verify {
             Some(finding) => {
                 let place = finding.place();
                 let line = format!("the log is damaged: {} at offset {}", place.file, place.offset);
-                let hint = "make a copy of the directory before anything else is tried with it";
+                let hint = "copy the directory before you try anything else with it";
                 Err(Failure::Refused(Words::new(line).hint(hint)))
             }
         }
@@ -68,12 +68,15 @@ fn lines(report: &Report) -> Vec<String> {
         format!("replayed   {}", replayed(report)),
     ];
     for check in &report.snapshots {
-        let same =
-            if check.compared { "is what the log comes to" } else { "is whole; nothing before it is kept" };
+        let same = if check.compared {
+            "matches the replayed log"
+        } else {
+            "is complete; no log before it to compare"
+        };
         lines.push(format!("snapshot   lsn {} {same}", check.lsn));
     }
     if report.indexes > 0 {
-        lines.push(format!("indexes    {}, as the segments say", counted(report.indexes, "index file")));
+        lines.push(format!("indexes    {}, matching the segments", counted(report.indexes, "index file")));
     }
     lines.extend(report.warnings.iter().map(|warning| format!("warning    {warning}")));
     for finding in &report.damage {

@@ -11,14 +11,14 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::show::{Now, story_lines};
 
-/// Tell what happened to a lease, a registration, a resource or a session, from a log or an archive
+/// Explain what happened to a lease, registration, resource or session, from a log or an archive
 ///
-/// As `tenure why` does while the daemon has it: what log.archive keeps is read here.
+/// Use it for history that the daemon no longer has, such as the directory of log.archive.
 #[derive(Args)]
 pub(super) struct Why {
     #[command(flatten)]
     directory: DataDirectory,
-    /// An id or a name
+    /// ID or name
     #[arg(value_name = "NAME|ID")]
     subject: String,
 }
@@ -47,8 +47,6 @@ impl Why {
             }
         }
         let message = unknown.map(|error| error.message).unwrap_or_default();
-        Err(Failure::Refused(
-            Words::new(message).hint("names of resources are written as tenure lease ls shows them"),
-        ))
+        Err(Failure::Refused(Words::new(message).hint("write resource names as tenure lease ls shows them")))
     }
 }

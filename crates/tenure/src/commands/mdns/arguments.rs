@@ -55,7 +55,7 @@ pub(super) fn whole_seconds(text: &str) -> Result<u64, String> {
     let time = seconds_or_span(text).map_err(|error| error.to_string())?;
     match time.subsec_nanos() {
         0 => Ok(time.as_secs()),
-        _ => Err("a lease is whole seconds".to_owned()),
+        _ => Err("expected whole seconds".to_owned()),
     }
 }
 

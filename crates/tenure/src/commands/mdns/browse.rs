@@ -1,6 +1,7 @@
 //! `tenure mdns browse` and `subscribe`: what is seen on the network, until nothing is seen for a while.
 
 use std::collections::HashMap;
+use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use clap::Args;
@@ -19,20 +20,20 @@ use crate::printer::Printer;
 use crate::show::{browsed_line, sighting_line};
 use crate::stopping::{Stopping, output_closed};
 
-/// Print services of a type as they come and go; without a type, the types there are
+/// List services of a type as they appear and disappear; without a type, list the types
 #[derive(Args)]
 pub(crate) struct Browse {
-    /// The type, like _http._tcp
+    /// Service type, like _http._tcp
     #[arg(value_name = "TYPE")]
     service_type: Option<String>,
     #[command(flatten)]
     patience: Patience,
 }
 
-/// Print everything that is seen of a type: found, resolved and removed
+/// Watch a service type: print every service that is found, resolved or removed
 #[derive(Args)]
 pub(crate) struct Subscribe {
-    /// The type, like _http._tcp
+    /// Service type, like _http._tcp
     #[arg(value_name = "TYPE")]
     service_type: String,
     #[command(flatten)]
@@ -41,9 +42,9 @@ pub(crate) struct Subscribe {
 
 #[derive(Args)]
 struct Patience {
-    /// End after so long without news: seconds, or a duration like 1m30s
+    /// Exit after this long without new results: seconds, or a duration like 1m30s
     ///
-    /// 0 is for ever, over restarts of the daemon: what is on the network is then printed anew.
+    /// 0 never exits. After a restart of the daemon all services are then printed again.
     #[arg(long = "timeout", value_name = "SECS|DURATION", default_value = "5", value_parser = seconds_or_span)]
     idle_for: Duration,
 }
@@ -53,7 +54,8 @@ impl Browse {
         asking_or_alone(reach, printer, async |found, p| {
             let (of, idle_for) = (self.service_type.as_deref(), self.patience.idle_for);
             let open = async |daemon: &Daemon| daemon.client().browse_stream(of, idle_for).await;
-            let follow = Follow { reach, found, goes_on: idle_for.is_zero(), told: told_browsed };
+            let goes_on = idle_for.is_zero();
+            let follow = Follow { reach, found, goes_on, idle_for, told: told_browsed };
             follow.run(open, p).await
         })
     }
@@ -64,7 +66,8 @@ impl Subscribe {
         asking_or_alone(reach, printer, async |found, p| {
             let (of, idle_for) = (Some(self.service_type.as_str()), self.patience.idle_for);
             let open = async |daemon: &Daemon| daemon.client().subscribe_stream(of, idle_for).await;
-            let follow = Follow { reach, found, goes_on: idle_for.is_zero(), told: told_sighting };
+            let goes_on = idle_for.is_zero();
+            let follow = Follow { reach, found, goes_on, idle_for, told: told_sighting };
             follow.run(open, p).await
         })
     }
@@ -85,6 +88,7 @@ struct Follow<'a, T> {
     found: &'a Found,
     /// Over restarts of the daemon too.
     goes_on: bool,
+    idle_for: Duration,
     told: fn(&T) -> (&ServiceRecord, String),
 }
 
@@ -110,6 +114,13 @@ impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
         let daemon = &self.found.daemon;
         let goes_on = self.goes_on && !self.found.is_standalone();
         let mut sightings = open(daemon).await.map_err(call_failure).map_err(advised)?;
+        if !printer.json() && io::stderr().is_terminal() {
+            let end = match self.idle_for {
+                Duration::ZERO => "interrupt to stop".to_owned(),
+                idle_for => format!("exits after {} s without new results", idle_for.as_secs()),
+            };
+            printer.talk(format_args!("note: listening for services; {end}"));
+        }
         let mut count: u64 = 0;
         // What changed may be more than a line shows: the same one is not said twice.
         let mut said: HashMap<String, String> = HashMap::new();
@@ -139,7 +150,7 @@ impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
             printer.flush()?;
         }
         if count == 0 {
-            printer.talk("nothing was seen");
+            printer.talk("no services found");
         }
         Ok(())
     }
@@ -149,8 +160,9 @@ impl<T: DeserializeOwned + Serialize> Follow<'_, T> {
 fn gone(error: CallError, found: &Found) -> Failure {
     match error {
         CallError::Broken { .. } | CallError::TimedOut { .. } => {
-            let line = format_args!("the daemon at {} is gone: {error}", found.daemon.endpoint());
-            Failure::Unexpected(Words::new(line).hint("ask again once it is back"))
+            let line =
+                format_args!("lost the connection to the daemon at {}: {error}", found.daemon.endpoint());
+            Failure::Unexpected(Words::new(line).hint("repeat the command when the daemon runs again"))
         }
         error => call_failure(error),
     }

@@ -18,29 +18,29 @@ use crate::stopping::Stopping;
 
 /// Advertise a service until interrupted
 ///
-/// The registration is kept by heartbeats at a third of its lease. When this command is interrupted or terminated it is
-/// unregistered; when it dies without a word, it ends once lease and grace are over. A daemon that is restarted meanwhile
-/// goes on with it. Where the name is taken, the service is advertised as NAME (2).
+/// The command renews the registration three times per TTL and unregisters the service when it is interrupted or
+/// terminated. If it is killed, the registration ends after TTL and grace period. The registration survives a restart of
+/// the daemon. If the name is taken, the daemon advertises the service as NAME (2).
 #[derive(Args)]
 pub(crate) struct Register {
-    /// Name of the instance
+    /// Instance name
     #[arg(value_name = "NAME")]
     name: String,
-    /// Its type, like _http._tcp
+    /// Service type, like _http._tcp
     #[arg(value_name = "TYPE")]
     service_type: String,
-    /// Where it listens
+    /// Port of the service
     #[arg(value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Its address; those of this host unless told
+    /// Advertise this address [default: the addresses of this host]
     #[arg(long, value_name = "IP")]
     ip: Option<IpAddr>,
-    /// Say something about it: a key with a value, or a key alone; can be given more than once
+    /// Add a TXT entry, with or without a value (repeatable)
     #[arg(long, value_name = "KEY[=VALUE]")]
     txt: Vec<TxtEntry>,
-    /// How long one heartbeat lasts, in seconds; 90 unless told. With 0 none is needed: then it also outlives a crash of
-    /// this command
-    #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
+    /// Expire the registration this many seconds after its last heartbeat; 0 needs no heartbeats, so it survives a crash of
+    /// this command [default: mdns.http_lease of the daemon, 90]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds)]
     lease: Option<u64>,
 }
 
@@ -54,7 +54,9 @@ impl Register {
                 // The daemon is this process: there is no proof of life that it could miss.
                 body.lease = Some(0);
                 if lease.is_some_and(|secs| secs > 0) {
-                    p.talk("note: --lease is not used without a daemon: the service lives as long as this command");
+                    p.talk(
+                        "note: without a daemon --lease has no effect: the service ends with this command",
+                    );
                 }
             }
             advertise(&body, found, p).await
@@ -100,7 +102,7 @@ async fn tell(
     let mut states = keeper.watch();
     let mut before = states.borrow_and_update().clone();
     print(&before.registration, printer)?;
-    printer.talk("note: advertised until interrupted");
+    printer.talk("note: advertising until interrupted");
     loop {
         tokio::select! {
             () = stopping.asked() => return Ok(()),
@@ -108,11 +110,11 @@ async fn tell(
                 let now = states.borrow_and_update().clone();
                 if let RegistrationStanding::Ended(end) = &now.standing {
                     let words = Words::new(end);
-                    let hint = format!("tenure why {} tells how it came to it", now.registration.id);
+                    let hint = format!("tenure why {} shows its history", now.registration.id);
                     return Err(Failure::Refused(words.hint(hint)));
                 }
                 if changed.is_err() {
-                    return Err(Failure::Unexpected(Words::new("nobody keeps the registration any more")));
+                    return Err(Failure::Unexpected(Words::new("the task that renews the registration stopped")));
                 }
                 tell_change(&before, &now, printer)?;
                 before = now;
@@ -129,10 +131,10 @@ fn tell_change(
     if before.standing != now.standing {
         match (&before.standing, &now.standing) {
             (_, RegistrationStanding::Unheard) => {
-                printer.talk("note: the daemon does not answer; trying again until it does");
+                printer.talk("note: the daemon does not answer; retrying");
             }
             (_, RegistrationStanding::Lapsed) => {
-                printer.talk("note: the registration ended because nothing was heard; registering again");
+                printer.talk("note: the registration expired; registering again");
             }
             (RegistrationStanding::Unheard, RegistrationStanding::Kept) => {
                 printer.talk("note: the daemon answers again");
@@ -146,10 +148,9 @@ fn tell_change(
     }
     match (old.draining, new.draining) {
         (false, true) => {
-            printer
-                .talk("warning: an operator asked this registration to end; it will, unless it is revived");
+            printer.talk("warning: an operator drains this registration; it ends unless it is revived");
         }
-        (true, false) => printer.talk("note: the drain was taken back"),
+        (true, false) => printer.talk("note: the operator cancelled the drain"),
         (false, false) | (true, true) => {}
     }
     Ok(())
@@ -168,8 +169,8 @@ fn print(registration: &Registration, printer: &mut Printer) -> Result<(), Failu
 }
 
 fn left_behind() -> Failure {
-    let words = Words::new("left before the daemon confirmed that the service is unregistered");
+    let words = Words::new("interrupted before the daemon confirmed that the service is unregistered");
     Failure::Unexpected(
-        words.hint("it ends once its lease and grace are over; tenure admin registrations shows it"),
+        words.hint("the registration ends after TTL and grace; tenure admin registrations shows it"),
     )
 }

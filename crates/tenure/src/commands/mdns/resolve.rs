@@ -10,10 +10,10 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::service_page;
 
-/// Ask the network where one service is
+/// Resolve one service to its host, port and addresses
 #[derive(Args)]
 pub(crate) struct Resolve {
-    /// Its full name, like "My App._http._tcp.local"
+    /// Full instance name, like "My App._http._tcp.local"
     #[arg(value_name = "INSTANCE")]
     instance: String,
 }

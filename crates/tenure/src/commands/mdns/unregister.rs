@@ -11,13 +11,13 @@ use crate::connect::{Daemon, Reach, read, route};
 use crate::failure::Failure;
 use crate::printer::Printer;
 
-/// End a registration of one's own; the network is told goodbye
+/// End your own registration and send its goodbye packet
 #[derive(Args)]
 pub(crate) struct Unregister {
-    /// Its whole id
+    /// Full registration ID
     #[arg(value_name = "ID")]
     id: String,
-    /// Refuse unless this is its epoch: it is another registrant's otherwise
+    /// Fail unless this is the epoch of the registration
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<u64>,
     #[command(flatten)]

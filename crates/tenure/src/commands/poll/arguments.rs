@@ -19,15 +19,15 @@ pub(super) const REDIS: &str = "Redis";
 /// Which pollers.
 #[derive(Args, Clone)]
 pub(super) struct Group {
-    /// The group of pollers
+    /// Use this group of pollers
     #[arg(long, short, value_name = "GROUP", default_value = "default", value_parser = group_name)]
     pub(super) group: String,
-    /// What its pollers agree through: tenure is the daemon; or redis://, rediss://, unix://, redis-sentinel:// or
-    /// redis-cluster:// and where
+    /// Coordinate the pollers through the daemon (`tenure`) or a Redis: redis://, rediss://, unix://, redis-sentinel:// or
+    /// redis-cluster:// URL
     #[arg(long, value_name = "tenure|URL", default_value = "tenure")]
     #[arg(env = "TENURE_POLL_STORE", hide_env_values = true)]
     store: StoreChoice,
-    /// A file with that URL, for one with a password: command lines are seen by all
+    /// Read the store URL from this file, to keep a password off the command line
     #[arg(long, value_name = "FILE", value_parser = store_in_file, env = "TENURE_POLL_STORE_FROM")]
     store_from: Option<StoreChoice>,
     #[command(flatten)]
@@ -37,19 +37,19 @@ pub(super) struct Group {
 /// How to deal with a Redis.
 #[derive(Args, Clone)]
 pub(super) struct RedisFlags {
-    /// What its keys begin with; poll: for the group default, poll:GROUP: for another unless told
+    /// Use this prefix for Redis keys [default: poll: for the group default, else poll:GROUP:]
     #[arg(long, value_name = "PREFIX", help_heading = REDIS)]
     pub(super) prefix: Option<String>,
-    /// What decides which poller a target prefers
+    /// Choose the hash that assigns targets to pollers
     #[arg(long, value_name = "HASH", default_value = "xxh64", help_heading = REDIS)]
     pub(super) hash: HashChoice,
-    /// PEM file of the authority that signed its certificate; those that the system trusts unless told
+    /// Trust the CAs in this file (PEM) for the Redis [default: the system's CAs]
     #[arg(long, value_name = "FILE", help_heading = REDIS, hide_short_help = true)]
     redis_ca: Option<PathBuf>,
-    /// PEM file with the certificate to present to it
+    /// Present this client certificate (PEM) to the Redis
     #[arg(long, value_name = "FILE", requires = "redis_key", help_heading = REDIS, hide_short_help = true)]
     redis_cert: Option<PathBuf>,
-    /// PEM file with the key of that certificate
+    /// Use this private key (PEM) for the client certificate
     #[arg(long, value_name = "FILE", requires = "redis_cert", help_heading = REDIS, hide_short_help = true)]
     redis_key: Option<PathBuf>,
 }
@@ -65,10 +65,9 @@ pub(super) enum StoreChoice {
 /// What decides which poller a target prefers.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum HashChoice {
-    /// XXH64 with weights and a cap: balanced whatever the targets are called
+    /// XXH64 with weights and a cap: balanced for all target names
     Xxh64,
-    /// FNV-1a without either: what older programs on the same Redis compute. Targets with sequential names pile up on
-    /// one poller
+    /// FNV-1a without weights and cap, for older programs on the same Redis; sequential target names are unbalanced
     Fnv1a,
 }
 
@@ -76,9 +75,9 @@ pub(super) enum HashChoice {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Percent(pub(super) f64);
 
-/// Why a text is no part.
+/// Why a text is not a share.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("a part is written like 10%, from 0% to 100%")]
+#[error("expected a percentage from 0% to 100%, as in 10%")]
 pub(super) struct ParsePercentError;
 
 impl FromStr for StoreChoice {
@@ -88,7 +87,7 @@ impl FromStr for StoreChoice {
         match text {
             "tenure" => Ok(Self::Tenure),
             text if text.contains("://") => Ok(Self::Redis(text.to_owned())),
-            _ => Err("tenure, or the URL of a Redis such as redis://127.0.0.1:6379".to_owned()),
+            _ => Err("expected tenure, or the URL of a Redis such as redis://127.0.0.1:6379".to_owned()),
         }
     }
 }
@@ -121,7 +120,7 @@ pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix(':').unwrap_or(text).parse::<u16>();
     port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
         .or_else(|_| text.parse())
-        .map_err(|_| "a port, or an address with a port such as 127.0.0.1:9642".to_owned())
+        .map_err(|_| "expected a port, or an address with a port such as 127.0.0.1:9642".to_owned())
 }
 
 impl Group {
@@ -136,12 +135,13 @@ impl Group {
         let is_about_redis = self.redis.prefix.is_some() || (is_about_other && !has_other);
         let is_daemon = *self.store() == StoreChoice::Tenure;
         if is_daemon && is_about_redis {
-            let line = "--prefix, --redis-ca and --redis-cert are about a Redis, and the store is the daemon";
+            let line = "--prefix, --redis-ca and --redis-cert require a Redis, but the store is the daemon";
             return Err(Failure::Usage(Words::new(line).hint("name the Redis: --store redis://HOST:PORT")));
         }
         if is_daemon && self.redis.hash == HashChoice::Fnv1a {
-            let line = "--hash fnv1a is for fleets that share a Redis with older programs, and the store is the daemon";
-            let hint = "leave --hash out, or name the Redis: --store redis://HOST:PORT";
+            let line =
+                "--hash fnv1a requires a Redis shared with older programs, but the store is the daemon";
+            let hint = "omit --hash, or name the Redis: --store redis://HOST:PORT";
             return Err(Failure::Usage(Words::new(line).hint(hint)));
         }
         Ok(())

@@ -49,7 +49,7 @@ pub(super) async fn follow(
             match place.show().await.and_then(|shown| shown.expecting(expected)) {
                 Ok(shown) => {
                     if std::mem::take(&mut is_gone) {
-                        printer.talk("note: it is back");
+                        printer.talk("note: reconnected");
                     }
                     let now = without_times(&shown.object);
                     if (printer.has_screen() || last.as_ref() != Some(&now))
@@ -61,7 +61,7 @@ pub(super) async fn follow(
                 }
                 Err(failure) if last.is_some() && is_passing(&failure) => {
                     if !std::mem::replace(&mut is_gone, true) {
-                        printer.talk("note: it does not answer; waiting for it");
+                        printer.talk("note: the store does not answer; reconnecting");
                     }
                     events = None;
                     find_again(&mut place).await?;

@@ -1,4 +1,4 @@
-//! `tenure poll groups`, `tenure poll nodes` and `tenure poll targets`: which groups there are, and one as it stands,
+//! `tenure poll groups`, `tenure poll pollers` and `tenure poll targets`: which groups there are, and one as it stands,
 //! once or for as long as somebody looks.
 
 use clap::Args;
@@ -17,7 +17,7 @@ use crate::table::Table;
 
 /// List the daemon's groups of pollers
 ///
-/// A group without pollers is abandoned; the daemon forgets it a day after its last target came free.
+/// A group without pollers is abandoned; the daemon removes it a day after its last target became free.
 #[derive(Args, Default)]
 pub(super) struct Groups {}
 
@@ -30,7 +30,7 @@ impl Groups {
                 return printer.object(&object);
             }
             if groups.groups.is_empty() {
-                printer.talk("no groups: nobody polls");
+                printer.talk("no groups; tenure poll run starts a poller");
                 return Ok(());
             }
             printer.table(&group_table(&groups))
@@ -38,17 +38,17 @@ impl Groups {
     }
 }
 
-/// Show who polls in a group and how much each has
+/// List the pollers of a group and the number of their targets
 #[derive(Args)]
-pub(super) struct Nodes {
+pub(super) struct Pollers {
     #[command(flatten)]
     look: Look,
 }
 
-/// Show who polls which target; what nobody polls comes first
+/// List targets and their pollers; targets without a poller first
 #[derive(Args)]
 pub(super) struct Targets {
-    /// Only those that nobody polls: unowned and abandoned ones
+    /// Show only targets without a poller (unowned and abandoned)
     #[arg(long)]
     unowned: bool,
     #[command(flatten)]
@@ -60,17 +60,17 @@ pub(super) struct Targets {
 struct Look {
     #[command(flatten)]
     group: Group,
-    /// What is to be polled, as in tenure poll run: what nobody ever took is shown too
+    /// Compare with this list of targets, as in tenure poll run: show targets that no poller ever had too
     #[arg(long, value_name = "FILE|redis:PATTERN|prefix:PREFIX")]
     targets: Option<TargetsChoice>,
     #[command(flatten)]
     targets_redis: TargetsRedis,
-    /// Show it again whenever something changes, until interrupted
+    /// Refresh on every change until interrupted
     #[arg(long, short)]
     watch: bool,
 }
 
-impl Nodes {
+impl Pollers {
     pub(super) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         block_on(self.look.show(reach, printer, node_table))
     }

@@ -84,7 +84,7 @@ impl<'a> Place<'a> {
 
     /// Says which groups there are, where that is known.
     async fn no_such_group(&self) -> Failure {
-        let line = format!("there is no group {:?}: it has no poller and no target", self.group.group);
+        let line = format!("there is no group {:?} with pollers or targets", self.group.group);
         let hint = match &self.kept {
             Kept::Daemon { daemon, .. } => match groups(daemon).await {
                 Ok((groups, _)) if groups.groups.is_empty() => {
@@ -199,8 +199,8 @@ pub(super) fn store_failure(error: StoreError) -> Failure {
 fn advised(failure: Failure) -> Failure {
     let Failure::Answered { error, .. } = &failure else { return failure };
     let hint = match error.code {
-        ErrorCode::NotFound => "tenure poll nodes shows who polls",
-        ErrorCode::InvalidState => "tenure poll uncordon lets a poller have targets again",
+        ErrorCode::NotFound => "tenure poll pollers lists the pollers",
+        ErrorCode::InvalidState => "tenure poll uncordon lets a poller take targets again",
         _ => return failure,
     };
     failure.with_hint(hint)

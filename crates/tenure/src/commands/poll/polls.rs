@@ -27,7 +27,7 @@ pub(super) struct Polls {
     /// After this long a command is killed; it is asked to end a little earlier.
     pub(super) timeout: Duration,
     pub(super) kill_after: Duration,
-    /// Who is told of each poll that ended, if anybody is.
+    /// The receiver of each poll that ended, if there is one.
     pub(super) told: Option<mpsc::Sender<Record>>,
     pub(super) failing: Arc<Mutex<HashSet<TargetName>>>,
 }
@@ -137,7 +137,7 @@ impl Polls {
                     Ended::TimedOut => (Outcome::TimedOut, Some(format!("ended after {ms} ms"))),
                     Ended::Ordered if is_late => (Outcome::TimedOut, Some(format!("ended after {ms} ms"))),
                     Ended::Ordered | Ended::Deadline => {
-                        (Outcome::Cancelled, Some("ended because the target is not ours any more".to_owned()))
+                        (Outcome::Cancelled, Some("ended because this poller lost the target".to_owned()))
                     }
                 }
             }
@@ -150,7 +150,7 @@ impl Polls {
             }
             Finished::NotStarted { message, .. } => (Outcome::NotStarted, Some(message.clone())),
             Finished::GuardianDied => {
-                (Outcome::Failed, Some("its guardian was stopped or killed".to_owned()))
+                (Outcome::Failed, Some("the guardian process was stopped or killed".to_owned()))
             }
         };
         Record {
@@ -174,7 +174,7 @@ impl Polls {
         match (record.outcome, &fault) {
             (Outcome::Ok, _) => {
                 if failing.remove(target) {
-                    tracing::info!(%target, group = %self.group, fence = record.fence, "polls work again");
+                    tracing::info!(%target, group = %self.group, fence = record.fence, "polls succeed again");
                 }
             }
             (Outcome::Cancelled, _) | (_, None) => {}
@@ -182,7 +182,7 @@ impl Polls {
                 if failing.len() < FAILING_MAX && failing.insert(target.clone()) {
                     tracing::warn!(
                         %target, group = %self.group, fence = record.fence, exit_code = record.exit_code,
-                        reason = %fault, "a poll failed; more of the same target are told at level debug"
+                        reason = %fault, "poll failed; further failures of this target are logged at level debug"
                     );
                 }
             }
@@ -190,7 +190,7 @@ impl Polls {
         drop(failing);
         let is_kept = self.told.as_ref().is_none_or(|told| told.try_send(record).is_ok());
         if !is_kept {
-            tracing::warn!("nobody reads what is printed: a record of a poll was dropped");
+            tracing::warn!("standard output is not read fast enough: dropped a poll record");
         }
         fault.map_or(Ok(()), Err)
     }

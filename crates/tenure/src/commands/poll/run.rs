@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::arguments::{Group, Percent, StoreChoice, listen_address};
 use super::place::store_failure;
 use super::polls::{Polls, Record};
 use super::source::{Source, TargetsChoice, TargetsRedis};
+use crate::commands::arguments::{TTL, ttl};
 use crate::connect::{Reach, route};
 use crate::daemon::start_logging;
 use crate::duration::Span;
@@ -30,72 +32,75 @@ use crate::run::Pace;
 use crate::secrets::Credentials;
 use crate::stopping::{Stopping, output_closed};
 
-/// Poll targets by running a command for each, sharing them with every other poller of the group
+/// Poll targets by running a command for each, sharing the targets with all pollers of the group
 ///
-/// Each target is polled by exactly one poller. Started on several machines or several times on one, they divide the
-/// targets among themselves; what one leaves, or dies with, others take. Nobody polls what it cannot prove to hold: when
-/// daemon or Redis cannot be reached, polling stops in time and goes on by itself afterwards.
+/// Exactly one poller polls each target. Start it on several machines, or several times on one: the pollers divide the
+/// targets and take over those of a stopped poller. A poller that cannot reach the daemon or Redis stops polling before its
+/// leases expire, and continues when it can.
 ///
-/// {target} stands for the target in every word of the command; no shell is involved. The command finds TENURE_TARGET,
-/// TENURE_FENCE, TENURE_VALID_UNTIL (until when the target was ours at the start: RFC 3339, this machine's clock),
-/// TENURE_GROUP, TENURE_INSTANCE and TENURE_POLL_ID in its environment. Its standard input is empty, its output is
-/// that of tenure poll run. It runs in a process group of its own; SIGTERM, then SIGKILL to the whole group, end it
-/// when --timeout is over or the target is not ours for much longer, also when tenure poll run is stopped or killed.
+/// {target} is replaced by the target in every word of the command, which runs without a shell. Its environment has
+/// TENURE_TARGET, TENURE_FENCE (the fencing token), TENURE_VALID_UNTIL (validity of the target's lease at the start: RFC
+/// 3339, this machine's clock), TENURE_GROUP, TENURE_INSTANCE and TENURE_POLL_ID. Its standard input is empty. It runs in
+/// its own process group; SIGTERM, then SIGKILL, end the group when --timeout is over or the lease is about to expire, also
+/// if tenure poll run is stopped or killed.
 ///
-/// With --json each poll that ended is one object on standard output, and what commands print goes to standard error.
-/// SIGTERM, SIGINT and SIGHUP end it after all targets were handed over; a second one at once.
+/// With --json each finished poll is one object on standard output, and the output of the commands goes to standard error.
+/// SIGTERM, SIGINT and SIGHUP stop the poller after it has handed over its targets; a second signal stops it at once.
 ///
-/// Exits with 0 after it was told to stop, 1 if the name is taken, it was refused or it was told twice, 2 after wrong
-/// usage, 3 if daemon or Redis cannot be reached, 126 if the command cannot be executed, 127 if it was not found.
+/// Log lines at a terminal show changes of the poller's share; JSON lines and --log-level debug show each target.
+///
+/// Exit code: 0 after a stop, 1 if the name is taken, the request was rejected or the stop was forced, 2 for wrong usage, 3
+/// if the daemon or Redis is unreachable, 126 if the command cannot be executed, 127 if the command was not found.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Run {
     #[command(flatten)]
     group: Group,
-    /// What is polled: a file with one target on each line (watched; - is standard input, read once), keys of a Redis as
-    /// redis:PATTERN, or what is held in the daemon as prefix:PREFIX
+    /// Poll these targets: a file with one target per line (watched; - is standard input, read once), redis:PATTERN for
+    /// keys of a Redis, or prefix:PREFIX for resources that are held in the daemon
     #[arg(long, short, value_name = "FILE|redis:PATTERN|prefix:PREFIX")]
     targets: TargetsChoice,
     #[command(flatten)]
     targets_redis: TargetsRedis,
-    /// How often each target is polled
+    /// Poll each target this often
     #[arg(long, value_name = "DURATION", default_value = "5s")]
     every: Span,
-    /// How long one poll may take; four fifths of --every unless told
+    /// End a poll after this long [default: four fifths of --every]
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Span>,
-    /// By how much --every is scattered
+    /// Scatter --every by this much
     #[arg(long, value_name = "PERCENT", default_value = "10%")]
     jitter: Percent,
-    /// How long a poller that is not heard of keeps its targets, from 1s on
-    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    /// Give the targets of a silent poller to others after this long
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
     ttl: Span,
-    /// A name to come back with: targets stay over a short crash; one of its own each time unless told
+    /// Set a name, with which a restarted poller gets its targets back [default: a new name each time]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// How much it takes beside the others
+    /// Set the relative share of this poller
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     weight: u32,
-    /// Targets that move per second between pollers that live; a twentieth of all, at least 50, unless told
+    /// Move at most this many targets per second between live pollers [default: 5% of all, at least 50]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max_moves: Option<u32>,
-    /// After a stop, nobody takes its targets for this long; needs --name
+    /// Keep the targets for this long after a stop; requires --name
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     reconnect_window: Span,
-    /// Commands at once
+    /// Run at most this many commands at once
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     concurrency: u16,
-    /// Serve numbers for Prometheus at this port or address, under /metrics
-    #[arg(long, value_name = "ADDR", value_parser = listen_address)]
+    /// Serve Prometheus metrics on this port or address, at /metrics
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     metrics: Option<SocketAddr>,
-    /// Which log lines are written: a level, or module=level separated by commas; info, with --quiet warn, unless told
-    #[arg(long, value_name = "FILTER", value_parser = log_filter)]
+    /// Write log lines of this level and above; or module=level, comma-separated [default: info, with --quiet warn]
+    #[arg(long, value_name = "LEVEL", value_parser = log_filter)]
     log_level: Option<String>,
-    /// Form of log lines; auto is text on a terminal and JSON elsewhere
-    #[arg(long, value_name = "FORM", default_value = "auto")]
+    /// Format log lines
+    #[arg(long, value_name = "FORMAT", default_value = "auto")]
     log_format: LogForm,
     #[command(flatten)]
     credentials: Credentials,
-    /// The command and its arguments, with {target} for the target
+    /// Command to run for each target, with {target} in its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -105,21 +110,32 @@ pub(super) struct Run {
 enum LogForm {
     /// Text on a terminal, JSON elsewhere
     Auto,
-    /// One line of words
+    /// Text
     Text,
-    /// One object
+    /// JSON
     Json,
 }
 
+const EXAMPLES: &str = "Examples:
+  tenure poll run --targets sites.txt --every 5s -- curl -sS -m 3 {target}
+  tenure poll run --group web --name eu-1 --targets sites.txt -- ./check {target}";
+/// The log lines of a poller as text, for people: one line for each change of its share stands for those of single targets,
+/// which JSON has.
+const LOG_INFO: &str = "info,tenure_polling::poller::control=warn";
+/// States of targets that this poller has.
+const HELD: &[&str] = &["owned", "uncertain", "draining"];
+/// Changes of the share within this time are one line.
+const SHARE_EVERY: Duration = Duration::from_secs(1);
+
 /// Polls that ended and were not printed yet; more are dropped.
 const RECORDS_MAX: usize = 10_000;
-const TTL_MIN: Duration = Duration::from_secs(1);
+
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 fn log_filter(text: &str) -> Result<String, String> {
     match EnvFilter::try_new(text) {
         Ok(_) if !text.is_empty() => Ok(text.to_owned()),
-        Ok(_) | Err(_) => Err("off, error, warn, info, debug or trace, or module=level".to_owned()),
+        Ok(_) | Err(_) => Err("expected off, error, warn, info, debug or trace, or module=level".to_owned()),
     }
 }
 
@@ -133,19 +149,17 @@ impl Run {
             printer.insist(format_args!("error: cannot run {program}: {error}"));
             return Err(Failure::Ended(crate::run::exit_code_of(&error)));
         }
-        let quiet = if printer.is_quiet() { "warn" } else { "info" };
-        start_logging(
-            self.log_level.as_deref().unwrap_or(quiet),
-            match self.log_format {
-                LogForm::Auto => None,
-                LogForm::Text => Some(false),
-                LogForm::Json => Some(true),
-            },
-        );
+        let is_json = match self.log_format {
+            LogForm::Auto => !std::io::stderr().is_terminal(),
+            LogForm::Text => false,
+            LogForm::Json => true,
+        };
+        let level = self.log_level.as_deref().unwrap_or(if printer.is_quiet() { "warn" } else { "info" });
+        start_logging(if level == "info" && !is_json { LOG_INFO } else { level }, Some(is_json));
         // Renewals must not wait for whoever reads what is printed here.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(
-                |error| Failure::Unexpected(Words::new(format_args!("cannot begin to work: {error}"))),
+                |error| Failure::Unexpected(Words::new(format_args!("cannot start the runtime: {error}"))),
             )?;
         let outcome = runtime.block_on(self.begin(template, reach, printer));
         runtime.shutdown_background();
@@ -154,20 +168,14 @@ impl Run {
 
     fn check(&self) -> Result<(), Failure> {
         let usage = |line: &str, hint: &str| Err(Failure::Usage(Words::new(line).hint(hint)));
-        if self.ttl.duration() < TTL_MIN {
-            return usage("the ttl is too short", "it is at least 1s");
-        }
         if self.every.ms() == 0 {
-            return usage("targets cannot be polled all the time", "--every is at least 1ms");
+            return usage("--every 0s is not accepted", "--every is at least 1ms");
         }
         if self.timeout() < TIMEOUT_MIN {
-            return usage("a poll has too little time", "--timeout is at least 100ms");
+            return usage("--timeout is too short", "--timeout is at least 100ms");
         }
         if self.reconnect_window.ms() > 0 && self.name.is_none() {
-            return usage(
-                "--reconnect-window is for a poller that comes back",
-                "give it a --name to come back with",
-            );
+            return usage("--reconnect-window requires --name", "name the poller with --name NAME");
         }
         if let Some(Err(error)) = self.name.as_deref().map(Instance::of_name) {
             return Err(Failure::Usage(Words::new(format_args!("--name: {error}"))));
@@ -176,8 +184,8 @@ impl Run {
     }
 
     fn timeout(&self) -> Duration {
-        let unless_told = || self.every.duration().mul_f64(0.8).max(TIMEOUT_MIN);
-        self.timeout.map_or_else(unless_told, Span::duration)
+        let default = || self.every.duration().mul_f64(0.8).max(TIMEOUT_MIN);
+        self.timeout.map_or_else(default, Span::duration)
     }
 
     async fn begin(self, template: Template, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
@@ -275,6 +283,8 @@ impl Run {
         };
         let stopping = Stopping::catch()?;
         printer.talk(format_args!("polling in group {} as {instance}", self.group.group));
+        let _share =
+            AbortOnDropHandle::new(tokio::spawn(log_share(self.group.group.clone(), handle.clone())));
         let running = tokio::spawn(poller.run(move |target, poll| polls.clone().poll(target, poll)));
         let ended = work(running, handle, &mut records, stopping, printer).await;
         // Nothing of any poll is left when we are gone; at once, if somebody asked for that.
@@ -303,6 +313,21 @@ fn expose<S: Store>(
     AbortOnDropHandle::new(tokio::spawn(serve_metrics(listener, page)))
 }
 
+/// Logs how many targets the poller has, once for each change.
+async fn log_share<S: Store>(group: String, handle: PollerHandle<S>) {
+    let mut before = 0;
+    loop {
+        tokio::time::sleep(SHARE_EVERY).await;
+        let by_state = handle.numbers().targets;
+        let targets: u64 =
+            by_state.iter().filter(|(state, _)| HELD.contains(state)).map(|(_, count)| count).sum();
+        if targets != before {
+            tracing::info!(%group, instance = %handle.instance(), targets, before, "share of targets changed");
+            before = targets;
+        }
+    }
+}
+
 /// Until the poller has ended, by itself or because somebody asked.
 async fn work<S: Store>(
     mut running: JoinHandle<Result<(), PollerError>>,
@@ -321,7 +346,7 @@ async fn work<S: Store>(
     tokio::select! {
         ended = until_ended(&mut running, records, printer) => return ended,
         () = stopping.asked() => {
-            printer.talk("stopping: targets are handed over; asked once more, it stops at once");
+            printer.talk("stopping: handing over targets; a second signal stops at once");
         }
         () = nobody_reads => {}
     }
@@ -330,7 +355,7 @@ async fn work<S: Store>(
         Some(ended) => ended,
         None => {
             running.abort();
-            printer.insist("error: stopped at once; what was held comes free when its ttl is over");
+            printer.insist("error: stopped at once; the targets are free when their ttl ends");
             Err(Failure::Ended(1))
         }
     }
@@ -356,7 +381,9 @@ async fn until_ended(
             },
             ended = &mut *running => return match ended {
                 Ok(ended) => ended.map_err(failure),
-                Err(error) => Err(Failure::Unexpected(Words::new(format_args!("the poller broke: {error}")))),
+                Err(error) => {
+                    Err(Failure::Unexpected(Words::new(format_args!("the poller failed: {error}"))))
+                }
             },
         }
     }
@@ -371,7 +398,7 @@ fn failure(error: PollerError) -> Failure {
     let words = Words::new(&error);
     match error {
         PollerError::NameTaken(_) => Failure::Refused(
-            words.hint("choose another --name, or stop the other one: tenure poll nodes shows who there is"),
+            words.hint("choose another --name, or stop the other poller: tenure poll pollers lists them"),
         ),
         PollerError::Refused(_) => Failure::Refused(words),
         PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::NotTold(_) => {

@@ -29,11 +29,11 @@ pub(super) enum TargetsChoice {
 /// Which Redis has them, if one has.
 #[derive(Args, Clone)]
 pub(super) struct TargetsRedis {
-    /// The Redis of --targets redis:PATTERN; that of --store unless told
+    /// Read redis:PATTERN from this Redis [default: that of --store]
     #[arg(long, value_name = "URL", help_heading = REDIS)]
     #[arg(env = "TENURE_POLL_TARGETS_STORE", hide_env_values = true)]
     targets_store: Option<String>,
-    /// A file with that URL, for one with a password
+    /// Read that URL from this file, to keep a password off the command line
     #[arg(long, value_name = "FILE", value_parser = in_file, env = "TENURE_POLL_TARGETS_STORE_FROM")]
     #[arg(help_heading = REDIS, hide_short_help = true)]
     targets_store_from: Option<String>,
@@ -58,13 +58,13 @@ impl FromStr for TargetsChoice {
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(pattern) = text.strip_prefix(PATTERN) {
             return match pattern {
-                "" => Err("a pattern of keys has to follow redis:, as in redis:session:*".to_owned()),
+                "" => Err("expected a key pattern after redis:, as in redis:session:*".to_owned()),
                 pattern => Ok(Self::RedisPattern(pattern.to_owned())),
             };
         }
         match (text.strip_prefix(PREFIX), text) {
             (Some(prefix), _) => Ok(Self::Prefix(prefix.to_owned())),
-            (None, "") => Err("a file, redis:PATTERN, prefix:PREFIX or -".to_owned()),
+            (None, "") => Err("expected a file, redis:PATTERN, prefix:PREFIX or -".to_owned()),
             (None, "-") => Ok(Self::StandardInput),
             (None, path) => Ok(Self::File(path.into())),
         }
@@ -119,9 +119,9 @@ impl Source {
                 let url = match (redis.url(), group.store()) {
                     (Some(url), _) | (None, StoreChoice::Redis(url)) => url,
                     (None, StoreChoice::Tenure) => {
-                        let words = Words::new("--targets redis:PATTERN needs to know which Redis");
+                        let words = Words::new("--targets redis:PATTERN requires a Redis");
                         return Err(Failure::Usage(words.hint(
-                            "name it with --targets-store redis://HOST:PORT; or --store, to agree through it too",
+                            "name it with --targets-store redis://HOST:PORT, or with --store to coordinate through it too",
                         )));
                     }
                 };
@@ -135,7 +135,7 @@ impl Source {
     /// The targets as they are now.
     pub(super) async fn read(&mut self) -> Result<Vec<TargetName>, Failure> {
         self.next().await.map_err(|error| {
-            let words = Words::new(format_args!("the targets cannot be read: {error}"));
+            let words = Words::new(format_args!("cannot read the targets: {error}"));
             match error {
                 SourceError::NotNow(_) => Failure::Unexpected(words),
                 SourceError::Never(_) => Failure::Refused(words),

@@ -15,43 +15,43 @@ use crate::failure::Failure;
 use crate::printer::{Printer, counted};
 use crate::show::{cordoned_page, group_line, moved_page, node_table, target_table};
 
-/// Give a target to a poller, and keep it there
+/// Move a target to a poller and pin it there
 ///
-/// It is handed over without a gap and stays with that poller for as long as the poller lives and is not cordoned.
+/// The target is handed over without a gap and stays with the poller while the poller is alive and not cordoned.
 #[derive(Args)]
 pub(super) struct Move {
-    /// The target
+    /// Target to move
     #[arg(value_name = "TARGET")]
     target: String,
-    /// The poller that is to have it, by name or instance
+    /// Poller that gets the target, by name or instance
     #[arg(value_name = "POLLER", required_unless_present = "auto")]
     poller: Option<String>,
-    /// Take it back: the target goes by itself again
+    /// Remove the pin: assign the target automatically again
     #[arg(long, conflicts_with = "poller")]
     auto: bool,
-    /// Show the target until it has arrived
+    /// Show the target until it has moved
     #[arg(long, short)]
     watch: bool,
     #[command(flatten)]
     group: Group,
 }
 
-/// Have a poller hand over all its targets and get none
+/// Cordon a poller: it hands over its targets and gets no new ones
 ///
-/// What nobody else takes it goes on polling until somebody does.
+/// It keeps polling targets that no other poller takes.
 #[derive(Args)]
 pub(super) struct Cordon {
     /// The poller, by name or instance
     #[arg(value_name = "POLLER")]
     poller: String,
-    /// Show the pollers until it has none left
+    /// Show the pollers until it has no targets left
     #[arg(long, short)]
     watch: bool,
     #[command(flatten)]
     group: Group,
 }
 
-/// Let a poller have targets again
+/// Uncordon a poller: it can take targets again
 #[derive(Args)]
 pub(super) struct Uncordon {
     /// The poller, by name or instance
@@ -103,11 +103,11 @@ impl Move {
             |instance: &str| node(view, instance).map_or(instance.to_owned(), |node| node.name.clone());
         let now = match polled(view, target) {
             Some(polled) => format!("{target} is polled by {}", name(&polled.owner_id)),
-            None => format!("{target} is polled by nobody"),
+            None => format!("{target} has no poller"),
         };
         match &self.poller {
-            Some(poller) => format!("{now}; it goes to {} and stays there", name(poller)),
-            None => format!("{now}; it goes by itself again"),
+            Some(poller) => format!("{now}; moving it to {}", name(poller)),
+            None => format!("{now}; removing its pin"),
         }
     }
 }
@@ -121,10 +121,10 @@ impl Cordon {
             if let Some(node) = node(&view, &self.poller) {
                 let targets = counted(node.owned_targets.len() as u64, "target");
                 if node.owned_targets.is_empty() || others_take(&view, &node.name) {
-                    printer.talk(format_args!("{} hands over {targets} and gets no more", node.name));
+                    printer.talk(format_args!("{} hands over {targets} and gets no new ones", node.name));
                 } else {
                     printer.talk(format_args!(
-                        "{} goes on polling its {targets} until somebody else takes targets",
+                        "{} keeps polling its {targets}: no other poller takes targets",
                         node.name
                     ));
                 }

@@ -9,31 +9,31 @@ use crate::failure::Failure;
 use crate::printer::Printer;
 use crate::show::{stream_renewed_page, stream_withdrawn_words, stream_words};
 
-/// Prove that the client of a session lives, for another ttl
+/// Renew a slot session for another TTL
 #[derive(Args)]
 pub(super) struct Heartbeat {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
-    /// Refuse unless this is its epoch
+    /// Fail unless this is the epoch of the slot session
     #[arg(long, value_name = "EPOCH")]
     epoch: Option<u64>,
 }
 
-/// Take a session that starts into use
+/// Activate a starting slot session
 #[derive(Args)]
 pub(super) struct Activate {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
 }
 
-/// End a session as failed
+/// End a slot session as failed
 ///
-/// One's own ends at once; at a terminal the session of another principal is shown first and the command asks.
+/// On a terminal the command asks for confirmation if the slot session belongs to another principal.
 #[derive(Args)]
 pub(super) struct Fail {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
     /// Why, in words
@@ -43,14 +43,14 @@ pub(super) struct Fail {
     consent: Consent,
 }
 
-/// End a session; its slots come free
+/// Stop a slot session and free its slots
 ///
-/// One's own ends at once; at a terminal the session of another principal is shown first and the command asks. The
-/// principal that started a session gives it back; an operator withdraws it: its slots come free once its client
-/// confirms, at the latest when its ttl is over.
+/// On a terminal the command asks for confirmation if the slot session belongs to another principal. The slots of your
+/// own slot session are free at once. If an operator stops it, they are free when the client confirms, at the latest when
+/// its TTL ends.
 #[derive(Args)]
 pub(super) struct Stop {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
     #[command(flatten)]
@@ -60,7 +60,7 @@ pub(super) struct Stop {
 impl Heartbeat {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let renewed =
-            daemon.client().heartbeat_stream(&self.session, self.epoch).await.map_err(call_failure)?;
+            daemon.client().heartbeat_slot_session(&self.session, self.epoch).await.map_err(call_failure)?;
         match printer.json() {
             true => print_object(printer, &renewed),
             false => stream_renewed_page(&renewed).print(printer),
@@ -70,23 +70,23 @@ impl Heartbeat {
 
 impl Activate {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let stream = daemon.client().activate_stream(&self.session).await.map_err(call_failure)?;
+        let stream = daemon.client().activate_slot_session(&self.session).await.map_err(call_failure)?;
         print_stream(printer, &stream)
     }
 }
 
 impl Fail {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        ask_about(&self.session, &self.consent, "end it as failed?", daemon, printer).await?;
-        let failed = daemon.client().fail_stream(&self.session, &self.reason).await;
+        ask_about(&self.session, &self.consent, "end this slot session as failed?", daemon, printer).await?;
+        let failed = daemon.client().fail_slot_session(&self.session, &self.reason).await;
         print_stream(printer, &failed.map_err(call_failure)?)
     }
 }
 
 impl Stop {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        ask_about(&self.session, &self.consent, "end it?", daemon, printer).await?;
-        let stopped = daemon.client().stop_stream(&self.session).await.map_err(call_failure)?;
+        ask_about(&self.session, &self.consent, "stop this slot session?", daemon, printer).await?;
+        let stopped = daemon.client().stop_slot_session(&self.session).await.map_err(call_failure)?;
         if let Some(words) = stream_withdrawn_words(&stopped) {
             printer.talk(format_args!("note: {words}"));
         }
@@ -103,7 +103,7 @@ async fn ask_about(
     daemon: &Daemon,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    let stream = daemon.client().stream(session).await.map_err(call_failure)?;
+    let stream = daemon.client().slot_session(session).await.map_err(call_failure)?;
     if stream.state.is_terminal() || stream.own == Some(true) {
         return Ok(());
     }

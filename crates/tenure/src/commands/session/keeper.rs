@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure_api::{ErrorCode, Stream, StreamNews};
 use tenure_client::clock::{BootInstant, wait_until};
-use tenure_client::{CallError, Client, StreamEvents};
+use tenure_client::{CallError, Client, SlotSessionEvents};
 use tenure_history::parse_rfc3339;
 
 use crate::connect::{Daemon, Reach};
@@ -18,7 +18,7 @@ pub(super) struct Keeper<'a> {
     client: Client,
     stream: Stream,
     /// `None`: opened again after the next heartbeat that is heard.
-    events: Option<StreamEvents>,
+    events: Option<SlotSessionEvents>,
     beat_at: BootInstant,
     /// Without another answer nothing is known of the session from here on.
     valid_until: BootInstant,
@@ -27,7 +27,7 @@ pub(super) struct Keeper<'a> {
     told_doubt: bool,
 }
 
-/// What is to be told.
+/// What is to be reported.
 pub(super) enum Happening {
     /// The session changed, or is about to.
     News(StreamNews),
@@ -50,7 +50,7 @@ impl<'a> Keeper<'a> {
         asked_at: BootInstant,
     ) -> Self {
         let client = daemon.client().clone();
-        let events = client.stream_events(&stream.session_id).await.ok();
+        let events = client.slot_session_events(&stream.session_id).await.ok();
         let interval = Duration::from_secs(stream.heartbeat_interval.max(1));
         let mut keeper = Self {
             reach,
@@ -109,18 +109,18 @@ impl<'a> Keeper<'a> {
         let interval = Duration::from_secs(self.stream.heartbeat_interval.max(1));
         let asked_at = BootInstant::now();
         let id = self.stream.session_id.clone();
-        match self.client.heartbeat_stream_within(&id, None, interval).await {
+        match self.client.heartbeat_slot_session_within(&id, None, interval).await {
             Ok(renewed) => {
                 self.beat_at = asked_at.after(Duration::from_secs(renewed.next_heartbeat_in.max(1)));
                 let good_for = good_for(renewed.valid_ms, &renewed.lease_expires_at, &renewed.server_time);
                 self.valid_until = asked_at.after(good_for);
                 if self.events.is_none() {
-                    self.events = self.client.stream_events(&id).await.ok();
+                    self.events = self.client.slot_session_events(&id).await.ok();
                 }
                 self.told_doubt = false;
                 self.pause.take().map(|_| Happening::HeardAgain)
             }
-            Err(error) if is_final(&error) => match self.client.stream(&id).await {
+            Err(error) if is_final(&error) => match self.client.slot_session(&id).await {
                 // How it ended is the same news, whether it is told or found out.
                 Ok(stream) if stream.state.is_terminal() => {
                     self.stream = stream;
@@ -156,7 +156,9 @@ fn good_for(valid_ms: Option<u64>, until: &str, now: &str) -> Duration {
     Duration::from_millis(valid_ms.or_else(left_ms).unwrap_or(0))
 }
 
-async fn next_news(events: &mut Option<StreamEvents>) -> Result<Option<(StreamNews, Stream)>, CallError> {
+async fn next_news(
+    events: &mut Option<SlotSessionEvents>,
+) -> Result<Option<(StreamNews, Stream)>, CallError> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

@@ -22,13 +22,13 @@ const STATES: [StreamState; 6] = [
     StreamState::Failed,
 ];
 
-/// List sessions: those that queue, then those that live
+/// List slot sessions: queued ones first, then live ones
 #[derive(Args)]
 pub(super) struct List {
-    /// Only those in this state
+    /// Show only slot sessions in this state
     #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES.map(StreamState::as_str)))]
     state: Option<String>,
-    /// Those that have ended too, and all of them, however many
+    /// Include ended slot sessions, without a limit
     #[arg(long)]
     all: bool,
     /// Show at most this many
@@ -37,12 +37,12 @@ pub(super) struct List {
     limit: u64,
 }
 
-/// Show everything about one session
+/// Show one slot session
 ///
-/// One that has ended can be shown for as long as the daemon remembers it.
+/// Ended slot sessions can be shown for as long as history.ended_age allows.
 #[derive(Args)]
 pub(super) struct Show {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
 }
@@ -51,7 +51,7 @@ impl List {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
         let list = self.fetch(daemon).await?;
         if list.next_cursor.is_some() {
-            printer.talk("note: there is more; ask for more with --limit, or for --all");
+            printer.talk("note: the list continues; use --limit N or --all");
         }
         if printer.json() {
             return print_object(printer, &list);
@@ -73,7 +73,7 @@ impl List {
             let had = whole.as_ref().map_or(0, |whole| whole.sessions.len());
             let limit = Some(((max - had) as u64).min(PAGE_MAX));
             let query = StreamQuery { state, limit, cursor: cursor.clone() };
-            let mut page = daemon.client().streams(&query).await.map_err(call_failure)?;
+            let mut page = daemon.client().slot_sessions(&query).await.map_err(call_failure)?;
             let mut next = page.next_cursor.take();
             if !self.all && state.is_none() {
                 // Those that had a lease and ended come last: nothing behind them lives.
@@ -99,6 +99,6 @@ fn has_ended(stream: &Stream) -> bool {
 
 impl Show {
     pub(super) async fn run(self, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        print_stream(printer, &daemon.client().stream(&self.session).await.map_err(call_failure)?)
+        print_stream(printer, &daemon.client().slot_session(&self.session).await.map_err(call_failure)?)
     }
 }

@@ -15,43 +15,49 @@ use crate::failure::{Failure, Words};
 use crate::printer::Printer;
 use crate::stopping::Stopping;
 
-/// Start a session: take slots, all of them or none
+/// Start a slot session: take slots, all or none
 ///
-/// Without --keep the session is printed and left: it ends when its ttl passes, unless somebody sends heartbeats. With
-/// --keep this command does, until it is interrupted; then it stops the session.
+/// With --keep the command sends heartbeats until it is interrupted, then stops the slot session. Without --keep it
+/// prints the slot session and exits; the slot session expires unless another program sends heartbeats. TTL and grace are
+/// settings of the daemon (sessions.lease_ttl, sessions.grace).
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Start {
-    /// Pool that slots are taken from; the one of the daemon's settings unless told
+    /// Take slots from this pool [default: sessions.default_pool of the daemon]
     #[arg(long, value_name = "POOL")]
     pool: Option<String>,
-    /// How many slots; 1 unless told
+    /// Take this many slots [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
-    /// A resource by name, besides slots or instead of them; can be given more than once
-    #[arg(long = "resource", value_name = "NAME")]
+    /// Take this resource, besides slots or instead of them (repeatable)
+    #[arg(long = "resource", short, value_name = "RESOURCE")]
     resources: Vec<String>,
-    /// What the session is about
+    /// Record what the slot session is for
     #[arg(long, value_name = "TEXT")]
     service_ref: Option<String>,
-    /// Let it fail unless it is activated within this time; whole seconds
+    /// Fail the slot session unless it is activated within this time (whole seconds)
     #[arg(long, value_name = "DURATION")]
     start_timeout: Option<Span>,
-    /// Queue for so long where no slot is free; whole seconds
+    /// Wait in the queue for this long if no slot is free (whole seconds)
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
-    /// In whose name; user@host unless told
-    #[arg(long, value_name = "TEXT")]
+    /// Set the client's name [default: user@host]
+    #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
-    /// Whatever is to be kept with it: a JSON object
+    /// Store this JSON object with the slot session
     #[arg(long, value_name = "JSON", value_parser = json_object)]
     metadata: Option<JsonObject>,
-    /// Send heartbeats until interrupted, then stop it
+    /// Send heartbeats until interrupted, then stop the slot session
     #[arg(long)]
     keep: bool,
-    /// Makes a retry harmless: the same id gives the same session
+    /// Set the idempotency key: a retry with the same ID returns the same slot session
     #[arg(long, value_name = "ID")]
     operation_id: Option<String>,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure session start --keep
+  tenure session start --pool gpu --count 2 --wait 10m --keep";
 
 /// A type of its own, so that the parser takes it for one value.
 type JsonObject = Map<String, Value>;
@@ -78,7 +84,7 @@ impl Start {
         let key = self.operation_id.clone().unwrap_or_else(operation_id);
         let body = self.body();
         let asked_at = BootInstant::now();
-        let starting = daemon.client().start_stream(&body, Some(&key));
+        let starting = daemon.client().start_slot_session(&body, Some(&key));
         let Some(started) = stopping.finish(starting).await else { return Err(left_behind()) };
         let stream = started.map_err(call_failure)?;
         if !keep && stream.state != StreamState::New {
@@ -95,7 +101,7 @@ impl Start {
             Ok(Left::Asked) => stop(keeper.client(), &stream, &mut stopping, printer).await,
             Err(failure) => {
                 // What this command took it does not leave behind because it failed itself.
-                let _ = stopping.finish(keeper.client().stop_stream(&stream.session_id)).await;
+                let _ = stopping.finish(keeper.client().stop_slot_session(&stream.session_id)).await;
                 Err(failure)
             }
         }
@@ -118,11 +124,11 @@ impl Start {
 
 /// How a session is left.
 enum Left {
-    /// It has its slots, and nobody asked to keep it.
+    /// It has its slots, and --keep was not given.
     AsItIs,
     /// It has ended.
     Over,
-    /// Somebody asked to stop.
+    /// A signal asked to stop.
     Asked,
 }
 
@@ -150,7 +156,7 @@ async fn keep_until_asked(
                 printer.flush()?;
                 if stream.state == StreamState::Draining {
                     let until = &stream.lease_expires_at;
-                    printer.talk(format_args!("warning: it drains; it ends at {until}"));
+                    printer.talk(format_args!("warning: the slot session is draining; it ends at {until}"));
                 }
                 if !has_slots && stream.state != StreamState::New {
                     has_slots = true;
@@ -162,15 +168,14 @@ async fn keep_until_asked(
                 }
             }
             Happening::News(StreamNews::Expiring) if stream.state != StreamState::Draining => {
-                printer.talk("warning: a third of the ttl is left, and the daemon has heard nothing");
+                printer.talk("warning: a third of the ttl is left, and the daemon has received no heartbeat");
             }
             Happening::News(_) => {}
             Happening::Unheard(error) => {
-                printer.talk(format_args!("note: {error}; trying again until it is heard"));
+                printer.talk(format_args!("note: heartbeat failed: {error}; retrying"));
             }
             Happening::Doubtful => {
-                printer
-                    .talk("warning: nothing was heard for as long as the session was good; it may be over");
+                printer.talk("warning: no answer for a whole ttl; the slot session may have expired");
             }
             Happening::HeardAgain => printer.talk("note: the daemon answers again"),
             Happening::Over(error) => return Err(call_failure(error)),
@@ -181,8 +186,9 @@ async fn keep_until_asked(
 /// Says what happens now; whether the session has its slots.
 fn tell_begin(stream: &Stream, keep: bool, printer: &mut Printer) -> Result<bool, Failure> {
     if stream.state == StreamState::New {
-        let place = stream.queue_position.map(|place| format!(" at place {place}")).unwrap_or_default();
-        printer.talk(format_args!("note: {} queues{place}; interrupt to leave the queue", stream.session_id));
+        let place = stream.queue_position.map(|place| format!(" at position {place}")).unwrap_or_default();
+        let id = &stream.session_id;
+        printer.talk(format_args!("note: {id} waits in the queue{place}; interrupt to leave the queue"));
         return Ok(false);
     }
     print_stream(printer, stream)?;
@@ -195,7 +201,8 @@ fn tell_begin(stream: &Stream, keep: bool, printer: &mut Printer) -> Result<bool
 
 fn tell_kept(stream: &Stream, printer: &mut Printer) {
     let every = stream.heartbeat_interval;
-    printer.talk(format_args!("note: kept by a heartbeat every {every} s until interrupted, then stopped"));
+    printer
+        .talk(format_args!("note: sending a heartbeat every {every} s; interrupt to stop the slot session"));
     if stream.state == StreamState::Starting {
         advise(stream, printer);
     }
@@ -205,9 +212,9 @@ fn tell_kept(stream: &Stream, printer: &mut Printer) {
 fn advise(stream: &Stream, printer: &mut Printer) {
     let (id, until) = (&stream.session_id, &stream.lease_expires_at);
     if stream.state == StreamState::Starting {
-        printer.talk(format_args!("note: it fails at {until} unless: tenure session activate {id}"));
+        printer.talk(format_args!("note: fails at {until} unless you run: tenure session activate {id}"));
     } else if !stream.state.is_terminal() {
-        printer.talk(format_args!("note: it ends at {until} unless: tenure session heartbeat {id}"));
+        printer.talk(format_args!("note: expires at {until} unless you run: tenure session heartbeat {id}"));
     }
 }
 
@@ -217,8 +224,8 @@ async fn stop(
     stopping: &mut Stopping,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
-    printer.talk("note: stopping the session");
-    let Some(stopped) = stopping.finish(client.stop_stream(&stream.session_id)).await else {
+    printer.talk("note: stopping the slot session");
+    let Some(stopped) = stopping.finish(client.stop_slot_session(&stream.session_id)).await else {
         return Err(left_behind());
     };
     match stopped {
@@ -229,12 +236,12 @@ async fn stop(
 }
 
 fn ended(stream: &Stream) -> Failure {
-    let (id, reason) = (&stream.session_id, stream.reason.as_deref().unwrap_or("for no known reason"));
-    let words = Words::new(format_args!("the session {id} is over: {reason}"));
-    Failure::Refused(words.hint(format_args!("tenure why {id} tells how it came to it")))
+    let (id, reason) = (&stream.session_id, stream.reason.as_deref().unwrap_or("reason unknown"));
+    let words = Words::new(format_args!("slot session {id} ended: {reason}"));
+    Failure::Refused(words.hint(format_args!("tenure why {id} shows its history")))
 }
 
 fn left_behind() -> Failure {
-    let words = Words::new("left before the daemon confirmed what becomes of the session");
-    Failure::Unexpected(words.hint("it ends once its ttl has passed; tenure session ls shows it"))
+    let words = Words::new("interrupted before the daemon confirmed the end of the slot session");
+    Failure::Unexpected(words.hint("the slot session expires after its ttl; tenure session ls shows it"))
 }

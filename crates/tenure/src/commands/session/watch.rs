@@ -11,12 +11,12 @@ use crate::printer::Printer;
 use crate::show::stream_line;
 use crate::stopping::{Stopping, output_closed};
 
-/// Print what happens to one session, until it has ended
+/// Watch one slot session until it ends
 ///
-/// One line each: the session as it is, then renewals, warnings and changes of its state.
+/// Prints one line each for its current state, renewals, warnings and changes.
 #[derive(Args)]
 pub(super) struct Watch {
-    /// Its id
+    /// Slot session ID
     #[arg(value_name = "SESSION")]
     session: String,
 }
@@ -37,7 +37,7 @@ impl Watch {
     }
 
     async fn follow(&self, reach: &Reach, daemon: &Daemon, printer: &mut Printer) -> Result<(), Failure> {
-        let open = async |daemon: &Daemon| daemon.client().stream_events(&self.session).await;
+        let open = async |daemon: &Daemon| daemon.client().slot_session_events(&self.session).await;
         let mut events = open(daemon).await.map_err(call_failure)?;
         let mut is_over = false;
         loop {

@@ -90,12 +90,12 @@ impl Value for StoreAddress {
             None if text.is_empty() => Ok(Self(None)),
             Some(("etcd" | "etcds", rest)) => Self::etcd(rest).map(|address| Self(Some(address))),
             Some(("redis" | "rediss", _)) => Err(
-                "Redis cannot carry the log: it acknowledges what a fail-over may lose, so that one lease could be \
-                 granted twice; use etcd"
+                "Redis cannot store the log: a failover can lose acknowledged writes, so one lease could be granted \
+                 twice; use etcd"
                     .to_owned(),
             ),
             Some(("nats" | "tls", _)) => Err(
-                "NATS cannot carry the log: it has no compare over several keys that is synced before it is \
+                "NATS cannot store the log: it has no transaction over several keys that is synced before it is \
                  acknowledged; use etcd"
                     .to_owned(),
             ),

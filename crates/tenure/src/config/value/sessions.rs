@@ -25,7 +25,7 @@ pub(crate) enum SlotReuse {
     AfterHook,
 }
 
-/// Who is told of a session's end, as it was given: a URL or a command line. Empty: nobody.
+/// The receiver of a slot session's end, as it was given: a URL or a command line. Empty: no receiver.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Debug)]
 pub(crate) struct OnEnd(pub(crate) String);
 

@@ -60,7 +60,7 @@ pub(super) async fn get(shared: &NodeShared, url: &str, path: &str) -> Result<(I
 }
 
 async fn send(shared: &NodeShared, url: &str, path: &str) -> Result<(Response<Incoming>, Sender), String> {
-    let uri: Uri = url.parse().map_err(|_| format!("{url} is no URL"))?;
+    let uri: Uri = url.parse().map_err(|_| format!("{url} is not a URL"))?;
     let request = Request::get(path)
         .header(HOST, uri.authority().map_or("", http::uri::Authority::as_str))
         .header(NODE_HEADER, shared.secret())
@@ -85,7 +85,7 @@ pub(super) async fn events(shared: &NodeShared, query: &EventsQuery) -> Option<T
         }
         match get(shared, &url, &path).await {
             Ok((body, connection)) => return Some(follow(body, connection)),
-            Err(error) => tracing::debug!(node, error, "events could not be had from another node"),
+            Err(error) => tracing::debug!(node, error, "cannot read events from another node"),
         }
     }
     None

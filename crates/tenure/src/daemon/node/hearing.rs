@@ -13,7 +13,7 @@ use super::shared::NodeShared;
 
 /// Why a node does not run: another answers at its `--advertise`, or nobody does.
 #[derive(Debug, thiserror::Error)]
-#[error("this node does not hear itself at --advertise {advertise}: {heard}; it listens on {listens}")]
+#[error("this node cannot reach itself at --advertise {advertise}: {heard}; it listens on {listens}")]
 pub(crate) struct UnheardError {
     advertise: String,
     heard: String,
@@ -24,7 +24,7 @@ impl UnheardError {
     pub(crate) fn hint(&self) -> String {
         format!(
             "--bind needs an address that the other nodes reach, and --advertise the URL of that address and port; \
-             {} is what others are told",
+             the other nodes use {}",
             self.advertise
         )
     }
@@ -69,7 +69,7 @@ async fn ask(shared: &NodeShared) -> Result<(), Heard> {
     let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
     let bytes = body.map_err(|error| Heard::Nothing(error.to_string()))?.to_bytes();
     let answered: NodeSelf = serde_json::from_slice(&bytes)
-        .map_err(|_| Heard::Another("something answers that is no node of this version".to_owned()))?;
+        .map_err(|_| Heard::Another("the answer is not that of a node of this version".to_owned()))?;
     if answered.incarnation == shared.incarnation {
         return Ok(());
     }

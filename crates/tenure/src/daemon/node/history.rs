@@ -164,19 +164,14 @@ impl Bringer {
         match put {
             Ok(extent) => {
                 let (first_lsn, last_lsn) = (extent.first_lsn.0, extent.last_lsn.0);
-                tracing::info!(node, first_lsn, last_lsn, "history was brought from another node");
+                tracing::info!(node, first_lsn, last_lsn, "backfilled history from another node");
                 return true;
             }
             Err(BringError::Earlier(error)) if error.is_damage() => {
                 let error = crate::failure::chain(&error);
-                tracing::warn!(
-                    node,
-                    segment,
-                    error,
-                    "a segment of another node's copy of the log was dropped"
-                );
+                tracing::warn!(node, segment, error, "dropped a damaged segment of another node's local log");
             }
-            Err(error) => tracing::debug!(node, segment, %error, "no history was brought"),
+            Err(error) => tracing::debug!(node, segment, %error, "no history to backfill"),
         }
         false
     }

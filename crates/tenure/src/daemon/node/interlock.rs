@@ -21,7 +21,7 @@ pub(crate) enum InterlockError {
         source: StoreError,
     },
     /// It is too old.
-    #[error("etcd member {member} is of release {found}; {OLDEST_TEXT} or later is needed")]
+    #[error("etcd member {member} has version {found}; {OLDEST_TEXT} or later is required")]
     TooOld {
         /// Which.
         member: String,
@@ -68,7 +68,7 @@ pub(crate) fn check(store: &Arc<EtcdStore>, within: Duration) -> Result<Vec<Stri
     }
     if store.asks_nobody() {
         warnings.push(
-            "--etcd-user is given, and etcd asks nobody for a password: whoever reaches it reads and writes \
+            "--etcd-user is given, but authentication is off in etcd: every client that reaches it can read and write \
              everything; create the user root, then run etcdctl auth enable"
                 .to_owned(),
         );

@@ -9,12 +9,14 @@ use std::time::Duration;
 use tenure_api::ChangeOfWriter;
 use tenure_cluster::growth::{Growth, Tended};
 use tenure_cluster::store::{Op, Store, Txn};
-use tenure_cluster::values::{Node as NodeValue, Standing, decode, encode};
+use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
 use tenure_cluster::{Heard, fresh_progress};
 use tenure_engine::host::read_clocks;
+use tenure_kernel::codec::FORMAT;
 
+use super::agreement::{Agreement, differing};
 use super::shared::{NodeShared, Term};
-use super::{BootError, NodeError, interlock, subnets};
+use super::{BootError, InterlockError, NodeError, interlock, subnets};
 use tokio::runtime::Handle as Runtime;
 
 /// Ends the keeper when it goes out of scope.
@@ -47,7 +49,11 @@ struct Keeper {
     told: Option<NodeValue>,
     remembered_ms: u64,
     growth: Option<(u64, Growth)>,
-    is_too_large_told: bool,
+    /// Where the log begins, as it was read last.
+    floor: Option<Floor>,
+    agreement: Agreement,
+    /// A snapshot that does not fit, as it was told last.
+    too_large_told: u64,
     /// Why the store could not be kept small, as it was told last.
     growth_told: Option<String>,
     /// Whom this node waits for, as it was told last.
@@ -68,7 +74,9 @@ pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
         told: None,
         remembered_ms: 0,
         growth: None,
-        is_too_large_told: false,
+        floor: None,
+        agreement: Agreement::default(),
+        too_large_told: 0,
         growth_told: None,
         missing_told: Vec::new(),
         asked_ms: read_clocks().boot_ms,
@@ -116,10 +124,12 @@ impl Keeper {
             if let Ok(survey) = self.shared.store.survey(WITHIN) {
                 self.shared.surveyed(survey);
             }
+            self.read_floor();
             self.list_nodes();
         } else if !self.is_known() {
             self.list_nodes();
         }
+        self.find_agreement();
         if self.shared.trust().is_doubtful() {
             self.compare();
         }
@@ -129,19 +139,29 @@ impl Keeper {
         }
         let is_known = self.is_known();
         if is_known && !self.was_known {
-            tracing::info!("the store has forgotten nothing that other nodes know: this node may lead");
+            tracing::info!("verified the store against the other nodes: this node may lead");
             self.missing_told.clear();
         }
         self.was_known = is_known;
         if now_ms >= self.remembered_ms + REMEMBER_EVERY_MS {
             self.remembered_ms = now_ms;
             if let Err(error) = self.shared.remember() {
-                tracing::warn!(%error, "what was seen of the store could not be written down");
+                tracing::warn!(%error, "cannot save the observed state of the store");
             }
         }
         match self.shared.term() {
             Some(term) => self.tend(&term),
-            None => self.growth = None,
+            None => self.let_go(),
+        }
+    }
+
+    /// A leader that found the store full follows; for as long as its claim stands it goes on to let go of what was trimmed.
+    fn let_go(&mut self) {
+        let Some((_, growth)) = &mut self.growth else { return };
+        let (_, quota) = self.shared.store_size();
+        let let_go = growth.let_go(&*self.shared.store, quota, self.shared.store_revision());
+        if let Ok(Some(Tended::Fenced)) = let_go {
+            self.growth = None;
         }
     }
 
@@ -157,7 +177,7 @@ impl Keeper {
                     mirror.synced_apart(&due);
                 }
             }
-            Err(error) => tracing::error!(%error, "this machine's copy of the log cannot be synced"),
+            Err(error) => tracing::error!(%error, "cannot sync the local log"),
         }
     }
 
@@ -183,6 +203,31 @@ impl Keeper {
         self.shared.listed(named.filter(|(name, _)| !name.starts_with('@')).collect());
     }
 
+    fn read_floor(&mut self) {
+        let key = self.shared.keys.floor();
+        let Ok(ranged) = self.shared.store.range(&key, &format!("{key}\0"), 1, WITHIN) else { return };
+        let found = ranged.found.first().and_then(|found| decode("floor", &found.value).ok());
+        self.floor = found.or(self.floor);
+    }
+
+    /// Finds out whether this node has come to the same state as the leader, and which nodes have not.
+    fn find_agreement(&mut self) {
+        let (Some(floor), Some(mirror)) = (&self.floor, self.shared.mirror()) else { return };
+        let nodes = self.shared.nodes();
+        let memory = self.shared.trust().remembered().memory.clone();
+        if let Some((_, told)) = nodes.iter().find(|(_, node)| node.memory == memory) {
+            self.agreement.recall(told);
+        }
+        let Some(snapshots) = mirror.lock().ok().map(|mirror| mirror.snapshots()) else { return };
+        let engine = self.shared.engine();
+        self.agreement.look(floor, &snapshots, |lsn| {
+            if let Some(engine) = engine.filter(|engine| engine.synced_lsn() >= lsn) {
+                engine.take_snapshot_at(lsn);
+            }
+        });
+        self.shared.differ(differing(floor, &nodes), floor.snapshot_lsn);
+    }
+
     /// Whether this node knows what the store may have forgotten, and others know of it.
     fn is_known(&self) -> bool {
         let trust = self.shared.trust();
@@ -202,7 +247,7 @@ impl Keeper {
             match heard {
                 Ok(Heard::Counts) => {}
                 Ok(Heard::Own | Heard::Stranger) => {
-                    tracing::debug!(node = peer.node, url = peer.url, "somebody else answers there");
+                    tracing::debug!(node = peer.node, url = peer.url, "another node answers at this URL");
                 }
                 Err(forgot) => {
                     let source = BootError::Restored(forgot);
@@ -225,7 +270,7 @@ impl Keeper {
         {
             tracing::warn!(
                 nodes = missing.join(", "),
-                "this node leads only once a leader or all of these have told what they remember; one that is gone for good: tenure cluster forget"
+                "this node cannot become leader before a leader or all of these nodes have answered; remove a lost node with: tenure cluster forget"
             );
             self.missing_told = missing;
         }
@@ -235,21 +280,24 @@ impl Keeper {
         if !self.shared.is_store_checked.load(Ordering::SeqCst) && !self.check_store() {
             return;
         }
-        let snapshot = self.shared.mirror().and_then(|mirror| mirror.lock().ok()?.snapshots().newest());
+        let newest = self.shared.mirror().and_then(|mirror| mirror.lock().ok()?.snapshots().newest());
+        let (found, newest_lsn) = (self.agreement.found(), newest.map_or(0, |header| header.lsn.0));
         let memory = self.shared.trust().remembered().memory.clone();
         let value = NodeValue {
             url: self.shared.url.clone(),
             incarnation: self.shared.incarnation.clone(),
             subnets: subnets(),
-            snapshot_lsn: snapshot.map_or(0, |header| header.lsn.0),
-            snapshot_hash: 0,
+            snapshot_lsn: found.map_or(newest_lsn, |found| found.lsn),
+            snapshot_hash: found.map_or(0, |found| found.hash),
+            format: FORMAT,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             wall_ms: read_clocks().wall_ms,
             memory: memory.clone(),
             is_forgotten: false,
         };
         let is_news = self.told.as_ref().is_none_or(|told| {
-            (&told.url, &told.subnets, told.snapshot_lsn) != (&value.url, &value.subnets, value.snapshot_lsn)
+            (&told.url, &told.subnets) != (&value.url, &value.subnets)
+                || (told.snapshot_lsn, told.snapshot_hash) != (value.snapshot_lsn, value.snapshot_hash)
         }) || self.shared.trust().wants_listing();
         if self.shared.is_stopping() || (!is_news && now_ms < self.told_ms + TELL_EVERY_MS) {
             return;
@@ -285,6 +333,8 @@ impl Keeper {
                 self.shared.is_store_checked.store(true, Ordering::SeqCst);
                 true
             }
+            // It is asked again with the next look; that it is silent is told by who asks all the time.
+            Err(InterlockError::Silent { .. }) => false,
             Err(error) => {
                 self.shared.fail(error.into());
                 false
@@ -308,22 +358,33 @@ impl Keeper {
             }
         }
         let Some((_, growth)) = &mut self.growth else { return };
+        if self.shared.any_differ() {
+            return;
+        }
         match growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision()) {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {
                 self.growth_told = None;
-                tracing::info!(frame = floor, "frames that a snapshot covers were let go");
+                tracing::info!(frame = floor, "trimmed the store: deleted frames that a snapshot covers");
             }
-            Ok(Tended::TooLarge { bytes }) if !self.is_too_large_told => {
-                self.is_too_large_told = true;
-                tracing::warn!(bytes, "the snapshot is too large for the store: frames stay in etcd");
+            Ok(Tended::TooLarge { bytes, bytes_max }) => {
+                if self.too_large_told != bytes {
+                    self.too_large_told = bytes;
+                    let wanted = bytes.saturating_mul(quota / bytes_max.max(1));
+                    tracing::warn!(
+                        bytes,
+                        bytes_max,
+                        wanted,
+                        "the state does not fit into etcd, so no frame can be trimmed: raise etcd's --quota-backend-bytes to at least the wanted bytes"
+                    );
+                }
             }
-            Ok(Tended::Quiet | Tended::Fenced | Tended::TooLarge { .. }) => {}
+            Ok(Tended::Quiet | Tended::Fenced) => {}
             Err(error) => {
                 // Tried twice a second: what has been said once is known.
                 let told = error.to_string();
                 if self.growth_told.as_ref() != Some(&told) {
-                    tracing::warn!(%error, "the store could not be kept small; it is tried again");
+                    tracing::warn!(%error, "cannot trim the store; retrying");
                 }
                 self.growth_told = Some(told);
             }

@@ -28,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::hook::Hook;
 use super::super::{DaemonError, Plan, ends, prepare_streams};
+use super::guardian::Guardian;
 use super::homes;
 use super::shared::{NodeShared, Term};
 use super::{Booted, CLOCK, random_hex};
@@ -35,6 +36,7 @@ use super::{Booted, CLOCK, random_hex};
 /// What a node's parts are made of.
 pub(super) struct Parts {
     shared: Arc<NodeShared>,
+    guardian: Option<Guardian>,
     engine: EngineConfig,
     host: HostOptions,
     disk: SharedDisk,
@@ -84,7 +86,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 impl Parts {
     pub(super) fn new(
         plan: &Plan,
-        shared: Arc<NodeShared>,
+        (shared, guardian): (Arc<NodeShared>, Option<Guardian>),
         disk: SharedDisk,
         (booted, find_log): (Booted, FindLog),
         network: Arc<dyn Network>,
@@ -96,6 +98,7 @@ impl Parts {
         shared.copies_into(Some(Arc::clone(&mirror)));
         let mut parts = Self {
             shared,
+            guardian,
             engine: homes::patient(plan.engine.clone()),
             host: plan.host.clone(),
             disk,
@@ -129,13 +132,17 @@ impl Parts {
         self.mirror.as_ref().expect("invariant: a node that plays a part has a copy")
     }
 
+    fn copied_upto(&self) -> tenure_log::Lsn {
+        self.mirror().lock().expect("invariant: nobody panics while holding the copy").end().last_lsn
+    }
+
     /// Makes the copy anew. Nobody uses the old one any more.
     fn begin_again(&mut self) -> Result<(), DaemonError> {
         self.mirror = None;
         self.shared.copies_into(None);
         let booted = (self.find_log)()?;
         if let Some(why) = &booted.put_aside {
-            tracing::warn!(%why, "the copy of the log on this machine is made again");
+            tracing::warn!(%why, "rebuilding the local log");
         }
         let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
@@ -188,6 +195,7 @@ impl Parts {
             .archived_in(self.archive.clone());
         ends::log(ended, identity);
         let host = Host::start(engine, log, &self.engine, self.host.clone(), switchboard.listener());
+        self.shared.plays(host.handle());
         let faces = Faces::new(
             host.handle(),
             Arc::clone(&switchboard),
@@ -204,6 +212,7 @@ impl Parts {
             self.connections.clone(),
             elsewhere,
         );
+        faces.had_tags(self.shared.meta.former_tags.clone());
         if let Some(vitals) = &self.vitals {
             faces.set_vitals(vitals.clone());
         }
@@ -223,7 +232,7 @@ impl Parts {
         let run = move || {
             let outcome = self.alternate(first, &stage);
             if let Err(error) = &outcome {
-                tracing::error!(error = %crate::failure::chain(error), "the node cannot go on");
+                tracing::error!(error = %crate::failure::chain(error), "the node must stop");
             }
             stopping.cancel();
             outcome
@@ -273,7 +282,7 @@ impl Parts {
         let end = follower.run(
             &mut |batch| handle.copied(batch),
             &self.shared.stopping,
-            &|| self.shared.may_claim(),
+            &|| self.shared.may_claim() && handle.synced_lsn().0 >= self.copied_upto().0,
             &random_hex,
         );
         let Part { host, switchboard, .. } = part;
@@ -288,9 +297,9 @@ impl Parts {
                 let known = self.shared.trust().remembered().clone();
                 let (store, keys) = (&*self.shared.store, &self.shared.keys);
                 match mark(store, keys, &self.shared.name, &known, &forgot.what) {
-                    Ok(true) => tracing::error!("the store is marked: nobody goes on with it"),
+                    Ok(true) => tracing::error!("marked the store as restored: no node serves it"),
                     Ok(false) => {}
-                    Err(error) => tracing::error!(%error, "the store could not be marked"),
+                    Err(error) => tracing::error!(%error, "cannot mark the store as restored"),
                 }
                 Err(self.restored(forgot))
             }
@@ -304,8 +313,16 @@ impl Parts {
         super::NodeError::Boot { address, source }.into()
     }
 
+    /// The guardian hears which claim of this node stands.
+    fn tell_guardian(&mut self, claim: Option<&Writer>) {
+        if let Some(guardian) = &mut self.guardian {
+            guardian.tell(claim);
+        }
+    }
+
     /// Writes until another node does.
     fn write(&mut self, mut log: Box<RemoteLog>, tick: u64, stage: &Stage) -> Result<(), DaemonError> {
+        self.tell_guardian(Some(&log.writer()));
         let (kernel, applied) = self.state.take().expect("invariant: a part leaves a state behind");
         let tick = Tick(tick).max(applied);
         let keeps_authority =
@@ -314,19 +331,20 @@ impl Parts {
             log.keep_authority();
         }
         // On disk before anything is written under this claim: whoever starts here next knows of it.
-        self.shared.trust().led(log.term().proved_ms(), &log.term().progress(0));
+        let (proved_ms, progress) = log.proved();
+        self.shared.trust().led(proved_ms, &progress);
         self.shared
             .remember()
             .map_err(|source| super::NodeError::Boot { address: self.shared.address.clone(), source })?;
-        let shared = &self.shared;
-        if !open_term(&mut log, tick, &|| shared.is_stopping(), &|| shared.hears_nothing())? {
+        let (shared, vitals, is_short) = (&self.shared, log.vitals(), log.shortage());
+        let takes_nothing = || shared.hears_nothing() || is_store_full(&vitals);
+        if !open_term(&mut log, tick, &|| shared.is_stopping(), &takes_nothing)? {
             return Ok(());
         }
-        let writer = log.term().writer().clone();
-        let (vitals, is_short) = (log.vitals(), log.shortage());
+        let writer = log.writer();
         let measured = Arc::clone(&vitals);
         let watched = (!keeps_authority).then(|| Arc::clone(&vitals));
-        tracing::info!(epoch = writer.epoch, "this node writes");
+        tracing::info!(epoch = writer.epoch, "became leader");
         let mut engine =
             Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
         engine.wait_with_grants(Tick(self.shared.meta.not_before_tick));
@@ -347,23 +365,28 @@ impl Parts {
         switchboard.hang_up();
         tasks.iter().for_each(tokio::task::AbortHandle::abort);
         match outcome {
-            None => tracing::warn!("this node may not answer for the log any more, and follows it again"),
+            // Its claim still stands in the store.
+            None => tracing::warn!("leadership lease expired: following again"),
             Some(Ok(())) => {
+                self.tell_guardian(None);
                 // Another may write before anybody has looked: whoever resigned knows it best.
                 let resigned = Writer { wall_ms: read_clocks().wall_ms, ..writer };
                 self.shared.changed(&resigned, ChangeOfWriter::Resigned);
-                tracing::info!("this node gave the log up");
+                tracing::info!("resigned as leader");
             }
-            Some(Err(Stop::Fenced)) => tracing::warn!("another node took the log over"),
+            Some(Err(Stop::Fenced)) => {
+                self.tell_guardian(None);
+                tracing::warn!("another node was elected leader");
+            }
             Some(Err(stop @ Stop::LogFailed(_))) => return Err(stopped(&stop)),
         }
         Ok(())
     }
 }
 
-/// Gives a term up once its authority has been over for [`LAPSE_MAX`] and the store is silent: a writer that may not
-/// answer serves nobody, one who follows serves stale reads. Counted from where it was noticed: a process that was stopped
-/// asks the store first. A store that answers and takes nothing, being full, is still to be kept small by its writer.
+/// Gives a term up once its authority has been over for [`LAPSE_MAX`] and the store is silent or full: a leader without
+/// authority serves nobody, a follower serves stale reads. Counted from where it was noticed: a process that was stopped
+/// asks the store first.
 fn lapse_watch(
     vitals: Option<Arc<Mutex<LogVitals>>>,
     shared: &NodeShared,
@@ -379,9 +402,13 @@ fn lapse_watch(
         }
         let passed = Duration::from_millis(now_ms - *noticed_ms.get_or_insert(now_ms));
         let left = LAPSE_MAX.saturating_sub(passed);
-        let is_over = left.is_zero() && shared.hears_nothing();
+        let is_over = left.is_zero() && (is_store_full(vitals) || shared.hears_nothing());
         (!is_over).then(|| if left.is_zero() { LOOK_EVERY } else { left })
     }
+}
+
+fn is_store_full(vitals: &Mutex<LogVitals>) -> bool {
+    vitals.lock().is_ok_and(|vitals| vitals.is_store_full)
 }
 
 /// Makes a term part of the log. `false`: another node came before, or nobody wants it any more.
@@ -389,7 +416,7 @@ fn open_term(
     log: &mut RemoteLog,
     tick: Tick,
     is_stopping: &dyn Fn() -> bool,
-    is_silent: &dyn Fn() -> bool,
+    takes_nothing: &dyn Fn() -> bool,
 ) -> Result<bool, DaemonError> {
     let at = Moment { tick: tick.0, wall_ms: read_clocks().wall_ms };
     loop {
@@ -407,7 +434,7 @@ fn open_term(
             }
             Resolution::Absent | Resolution::Unknown if is_stopping() => return Ok(false),
             // Who follows serves stale reads meanwhile.
-            Resolution::Unknown if is_silent() => return Ok(false),
+            Resolution::Unknown if takes_nothing() => return Ok(false),
             Resolution::Absent | Resolution::Unknown => {}
         }
     }
@@ -416,13 +443,13 @@ fn open_term(
 /// Before anybody is served: ids are known, pools are there.
 async fn prepare(faces: Faces) -> Vec<tokio::task::AbortHandle> {
     if let Err(error) = faces.restore_registrations().await {
-        tracing::error!(%error, "registrations cannot be found by their ids");
+        tracing::error!(%error, "cannot look up registrations by ID");
     }
     if let Err(error) = prepare_streams(&faces).await {
-        tracing::error!(%error, "sessions cannot be served as the settings say");
+        tracing::error!(%error, "cannot apply the settings of slot sessions");
     }
     if let Err(error) = faces.restore_polling().await {
-        tracing::error!(%error, "groups of pollers cannot be shown");
+        tracing::error!(%error, "cannot restore the groups of pollers");
     }
     let tasks = vec![
         tokio::spawn(faces.clone().keep_gates()).abort_handle(),

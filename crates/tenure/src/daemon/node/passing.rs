@@ -108,7 +108,7 @@ impl Passing {
 
     async fn post(&self, url: &str, passed: &PassedOn, within: Duration) -> Result<Bytes, Lost> {
         let body = serde_json::to_vec(passed).map_err(|error| Lost::NotSent(error.to_string()))?;
-        let uri: Uri = url.parse().map_err(|_| Lost::NotSent(format!("{url} is no URL")))?;
+        let uri: Uri = url.parse().map_err(|_| Lost::NotSent(format!("{url} is not a URL")))?;
         let mut sender = match self.take_idle(url) {
             Some(sender) => sender,
             None => tokio::time::timeout(CONNECT_WITHIN, self.connect(&uri))
@@ -182,7 +182,7 @@ impl Elsewhere for Passing {
             match self.pass_on(caller, calls).await {
                 Ok(replies) if replies.len() == count => replies,
                 Ok(_) => {
-                    vec![Err(Error::new(ErrorCode::Internal, "the writer answered something else")); count]
+                    vec![Err(Error::new(ErrorCode::Internal, "the leader answered something else")); count]
                 }
                 Err(error) => vec![Err(error); count],
             }

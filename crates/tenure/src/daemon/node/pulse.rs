@@ -93,7 +93,7 @@ impl StoreHeard {
             Some(_) if self.answered_ms == 0 => self.answered_ms = now_ms,
             Some(why) if self.why.is_some() || now_ms >= self.answered_ms + SILENT_AFTER_MS => {
                 if self.why.is_none() {
-                    tracing::warn!(error = why, "etcd does not answer: nothing is granted, renewed or ended");
+                    tracing::warn!(error = why, "etcd does not answer: no grants, renewals or ends");
                 }
                 self.why = Some(why);
             }
@@ -154,6 +154,7 @@ mod tests {
             subnets: Vec::new(),
             snapshot_lsn: 0,
             snapshot_hash: 0,
+            format: 1,
             version: "0".to_owned(),
             wall_ms,
             ..NodeValue::default()

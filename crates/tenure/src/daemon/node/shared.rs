@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tenure_api::{
-    ChangeOfWriter, ClusterNode, ClusterStatus, ClusterStore, ClusterWriter, Error, ErrorCode, EventsQuery,
+    ChangeOfWriter, ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, Error, ErrorCode, EventsQuery,
     NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
@@ -25,7 +25,7 @@ use super::asking::{self, OwnSegments};
 use super::passing::Passing;
 use super::pulse::{Quiet, StoreHeard};
 use super::secrets::{FORMER_MS, Secrets};
-use super::{BootError, ClusterPlan, NodeError, interlock};
+use super::{BootError, ClusterPlan, NodeError, agreement, interlock};
 
 /// What everybody on a node knows.
 pub(super) struct NodeShared {
@@ -71,6 +71,10 @@ struct Now {
     store: StoreHeard,
     changes: VecDeque<WriterChange>,
     complaints: Vec<String>,
+    /// The engine of the part that this node plays.
+    engine: Option<Handle>,
+    /// Nodes whose state differs from the leader's, and where.
+    differing: (Vec<String>, u64),
     numbers: NodeNumbers,
 }
 
@@ -138,7 +142,7 @@ impl NodeShared {
     pub(super) fn read_meta(&self, value: &[u8]) {
         let Ok(meta) = decode::<Meta>("meta", value) else { return };
         if self.secrets().read(&meta, read_clocks().boot_ms) {
-            tracing::info!("the secret of the nodes was replaced; the former one is good for a minute");
+            tracing::info!("the secret of the nodes was replaced; the former one is accepted for a minute");
         }
     }
 
@@ -196,6 +200,32 @@ impl NodeShared {
             && self.is_store_checked.load(Ordering::SeqCst)
             && self.trust().may_claim(read_clocks().boot_ms)
             && read_clocks().boot_ms >= self.now().claims_after_ms
+            && !self.now().differing.0.contains(&self.name)
+    }
+
+    /// The engine that answers from now on.
+    pub(super) fn plays(&self, engine: Handle) {
+        self.now().engine = Some(engine);
+    }
+
+    pub(super) fn engine(&self) -> Option<Handle> {
+        self.now().engine.clone()
+    }
+
+    /// These nodes have come to another state than the leader at a position.
+    pub(super) fn differ(&self, names: Vec<String>, lsn: u64) {
+        let now = &mut *self.now();
+        if now.differing.0 != names {
+            match agreement::warning(&names, lsn) {
+                Some(warning) => tracing::error!("{warning}"),
+                None => tracing::info!("the states of all nodes are equal again"),
+            }
+        }
+        now.differing = (names, lsn);
+    }
+
+    pub(super) fn any_differ(&self) -> bool {
+        !self.now().differing.0.is_empty()
     }
 
     /// Other nodes that are listed, and where each is reached.
@@ -221,7 +251,7 @@ impl NodeShared {
         let missing = trust.missing_nodes();
         (trust.is_doubtful() && !missing.is_empty()).then(|| {
             format!(
-                "this node leads only once a leader or all of these have told what they remember: {}; one that is gone for good: tenure cluster forget",
+                "this node cannot become leader before a leader or all of these nodes have answered what they remember: {}; remove a lost node with: tenure cluster forget",
                 missing.join(", ")
             )
         })
@@ -245,7 +275,7 @@ impl NodeShared {
 
     /// The node cannot go on: it stops, and says why.
     pub(super) fn fail(&self, error: NodeError) {
-        tracing::error!(error = %crate::failure::chain(&error), "the node cannot go on");
+        tracing::error!(error = %crate::failure::chain(&error), "the node must stop");
         self.failure.lock().expect("invariant: nobody panics while failing").get_or_insert(error);
         self.stop();
     }
@@ -393,7 +423,7 @@ impl NodeShared {
             // What was last seen of this node's own term is over.
             false => *node != self.name && writer.is_some_and(|writer| writer.node == node),
         };
-        if writes { NodeState::Writer } else { NodeState::Follower }
+        if writes { NodeState::Leader } else { NodeState::Follower }
     }
 
     fn positions(&self) -> (u64, u64, f64) {
@@ -447,14 +477,14 @@ impl Node for NodeShared {
         });
         ClusterStatus {
             node: self.name.clone(),
-            role: if now.term.is_some() { Role::Writer } else { Role::Follower },
-            writer: writer.map(|writer| ClusterWriter {
+            role: if now.term.is_some() { Role::Leader } else { Role::Follower },
+            leader: writer.map(|writer| ClusterLeader {
                 node: writer.node,
                 url: writer.url,
                 epoch: writer.epoch,
                 since: rfc3339(writer.wall_ms),
             }),
-            writer_ttl_ms,
+            leader_ttl_ms: writer_ttl_ms,
             generation: self.meta.generation,
             log_id: format!("{:016x}", self.meta.log_id),
             tag: self.tag(),
@@ -470,7 +500,13 @@ impl Node for NodeShared {
                 members: members.collect(),
                 bytes,
                 quota_bytes,
-                warnings: now.complaints.iter().cloned().chain(waits_for).collect(),
+                warnings: now
+                    .complaints
+                    .iter()
+                    .cloned()
+                    .chain(waits_for)
+                    .chain(agreement::warning(&now.differing.0, now.differing.1))
+                    .collect(),
                 silent: now.store.silence().map(silence),
             },
             changes: now.changes.iter().cloned().collect(),
@@ -590,17 +626,19 @@ impl Node for NodeShared {
         if let Some(term) = self.term() {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
             if read_clocks().boot_ms >= until_ms {
-                return not_leader("this node writes, and has not heard from etcd that it still may");
+                return not_leader(
+                    "this node is the leader, but etcd has not confirmed its leadership lease",
+                );
             }
             return Ok(());
         }
-        let seen = self.seen();
-        if !seen.caught_up {
+        if !self.seen().caught_up {
             return not_leader("this node has not copied the log up to its end yet");
         }
-        match &seen.writer {
-            Some(writer) if writer.writes() => Ok(()),
-            Some(_) | None => not_leader("no node writes at present"),
+        // A claim of this node that is seen while it has no term is of a term that is over.
+        match self.writer_elsewhere() {
+            Some(_) => Ok(()),
+            None => not_leader("no node writes at present"),
         }
     }
 
@@ -625,6 +663,7 @@ impl Node for NodeShared {
                 .store
                 .silence()
                 .map_or(0.0, |(since_ms, _)| read_clocks().boot_ms.saturating_sub(since_ms) as f64 / 1_000.0),
+            differing_nodes: now.differing.0.len() as u64,
             silent_nodes: now
                 .nodes
                 .iter()
@@ -670,7 +709,7 @@ fn replace_secret(store: &dyn Store, key: &str) -> Result<Meta, Error> {
     let txn = Txn { compares: vec![same], then: vec![put], otherwise: Vec::new() };
     match store.step(&txn, WITHIN).map_err(silent)?.held {
         true => Ok(meta),
-        false => Err(Error::new(ErrorCode::NotLeader, "somebody else changed `meta` meanwhile: ask again")),
+        false => Err(Error::new(ErrorCode::NotLeader, "another node changed `meta` meanwhile: try again")),
     }
 }
 

@@ -17,9 +17,10 @@ mod polling;
 mod portraits;
 mod reading;
 mod registrations;
-mod sessions;
 mod signing_in;
+mod slots;
 mod surviving;
+mod waiting;
 mod why;
 
 /// A daemon and its page.

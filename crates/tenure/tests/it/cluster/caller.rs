@@ -1,6 +1,10 @@
 //! One caller of a cluster: asks through any node, keeps what it asked and heard. HTTP by hand, so that nothing is
 //! retried, reconnected or interpreted behind the checker's back.
 
+mod services;
+mod slots;
+mod targets;
+
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,13 +14,18 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
 use super::harness::{Cluster, connect};
-use super::history::{Asked, Authority, Heard, Record, State};
+use super::history::{Application, Asked, Authority, Heard, Record, Restore, State};
 use crate::raw_http::{Answered, Http};
+
+pub(crate) use services::{Service, name_of};
+pub(crate) use slots::{POOL, Slot};
+pub(crate) use targets::{Beat, Session, Target};
 
 /// Everything that all callers asked and heard.
 pub(crate) struct Journal {
     began_ns: u64,
     records: Mutex<Vec<Record>>,
+    restores: Mutex<Vec<Restore>>,
     served: AtomicUsize,
 }
 
@@ -39,6 +48,31 @@ pub(crate) struct Terms {
     pub(crate) wait_ms: u64,
 }
 
+/// A lease to look at again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Look {
+    pub(crate) lease: String,
+    /// Of a target: with which epoch it was held.
+    pub(crate) epoch: Option<u64>,
+}
+
+/// One request.
+struct Request<'a> {
+    method: &'static str,
+    path: &'a str,
+    body: Option<&'a Value>,
+    /// Makes a retry harmless, where the body does not.
+    key: Option<&'a str>,
+}
+
+/// What came of sending one.
+struct Sent {
+    sent_ns: u64,
+    heard_ns: u64,
+    /// `None`: no whole answer.
+    answered: Option<Answered>,
+}
+
 /// What came of one try.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Outcome {
@@ -52,7 +86,12 @@ pub(crate) enum Outcome {
 
 impl Journal {
     pub(crate) fn begin() -> Arc<Self> {
-        Arc::new(Self { began_ns: boot_ns(), records: Mutex::default(), served: AtomicUsize::new(0) })
+        Arc::new(Self {
+            began_ns: boot_ns(),
+            records: Mutex::default(),
+            restores: Mutex::default(),
+            served: AtomicUsize::new(0),
+        })
     }
 
     /// Nanoseconds since it was begun.
@@ -65,12 +104,25 @@ impl Journal {
         self.records.lock().unwrap().clone()
     }
 
+    /// Everything so far, which is not kept twice.
+    pub(crate) fn take_records(&self) -> Vec<Record> {
+        std::mem::take(&mut *self.records.lock().unwrap())
+    }
+
+    pub(crate) fn restored(&self, restore: Restore) {
+        self.restores.lock().unwrap().push(restore);
+    }
+
+    pub(crate) fn restores(&self) -> Vec<Restore> {
+        self.restores.lock().unwrap().clone()
+    }
+
     /// How many answers came of which the cluster says that it carried out, or told, what was asked.
     pub(crate) fn served(&self) -> usize {
         self.served.load(Ordering::Relaxed)
     }
 
-    fn push(&self, record: Record) {
+    pub(crate) fn push(&self, record: Record) {
         self.served.fetch_add(usize::from(record.is_served()), Ordering::Relaxed);
         self.records.lock().unwrap().push(record);
     }
@@ -122,6 +174,11 @@ impl Caller {
 
     pub(crate) fn release(&mut self, node: usize, operation: &str, lease: &str, epoch: u64) -> Outcome {
         let asked = Asked::Release { lease: lease.to_owned() };
+        self.release_as(node, operation, asked, (lease, epoch))
+    }
+
+    fn release_as(&mut self, node: usize, operation: &str, asked: Asked, key: (&str, u64)) -> Outcome {
+        let (lease, epoch) = key;
         let body = json!({"epoch": epoch, "operation_id": operation});
         self.ask(node, operation, asked, &format!("/v1/leases/{lease}/release"), Some(&body))
     }
@@ -131,9 +188,25 @@ impl Caller {
         self.ask(node, operation, asked, "/v1/check", Some(&json!({"resource": resource, "fence": fence})))
     }
 
-    pub(crate) fn inspect(&mut self, node: usize, operation: &str, lease: &str) -> Outcome {
-        let asked = Asked::Inspect { lease: lease.to_owned() };
-        self.ask(node, operation, asked, &format!("/v1/leases/{lease}"), None)
+    /// What became of a lease. An id from before a restore is not known under that name any more; its story is told.
+    pub(crate) fn inspect(&mut self, node: usize, operation: &str, look: &Look) -> Outcome {
+        let asked = Asked::Inspect { lease: look.name() };
+        let path = format!("/v1/leases/{}", look.lease);
+        let Some(mut sent) = self.send(node, &Request::get(&path)) else { return Outcome::NotSent };
+        let mut heard = sent.answered.as_ref().and_then(|answered| look.heard(&asked, answered));
+        if matches!(heard, Some((Heard::Missing, _))) && !self.journal.restores().is_empty() {
+            let path = format!("/v1/why?lease={}", look.lease);
+            let Some(why) = self.send(node, &Request::get(&path)) else { return Outcome::NotSent };
+            heard = why.answered.as_ref().and_then(|answered| look.told(answered));
+            sent.heard_ns = why.heard_ns;
+        }
+        self.note(node, operation, asked, &sent, heard)
+    }
+
+    /// What a node answers, for messages of failures.
+    pub(crate) fn shown(&mut self, node: usize, path: &str) -> String {
+        let answered = self.send(node, &Request::get(path)).and_then(|sent| sent.answered);
+        answered.map_or_else(|| "no answer".to_owned(), |answered| format!("{answered:?}"))
     }
 
     fn ask(
@@ -144,19 +217,41 @@ impl Caller {
         path: &str,
         body: Option<&Value>,
     ) -> Outcome {
+        let method = if body.is_some() { "POST" } else { "GET" };
+        let Some(sent) = self.send(node, &Request { method, path, body, key: None }) else {
+            return Outcome::NotSent;
+        };
+        let heard = sent.answered.as_ref().and_then(|answered| heard(&asked, answered));
+        self.note(node, operation, asked, &sent, heard)
+    }
+
+    /// `None`: the node could not be reached.
+    fn send(&mut self, node: usize, request: &Request<'_>) -> Option<Sent> {
         let sent_ns = self.journal.now_ns();
         let http = match self.connections[node].take() {
             Some(http) => Ok(http),
             None => connect(self.nodes[node].1, self.limit),
         };
-        let Ok(mut http) = http else { return Outcome::NotSent };
-        let (method, body) = body.map_or(("GET", String::new()), |body| ("POST", body.to_string()));
-        let answered = http.try_ask(method, path, body.as_bytes());
+        let mut http = http.ok()?;
+        let body = request.body.map(Value::to_string).unwrap_or_default();
+        let key: Vec<(&str, &str)> = request.key.iter().map(|key| ("idempotency-key", *key)).collect();
+        let answered = http.try_ask_with(request.method, request.path, &key, body.as_bytes()).ok();
         let heard_ns = self.journal.now_ns();
-        let heard = answered.ok().and_then(|answered| {
+        if answered.is_some() {
             self.connections[node] = Some(http);
-            heard(&asked, &answered)
-        });
+        }
+        Some(Sent { sent_ns, heard_ns, answered })
+    }
+
+    /// Writes down what was heard, and says what it comes to.
+    fn note(
+        &self,
+        node: usize,
+        operation: &str,
+        asked: Asked,
+        sent: &Sent,
+        heard: Option<(Heard, Option<u64>)>,
+    ) -> Outcome {
         let outcome = match &heard {
             Some((heard, epoch)) => Outcome::Heard(heard.clone(), *epoch),
             None => Outcome::Unknown,
@@ -165,10 +260,72 @@ impl Caller {
             operation: operation.to_owned(),
             node: self.nodes[node].0.clone(),
             asked,
-            sent_ns,
-            heard: heard.map(|(heard, _)| (heard_ns, heard)),
+            sent_ns: sent.sent_ns,
+            heard: heard.map(|(heard, _)| (sent.heard_ns, heard)),
         });
         outcome
+    }
+}
+
+impl<'a> Request<'a> {
+    fn get(path: &'a str) -> Self {
+        Self { method: "GET", path, body: None, key: None }
+    }
+
+    fn post(path: &'a str, body: &'a Value) -> Self {
+        Self { method: "POST", path, body: Some(body), key: None }
+    }
+}
+
+impl Look {
+    /// As the history calls it.
+    pub(crate) fn name(&self) -> String {
+        match self.epoch {
+            Some(epoch) => format!("{}.{epoch}", self.lease),
+            None => self.lease.clone(),
+        }
+    }
+
+    /// A lease that went on with another epoch is lost to the one that held it with this.
+    fn heard(&self, asked: &Asked, answered: &Answered) -> Option<(Heard, Option<u64>)> {
+        let (heard, shown) = heard(asked, answered)?;
+        let went_on = match (self.epoch, shown, &heard) {
+            (Some(epoch), Some(shown), Heard::Shown { state: State::Live, .. }) => shown > epoch,
+            (Some(epoch), Some(shown), Heard::Shown { .. }) => shown > epoch + 1,
+            _ => false,
+        };
+        let gone = || Heard::Lost { code: "went_on".to_owned() };
+        Some((if went_on { gone() } else { heard }, shown))
+    }
+
+    /// The same out of its story.
+    fn told(&self, answered: &Answered) -> Option<(Heard, Option<u64>)> {
+        let story: Value = serde_json::from_slice(&answered.body).ok()?;
+        if answered.status == 404 {
+            return Some((Heard::Missing, None));
+        }
+        let entries = story["entries"].as_array().filter(|_| answered.status == 200)?;
+        let of_kind = |kind: &str| entries.iter().filter(|entry| entry["kind"] == kind).count() as u64;
+        // After a restore the story does not begin with the grant: which epoch the end was of is not told.
+        let is_cut = of_kind("granted") == 0;
+        if self.epoch.is_some_and(|epoch| is_cut || epoch < 1 + of_kind("rebound")) {
+            return Some((Heard::Lost { code: "went_on".to_owned() }, None));
+        }
+        let reason = entries.iter().rev().find_map(|entry| match entry["kind"].as_str()? {
+            "released" => Some("explicit".to_owned()),
+            "revoked" => {
+                let (_, reason) = entry["text"].as_str()?.rsplit_once('(')?;
+                Some(reason.split(')').next()?.to_owned())
+            }
+            _ => None,
+        });
+        if reason.is_none() && of_kind("reclaimed") > 0 {
+            // It was ending when the story began.
+            return Some((Heard::Lost { code: "ended_before".to_owned() }, None));
+        }
+        let is_free = of_kind("released") + of_kind("reclaimed") > 0;
+        let state = if is_free { State::Ended } else { State::Revoking };
+        reason.map(|reason| (Heard::Shown { state, reason: Some(reason) }, None))
     }
 }
 
@@ -187,13 +344,20 @@ fn heard(asked: &Asked, answered: &Answered) -> Option<(Heard, Option<u64>)> {
     if matches!(answered.status, 200 | 201) {
         return Some((done(asked, &body)?, body["epoch"].as_u64()));
     }
+    Some((refused(asked, &body)?, None))
+}
+
+/// What a refusal of the native surface says, on whichever transport.
+pub(crate) fn refused(asked: &Asked, body: &Value) -> Option<Heard> {
     if body["definite"] != true {
         return None;
     }
     let code = body["error"].as_str()?.to_owned();
-    let heard = match (asked, code.as_str()) {
-        (Asked::Acquire { .. }, "resource_held") => {
-            Heard::Held { by: body["blocking"][0]["lease_id"].as_str().map(str::to_owned) }
+    Some(match (asked, code.as_str()) {
+        (Asked::Acquire { resource, .. }, "resource_held") => {
+            let by = body["blocking"][0]["lease_id"].as_str().map(str::to_owned);
+            // Which epoch of the lease was in the way is not told.
+            Heard::Held { by: by.filter(|_| Application::of(resource) != Application::Targets) }
         }
         (
             Asked::Heartbeat { .. } | Asked::Release { .. },
@@ -203,11 +367,11 @@ fn heard(asked: &Asked, answered: &Answered) -> Option<(Heard, Option<u64>)> {
             Heard::Missing
         }
         _ => Heard::Declined { code },
-    };
-    Some((heard, None))
+    })
 }
 
-fn done(asked: &Asked, body: &Value) -> Option<Heard> {
+/// What a success of the native surface says, on whichever transport.
+pub(crate) fn done(asked: &Asked, body: &Value) -> Option<Heard> {
     let text = |name: &str| body[name].as_str().map(str::to_owned);
     let state = || match body["state"].as_str()? {
         "reserved" | "active" => Some(State::Live),
@@ -216,18 +380,29 @@ fn done(asked: &Asked, body: &Value) -> Option<Heard> {
         _ => None,
     };
     let valid_ms = body["valid_ms"].as_u64().unwrap_or(0);
+    // One lease of a target is as many as it had holders. An end raises the epoch once more.
+    let named = |resource: &str, is_live: bool| {
+        let epoch = body["epoch"].as_u64()?.checked_sub(u64::from(!is_live))?;
+        let is_target = Application::of(resource) == Application::Targets;
+        Some(Look { lease: text("lease_id")?, epoch: is_target.then_some(epoch) }.name())
+    };
     Some(match asked {
-        Asked::Acquire { .. } => Heard::Granted {
-            lease: text("lease_id")?,
-            fence: body["fence"].as_u64()?,
-            valid_ms,
-            state: state()?,
-        },
+        Asked::Acquire { resource, .. } => {
+            let state = state()?;
+            let lease = named(resource, state == State::Live)?;
+            Heard::Granted { lease, fence: body["fence"].as_u64()?, valid_ms, state }
+        }
         Asked::Heartbeat { .. } => Heard::Renewed { valid_ms },
+        // Where a former holder may still act, the resource comes free later.
+        Asked::Release { .. } if body["state"] == "revoking" => Heard::GivenUp,
         Asked::Release { .. } => Heard::Released,
-        Asked::Check { .. } => Heard::Authority(text("lease_id").and_then(|lease| {
-            Some(Authority { lease, holder: text("holder")?, fence: body["fence"].as_u64()? })
+        Asked::GiveUp { .. } => Heard::GivenUp,
+        Asked::Check { resource } if body["lease_id"].is_string() => Heard::Authority(Some(Authority {
+            lease: named(resource, true)?,
+            holder: text("holder")?,
+            fence: body["fence"].as_u64()?,
         })),
+        Asked::Check { .. } => Heard::Authority(None),
         Asked::Inspect { .. } => Heard::Shown { state: state()?, reason: text("reason") },
     })
 }

@@ -72,7 +72,7 @@ impl Held {
 }
 
 fn epoch_of(view: &Value) -> u64 {
-    view["writer"]["epoch"].as_u64().unwrap()
+    view["leader"]["epoch"].as_u64().unwrap()
 }
 
 /// Milliseconds until a node takes an acquire.
@@ -225,13 +225,18 @@ fn ten_changes_of_writer_keep_every_lease() {
     let mut held = Held::take(&cluster, &journal, 15, &terms);
     for change in 0..10 {
         let writer = cluster.wait_for_writer();
-        match change % 3 {
+        match change % 4 {
             0 => {
                 cluster.kill_node(writer);
                 held.renew_all(&cluster);
                 cluster.start_node(writer);
             }
             1 => {
+                cluster.lose_node(writer);
+                held.renew_all(&cluster);
+                cluster.start_node(writer);
+            }
+            2 => {
                 let stepped = cluster.nodes[(writer + 1) % 3].post("/v1/cluster/step-down", &json!({}));
                 assert_eq!(stepped["stepped_down"], true);
                 held.renew_all(&cluster);

@@ -58,14 +58,14 @@ fn calls_are_passed_on_by_https_between_nodes_that_know_each_other_by_certificat
     let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     let mut cluster = prepared(directory.path(), &both);
     cluster.start_node(0);
-    wait_until("a writer", LIMIT, || role(&cluster, 0) == "writer");
+    wait_until("a writer", LIMIT, || role(&cluster, 0) == "leader");
     cluster.start_node(1);
     let (status, lease) = ask(&cluster, 1, "POST", "/v1/leases", &acquire("through"));
     assert_eq!((status, &role(&cluster, 1)), (201, &json!("follower")), "{lease}");
     // And the other way round.
     let (status, _) = ask(&cluster, 1, "POST", "/v1/cluster/step-down", &Value::Null);
     assert_eq!(status, 200);
-    wait_until("another writer", LIMIT, || role(&cluster, 1) == "writer");
+    wait_until("another writer", LIMIT, || role(&cluster, 1) == "leader");
     let path = format!("/v1/leases/{}", lease["lease_id"].as_str().unwrap());
     let (status, seen) = ask(&cluster, 0, "GET", &path, &Value::Null);
     assert_eq!((status, &seen["fence"]), (200, &lease["fence"]), "{seen}");
@@ -78,6 +78,6 @@ fn a_node_whose_certificate_is_not_good_for_callers_is_refused_and_told_why() {
     // Others would refuse what it passes on, as it refuses itself.
     assert_eq!(cluster.refused_start(0), 3);
     let said = cluster.nodes[0].daemon.said();
-    assert!(said.contains("does not hear itself"), "{said}");
+    assert!(said.contains("cannot reach itself"), "{said}");
     assert!(said.to_lowercase().contains("alert: unsupportedcertificate"), "{said}");
 }

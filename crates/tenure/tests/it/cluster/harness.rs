@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::net::{Net, Shape, Wire};
@@ -149,8 +150,15 @@ impl Cluster {
     /// Starts a node that does not run and waits until it listens.
     #[track_caller]
     pub(crate) fn start_node(&mut self, place: usize) {
+        self.nodes[place].daemon.spawn();
+        self.started(place);
+    }
+
+    /// Waits until a node listens that was spawned.
+    #[track_caller]
+    pub(crate) fn started(&mut self, place: usize) {
         let node = &mut self.nodes[place];
-        node.daemon.start_again();
+        node.daemon.wait_until_ready();
         node.is_up = true;
         node.is_frozen = false;
     }
@@ -159,6 +167,13 @@ impl Cluster {
         let node = &mut self.nodes[place];
         node.daemon.kill();
         node.is_up = false;
+    }
+
+    /// Kills a node as the loss of its machine does: its guardian is gone first.
+    #[track_caller]
+    pub(crate) fn lose_node(&mut self, place: usize) {
+        kill_process(self.nodes[place].guardian(), Signal::KILL).unwrap();
+        self.kill_node(place);
     }
 
     #[track_caller]
@@ -226,7 +241,7 @@ impl Cluster {
     pub(crate) fn writer(&self) -> Option<usize> {
         let writers = self.nodes.iter().enumerate().filter_map(|(place, node)| {
             let view = node.view()?;
-            (view["role"] == "writer").then_some((view["writer"]["epoch"].as_u64().unwrap_or(0), place))
+            (view["role"] == "leader").then_some((view["leader"]["epoch"].as_u64().unwrap_or(0), place))
         });
         writers.max().map(|(_, place)| place)
     }
@@ -312,6 +327,21 @@ impl Node {
         Self { name, daemon, address, proxy, is_up: false, is_frozen: false, _clock: clock }
     }
 
+    /// The process that resigns for it when it dies.
+    #[track_caller]
+    pub(crate) fn guardian(&self) -> Pid {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.daemon.pid())).unwrap();
+        let children = tasks
+            .map(|task| std::fs::read_to_string(task.unwrap().path().join("children")).unwrap_or_default());
+        let children: String = children.collect();
+        let mut guardians = children.split_whitespace().filter(|pid| {
+            let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            words.starts_with(b"tenure\0guardian\0")
+        });
+        let pid = guardians.next().unwrap_or_else(|| panic!("no guardian: {}", self.daemon.said()));
+        Pid::from_raw(pid.parse().unwrap()).unwrap()
+    }
+
     /// Whether it has a process that was not stopped.
     pub(crate) fn is_up(&self) -> bool {
         self.is_up && !self.is_frozen
@@ -374,7 +404,7 @@ impl Node {
         let said = self.daemon.said();
         said.rsplit("\nready\n").next().filter(|said| said.contains("this node may lead"))?;
         let view = self.view().filter(|_| ready.status == 200)?;
-        let writer = &view["writer"];
+        let writer = &view["leader"];
         writer.is_object().then(|| serde_json::json!({"node": writer["node"], "epoch": writer["epoch"]}))
     }
 }

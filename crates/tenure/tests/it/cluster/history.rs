@@ -19,7 +19,8 @@ pub(crate) struct Record {
 /// What was asked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Asked {
-    /// Take a resource. No two operations name the same holder, so that a lease seen later tells whose it is.
+    /// Take a resource. A `*` at the end stands for one of several that begin so: which one, the answer tells, and the
+    /// record of a grant names it. Where no two operations name the same holder, a lease seen later tells whose it is.
     Acquire {
         resource: String,
         holder: String,
@@ -27,7 +28,12 @@ pub(crate) enum Asked {
     Heartbeat {
         lease: String,
     },
+    /// Ends the authority and frees the resource in one step.
     Release {
+        lease: String,
+    },
+    /// Ends the authority; the resource comes free later. A close of the holder's connection is one, and has no answer.
+    GiveUp {
         lease: String,
     },
     /// Who has authority over a resource?
@@ -51,6 +57,8 @@ pub(crate) enum Heard {
     Renewed { valid_ms: u64 },
     /// To a release.
     Released,
+    /// To one who gives it up.
+    GivenUp,
     /// To a heartbeat or a release: the lease has no authority any more.
     Lost { code: String },
     /// To a check.
@@ -61,6 +69,52 @@ pub(crate) enum Heard {
     Missing,
     /// It certainly had no effect, and tells nothing of the resource.
     Declined { code: String },
+}
+
+/// etcd was put back to a backup, and the operator adopted it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Restore {
+    /// Before the first node was stopped.
+    pub(crate) from_ns: u64,
+    /// No node ran any more.
+    pub(crate) stopped_ns: u64,
+    /// It was adopted, and no node had been started on it.
+    pub(crate) until_ns: u64,
+}
+
+/// What a lease is for, told by the name of its resource.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Application {
+    /// Kept by heartbeats over HTTP.
+    Leases,
+    /// Kept by a connection.
+    Connections,
+    /// A slot of a pool, kept by a session of `/api/v3`.
+    Slots,
+    /// An advertised name.
+    Registrations,
+    /// A target of pollers, kept by a session that a poller heartbeats.
+    Targets,
+}
+
+impl Application {
+    pub(crate) fn of(resource: &str) -> Self {
+        match resource.split('/').next() {
+            Some("conn") => Self::Connections,
+            Some("tuner") => Self::Slots,
+            Some("mdns") => Self::Registrations,
+            Some("poll") => Self::Targets,
+            _ => Self::Leases,
+        }
+    }
+
+    /// The reason of an end by silence.
+    pub(crate) fn reason_of_silence(self) -> &'static str {
+        match self {
+            Self::Connections | Self::Targets => "session_expired",
+            Self::Leases | Self::Slots | Self::Registrations => "heartbeat_expired",
+        }
+    }
 }
 
 /// Who has authority, as a check tells it.

@@ -41,7 +41,7 @@ fn a_node_that_does_not_hear_itself_where_it_is_advertised_is_refused() {
         let (code, said) = (node.code(), node.said());
         assert_eq!(code, 3, "{said}");
         let listens = cluster.nodes[2].address.to_string();
-        for words in ["does not hear itself at --advertise", advertise, heard, &listens] {
+        for words in ["cannot reach itself at --advertise", advertise, heard, &listens] {
             assert!(said.contains(words), "{words:?} is not said: {said}");
         }
         assert!(!node.socket().exists(), "it leaves its socket behind");
@@ -197,7 +197,7 @@ fn a_command_with_a_short_ttl_lives_through_the_loss_of_the_leader() {
         holds_for(Duration::from_millis(450), || true);
     }
     let writer = cluster.wait_for_writer();
-    cluster.kill_node(writer);
+    cluster.lose_node(writer);
     cluster.wait_until_whole();
     // As long as a renewal from before the kill could still carry one.
     holds_for(Duration::from_secs(3), || runs.iter_mut().all(|run| !run.is_over()));
@@ -211,7 +211,7 @@ fn a_command_with_a_short_ttl_lives_through_the_loss_of_the_leader() {
 #[test]
 fn a_command_whose_ttl_is_too_short_for_a_change_of_leader_is_run_with_a_warning() {
     let cluster = Cluster::on_one_member(&[], &[]);
-    let told = "warning: a change of leader takes up to 3.9 s, and with --ttl 3 s";
+    let told = "warning: a failover takes up to 3.9 s, but with --ttl 3 s";
     let mut short = run(&cluster, "short", "3s");
     wait_until("its lease", LIMIT, || held(&cluster, 0) == 1);
     short.guardian();

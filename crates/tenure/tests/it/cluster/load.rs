@@ -1,16 +1,21 @@
 //! Callers that take, keep, give back and look at a few resources through any node, until they are told to stop; then
 //! everything whose outcome is open is asked again.
 
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+mod connections;
+mod services;
+mod slots;
+mod targets;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::caller::{Caller, Journal, Outcome, Places, Terms};
-use super::history::{Asked, Heard, Record, State};
+use super::caller::{Caller, Journal, Look, Outcome, Places, Session, Target, Terms};
+use super::history::{Heard, Record, State};
 use crate::faults::random::Random;
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::boot_ms;
 
 const HOLDERS: u64 = 8;
 const OBSERVERS: u64 = 2;
@@ -18,7 +23,23 @@ const OBSERVERS: u64 = 2;
 const RESOURCES: u64 = 7;
 /// Tries of one operation before it is left for the end.
 const TRIES_MAX: usize = 4;
-const RESOLVE_LIMIT: Duration = Duration::from_secs(60);
+const RESOLVE_LIMIT: Duration = Duration::from_secs(40);
+/// How long after its grant a lease is looked at, so that most have ended.
+const LOOK_AFTER_MS: u64 = 8_000;
+/// How many of all leases are looked at once more at the end; the last ones all are.
+const LOOKS_AT_END: usize = 1_000;
+/// What a node has to be started with for all applications.
+pub(crate) const FLAGS: [&str; 9] = [
+    "--no-mdns",
+    "--mdns-http-grace",
+    "0s",
+    "--sessions-pools",
+    "tuner=3",
+    "--sessions-lease-ttl",
+    "3s",
+    "--sessions-heartbeat-interval",
+    "1",
+];
 
 /// Callers at work.
 pub(crate) struct Load {
@@ -29,9 +50,22 @@ pub(crate) struct Load {
 struct Shared {
     journal: Arc<Journal>,
     nodes: Places,
-    is_over: AtomicBool,
+    /// Where nodes listen for connections that hold.
+    sockets: Vec<PathBuf>,
+    is_over: Mutex<bool>,
+    over: Condvar,
     /// What is to be asked again when all is well.
     open: Mutex<Vec<Open>>,
+    /// Leases to be looked at, and from when on.
+    looks: Mutex<VecDeque<(u64, Look)>>,
+    /// Every lease that was granted.
+    granted: Mutex<Vec<Look>>,
+    /// What observers look at.
+    resources: Vec<String>,
+    /// Sessions of pollers, for those who hand over to them.
+    pollers: Mutex<Vec<Option<Session>>>,
+    /// What was handed over to each.
+    handed: Mutex<Vec<Vec<Target>>>,
 }
 
 /// An operation whose outcome is open.
@@ -56,24 +90,76 @@ struct Worker {
     random: Random,
     name: String,
     asked: u64,
+}
+
+/// What a worker does.
+trait Work: Send {
+    fn step(&mut self, worker: &mut Worker);
+
+    /// Once all is well: asks again for what is open. Whether nothing is left.
+    fn settle(&mut self, _worker: &mut Worker) -> bool {
+        true
+    }
+}
+
+/// Takes and gives back leases over HTTP.
+#[derive(Default)]
+struct Holder {
     holding: Option<Holding>,
 }
 
+/// Looks at resources and at leases of others.
+struct Observer;
+
 impl Load {
-    /// Begins at once. The threads are where the calling thread is.
+    /// Leases over HTTP. Begins at once. The threads are where the calling thread is.
     pub(crate) fn begin(journal: &Arc<Journal>, nodes: Places, seed: u64) -> Self {
+        Self::of_all(journal, nodes, Vec::new(), seed)
+    }
+
+    /// Every application, at nodes that were started with [`FLAGS`].
+    pub(crate) fn of_all(journal: &Arc<Journal>, nodes: Places, sockets: Vec<PathBuf>, seed: u64) -> Self {
+        let mut works: Vec<(String, Box<dyn Work>)> = Vec::new();
+        let mut resources: Vec<String> = (0..RESOURCES).map(resource).collect();
+        for number in 0..HOLDERS {
+            works.push((format!("h{number}"), Box::new(Holder::default())));
+        }
+        for number in 0..OBSERVERS {
+            works.push((format!("w{number}"), Box::new(Observer)));
+        }
+        if !sockets.is_empty() {
+            works.extend(connections::works());
+            works.extend(slots::works());
+            works.extend(services::works());
+            works.extend(targets::works());
+            resources.extend(connections::resources());
+            resources.extend(slots::resources());
+            resources.extend(services::resources());
+            resources.extend(targets::resources());
+        }
         let shared = Arc::new(Shared {
             journal: Arc::clone(journal),
             nodes,
-            is_over: AtomicBool::new(false),
+            sockets,
+            is_over: Mutex::default(),
+            over: Condvar::new(),
             open: Mutex::default(),
+            looks: Mutex::default(),
+            granted: Mutex::default(),
+            resources,
+            pollers: Mutex::new(vec![None; targets::POLLERS]),
+            handed: Mutex::new(vec![Vec::new(); targets::POLLERS]),
         });
-        let threads = (0..HOLDERS + OBSERVERS).map(|number| {
-            let name = if number < HOLDERS { format!("h{number}") } else { format!("w{number}") };
+        let threads = works.into_iter().zip(0..).map(|((name, mut work), number)| {
             let mut worker = Worker::new(&shared, name, seed.wrapping_mul(1_000) + number);
             std::thread::spawn(move || {
-                while !worker.shared.is_over.load(Ordering::Relaxed) {
-                    if number < HOLDERS { worker.hold() } else { worker.observe() }
+                while !worker.is_over() {
+                    work.step(&mut worker);
+                }
+                let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
+                while !work.settle(&mut worker) {
+                    assert!(boot_ms() < deadline, "{}: an operation could not be resolved", worker.name);
+                    worker.pause();
                 }
             })
         });
@@ -81,55 +167,51 @@ impl Load {
         Self { shared, threads }
     }
 
-    /// Ends the load, resolves what is open and looks at every lease once more. Every node has to be well.
+    /// Ends the load, resolves what is open and looks at leases once more. Every node has to be well.
     #[track_caller]
     pub(crate) fn finish(mut self, seed: u64) -> Vec<Record> {
-        self.stop();
-        let mut worker = Worker::new(&self.shared, "end".to_owned(), seed);
-        let open = std::mem::take(&mut *self.shared.open.lock().unwrap());
-        let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
-        for open in open {
-            while !worker.try_again(&open) {
-                assert!(boot_ms() < deadline, "an operation could not be resolved on a cluster that is well");
-            }
-        }
-        for number in 0..RESOURCES {
-            worker.look(&resource(number), 0);
-        }
-        let mut leases: Vec<String> =
-            self.shared.journal.records().iter().filter_map(granted_lease).collect();
-        leases.sort_unstable();
-        leases.dedup();
-        for lease in leases {
-            loop {
-                let (node, operation) = (worker.any_node(), worker.next_operation());
-                if matches!(worker.caller.inspect(node, &operation, &lease), Outcome::Heard(..)) {
-                    break;
-                }
-                assert!(boot_ms() < deadline, "{lease} cannot be looked at on a cluster that is well");
-            }
-        }
-        self.shared.journal.records()
-    }
-
-    fn stop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.shared.end();
         for thread in self.threads.drain(..) {
             thread.join().unwrap();
         }
+        let mut worker = Worker::new(&self.shared, "end".to_owned(), seed);
+        let mut holder = Holder::default();
+        let open = std::mem::take(&mut *self.shared.open.lock().unwrap());
+        let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
+        for open in open {
+            while !holder.try_again(&mut worker, &open) {
+                assert!(boot_ms() < deadline, "an operation could not be resolved on a cluster that is well");
+            }
+        }
+        for resource in &self.shared.resources {
+            worker.look(resource, 0);
+        }
+        let last = std::mem::take(&mut *self.shared.looks.lock().unwrap());
+        let mut looks: Vec<Look> = last.into_iter().map(|(_, look)| look).collect();
+        let all = std::mem::take(&mut *self.shared.granted.lock().unwrap());
+        looks.extend(all.iter().step_by(all.len() / LOOKS_AT_END + 1).cloned());
+        let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
+        for look in looks {
+            while worker.inspect(&look).is_none() {
+                let mut why = || worker.caller.shown(0, &format!("/v1/why?lease={}", look.lease));
+                assert!(boot_ms() < deadline, "{look:?} cannot be looked at: {}", why());
+                worker.pause();
+            }
+        }
+        self.shared.journal.take_records()
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.shared.is_over.store(true, Ordering::Relaxed);
+        self.shared.end();
     }
 }
 
-fn granted_lease(record: &Record) -> Option<String> {
-    match (&record.asked, &record.heard) {
-        (Asked::Acquire { .. }, Some((_, Heard::Granted { lease, .. }))) => Some(lease.clone()),
-        _ => None,
+impl Shared {
+    fn end(&self) {
+        *self.is_over.lock().unwrap() = true;
+        self.over.notify_all();
     }
 }
 
@@ -141,7 +223,11 @@ impl Worker {
     fn new(shared: &Arc<Shared>, name: String, seed: u64) -> Self {
         let caller = Caller::at(shared.nodes.clone(), &shared.journal);
         let random = Random::new(seed);
-        Self { shared: Arc::clone(shared), caller, random, name, asked: 0, holding: None }
+        Self { shared: Arc::clone(shared), caller, random, name, asked: 0 }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.shared.is_over.lock().unwrap()
     }
 
     fn any_node(&mut self) -> usize {
@@ -154,45 +240,20 @@ impl Worker {
     }
 
     fn pause(&mut self) {
-        let time = Duration::from_millis(2 + self.random.below(25));
-        holds_for(time, || true);
+        self.pause_up_to(60);
     }
 
-    /// One step in the life of a holder.
-    fn hold(&mut self) {
-        match self.holding.take() {
-            None => match self.take_open() {
-                // Operation ids are remembered for minutes: what is open is not left until the end of a long run.
-                Some(open) => {
-                    if !self.try_again(&open) {
-                        self.leave_open(open);
-                    }
-                }
-                None => self.acquire(),
-            },
-            Some(holding) => match self.random.below(100) {
-                0..=39 => self.heartbeat(holding),
-                40..=54 => {
-                    self.look(&holding.resource, holding.fence);
-                    self.holding = Some(holding);
-                }
-                55..=64 => {
-                    let (node, operation) = (self.any_node(), self.next_operation());
-                    self.caller.inspect(node, &operation, &holding.lease);
-                    self.holding = Some(holding);
-                }
-                65..=98 => self.release(&holding),
-                // Left to expire.
-                _ => {}
-            },
+    /// Until the load is over, at the most.
+    fn pause_up_to(&mut self, limit_ms: u64) {
+        let time = Duration::from_millis(2 + self.random.below(limit_ms - 2));
+        let is_over = self.shared.is_over.lock().unwrap();
+        if *is_over {
+            // Those who only resolve what is open do not ask in a row either.
+            drop(is_over);
+            crate::run_support::holds_for(time, || true);
+        } else {
+            drop(self.shared.over.wait_timeout_while(is_over, time, |is_over| !*is_over));
         }
-        self.pause();
-    }
-
-    fn observe(&mut self) {
-        let resource = resource(self.random.below(RESOURCES));
-        self.look(&resource, 0);
-        self.pause();
     }
 
     fn look(&mut self, resource: &str, fence: u64) {
@@ -200,22 +261,93 @@ impl Worker {
         self.caller.check(node, &operation, resource, fence);
     }
 
-    fn acquire(&mut self) {
-        let operation = self.next_operation();
-        let resource = resource(self.random.below(RESOURCES));
+    /// `None`: nobody could be asked.
+    fn inspect(&mut self, look: &Look) -> Option<Heard> {
+        let (node, operation) = (self.any_node(), self.next_operation());
+        match self.caller.inspect(node, &operation, look) {
+            Outcome::Heard(heard, _) => Some(heard),
+            Outcome::Unknown | Outcome::NotSent => None,
+        }
+    }
+
+    /// A lease was granted: it is looked at later.
+    fn granted(&self, look: Look) {
+        self.shared.granted.lock().unwrap().push(look.clone());
+        self.look_later(look);
+    }
+
+    fn look_later(&self, look: Look) {
+        self.shared.looks.lock().unwrap().push_back((boot_ms() + LOOK_AFTER_MS, look));
+    }
+}
+
+impl Work for Observer {
+    fn step(&mut self, worker: &mut Worker) {
+        let number = worker.random.below(worker.shared.resources.len() as u64) as usize;
+        let resource = worker.shared.resources[number].clone();
+        worker.look(&resource, 0);
+        let mut looks = worker.shared.looks.lock().unwrap();
+        let due = looks.pop_front_if(|(due_ms, _)| *due_ms <= boot_ms());
+        drop(looks);
+        if let Some((_, look)) = due {
+            match worker.inspect(&look) {
+                Some(Heard::Shown { state: State::Ended, .. } | Heard::Lost { .. } | Heard::Missing) => {}
+                // Retired.
+                Some(Heard::Declined { code }) if code == "lease_retired" => {}
+                _ => worker.look_later(look),
+            }
+        }
+        worker.pause();
+    }
+}
+
+impl Work for Holder {
+    fn step(&mut self, worker: &mut Worker) {
+        match self.holding.take() {
+            None => match worker.take_open() {
+                // Operation ids are remembered for minutes: what is open is not left until the end of a long run.
+                Some(open) => {
+                    if !self.try_again(worker, &open) {
+                        worker.leave_open(open);
+                    }
+                }
+                None => self.acquire(worker),
+            },
+            Some(holding) => match worker.random.below(100) {
+                0..=39 => self.heartbeat(worker, holding),
+                40..=49 => {
+                    worker.look(&holding.resource, holding.fence);
+                    self.holding = Some(holding);
+                }
+                50..=54 => {
+                    worker.inspect(&Look { lease: holding.lease.clone(), epoch: None });
+                    self.holding = Some(holding);
+                }
+                55..=98 => release(worker, &holding),
+                // Left to expire.
+                _ => {}
+            },
+        }
+        worker.pause();
+    }
+}
+
+impl Holder {
+    fn acquire(&mut self, worker: &mut Worker) {
+        let operation = worker.next_operation();
+        let resource = resource(worker.random.below(RESOURCES));
         let terms = Terms {
-            ttl_ms: 2_000 + self.random.below(3_000),
-            grace_ms: self.random.below(2) * 200,
-            wait_ms: if self.random.below(2) == 0 { 200 + self.random.below(600) } else { 0 },
+            ttl_ms: 2_000 + worker.random.below(3_000),
+            grace_ms: worker.random.below(2) * 200,
+            wait_ms: if worker.random.below(2) == 0 { 200 + worker.random.below(600) } else { 0 },
         };
         let holder = format!("holder-{operation}");
         let mut is_open = false;
         for _ in 0..TRIES_MAX {
-            let node = self.any_node();
-            match self.caller.acquire(node, &operation, (&resource, &holder), &terms) {
+            let node = worker.any_node();
+            match worker.caller.acquire(node, &operation, (&resource, &holder), &terms) {
                 Outcome::Heard(Heard::Granted { lease, fence, state, .. }, epoch) => {
-                    let holding = Holding { resource, lease, epoch: epoch.unwrap_or(1), fence };
-                    self.holding = Some(holding).filter(|_| state == State::Live);
+                    self.hold(worker, resource, lease, (epoch, fence, state));
                     return;
                 }
                 Outcome::Heard(..) if !is_open => return,
@@ -223,76 +355,91 @@ impl Worker {
                 Outcome::Unknown | Outcome::Heard(..) => is_open = true,
                 Outcome::NotSent => {}
             }
-            if self.shared.is_over.load(Ordering::Relaxed) {
+            if worker.is_over() {
                 break;
             }
-            self.pause();
+            worker.pause();
         }
         if is_open {
-            self.leave_open(Open::Acquire { operation, resource, holder, terms });
+            worker.leave_open(Open::Acquire { operation, resource, holder, terms });
         }
     }
 
-    fn heartbeat(&mut self, holding: Holding) {
-        let (node, operation) = (self.any_node(), self.next_operation());
-        let outcome = self.caller.heartbeat(node, &operation, &holding.lease, holding.epoch);
+    fn hold(
+        &mut self,
+        worker: &Worker,
+        resource: String,
+        lease: String,
+        (epoch, fence, state): (Option<u64>, u64, State),
+    ) {
+        worker.granted(Look { lease: lease.clone(), epoch: None });
+        let holding = Holding { resource, lease, epoch: epoch.unwrap_or(1), fence };
+        self.holding = Some(holding).filter(|_| state == State::Live);
+    }
+
+    fn heartbeat(&mut self, worker: &mut Worker, holding: Holding) {
+        let (node, operation) = (worker.any_node(), worker.next_operation());
+        let outcome = worker.caller.heartbeat(node, &operation, &holding.lease, holding.epoch);
         let is_lost = matches!(outcome, Outcome::Heard(Heard::Lost { .. } | Heard::Missing, _));
         self.holding = Some(holding).filter(|_| !is_lost);
     }
 
-    fn release(&mut self, holding: &Holding) {
-        let operation = self.next_operation();
-        let mut is_open = false;
-        for _ in 0..TRIES_MAX {
-            let node = self.any_node();
-            match self.caller.release(node, &operation, &holding.lease, holding.epoch) {
-                Outcome::Heard(Heard::Released | Heard::Lost { .. } | Heard::Missing, _) => return,
-                Outcome::Unknown => is_open = true,
-                Outcome::NotSent | Outcome::Heard(..) => {}
-            }
-            self.pause();
-        }
-        if is_open {
-            let (lease, epoch) = (holding.lease.clone(), holding.epoch);
-            self.leave_open(Open::Release { operation, lease, epoch });
-        }
-    }
-
-    fn leave_open(&self, open: Open) {
-        self.shared.open.lock().unwrap().push(open);
-    }
-
-    fn take_open(&self) -> Option<Open> {
-        self.shared.open.lock().unwrap().pop()
-    }
-
     /// Whether an answer came that tells the outcome of this try. What is granted by it is held.
-    fn try_again(&mut self, open: &Open) -> bool {
-        let node = self.any_node();
+    fn try_again(&mut self, worker: &mut Worker, open: &Open) -> bool {
+        let node = worker.any_node();
         let outcome = match open {
             Open::Acquire { operation, resource, holder, terms } => {
-                self.caller.acquire(node, operation, (resource, holder), terms)
+                worker.caller.acquire(node, operation, (resource, holder), terms)
             }
-            Open::Release { operation, lease, epoch } => self.caller.release(node, operation, lease, *epoch),
+            Open::Release { operation, lease, epoch } => {
+                worker.caller.release(node, operation, lease, *epoch)
+            }
         };
         match (outcome, open) {
             (
                 Outcome::Heard(Heard::Granted { lease, fence, state, .. }, epoch),
                 Open::Acquire { resource, .. },
             ) => {
-                let holding = Holding { resource: resource.clone(), lease, epoch: epoch.unwrap_or(1), fence };
-                self.holding = Some(holding).filter(|_| state == State::Live);
+                self.hold(worker, resource.clone(), lease, (epoch, fence, state));
                 true
             }
             (Outcome::Heard(Heard::Declined { code }, _), _) if code != "wait_timeout" => {
-                self.pause();
+                worker.pause();
                 false
             }
             (Outcome::Heard(..), _) => true,
             (Outcome::Unknown | Outcome::NotSent, _) => {
-                self.pause();
+                worker.pause();
                 false
             }
         }
+    }
+}
+
+fn release(worker: &mut Worker, holding: &Holding) {
+    let operation = worker.next_operation();
+    let mut is_open = false;
+    for _ in 0..TRIES_MAX {
+        let node = worker.any_node();
+        match worker.caller.release(node, &operation, &holding.lease, holding.epoch) {
+            Outcome::Heard(Heard::Released | Heard::Lost { .. } | Heard::Missing, _) => return,
+            Outcome::Unknown => is_open = true,
+            Outcome::NotSent | Outcome::Heard(..) => {}
+        }
+        worker.pause();
+    }
+    if is_open {
+        let (lease, epoch) = (holding.lease.clone(), holding.epoch);
+        worker.leave_open(Open::Release { operation, lease, epoch });
+    }
+}
+
+impl Worker {
+    fn leave_open(&self, open: Open) {
+        self.shared.open.lock().unwrap().push(open);
+    }
+
+    fn take_open(&self) -> Option<Open> {
+        self.shared.open.lock().unwrap().pop()
     }
 }

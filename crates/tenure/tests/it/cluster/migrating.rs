@@ -297,7 +297,7 @@ fn a_move_goes_nowhere_that_is_not_its_own() {
     site.cluster.wait_until_whole();
     let target = site.desk.path().join("target");
     let refused = site.migrate(&from, target.to_str().unwrap(), None);
-    assert!(refused.code == 1 && refused.err.contains("node a writes"), "{}", refused.err);
+    assert!(refused.code == 1 && refused.err.contains("node a is the leader"), "{}", refused.err);
     assert!(!target.exists(), "nothing was begun");
     site.cluster.stop_node(0);
     // A source that a daemon serves, and a target that has a log.
@@ -318,4 +318,39 @@ fn a_move_goes_nowhere_that_is_not_its_own() {
     let mut back = daemon_in(&target);
     back.start_again();
     assert_goes_on(&back, &held);
+}
+
+#[test]
+fn a_log_moves_back_to_where_it_came_from() {
+    let mut site = Site::new();
+    let mut held = grown(&mut site);
+    let from = site.store("test");
+    for round in 1..=3 {
+        let directory = site.desk.path().join(format!("away-{round}"));
+        let away = directory.to_str().unwrap().to_owned();
+        let moved = site.migrate(&from, &away, None);
+        assert_eq!(moved.code, 0, "{}", moved.err);
+        let mut daemon = daemon_in(&directory);
+        daemon.start_again();
+        let name = format!("round-{round}");
+        held.insert(name.clone(), daemon.acquire(&wish(&name)));
+        daemon.stop();
+        // It crashes somewhere else each time.
+        let crashed = site.migrate(&away, &from, Some(round * 2));
+        assert_eq!(crashed.code, CRASHED, "{}", crashed.err);
+        assert_ne!(site.is_served("test"), Some(true), "round {round}");
+        let back = site.migrate(&away, &from, None);
+        assert_eq!(back.code, 0, "{}", back.err);
+        // A node that has followed it there before.
+        site.cluster.start_node(0);
+        site.cluster.wait_until_whole();
+        let node = &site.cluster.nodes[0].daemon;
+        assert_goes_on(node, &held);
+        let leases = node.get("/v1/leases").json();
+        let given_back =
+            leases["leases"].as_array().unwrap().iter().find(|lease| lease["holder"] == "given-back");
+        let path = format!("/v1/leases/{}/release", given_back.unwrap()["lease_id"].as_str().unwrap());
+        assert_eq!(node.post(&path, &json!({"epoch": 1})).status, 200);
+        site.cluster.stop_node(0);
+    }
 }

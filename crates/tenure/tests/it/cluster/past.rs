@@ -179,7 +179,7 @@ fn a_node_that_was_cut_off_while_frames_went_has_the_past_again() {
     cluster.set_replies(2, Replies::Pass);
     let new = &cluster.nodes[2];
     wait_until(&format!("a copy that is made again: {}", new.daemon.said()), LIMIT, || {
-        new.daemon.said().contains("is made again")
+        new.daemon.said().contains("rebuilding the local log")
     });
     wait_until("the past", LIMIT, || {
         let known = new.view().is_some_and(|view| view["lag_lsn"] == 0);

@@ -17,7 +17,7 @@ fn started() -> Cluster {
         write_tokens(&daemon.path("tokens"), &[("ci", scope), ("boss", "admin")]);
     }
     cluster.start_node(0);
-    wait_until("a writer", LIMIT, || role(&cluster, 0) == "writer");
+    wait_until("a writer", LIMIT, || role(&cluster, 0) == "leader");
     cluster.start_node(FOLLOWER);
     wait_until("a follower", LIMIT, || role(&cluster, FOLLOWER) == "follower");
     cluster

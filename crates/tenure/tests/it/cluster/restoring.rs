@@ -15,7 +15,7 @@ use super::store::Member;
 use crate::run_support::{holds_for, wait_until};
 
 /// Everything stops, `each` is done to every member, everything goes on.
-fn with_members_down(cluster: &mut Cluster, each: impl Fn(&Member)) {
+pub(crate) fn with_members_down(cluster: &mut Cluster, each: impl Fn(&Member)) {
     cluster.members.iter_mut().for_each(Member::kill);
     cluster.members.iter().for_each(each);
     cluster.members.iter_mut().for_each(Member::start);
@@ -109,7 +109,10 @@ fn a_node_that_was_off_before_the_backup_does_not_go_on_with_it() {
     cluster.start_node(2);
     grants_nothing(&cluster, 2);
     let said = cluster.nodes[2].daemon.said();
-    assert!(said.contains("all of these have told") && said.contains("tenure cluster forget"), "{said}");
+    assert!(
+        said.contains("all of these nodes have answered") && said.contains("tenure cluster forget"),
+        "{said}"
+    );
     let view = cluster.nodes[2].view().unwrap();
     assert!(view["store"]["warnings"].to_string().contains("remember: a, b"), "{view}");
     // One that remembers more marks the store: nobody goes on with it, and everybody says why.
@@ -136,7 +139,7 @@ fn an_empty_node_at_a_former_address_does_not_take_its_own_word() {
     cluster.start_node(0);
     grants_nothing(&cluster, 0);
     let said = cluster.nodes[0].daemon.said();
-    assert!(said.contains("all of these have told"), "{said}");
+    assert!(said.contains("all of these nodes have answered"), "{said}");
 }
 
 #[test]
@@ -189,8 +192,8 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     let adopted = adopt(&cluster, &directories[..1]);
     assert_eq!(adopted.code, 0, "{}", adopted.err);
     let told = format!("{}{}", adopted.out, adopted.err);
-    assert!(told.contains("not at hand: b, c") && told.contains("LOST"), "{told}");
-    assert!(told.contains("are taken from a"), "{told}");
+    assert!(told.contains("missing: b, c") && told.contains("LOST"), "{told}");
+    assert!(told.contains("are recovered from a"), "{told}");
     assert!(cluster.members[0].revision() > before);
     // Any one node goes on alone: what the others remember of the generation before counts no more.
     cluster.start_node(2);
@@ -206,6 +209,14 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
         second.is_object()
     });
     assert!(second["fence"].as_u64() > lease["fence"].as_u64(), "{second} after {lease}");
+    // Whoever has an old id is told what became of it; an id of a log that never was is nobody's.
+    let id = lease["lease_id"].as_str().unwrap();
+    let story = cluster.nodes[2].get(&format!("/v1/why?lease={id}"));
+    assert!(story.to_string().contains("restored"), "{story}");
+    assert_eq!(story["subject"], *id, "{story}");
+    let stranger = format!("zzzz{}", &id[4..]);
+    let unknown = cluster.nodes[2].ask("GET", &format!("/v1/why?lease={stranger}"), &Value::Null).unwrap();
+    assert_eq!(unknown.status, 404, "{unknown:?}");
     assert_ne!(second["lease_id"], lease["lease_id"]);
     cluster.start_node(0);
     cluster.start_node(1);

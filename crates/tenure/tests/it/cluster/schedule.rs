@@ -1,17 +1,19 @@
-//! Faults of all kinds in an order that one number decides, under load, for as long as one is told; everything that
-//! callers heard is judged by the checker.
+//! Faults of all kinds in an order that one number decides, under the load of all applications, for as long as one is
+//! told; everything that callers heard is judged by the checker. A long run also restores etcd from a backup now and then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::caller::{Journal, places};
-use super::checker::{Report, check};
+use super::checker::{Report, check_with};
 use super::harness::Cluster;
-use super::history::{Record, Shown};
-use super::load::Load;
+use super::history::{Asked, Record, Restore, Shown};
+use super::load::{FLAGS, Load};
 use super::net::Wire;
 use super::proxy::Replies;
+use super::restoring::with_members_down;
+use super::store::Member;
 use crate::faults::random::Random;
 use crate::run_support::{boot_ms, holds_for, wait_until};
 
@@ -20,11 +22,19 @@ const SECONDS: u64 = 25;
 const SERVED_MIN: usize = 60;
 /// How long the cluster may take to serve that many.
 const SERVED_LIMIT: Duration = Duration::from_secs(30);
+/// A run of this many seconds has a restore, one of twice as many has two, and so on up to a few.
+const RESTORE_EVERY: u64 = 200;
+const RESTORES_MAX: u64 = 3;
+/// How old a backup is when it is put back.
+const BACKUP_AGE: u64 = 65;
+/// Shorter histories are shown whole where one is wrong.
+const HISTORY_SHOWN_MAX: usize = 20_000;
 
 /// What befalls a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Fault {
     KillWriter,
+    LoseWriter,
     KillFollower,
     StopWriter,
     PauseWriter,
@@ -41,10 +51,13 @@ pub(crate) enum Fault {
     PauseLeadingMember,
     CutLeadingMember,
     CutMember,
+    /// Not in the bag: it has times of its own.
+    Restore,
 }
 
-const ALL: [Fault; 17] = [
+const ALL: [Fault; 18] = [
     Fault::KillWriter,
+    Fault::LoseWriter,
     Fault::KillFollower,
     Fault::StopWriter,
     Fault::PauseWriter,
@@ -74,20 +87,36 @@ pub(crate) struct Figures {
     said: String,
 }
 
-/// Runs faults for so long.
+/// Runs faults for so long, with so many restores among them.
 #[track_caller]
-pub(crate) fn run(seed: u64, seconds: u64) -> Figures {
-    let mut cluster = Cluster::apart(&["--writer-ttl", "1s"]);
+pub(crate) fn run(seed: u64, seconds: u64, restores: u64) -> Figures {
+    let mut cluster = Cluster::apart(&[&["--writer-ttl", "1s"], &FLAGS[..]].concat());
     let journal = Journal::begin();
-    let load = Load::begin(&journal, places(&cluster), seed);
+    let sockets = cluster.nodes.iter().map(|node| node.daemon.socket()).collect();
+    let load = Load::of_all(&journal, places(&cluster), sockets, seed);
     let mut random = Random::new(seed);
     let mut faults = Vec::new();
     let mut bag = Bag::default();
-    let deadline = boot_ms() + seconds * 1_000;
+    let began = boot_ms();
+    let deadline = began + seconds * 1_000;
+    let mut plan = Plan::new(began, seconds, restores);
     let mut round = 0;
     while boot_ms() < deadline {
         round += 1;
         wait_for_load(&journal, &cluster);
+        match plan.next() {
+            Some(Step::BackUp) => {
+                with_members_down(&mut cluster, Member::back_up);
+                cluster.wait_until_whole();
+                continue;
+            }
+            Some(Step::Restore) => {
+                faults.push((Fault::Restore, round, journal.now_ns()));
+                restore(&mut cluster, &journal, &mut random);
+                continue;
+            }
+            None => {}
+        }
         let fault = bag.draw(&mut random);
         // One machine and one member at once: a majority is left of both.
         let beside = if random.below(4) == 0 { bag.draw_beside(fault, &mut random) } else { None };
@@ -106,7 +135,67 @@ pub(crate) fn run(seed: u64, seconds: u64) -> Figures {
     let history = load.finish(seed);
     let said =
         cluster.nodes.iter().map(|node| format!("--- {}\n{}", node.name, node.daemon.said())).collect();
-    Figures { seed, report: check(&history), faults, history, said }
+    Figures { seed, report: check_with(&history, &journal.restores()), faults, history, said }
+}
+
+/// When backups are taken and put back.
+struct Plan(Vec<(u64, Step)>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    BackUp,
+    Restore,
+}
+
+impl Plan {
+    /// Restores in equal distances; the last one leaves time for faults after it.
+    fn new(began: u64, seconds: u64, restores: u64) -> Self {
+        let mut steps = Vec::new();
+        for number in (1..=restores).rev() {
+            let at = seconds * number / (restores + 1);
+            steps.push((began + at * 1_000, Step::Restore));
+            steps.push((began + at.saturating_sub(BACKUP_AGE) * 1_000, Step::BackUp));
+        }
+        Self(steps)
+    }
+
+    /// What is due, if anything.
+    fn next(&mut self) -> Option<Step> {
+        self.0.pop_if(|(at, _)| boot_ms() >= *at).map(|(_, step)| step)
+    }
+}
+
+/// etcd is put back to the backup as the guide has it: every node is stopped first, and everything that nodes remember is
+/// adopted. Callers go on calling all the while.
+#[track_caller]
+fn restore(cluster: &mut Cluster, journal: &Arc<Journal>, random: &mut Random) {
+    let from_ns = journal.now_ns();
+    let first = random.below(3) as usize;
+    for step in 0..3 {
+        cluster.stop_node((first + step) % 3);
+    }
+    let stopped_ns = journal.now_ns();
+    with_members_down(cluster, Member::restore);
+    // Nobody goes on with what the store has.
+    for place in 0..cluster.nodes.len() {
+        assert_ne!(cluster.refused_start(place), 0, "{}", cluster.said_lately());
+        let said = cluster.nodes[place].daemon.said();
+        assert!(said.contains("tenure cluster adopt"), "{said}");
+    }
+    let log = cluster.nodes[0].daemon.flag("--log").unwrap().to_owned();
+    let directories: Vec<String> =
+        cluster.nodes.iter().map(|node| node.daemon.data_dir().display().to_string()).collect();
+    let mut words = vec!["cluster", "adopt", "--yes", "--log", &log];
+    directories.iter().for_each(|directory| words.extend(["--data-dir", directory]));
+    let adopted = cluster.nodes[0].daemon.tenure(&words);
+    assert_eq!(adopted.code, 0, "{}{}", adopted.out, adopted.err);
+    journal.restored(Restore { from_ns, stopped_ns, until_ns: journal.now_ns() });
+    // All of them have to tell what they remember before one leads.
+    cluster.nodes.iter_mut().for_each(|node| node.daemon.spawn());
+    for place in 0..cluster.nodes.len() {
+        cluster.started(place);
+    }
+    cluster.wait_until_whole();
 }
 
 /// A fault on a cluster that nobody uses proves nothing.
@@ -173,6 +262,10 @@ impl Fault {
         let Targets { writer, follower, leading, other, late } = *targets;
         match self {
             Self::KillWriter => kill_node(cluster, writer),
+            Self::LoseWriter => {
+                cluster.lose_node(writer);
+                Mending::Start(writer)
+            }
             Self::KillFollower => kill_node(cluster, follower),
             Self::StopWriter => {
                 cluster.stop_node(writer);
@@ -205,6 +298,7 @@ impl Fault {
             }
             Self::CutLeadingMember => cut_member(cluster, leading),
             Self::CutMember => cut_member(cluster, other),
+            Self::Restore => unreachable!("it has times of its own"),
         }
     }
 }
@@ -302,13 +396,22 @@ impl Figures {
         outages
     }
 
-    /// Everything there is to find out what went wrong.
+    /// Everything there is to find out what went wrong: what the anomalies are about, and not the whole history of half an
+    /// hour.
     fn told_whole(&self) -> String {
         let mut text = self.told();
         for (fault, round, at) in &self.faults {
             text += &format!("\nround {round} at {}: {fault:?}", Shown(*at));
         }
-        for record in &self.history {
+        let resources: BTreeSet<&str> =
+            self.report.anomalies.iter().map(|anomaly| anomaly.resource.as_str()).collect();
+        let is_about = |record: &&Record| match &record.asked {
+            Asked::Acquire { resource, .. } | Asked::Check { resource } => {
+                resources.contains(resource.as_str())
+            }
+            _ => self.history.len() < HISTORY_SHOWN_MAX,
+        };
+        for record in self.history.iter().filter(is_about) {
             text += &format!("\n{record}");
         }
         format!("{text}\n{}", self.said)
@@ -336,8 +439,18 @@ fn faults_of_all_kinds_leave_no_anomaly() {
     let seed = number_of("TENURE_CLUSTER_SEED").unwrap_or_else(|| boot_ms() % 1_000_000);
     // Told first, so that a run that does not end can be repeated.
     println!("TENURE_CLUSTER_SEED={seed} TENURE_CLUSTER_SECONDS={seconds}");
-    let figures = run(seed, seconds);
+    let figures = run(seed, seconds, RESTORES_MAX.min(seconds / RESTORE_EVERY));
     println!("{}", figures.told());
     assert!(figures.report.anomalies.is_empty(), "{}", figures.told_whole());
     assert!(figures.report.operations > figures.faults.len() * SERVED_MIN, "{}", figures.told());
+}
+
+#[test]
+fn a_restore_under_the_load_of_all_applications_leaves_no_anomaly() {
+    let seed = number_of("TENURE_CLUSTER_SEED").unwrap_or_else(|| boot_ms() % 1_000_000);
+    println!("TENURE_CLUSTER_SEED={seed}");
+    let figures = run(seed, 12, 1);
+    println!("{}", figures.told());
+    assert!(figures.report.anomalies.is_empty(), "{}", figures.told_whole());
+    assert_eq!(figures.report.restores, 1, "{}", figures.told());
 }

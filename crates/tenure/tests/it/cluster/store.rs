@@ -84,6 +84,10 @@ impl Member {
     /// Keeps a copy of everything it has, while it does not run.
     #[track_caller]
     pub(crate) fn back_up(&self) {
+        let before = self.directory.path().join("backup");
+        if before.exists() {
+            fs::remove_dir_all(before).unwrap();
+        }
         self.copy("data", "backup");
     }
 

@@ -72,7 +72,7 @@ fn every_node_tells_that_the_store_is_silent_and_answers_stale_reads() {
         assert!(tells(node), "{}: {:?} {:?}", node.name, ready(node), node.view());
     }
     let page = cluster.nodes[follower].daemon.tenure(&["cluster", "status"]);
-    assert!(page.out.contains("STORE SILENT  no answer for"), "{}", page.out);
+    assert!(page.out.contains("STORE DOWN  no answer for"), "{}", page.out);
 
     cluster.members.iter().for_each(Member::thaw);
     cluster.wait_until_whole();
@@ -94,7 +94,7 @@ fn a_node_that_does_not_tell_of_itself_is_listed_as_silent() {
     };
     wait_until("three nodes listed", LIMIT, || (0..3).all(|place| state(&cluster, place).is_string()));
     let writer = cluster.wait_for_writer();
-    assert_eq!(state(&cluster, writer), "writer");
+    assert_eq!(state(&cluster, writer), "leader");
     assert_eq!(state(&cluster, gone), "follower");
     cluster.kill_node(gone);
     wait_until("a node that is silent", LIMIT, || state(&cluster, gone) == "silent");

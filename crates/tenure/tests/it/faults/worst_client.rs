@@ -121,7 +121,7 @@ fn a_client_that_writes_a_burst_before_it_reads_is_told_why_it_is_cut_off() {
     assert!(last["message"].as_str().unwrap().starts_with("connection closed: "), "{last}");
     assert_eq!((last["limit"].as_str(), last["value"].as_u64()), (Some("unread_bytes"), Some(8 << 20)));
     let said = daemon.said();
-    let told: Vec<&str> = said.lines().filter(|line| line.contains("answers were not read")).collect();
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("did not read its answers")).collect();
     assert_eq!(told.len(), 1, "{said}");
     for field in ["principal", "session", "unread_bytes"] {
         assert!(told[0].contains(field), "{field} in {}", told[0]);

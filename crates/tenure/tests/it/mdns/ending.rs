@@ -95,6 +95,6 @@ fn a_thousand_registrations_of_one_dead_registrant_are_a_thousand_goodbyes() {
         let metrics = stage.daemon.http_over_socket().get("/metrics").text();
         let is_told = |line: &str| metrics.lines().any(|found| found == line);
         is_told("tenure_mdns_goodbyes_total 1000")
-            && is_told("tenure_ends_total{face=\"registrations\",reason=\"session_expired\"} 1000")
+            && is_told("tenure_ends_total{application=\"registrations\",reason=\"session_expired\"} 1000")
     });
 }

@@ -70,13 +70,13 @@ fn log_lines_have_the_form_and_the_level_that_was_asked_for() {
     let mut daemon = Daemon::start_with(&["--log-format", "text"]);
     daemon.stop();
     assert!(
-        !daemon.said().contains("{\"timestamp\"") && daemon.said().contains("told to stop"),
+        !daemon.said().contains("{\"timestamp\"") && daemon.said().contains("stopping on request"),
         "{}",
         daemon.said()
     );
     let mut daemon = Daemon::start_with(&["--log-level", "error"]);
     daemon.stop();
-    assert!(!daemon.said().contains("told to stop"), "{}", daemon.said());
+    assert!(!daemon.said().contains("stopping on request"), "{}", daemon.said());
 }
 
 /// Pieces that matter to the reading of TOML.

@@ -210,12 +210,12 @@ fn every_documented_number_moves_in_a_scripted_life() {
         let (was, is) = (sum(&before, &name, labels), sum(&after, &name, labels));
         assert!(is > was, "{name} {labels:?} was {was} and is {is}");
     };
-    moved("leases", &["state=\"active\"", "mode=\"heartbeat\"", "face=\"leases\""]);
+    moved("leases", &["state=\"active\"", "mode=\"heartbeat\"", "application=\"leases\""]);
     for outcome in ["granted", "refused", "timed_out"] {
-        moved("grants_total", &["face=\"leases\"", &format!("outcome=\"{outcome}\"")]);
+        moved("grants_total", &["application=\"leases\"", &format!("outcome=\"{outcome}\"")]);
     }
     for reason in ["explicit", "admin_force", "reservation_expired", "heartbeat_expired", "session_expired"] {
-        moved("ends_total", &["face=\"leases\"", &format!("reason=\"{reason}\"")]);
+        moved("ends_total", &["application=\"leases\"", &format!("reason=\"{reason}\"")]);
     }
     for outcome in ["renewed", "late", "unknown", "stale"] {
         moved("heartbeats_total", &[&format!("outcome=\"{outcome}\"")]);
@@ -231,7 +231,7 @@ fn every_documented_number_moves_in_a_scripted_life() {
     moved("breaker_open", &[]);
     moved("mdns_registrations", &[]);
     moved("mdns_goodbyes_total", &[]);
-    moved("ends_total", &["face=\"registrations\"", "reason=\"explicit\""]);
+    moved("ends_total", &["application=\"registrations\"", "reason=\"explicit\""]);
     moved("poll_targets", &["group=\"web\"", "state=\"abandoned\""]);
     moved("poll_moves_total", &["group=\"web\"", "reason=\"rebalanced\""]);
     moved("poll_unowned_seconds_count", &[]);

@@ -83,7 +83,7 @@ fn the_command_says_what_is_true_as_json_and_asks_at_a_terminal() {
     let mut daemon = Daemon::start();
     let before = instance(&daemon);
     let no = at_terminal(&mut daemon.desk.command(&["admin", "restart", "--quiet"]), 200, "n\n");
-    assert!(no.text.contains("restart it? [y/N]"), "{}", no.text);
+    assert!(no.text.contains("restart the daemon? [y/N]"), "{}", no.text);
     assert_eq!((no.code, instance(&daemon)), (1, before.clone()));
     let answer = daemon.tenure(&["admin", "restart", "--json"]);
     let answered: Value = serde_json::from_str(&answer.out).unwrap_or_else(|_| panic!("{}", answer.all()));
@@ -168,13 +168,16 @@ fn a_program_that_does_not_start_is_said_and_fatal() {
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let answer = daemon.tenure(&["admin", "restart", "--timeout", "1s"]);
     assert_eq!(answer.code, 3, "{}", answer.all());
-    assert!(answer.err.contains("did not come back within 1s"), "{}", answer.all());
+    assert!(answer.err.contains("did not answer again within 1s"), "{}", answer.all());
     assert!(answer.err.contains("hint: "), "{}", answer.all());
     assert_eq!(daemon.code(), 3, "{}", daemon.said());
     let said = daemon.said();
     let line = said.lines().last().unwrap();
     let shown = program.display();
-    assert!(said.contains(&format!("cannot start {shown}")) && said.contains("Exec format error"), "{line}");
+    assert!(
+        said.contains(&format!("cannot execute {shown}")) && said.contains("Exec format error"),
+        "{line}"
+    );
     assert!(!daemon.socket().exists() && !daemon.breadcrumb().exists());
 }
 

@@ -68,6 +68,6 @@ fn lines_are_json_where_nobody_reads_and_the_stop_is_among_them() {
     let mut daemon = Daemon::start();
     daemon.stop();
     let lines = objects(&daemon.said());
-    let told = lines.iter().find(|line| line["message"] == "told to stop").expect("the stop is said");
+    let told = lines.iter().find(|line| line["message"] == "stopping on request").expect("the stop is said");
     assert_eq!((&told["level"], &told["signal"]), (&json!("INFO"), &json!("SIGTERM")), "{told}");
 }

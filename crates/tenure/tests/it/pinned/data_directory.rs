@@ -11,7 +11,7 @@ use crate::cli_desk::Desk;
 use crate::daemon::{Daemon, LIMIT};
 use crate::run_support::wait_until;
 
-/// Where the header of a segment says how long its file is; `docs/formats/log-segment.md`.
+/// Where the header of a segment says how long its file is; `docs/internals/formats/log-segment.md`.
 const LENGTH_AT: usize = 104;
 
 fn golden(name: &str) -> PathBuf {

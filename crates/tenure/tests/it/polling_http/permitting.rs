@@ -32,7 +32,7 @@ fn everybody_looks_holders_poll_and_only_operators_steer() {
         let seen = as_token(&daemon, name).get(&format!("/v1/polling/{GROUP}"));
         assert_eq!(seen.status, 200, "{name}: {seen:?}");
         assert_eq!(seen.json()["live_nodes"][0]["name"], "kitchen", "{seen:?}");
-        assert_eq!(as_token(&daemon, name).get("/v1/nodes").status, 200);
+        assert_eq!(as_token(&daemon, name).get("/v1/pollers").status, 200);
     }
     let say = |name: &str, verb: &str, body: &Value| {
         as_token(&daemon, name).post(&format!("/v1/polling/{GROUP}/{verb}"), body)
@@ -95,7 +95,7 @@ fn http_over_the_socket_serves_the_same() {
     let kitchen = ByHand::join(&daemon, "kitchen", LONG_MS);
     kitchen.take(&daemon, "s1");
     let mut http = daemon.http_over_socket();
-    assert_eq!(http.get(&format!("/v1/nodes?group={GROUP}")).json()["live_nodes"][0]["name"], "kitchen");
+    assert_eq!(http.get(&format!("/v1/pollers?group={GROUP}")).json()["live_nodes"][0]["name"], "kitchen");
     for (verb, body) in orders() {
         let answered = http.post(&format!("/v1/polling/{GROUP}/{verb}"), &body);
         assert_eq!(answered.status, 200, "{verb}: {answered:?}");

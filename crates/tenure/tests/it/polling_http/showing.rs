@@ -12,7 +12,8 @@ use crate::streams::ways::ms;
 #[test]
 fn where_nobody_polls_the_group_is_empty() {
     let daemon = Daemon::start();
-    for path in ["/v1/polling/default", "/v1/nodes", "/v1/nodes?group=default"] {
+    for path in ["/v1/polling/default", "/v1/pollers", "/v1/pollers?group=default", "/v1/nodes?group=default"]
+    {
         let answered = daemon.get(path);
         assert_eq!(answered.status, 200, "{answered:?}");
         let seen = answered.json();
@@ -33,7 +34,7 @@ fn what_cannot_be_a_group_is_refused_with_the_rule() {
     let daemon = Daemon::start();
     let long = "g".repeat(65);
     for group in ["-x", "a%2Fb", "@x", "a%20b", &long] {
-        for path in [format!("/v1/polling/{group}"), format!("/v1/nodes?group={group}")] {
+        for path in [format!("/v1/polling/{group}"), format!("/v1/pollers?group={group}")] {
             let answered = daemon.get(&path);
             assert_eq!(answered.refusal(), (400, "invalid_request".to_owned()), "{path}: {answered:?}");
             let message = answered.json()["message"].as_str().unwrap().to_owned();
@@ -42,7 +43,7 @@ fn what_cannot_be_a_group_is_refused_with_the_rule() {
         let steered = daemon.post(&format!("/v1/polling/{group}/cordon"), &json!({"poller": "a"}));
         assert_eq!(steered.refusal(), (400, "invalid_request".to_owned()), "{steered:?}");
     }
-    assert_eq!(daemon.get("/v1/nodes?gruppe=x").refusal(), (400, "invalid_request".to_owned()));
+    assert_eq!(daemon.get("/v1/pollers?gruppe=x").refusal(), (400, "invalid_request".to_owned()));
 }
 
 #[test]
@@ -69,7 +70,7 @@ fn a_poller_is_shown_with_all_that_is_known_of_its_targets() {
             "failing": 0,
         }])
     );
-    let nodes = daemon.get(&format!("/v1/nodes?group={GROUP}")).json();
+    let nodes = daemon.get(&format!("/v1/pollers?group={GROUP}")).json();
     assert_eq!(nodes["live_nodes"], seen["live_nodes"], "both routes tell the same");
     assert_eq!(seen["this_instance_id"], Value::Null, "the daemon is no poller");
 }

@@ -30,7 +30,7 @@ fn a_target_that_is_moved_should_be_there_and_is_pinned_once_it_is() {
     let shown = target(&view(&daemon), "s1").clone();
     assert_eq!((&shown["owner_id"], &shown["pinned"]), (&json!("hall~1"), &json!(true)));
     let pin = lease_of(&daemon, "@pin/s1").unwrap();
-    assert_eq!((&pin["attachment"], &pin["face"]), (&json!({"poller": "hall"}), &json!("polling")));
+    assert_eq!((&pin["attachment"], &pin["application"]), (&json!({"poller": "hall"}), &json!("polling")));
     assert_eq!(pin["mode"], "permanent", "its poller comes back under its name");
 
     // Moved again, the same pin says another poller: there is no moment without one.
@@ -65,12 +65,18 @@ fn who_is_not_there_is_refused_with_those_who_are() {
         let answered = steer(&daemon, verb, &body);
         assert_eq!(answered.refusal(), (404, "not_found".to_owned()), "{verb}: {answered:?}");
         let told = answered.json();
-        assert_eq!(told["message"], "group \"web\" has no poller \"attic\"; it has none", "{told}");
+        assert_eq!(
+            told["message"], "group \"web\" has no poller \"attic\"; the group has no poller",
+            "{told}"
+        );
     }
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");
     let told = steer(&daemon, "cordon", &json!({"poller": "attic"})).json();
-    assert_eq!(told["message"], "group \"web\" has no poller \"attic\"; it has hall, kitchen", "{told}");
+    assert_eq!(
+        told["message"], "group \"web\" has no poller \"attic\"; its pollers are hall, kitchen",
+        "{told}"
+    );
     assert_eq!(told["pollers"], json!(["hall", "kitchen"]));
     let answered = steer(&daemon, "move", &json!({"target": "s9", "poller": "hall"}));
     assert_eq!(answered.refusal(), (404, "not_found".to_owned()), "{answered:?}");
@@ -107,7 +113,7 @@ fn nothing_is_moved_to_one_that_takes_nothing() {
     steered(&daemon, "cordon", &json!({"poller": "hall"}));
     kitchen.tell(&daemon, "leaving");
     den.go_away(&daemon, &[], LONG_MS);
-    for (poller, why) in [("hall", "cordoned"), ("kitchen", "leaving"), ("den", "away")] {
+    for (poller, why) in [("hall", "cordoned"), ("kitchen", "leaving"), ("den", "absent")] {
         let answered = steer(&daemon, "move", &json!({"target": "s1", "poller": poller}));
         assert_eq!(answered.refusal(), (409, "invalid_state".to_owned()), "{poller}: {answered:?}");
         let message = answered.json()["message"].as_str().unwrap().to_owned();

@@ -31,12 +31,12 @@ fn the_story_of_a_target_tells_who_polled_it_and_what_operators_said() {
         "granted to kitchen~1: poll/web/s1",
         "pinned to poller hall by uid:0",
         "session s:",
-        "revoked: its session was gone for longer than the grace",
+        "revoked: its session was silent for longer than its grace",
         "reclaimed: poll/web/s1 free again",
         "granted to hall~1: poll/web/s1",
-        "moved to attic~1: epoch 2 from here on",
+        "moved to attic~1: the epoch is now 2",
         "pinned to poller attic by uid:0",
-        "not pinned any more: it goes where it should by itself",
+        "not pinned any more: its group assigns it",
         "released by attic~1, saying \"target_removed\"",
     ];
     assert_eq!(told.len(), begins.len(), "{told:#?}");

@@ -58,7 +58,10 @@ fn grants_and_ends_are_counted_by_face() {
     let face = {
         let registered = daemon.register(service("app"));
         let lease_id = daemon.seen(&registered)["lease_id"].as_str().unwrap().to_owned();
-        format!("face=\"{}\"", daemon.get(&format!("/v1/leases/{lease_id}"))["face"].as_str().unwrap())
+        format!(
+            "application=\"{}\"",
+            daemon.get(&format!("/v1/leases/{lease_id}"))["application"].as_str().unwrap()
+        )
     };
     assert_eq!(number(&daemon, "tenure_grants_total", &[&face, "outcome=\"granted\""]), 1.0);
     wait_until("its end", LIMIT, || {

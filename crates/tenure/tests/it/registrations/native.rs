@@ -23,9 +23,9 @@ fn a_registration_is_a_lease_of_its_own_face() {
         json!(["active", "alive", "heartbeat", registered["epoch"], 90_000, 30_000])
     );
     assert_eq!(lease["valid_ms"], Value::Null, "an advertisement is ended at once, nothing is promised");
-    let face = lease["face"].as_str().unwrap();
+    let face = lease["application"].as_str().unwrap();
     assert_ne!(face, "leases");
-    let listed = daemon.get(&format!("/v1/leases?face={face}"));
+    let listed = daemon.get(&format!("/v1/leases?application={face}"));
     assert_eq!(listed["leases"][0]["lease_id"], lease["lease_id"]);
     let listed = daemon.get("/v1/leases?resource_prefix=mdns");
     assert_eq!(listed["leases"].as_array().unwrap().len(), 1, "{listed}");
@@ -179,11 +179,11 @@ fn the_attachment_of_a_registration_is_not_its_payload() {
 fn the_status_counts_registrations_by_face() {
     let daemon = started();
     let registered = daemon.register(service("app"));
-    let face = daemon.lease_of(&registered)["face"].as_str().unwrap().to_owned();
+    let face = daemon.lease_of(&registered)["application"].as_str().unwrap().to_owned();
     let status = daemon.get("/v1/status");
     assert!(status.to_string().contains(&face), "{face} is not in {status}");
     let text = daemon.http().get("/metrics").text();
-    let wanted = format!("tenure_leases{{state=\"active\",mode=\"heartbeat\",face=\"{face}\"}} 1");
+    let wanted = format!("tenure_leases{{state=\"active\",mode=\"heartbeat\",application=\"{face}\"}} 1");
     assert!(text.lines().any(|line| line == wanted), "{wanted} is not in {text}");
 }
 

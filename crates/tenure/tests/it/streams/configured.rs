@@ -142,7 +142,7 @@ fn expiry_check_interval_is_accepted_and_said_to_be_unused() {
         .lines()
         .find(|line| line.contains("sessions.expiry_check_interval"))
         .unwrap_or_else(|| panic!("{said}"));
-    assert!(line.contains("WARN") && line.contains("not used"), "{line}");
+    assert!(line.contains("WARN") && line.contains("is ignored"), "{line}");
     let mut http = daemon.http();
     let session = http.start(json!({}));
     assert_eq!(http.until(&session, "stopped")["reason"], "LEASE_EXPIRED");
@@ -200,27 +200,27 @@ fn everything_is_shown_with_where_it_came_from() {
 #[test]
 fn what_cannot_be_kept_is_refused_before_anything_starts() {
     for (settings, words) in [
-        (&[("LEASE_TTL", "9s")][..], "two heartbeats must fit into the ttl"),
-        (&[("HEARTBEAT_INTERVAL", "31")], "two heartbeats must fit into the ttl"),
-        (&[("LEASE_TTL", "500ms")], "it must be from 1s to 24h"),
+        (&[("LEASE_TTL", "9s")][..], "the ttl must be at least two intervals"),
+        (&[("HEARTBEAT_INTERVAL", "31")], "the ttl must be at least two intervals"),
+        (&[("LEASE_TTL", "500ms")], "expected 1s to 24h"),
         (&[("LEASE_TTL", "60")], "a duration needs a unit"),
-        (&[("HEARTBEAT_INTERVAL", "0")], "it must be from 1 to 43200"),
+        (&[("HEARTBEAT_INTERVAL", "0")], "expected 1 to 43200"),
         (&[("HEARTBEAT_INTERVAL", "5s")], "expected a number"),
-        (&[("GRACE", "2h")], "it must be from 0s to 1h"),
-        (&[("MAX_LIFETIME", "366d")], "it must be from 0s to 365d"),
+        (&[("GRACE", "2h")], "expected 0s to 1h"),
+        (&[("MAX_LIFETIME", "366d")], "expected 0s to 365d"),
         (&[("DEFAULT_POOL", "a//b")], "the name of a pool has an empty segment"),
         (&[("POOLS", "tuner")], "expected pools and their sizes"),
         (&[("POOLS", "tuner=70000")], "a pool has at most 65536 slots"),
         (&[("POOLS", "mdns=1")], "belong to registrations"),
-        (&[("MAX_SESSIONS", "0")], "it must be from 1 to"),
+        (&[("MAX_SESSIONS", "0")], "expected 1 to"),
         (&[("REUSE", "later")], "expected one of at_once, after_hook"),
-        (&[("REUSE", "after_hook")], "sessions.on_end names nobody"),
-        (&[("HOOK_TIMEOUT", "0s")], "it must be from 1s to 24h"),
+        (&[("REUSE", "after_hook")], "sessions.on_end sets no hook to wait for"),
+        (&[("HOOK_TIMEOUT", "0s")], "expected 1s to 24h"),
         (&[("ON_END", "ftp://x.example/ended")], "expected a URL that begins with http:// or https://"),
         (&[("ON_END", "tell"), ("ON_END_SECRET_FILE", "/x")], "sessions.on_end is not a URL"),
         (&[("ON_END", "https://x.example/"), ("ON_END_CA", "/nowhere")], "cannot read /nowhere"),
         (&[("ON_END", "tell 'me")], "a quote in the command line is not closed"),
-        (&[("EXPIRY_CHECK_INTERVAL", "often")], "a duration is written like"),
+        (&[("EXPIRY_CHECK_INTERVAL", "often")], "expected a duration like"),
         (&[("POLS", "tuner=4")], "the nearest is TENURE_SESSIONS_POOLS"),
     ] {
         let said = refused(settings, &[]);

@@ -135,10 +135,10 @@ fn leases_of_sessions_are_counted_by_face() {
     let daemon = started();
     let mut http = daemon.http();
     let session = http.start(json!({}));
-    assert_eq!(http.number("tenure_grants_total", &["face=\"streams\"", "outcome=\"granted\""]), 1.0);
-    assert_eq!(http.number("tenure_leases", &["face=\"streams\"", "state=\"active\""]), 1.0);
+    assert_eq!(http.number("tenure_grants_total", &["application=\"slots\"", "outcome=\"granted\""]), 1.0);
+    assert_eq!(http.number("tenure_leases", &["application=\"slots\"", "state=\"active\""]), 1.0);
     http.stop(&session);
     wait_until("its end", LIMIT, || {
-        http.number("tenure_ends_total", &["face=\"streams\"", "reason=\"explicit\""]) == 1.0
+        http.number("tenure_ends_total", &["application=\"slots\"", "reason=\"explicit\""]) == 1.0
     });
 }

@@ -408,8 +408,8 @@ fn ends_that_nobody_is_to_be_told_of_any_more_are_settled_and_said() {
     let mut daemon = daemon.with_variable("TENURE_SESSIONS_ON_END", "");
     let told = receiver.tries().len();
     daemon.start_again();
-    until_said(&daemon, "told to nobody");
-    let line = daemon.said().lines().find(|line| line.contains("told to nobody")).unwrap().to_owned();
+    until_said(&daemon, "notifications dropped");
+    let line = daemon.said().lines().find(|line| line.contains("notifications dropped")).unwrap().to_owned();
     assert!(line.contains("WARN"), "{line}");
     wait_until("all of them settled", LIMIT, || {
         daemon.tenure(&["log", "dump", "DIR/data"]).out.matches("notified").count() >= sessions.len()

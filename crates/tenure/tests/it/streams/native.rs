@@ -17,21 +17,21 @@ fn a_session_is_a_lease_of_its_own_face() {
     let lease = daemon.inspect(&session);
     assert_eq!(
         json!([
-            lease["face"],
+            lease["application"],
             lease["state"],
             lease["liveness"],
             lease["mode"],
             lease["ttl_ms"],
             lease["grace_ms"]
         ]),
-        json!(["streams", "active", "alive", "heartbeat", 60_000, 0])
+        json!(["slots", "active", "alive", "heartbeat", 60_000, 0])
     );
     for (native, own) in
         [("holder", "client"), ("epoch", "epoch"), ("fence", "fence"), ("resources", "resources")]
     {
         assert_eq!(lease[native], session[own], "{native}");
     }
-    let listed = daemon.get("/v1/leases?face=streams");
+    let listed = daemon.get("/v1/leases?application=slots");
     assert_eq!(listed["leases"].as_array().unwrap().len(), 1, "{listed}");
     assert_eq!(listed["leases"][0]["lease_id"], session["lease_id"]);
     let starting = http.start(json!({"start_timeout": 60}));
@@ -235,7 +235,7 @@ fn the_life_of_a_session_is_on_the_stream_of_events() {
     let mut http = daemon.http();
     let session = http.start(json!({"start_timeout": 60}));
     let granted = watch.about("granted", &session);
-    assert_eq!(granted["lease"]["face"], "streams", "{granted}");
+    assert_eq!(granted["lease"]["application"], "slots", "{granted}");
     http.of_session(&session, "activate", Value::Null).session();
     watch.about("activated", &session);
     daemon.of_lease(&session, "drain", json!({})).good();

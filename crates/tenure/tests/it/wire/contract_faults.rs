@@ -126,7 +126,7 @@ fn names_that_are_not_acceptable_are_refused() {
             inspect a → a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000 waiters=[]
             list → (leases=[a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000])
             list → (leases=[a Åsa "the" <b> active/alive heartbeat epoch=1 F2 [Fotos/größe ß 東京 %2F?#&=+ a/b/c] ttl=90000 grace=30000 valid=90000 remaining=90000])
-            why → (subject=Fotos/größe ß 東京 %2F?#&=+ entries=[(at=T kind=granted lease_id=a actor=holder text=granted to Åsa "the" <b>: Fotos/größe ß 東京 %2F?#&=+, a/b/c; ttl 90 s, 30 s grace)] next=held by Åsa "the" <b>: ends when its holder releases it or stays silent for 2m 0s left_out=0 oldest_lsn=1)
+            why → (subject=Fotos/größe ß 東京 %2F?#&=+ entries=[(at=T kind=granted lease_id=a actor=holder text=granted to Åsa "the" <b>: Fotos/größe ß 東京 %2F?#&=+, a/b/c; ttl 90 s (renew every 30 s), grace 30 s)] next=held by Åsa "the" <b>: ends when its holder releases it or stays silent for 2m 0s left_out=0 oldest_lsn=1)
         "#]],
     );
 }

@@ -243,7 +243,7 @@ fn a_revoked_lease_is_reclaimed_when_that_is_safe() {
             revoke c → c carol revoking heartbeat epoch=2 F3 [r] ttl=60000 grace=30000 remaining=60000 reason=admin_force
             reclaim c → ! not_yet remaining_ms=60000 retry_after_ms=60000
             reclaim c → c carol revoked heartbeat epoch=2 F3 [r] ttl=60000 grace=30000 reason=admin_force
-            why → (subject=c entries=[(at=T kind=granted lease_id=c actor=holder text=granted to carol: r; ttl 60 s, 30 s grace) (at=T kind=revoked lease_id=c actor=operator:ME text=revoked by ME: an operator ended it (admin_force); its resources wait for an operator to reclaim them) (at=T kind=reclaimed lease_id=c actor=operator:ME text=reclaimed before the promise ran out because an operator insisted (ME): r free again)] left_out=0 oldest_lsn=1)
+            why → (subject=c entries=[(at=T kind=granted lease_id=c actor=holder text=granted to carol: r; ttl 60 s (renew every 20 s), grace 30 s) (at=T kind=revoked lease_id=c actor=operator:ME text=revoked by ME: an operator ended it (admin_force); its resources stay taken until an operator reclaims them) (at=T kind=reclaimed lease_id=c actor=operator:ME text=reclaimed by force before its validity ended (ME): r free again)] left_out=0 oldest_lsn=1)
         "#]],
     );
 }
@@ -397,12 +397,12 @@ fn the_story_of_a_lease_is_told() {
         "#,
         expect![[r#"
             a: acquire → a alice active/alive heartbeat epoch=1 F1 [r] ttl=60000 grace=10000 valid=60000 remaining=60000
-            why → (subject=a entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s, 10 s grace)] next=ends when its holder releases it or stays silent for 70 s left_out=0 oldest_lsn=1)
+            why → (subject=a entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s (renew every 20 s), grace 10 s)] next=ends when its holder releases it or stays silent for 70 s left_out=0 oldest_lsn=1)
             drain a → a alice active/draining/operator heartbeat epoch=1 F1 [r] ttl=60000 grace=10000 valid=60000 remaining=60000
             revoke a → a alice revoking heartbeat epoch=2 F1 [r] ttl=60000 grace=10000 remaining=60000 reason=admin_force reason_text=now
             acknowledge a → a alice revoking heartbeat epoch=2 F1 [r] ttl=60000 grace=10000 remaining=0 reason=admin_force reason_text=now
-            why → (subject=a entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s, 10 s grace) (at=T kind=draining lease_id=a actor=operator:ME text=asked to end by ME, saying "maintenance": still honoured, until its grace is over or an operator revives it) (at=T kind=revoked lease_id=a actor=operator:ME text=revoked by ME, saying "now": an operator ended it (admin_force)) (at=T kind=reclaimed lease_id=a actor=daemon text=reclaimed: r free again; its holder acknowledged the loss)] left_out=0 oldest_lsn=1)
-            why → (subject=r entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s, 10 s grace) (at=T kind=draining lease_id=a actor=operator:ME text=asked to end by ME, saying "maintenance": still honoured, until its grace is over or an operator revives it) (at=T kind=revoked lease_id=a actor=operator:ME text=revoked by ME, saying "now": an operator ended it (admin_force)) (at=T kind=reclaimed lease_id=a actor=daemon text=reclaimed: r free again; its holder acknowledged the loss)] next=r is free: the next grant takes it left_out=0 oldest_lsn=1)
+            why → (subject=a entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s (renew every 20 s), grace 10 s) (at=T kind=draining lease_id=a actor=operator:ME text=drained by ME, saying "maintenance": still valid until its grace ends or an operator revives it) (at=T kind=revoked lease_id=a actor=operator:ME text=revoked by ME, saying "now": an operator ended it (admin_force)) (at=T kind=reclaimed lease_id=a actor=daemon text=reclaimed: r free again; its holder acknowledged the loss)] left_out=0 oldest_lsn=1)
+            why → (subject=r entries=[(at=T kind=granted lease_id=a actor=holder text=granted to alice: r; ttl 60 s (renew every 20 s), grace 10 s) (at=T kind=draining lease_id=a actor=operator:ME text=drained by ME, saying "maintenance": still valid until its grace ends or an operator revives it) (at=T kind=revoked lease_id=a actor=operator:ME text=revoked by ME, saying "now": an operator ended it (admin_force)) (at=T kind=reclaimed lease_id=a actor=daemon text=reclaimed: r free again; its holder acknowledged the loss)] next=r is free: the next grant takes it left_out=0 oldest_lsn=1)
             why → ! not_found oldest=1
             why → ! not_found oldest=1
             why → ! not_found oldest=1
@@ -434,7 +434,7 @@ fn leases_are_listed_in_order_and_by_page() {
         list {"liveness":"draining"}
         list {"mode":"permanent"}
         list {"resource_prefix":"y/"}
-        list {"face":"leases","holder":"bob","resource_prefix":"x"}
+        list {"application":"leases","holder":"bob","resource_prefix":"x"}
         list {"face":"polling"}
         list {"state":"revoked"}
         list {"holder":"nobody"}

@@ -72,11 +72,11 @@ fn a_pool_gives_any_of_its_members() {
             pool → (name=gpu size=3 free=3 removed=false)
             a: acquire → a alice active/alive heartbeat epoch=1 F1 [disk gpu/1 gpu/2] ttl=60000 grace=30000 valid=60000 remaining=60000
             pool → (name=gpu size=3 free=1 removed=false)
-            acquire → ! pool_exhausted free=1 wanted=2 pool=gpu retry_after_ms=5000
+            acquire → ! pool_exhausted free=1 retry_after_ms=5000 wanted=2 pool=gpu
             acquire → ! resource_held blocking=[(resource=gpu/1 lease_id=a holder=alice since=T remaining_ms=60000 waiters=0)] retry_after_ms=5000
             b: acquire → b bob active/alive heartbeat epoch=1 F2 [gpu/3] ttl=60000 grace=30000 valid=60000 remaining=60000
-            acquire → ! pool_exhausted free=0 wanted=1 pool=gpu retry_after_ms=5000
-            acquire → ! pool_exhausted free=0 wanted=4 pool=gpu retry_after_ms=5000
+            acquire → ! pool_exhausted free=0 retry_after_ms=5000 wanted=1 pool=gpu
+            acquire → ! pool_exhausted free=0 retry_after_ms=5000 wanted=4 pool=gpu
             acquire → ! invalid_request
             acquire → ! pool_not_found pool=none
             pool → (name=gpu size=1 free=0 removed=false)
@@ -93,7 +93,7 @@ fn a_pool_gives_any_of_its_members() {
             pool → (name=tpu size=0 free=0 removed=true)
             inspect c → c carol revoking heartbeat epoch=2 F3 [tpu/1] ttl=60000 grace=30000 remaining=60000 reason=pool_removed waiters=[]
             pool → ! too_large field=size
-            why → (subject=gpu entries=[(at=T kind=pool_defined text=pool gpu has 3 members from here on) (at=T kind=pool_defined text=pool gpu has 1 members from here on) (at=T kind=pool_defined text=pool gpu has 5 members from here on) (at=T kind=pool_removed text=pool gpu was removed; leases on its members end with it)] left_out=0 oldest_lsn=1)
+            why → (subject=gpu entries=[(at=T kind=pool_defined text=pool gpu now has 3 members) (at=T kind=pool_defined text=pool gpu now has 1 member) (at=T kind=pool_defined text=pool gpu now has 5 members) (at=T kind=pool_removed text=pool gpu was removed; leases on its members end with it)] left_out=0 oldest_lsn=1)
         "#]],
     );
 }

@@ -208,7 +208,7 @@ fn a_watch_begins_after_a_position_and_is_filtered() {
         ["granted x/1", "draining x/1", "released x/1"]
     );
     let mut lines = daemon.lines();
-    lines.say(json!({"watch": {"from": alice["lsn"], "face": "leases"}, "tag": 1}));
+    lines.say(json!({"watch": {"from": alice["lsn"], "application": "leases"}, "tag": 1}));
     assert_eq!(kinds(&lines, 1), ["granted x/2"]);
     // What was refused has not taken the tag. It used to be free a moment after the refusal could be read.
     for _ in 0..100 {

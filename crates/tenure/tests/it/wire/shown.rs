@@ -27,6 +27,7 @@ const LEASE_FIELDS: &[&str] = &[
     "reason",
     "reason_text",
     "session",
+    "application",
     "face",
     "attachment",
     "server_time",
@@ -70,6 +71,10 @@ impl Shown {
         let mut fields = error.as_object().unwrap().clone();
         let code = fields.remove("error").unwrap();
         let mut text = format!("! {}", code.as_str().unwrap());
+        let hint = fields.remove("hint").unwrap();
+        assert!(hint.as_str().is_some_and(|hint| !hint.is_empty() && !hint.ends_with('.')), "{error}");
+        let docs = fields.remove("docs").unwrap();
+        assert_eq!(docs, format!("/docs/errors#{}", code.as_str().unwrap()), "{error}");
         assert!(fields.remove("message").unwrap().as_str().is_some_and(|message| !message.is_empty()));
         assert_eq!(fields.remove("definite"), Some(true.into()), "{error}");
         if fields.remove("lost").unwrap().as_bool().unwrap() {
@@ -133,7 +138,7 @@ impl Shown {
         assert_eq!(lease["deadline"].is_null(), lease["remaining_ms"].is_null(), "{lease:?}");
         let ended = matches!(lease["state"].as_str(), Some("released" | "expired" | "revoked"));
         assert_eq!(lease["ended_at"].is_null(), !ended, "{lease:?}");
-        assert_eq!(lease["face"], "leases");
+        assert_eq!(lease["application"], "leases");
         let word = |key: &str| lease[key].as_str().map(str::to_owned);
         let mut parts = vec![self.text(&word("lease_id").unwrap()), word("holder").unwrap()];
         let standing = [word("liveness"), word("drain_cause")].into_iter().flatten();

@@ -38,6 +38,7 @@ fn an_event_says_what_the_contract_lists() {
         "ttl_ms",
         "grace_ms",
         "granted_at",
+        "application",
         "face",
         "attachment",
     ] {
@@ -302,7 +303,7 @@ fn events_are_filtered_like_lists() {
         told.join(", ")
     };
     let prefix = "resource_prefix=gr%C3%B6%C3%9Fe/";
-    assert_eq!(told("face=polling", json!({"resources": ["poll/last"]}), ""), "");
+    assert_eq!(told("application=polling", json!({"resources": ["poll/last"]}), ""), "");
     assert_eq!(told("holder=alice+bob", json!({"holder": "alice bob"}), ""), "granted z");
     assert_eq!(told("holder=bob", json!({"holder": "bob"}), ""), "granted größe/2");
     assert_eq!(told(prefix, json!({"resources": ["größe/last"]}), ""), "granted größe/2");

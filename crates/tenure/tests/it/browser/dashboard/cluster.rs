@@ -15,7 +15,7 @@ fn visit(tab: &Tab, cluster: &Cluster, place: usize, page: &str) {
 
 fn wait_for_writer(tab: &Tab, name: &str) {
     tab.wait_until_with(
-        "document.querySelector('[data-part=writer]')?.textContent === given[0]",
+        "document.querySelector('[data-part=leader]')?.textContent === given[0]",
         &[json!(name)],
     );
 }
@@ -31,7 +31,7 @@ fn standing(tab: &Tab, node: &str, words: &str) {
 fn a_daemon_with_a_log_of_its_own_has_no_page_about_a_cluster() {
     let board = Board::begin();
     board.visit("cluster");
-    board.tab.wait_for_text("This daemon belongs to no cluster");
+    board.tab.wait_for_text("This daemon is not part of a cluster");
     assert_eq!(board.tab.run("return document.getElementById('nav-cluster').hidden"), true);
     assert!(board.tab.all("link", "Cluster").is_empty());
     board.tab.assert_clean();
@@ -49,12 +49,12 @@ fn the_page_of_a_follower_shows_the_next_writer_without_being_loaded_again() {
     tab.click("link", "Cluster");
     wait_for_writer(&tab, was);
     tab.wait_until("document.querySelectorAll('[data-node]').length === 3");
-    standing(&tab, was, "writes");
-    standing(&tab, served_by, "follows · serves this page");
-    standing(&tab, name(other), "follows");
+    standing(&tab, was, "leader");
+    standing(&tab, served_by, "follower · serves this page");
+    standing(&tab, name(other), "follower");
     tab.wait_until("document.querySelectorAll('[data-member]').length === 3");
-    tab.wait_until("[...document.querySelectorAll('[data-member] .standing')].filter((s) => s.textContent === 'leads').length === 1");
-    tab.wait_until("document.querySelectorAll('[data-how=claimed]').length === 1");
+    tab.wait_until("[...document.querySelectorAll('[data-member] .standing')].filter((s) => s.textContent === 'leader').length === 1");
+    tab.wait_until("document.querySelectorAll('[data-how=elected]').length === 1");
     tab.run("window.loadedOnce = true");
     for scheme in ["light", "dark"] {
         tab.colours(scheme);
@@ -63,13 +63,13 @@ fn the_page_of_a_follower_shows_the_next_writer_without_being_loaded_again() {
 
     cluster.kill_node(writer);
     tab.wait_until_with(
-        "!['nobody', '—', given[0]].includes(document.querySelector('[data-part=writer]').textContent)",
+        "!['no leader', '—', given[0]].includes(document.querySelector('[data-part=leader]').textContent)",
         &[json!(was)],
     );
     let now = cluster.wait_for_writer();
     wait_for_writer(&tab, cluster.nodes[now].name);
-    standing(&tab, cluster.nodes[now].name, "writes");
-    tab.wait_until("document.querySelectorAll('[data-how=claimed]').length === 2");
+    standing(&tab, cluster.nodes[now].name, "leader");
+    tab.wait_until("document.querySelectorAll('[data-how=elected]').length === 2");
     let epoch = cluster.nodes[now].view().unwrap()["writer"]["epoch"].to_string();
     tab.wait_until_with(
         "document.querySelector('[data-part=epoch]').textContent === given[0]",
@@ -89,20 +89,20 @@ fn the_writer_is_asked_to_step_down_and_a_dead_node_is_forgotten() {
     let was = cluster.nodes[writer].name;
     visit(&tab, &cluster, here, "cluster");
     wait_for_writer(&tab, was);
-    tab.click("button", "Step down");
+    tab.click("button", "Make the leader resign");
     let asked = tab.wait_until("document.querySelector('dialog[open]')?.innerText");
-    assert!(asked.as_str().unwrap().contains("Let another node write?"), "{asked}");
+    assert!(asked.as_str().unwrap().contains("Make the leader resign?"), "{asked}");
     tab.click_on("dialog[open] [data-action='cancel']");
     tab.wait_until("document.querySelector('dialog[open]') === null");
     assert_eq!(cluster.nodes[here].view().unwrap()["writer"]["node"], was);
-    tab.click("button", "Step down");
+    tab.click("button", "Make the leader resign");
     tab.click_on("dialog[open] [data-action='confirm']");
     tab.wait_until_with(
-        "!['nobody', given[0]].includes(document.querySelector('[data-part=writer]').textContent)",
+        "!['no leader', given[0]].includes(document.querySelector('[data-part=leader]').textContent)",
         &[json!(was)],
     );
-    tab.wait_until("document.querySelectorAll('[data-how=claimed]').length === 2");
-    standing(&tab, was, "follows");
+    tab.wait_until("document.querySelectorAll('[data-how=elected]').length === 2");
+    standing(&tab, was, "follower");
 
     // One that told of itself long ago is offered to be forgotten.
     cluster.wait_until_whole();
@@ -163,12 +163,12 @@ fn leases_are_listed_watched_and_ended_on_the_page_of_a_follower() {
     tab.wait_until("document.querySelector('dialog[open]') === null");
     assert_eq!(cluster.nodes[writer].get(&format!("/v1/leases/{first}"))["state"], "revoking");
     visit(&tab, &cluster, here, "");
-    tab.wait_until("document.querySelector('[data-health=node]')?.textContent.startsWith('follows')");
+    tab.wait_until("document.querySelector('[data-health=node]')?.textContent.startsWith('follower')");
     visit(&tab, &cluster, here, "events?from=1");
     tab.wait_until("document.querySelectorAll('.event-row').length >= 3");
     visit(&tab, &cluster, here, "why?resource=printer");
     tab.wait_for_text("alice");
-    for page in ["registrations", "sessions", "polling"] {
+    for page in ["registrations", "slots", "polling"] {
         visit(&tab, &cluster, here, page);
     }
     tab.assert_clean();

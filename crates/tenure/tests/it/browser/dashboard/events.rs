@@ -68,7 +68,7 @@ fn it_begins_at_any_position_and_goes_on_live() {
     let from = list["lsn"].as_u64().unwrap() - 4;
     board.visit("events");
     board.tab.fill("textbox", "From position", &from.to_string());
-    board.tab.click("button", "Go");
+    board.tab.click("button", "Show from there");
     board
         .tab
         .wait_until_with("document.querySelector(`.event-row[data-lsn='${given[0]}']`)", &[json!(from + 4)]);
@@ -77,7 +77,7 @@ fn it_begins_at_any_position_and_goes_on_live() {
     board.acquire("new", "bob", json!({}));
     board.wait_for_event("granted", "new");
     assert_eq!(board.tab.run("return location.hash"), format!("#/events?from={from}"));
-    board.tab.click("button", "Back to live");
+    board.tab.click("button", "Back to the newest");
     board.tab.wait_until("location.hash === '#/events'");
     board.tab.assert_clean();
 }
@@ -97,4 +97,32 @@ fn events_are_filtered_by_kind_and_lead_to_their_story() {
     board.tab.click_on(".event-row[data-kind=released]");
     board.tab.wait_until_with("location.hash === `#/why?lease=${given[0]}`", &[json!(id)]);
     board.tab.wait_for_text("alice");
+}
+
+#[test]
+fn the_page_begins_with_what_happened_before_and_at_any_time() {
+    let board = Board::begin();
+    let id = board.acquire("printer", "alice", json!({}));
+    board.post(&format!("/v1/leases/{id}/release"), &json!({"epoch": 1}));
+    board.visit("events");
+    board.wait_for_event("released", "printer");
+    board.wait_for_event("granted", "printer");
+    // A time after those and before the next.
+    let time = board.tab.run("return Date.now() + 2000");
+    board.tab.wait_until_with("Date.now() > given[0] + 1000", std::slice::from_ref(&time));
+    board.acquire("scanner", "bob", json!({}));
+    board.wait_for_event("granted", "scanner");
+    board.tab.run_with(
+        "const at = new Date(given[0]);
+         const two = (n) => String(n).padStart(2, '0');
+         const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+         document.querySelector('[data-filter=time]').value = `${day}T${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;",
+        &[time],
+    );
+    board.tab.click("button", "Show from there");
+    board.tab.wait_until("location.hash.startsWith('#/events?from=')");
+    board.wait_for_event("granted", "scanner");
+    let shown = board.events();
+    assert_eq!(shown.as_array().unwrap().len(), 1, "{shown}");
+    board.tab.assert_clean();
 }

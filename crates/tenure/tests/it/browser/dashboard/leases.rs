@@ -9,7 +9,7 @@ use super::Board;
 fn the_table_follows_what_happens() {
     let board = Board::begin();
     board.visit("leases");
-    board.tab.wait_for_text("Nobody holds anything");
+    board.tab.wait_for_text("No leases");
     let a = board.acquire("printer/1", "alice", json!({}));
     board.wait_for_row(&a, "alive");
     let b = board.acquire("printer/2", "bob", json!({"mode": "permanent", "ttl_ms": 0}));
@@ -19,7 +19,7 @@ fn the_table_follows_what_happens() {
     board.tab.wait_for_text("2 leases");
     board.post(&format!("/v1/leases/{a}/release"), &json!({"epoch": 1}));
     board.wait_for_no_row(&a);
-    board.tab.wait_for_text("1 leases");
+    board.tab.wait_for_text("1 lease");
     board.tab.assert_clean();
 }
 
@@ -47,7 +47,7 @@ fn leases_are_filtered_and_sorted() {
     board.tab.wait_for_text("2 of 5");
     assert_eq!(resources(), json!(["b/2", "b/1"]));
     board.tab.fill("searchbox", "Filter leases", "nobody at all");
-    board.tab.wait_for_text("No lease fits the filter");
+    board.tab.wait_for_text("No lease matches the filter");
     board.tab.fill("searchbox", "Filter leases", "");
     board.tab.run("document.querySelector('[data-filter=text]').value = ''; document.querySelector('[data-filter=text]').dispatchEvent(new Event('input'))");
     board.tab.wait_for_text("5 leases");
@@ -123,7 +123,7 @@ fn a_lease_is_drained_and_revived() {
     board.tab.wait_until(
         "document.querySelector('#panel [data-action=drain]').getAttribute('aria-disabled') === 'true'",
     );
-    board.tab.wait_for_text("it is draining already");
+    board.tab.wait_for_text("the lease is already draining");
     board.tab.click("button", "Revive");
     board.answer_dialog("confirm");
     board.wait_for_no_dialog();
@@ -221,5 +221,70 @@ fn one_lease_is_shown_with_every_field() {
     board.tab.press(Key::Escape);
     board.tab.wait_until("document.getElementById('panel').hidden");
     assert_eq!(board.tab.focused().unwrap().role, "grid", "back where it was");
+    board.tab.assert_clean();
+}
+
+#[test]
+fn a_lease_has_an_address_of_its_own() {
+    let board = Board::begin();
+    board.set_pool("tuner", 2);
+    let body = json!({"pools": {"tuner": 1}, "holder": "kitchen", "ttl_ms": 60_000});
+    let id = board.daemon.acquire(&body)["lease_id"].as_str().unwrap().to_owned();
+    let address = format!("#/leases/{id}");
+    let is_open = "document.getElementById('panel').dataset.leaseId === given[0] && !document.getElementById('panel').hidden";
+    let is_closed = "document.getElementById('panel').hidden && location.hash === given[0]";
+    board.visit("leases");
+    board.wait_for_row(&id, "alive");
+    board.tab.click_on(&format!(".lease-row[data-lease-id='{id}']"));
+    board.tab.wait_until_with(is_open, &[json!(id)]);
+    assert_eq!(board.tab.run("return location.hash"), address);
+    board.tab.reload();
+    board.wait_until_live();
+    board.tab.wait_until_with(is_open, &[json!(id)]);
+    board.tab.back();
+    board.tab.wait_until_with(is_closed, &[json!("#/leases")]);
+    // Closing leads back to the page that it was opened from.
+    board.visit("");
+    board.tab.click("button", "tuner/1: alive, held by kitchen");
+    board.tab.wait_until_with(is_open, &[json!(id)]);
+    assert_eq!(board.tab.run("return location.hash"), address);
+    board.tab.press(Key::Escape);
+    board.tab.wait_until_with(is_closed, &[json!("#/")]);
+    board.visit("leases/aaaa-999999");
+    board.tab.wait_until("document.querySelector('#panel .error').textContent !== ''");
+}
+
+#[test]
+fn the_chips_count_what_the_filter_leaves() {
+    let board = Board::begin();
+    board.acquire("a/1", "alice", json!({}));
+    board.acquire("b/1", "bob", json!({}));
+    board.visit("leases");
+    board.tab.wait_for_text("2 leases");
+    let alive = "document.querySelector('.chip[data-value=alive] b').textContent === given[0]";
+    board.tab.wait_until_with(alive, &[json!("2")]);
+    board.tab.fill("searchbox", "Filter leases", "bob");
+    board.tab.wait_until_with(alive, &[json!("1")]);
+}
+
+#[test]
+fn names_are_written_out_and_cut_in_the_middle() {
+    let board = Board::begin();
+    let long = "poll/web/https:%2F%2Fa-rather-long-host%2Eexample%2Fwith%2Fa%2Fpath%2Fthat%2Fgoes%2Fon%2Fand%2Fends%2Fso-17";
+    let id = board.acquire(long, "somebody", json!({}));
+    board.tab.size(390, 780);
+    board.visit("leases");
+    board.wait_for_row(&id, "alive");
+    assert_eq!(
+        board.rows()[0][0],
+        "poll/web/https://a-rather-long-host.example/with/a/path/that/goes/on/and/ends/so-17"
+    );
+    let ends = board.tab.run(
+        "const cell = document.querySelector('.lease-row:not([hidden]) .c-resources').getBoundingClientRect();
+         const tail = document.querySelector('.lease-row:not([hidden]) .cut-tail');
+         const head = document.querySelector('.lease-row:not([hidden]) .cut-head');
+         return [tail.textContent.endsWith('so-17'), tail.getBoundingClientRect().right <= cell.right + 1, head.scrollWidth > head.clientWidth]",
+    );
+    assert_eq!(ends, json!([true, true, true]), "the end is seen, the middle is cut");
     board.tab.assert_clean();
 }

@@ -10,8 +10,8 @@ use super::Board;
 use crate::daemon::Daemon;
 use crate::raw_http::Http;
 
-/// Pages that the documents show in dark, too.
-const IN_THE_DARK: &[&str] = &["overview", "leases"];
+/// Pictures that the documents show.
+const IN_DOCUMENTS: &[&str] = &["overview-light", "revoke-light"];
 
 /// Leases with heartbeats to send, and the connection they are sent over.
 struct Life {
@@ -55,18 +55,23 @@ impl Life {
             life.hold(board, json!({"resources": [resource], "holder": holder, "ttl_ms": 45_000, "attachment": {"pipeline": 4711, "commit": "9f2c1ab"}}));
         }
         board.acquire("leader/scheduler", "node-b@rack-3", json!({"mode": "permanent", "ttl_ms": 0}));
-        board.acquire("backup/nightly", "cron@vault", json!({"reserve_ms": 120_000}));
+        board.acquire("backup/nightly", "cron@vault", json!({"reserve_ms": 300_000}));
         let earlier = board.acquire("printer/1", "alice@desk", json!({}));
         board.post(&format!("/v1/leases/{earlier}/amend"), &json!({"epoch": 1, "attachment": {"pages": 12}}));
         board.post(&format!("/v1/leases/{earlier}/release"), &json!({"epoch": 1}));
-        let drained = board.acquire("printer/1", "bob@desk", json!({"grace_ms": 90_000, "ttl_ms": 120_000}));
+        let drained = board.acquire("printer/1", "bob@desk", json!({"grace_ms": 90_000, "ttl_ms": 60_000}));
         board.post(&format!("/v1/leases/{drained}/drain"), &json!({"reason": "paper is out"}));
-        let revoked = board.acquire("scanner", "carol@desk", json!({"ttl_ms": 120_000}));
+        let revoked = board.acquire("scanner", "carol@desk", json!({"ttl_ms": 80_000}));
         board.post(&format!("/v1/leases/{revoked}/revoke"), &json!({"reason": "moved to the other floor"}));
         for number in 0..6 {
             let id = board.acquire(&format!("job/{number}"), "worker@atlas", json!({}));
             board.post(&format!("/v1/leases/{id}/release"), &json!({"epoch": 1}));
         }
+        life
+    }
+
+    /// Services, of which the overview knows nothing yet: without mDNS it would show some and that none is advertised.
+    fn register(board: &Board) {
         for (name, kind, port, txt) in [
             ("Kitchen display", "_http._tcp", 8080, json!({"path": "/"})),
             ("Media server", "_http._tcp", 8096, json!({"version": "10"})),
@@ -75,7 +80,6 @@ impl Life {
             let service = json!({"name": name, "type": kind, "port": port, "txt": txt});
             assert_eq!(board.daemon.post("/v1/mdns/services", &service).status, 201);
         }
-        life
     }
 
     fn hold(&mut self, board: &Board, body: Value) {
@@ -139,7 +143,7 @@ fn pictures_of_every_page() {
                 "await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))",
             );
             let file = format!("{name}-{scheme}");
-            if scheme == "light" || IN_THE_DARK.contains(&name) {
+            if IN_DOCUMENTS.contains(&file.as_str()) {
                 pictures::take_for_documents(&board.tab, &file);
             } else {
                 pictures::take(&board.tab, &file);
@@ -148,7 +152,14 @@ fn pictures_of_every_page() {
     };
     board.tab.size(1280, 860);
     board.tab.wait_until("document.querySelectorAll('.slot[data-standing=alive]').length >= 20");
+    // As high as the page is down to its first row of charts.
+    board.tab.size(1280, 1200);
+    let bottom =
+        "return Math.ceil(document.querySelector('.plots .plot').getBoundingClientRect().bottom) + 6";
+    let height = board.tab.run(bottom).as_u64().unwrap();
+    board.tab.size(1280, u32::try_from(height).unwrap());
     both("overview");
+    board.tab.size(1280, 860);
 
     life.go_on(&board);
     board.visit("leases");
@@ -170,16 +181,17 @@ fn pictures_of_every_page() {
     board.visit("why?resource=printer%2F1");
     board.tab.wait_for_text("paper is out");
     both("why");
+    Life::register(&board);
     board.visit("registrations");
     board.tab.wait_for_text("Media server");
     board.tab.click("button", "_http._tcp");
     board.tab.wait_until("document.querySelectorAll('[data-part=services] [data-service]').length === 2");
     both("registrations");
-    board.visit("sessions");
+    board.visit("slots");
     board.tab.wait_until("document.querySelector('#session-pool').value === 'tuner'");
-    board.tab.click("button", "Start a session");
+    board.tab.click("button", "Start a slot session");
     board.tab.wait_until("document.querySelector('[data-word=renewed]')");
-    both("sessions");
+    both("slots");
     board.visit("events?from=1");
     board.tab.wait_until("document.querySelectorAll('.event-row').length > 20");
     both("events");

@@ -6,7 +6,7 @@ use thirtyfour::Key;
 use super::Board;
 use crate::polling_http::ways::{ByHand, LONG_MS, let_go};
 
-const PAGES: &[&str] = &["", "leases", "why", "registrations", "sessions", "polling", "events"];
+const PAGES: &[&str] = &["", "leases", "waiting", "why", "registrations", "slots", "polling", "events"];
 
 /// A bit of everything to look at.
 fn furnished() -> (Board, String) {
@@ -191,9 +191,10 @@ fn keys_are_explained_and_anything_can_be_jumped_to() {
     board.tab.press(Key::Escape);
     board.wait_for_no_dialog();
     for (key, page) in [
+        ("gq", "#/waiting"),
         ("gw", "#/why"),
         ("gr", "#/registrations"),
-        ("gs", "#/sessions"),
+        ("gs", "#/slots"),
         ("gp", "#/polling"),
         ("ge", "#/events"),
     ] {
@@ -383,4 +384,53 @@ fn nothing_moves_for_who_does_not_want_it() {
     board
         .tab
         .wait_until("/[0-9] s$/.test(document.querySelector('.lease-row .countdown-words').textContent)");
+}
+
+#[test]
+fn an_address_without_a_page_says_so() {
+    let board = Board::begin();
+    for address in ["nonsense", "why/printer", "constructor"] {
+        board.visit(address);
+        board.tab.wait_for_text("The dashboard has no page at this address");
+        assert_eq!(board.tab.run("return document.title"), "No such page · Tenure");
+    }
+    board.tab.click_on("main a.button");
+    board.tab.wait_until("location.hash === '#/' && document.querySelector('.hero')");
+    board.tab.assert_clean();
+}
+
+#[test]
+fn the_keys_and_the_palette_end_with_their_page() {
+    let board = Board::begin();
+    board.visit("");
+    for open in ["#keys-open", "#palette-open"] {
+        board.tab.click_on(open);
+        board.dialog();
+        board.tab.run("location.hash = '#/leases'");
+        board.wait_for_no_dialog();
+        board.tab.run("location.hash = '#/'");
+        board.tab.wait_until("document.querySelector('.hero')");
+    }
+    board.tab.assert_clean();
+}
+
+/// Every page of a new daemon has a command to begin with, whole on a phone, and a button that copies it.
+#[test]
+fn every_empty_page_has_a_first_step() {
+    let board = Board::begin();
+    let permission = json!({"permission": {"name": "clipboard-write"}, "setting": "granted"});
+    board.tab.cdp("Browser.setPermission", permission);
+    board.tab.size(360, 780);
+    for page in PAGES {
+        board.visit(page);
+        board.tab.find("main .command-line:not([hidden] *)");
+        let cut = board.tab.run(
+            "return [...document.querySelectorAll('main .command')].filter((one) => one.scrollWidth > one.clientWidth + 1).length",
+        );
+        assert_eq!(cut, json!(0), "{page}");
+    }
+    board.visit("leases");
+    board.tab.click("button", "Copy tenure lease acquire");
+    board.tab.wait_until("[...document.querySelectorAll('.copy')].some((b) => b.textContent === 'Copied')");
+    board.tab.assert_clean();
 }

@@ -17,16 +17,16 @@ fn register(board: &Board, name: &str, txt: &Value) -> String {
 fn ours_and_the_networks_are_shown() {
     let board = Board::begin();
     board.visit("registrations");
-    board.tab.wait_for_text("Nothing is advertised");
+    board.tab.wait_for_text("No registrations");
     let id = register(&board, "My App", &json!({"path": "/start"}));
     board.tab.wait_until_with("document.querySelector(`[data-registration-id='${given[0]}']`)", &[json!(id)]);
-    board.tab.wait_for_text("1 registered");
+    board.tab.wait_for_text("1 registration");
     board.tab.click("button", "_http._tcp");
     board.tab.wait_until("document.querySelector('[data-part=services] [data-service=\"My App\"]')");
     board.tab.wait_for_text("path=/start");
     board.daemon.http().delete(&format!("/v1/mdns/admin/registrations/{id}"));
     board.tab.wait_until("!document.querySelector('[data-part=services] [data-service]')");
-    board.tab.wait_for_text("Nothing is advertised");
+    board.tab.wait_for_text("No registrations");
     board.tab.assert_clean();
 }
 
@@ -65,5 +65,21 @@ fn a_registration_is_drained_revived_and_ended() {
     board.wait_for_no_dialog();
     state("gone");
     board.tab.wait_for_text("This registration has ended");
+    board.tab.assert_clean();
+}
+
+#[test]
+fn a_web_service_is_a_link() {
+    let board = Board::begin();
+    let id = register(&board, "My App", &json!({"path": "/start"}));
+    let service = json!({"name": "Printer", "type": "_ipp._tcp", "port": 631, "ip": "192.0.2.7"});
+    let printer = board.daemon.post("/v1/mdns/services", &service).json()["registered"]["id"].clone();
+    board.visit("registrations");
+    board.tab.click_on(&format!("[data-registration-id='{id}']"));
+    let link = board.tab.wait_until("document.querySelector('.detail .service-link')?.href");
+    assert_eq!(link, "http://127.0.0.1:8080/start");
+    board.tab.click_on(&format!("[data-registration-id={printer}]"));
+    board.tab.wait_until("document.querySelector('.detail h2').textContent === 'Printer'");
+    assert_eq!(board.tab.count(".detail .service-link"), 0, "a printer is no web page");
     board.tab.assert_clean();
 }

@@ -62,7 +62,7 @@ fn nothing_stale_stays_after_a_daemon_came_back_without_its_data() {
     board.start_in_place();
     board.wait_until_live();
     board.wait_for_no_row(&id);
-    board.tab.wait_for_text("Nobody holds anything");
+    board.tab.wait_for_text("No leases");
     let other = board.acquire("b", "bob", json!({}));
     board.wait_for_row(&other, "alive");
     assert_eq!(board.rows(), json!([["b", "bob", "alive"]]));

@@ -11,7 +11,7 @@ fn the_story_of_a_lease_is_a_timeline_with_what_comes_next() {
     let id = board.acquire("printer", "alice", json!({"grace_ms": 600_000}));
     board.post(&format!("/v1/leases/{id}/drain"), &json!({"reason": "paper is out"}));
     board.visit("why");
-    board.tab.fill("searchbox", "Whose story", &id);
+    board.tab.fill("searchbox", "Name", &id);
     board.tab.press(Key::Enter);
     board.tab.wait_until("document.querySelectorAll('.timeline .entry').length >= 3");
     let story = board.daemon.get(&format!("/v1/why?lease={id}")).json();
@@ -51,16 +51,16 @@ fn anything_with_a_name_is_found() {
         (&registered, "registration"),
         (&registered[..6], "registration"),
     ] {
-        board.tab.fill("searchbox", "Whose story", subject);
-        board.tab.click("button", "Tell");
+        board.tab.fill("searchbox", "Name", subject);
+        board.tab.click("button", "Show");
         board.tab.wait_until_with(
             "document.querySelector('.story h2')?.textContent.startsWith(given[0]) && !document.querySelector('.story[aria-busy]')",
             &[json!(kind)],
         );
         assert!(board.tab.count(".timeline .entry") > 1, "{subject}");
     }
-    board.tab.fill("searchbox", "Whose story", "nobody knows");
-    board.tab.click("button", "Tell");
+    board.tab.fill("searchbox", "Name", "nobody knows");
+    board.tab.click("button", "Show");
     board.tab.wait_for_text("not_found");
     board.tab.back();
     board.tab.wait_for_text("registration");
@@ -72,12 +72,12 @@ fn the_story_of_a_session_tells_how_it_ended() {
     let started = board.daemon.post("/api/v3/intents", &json!({"type": "stream.start", "client": "kitchen"}));
     let id = started.json()["session_id"].as_str().unwrap().to_owned();
     board.visit("why");
-    board.tab.wait_for_text("Everything that happened is kept");
+    board.tab.wait_for_text("Why did that happen?");
     crate::run_support::wait_until("its end", super::LIMIT, || {
         board.daemon.get(&format!("/api/v3/sessions/{id}")).json()["state"] == "stopped"
     });
-    board.tab.fill("searchbox", "Whose story", &id);
+    board.tab.fill("searchbox", "Name", &id);
     board.tab.press(Key::Enter);
     board.tab.wait_for_text("kitchen");
-    board.tab.wait_for_text("Nothing is left to happen");
+    board.tab.wait_for_text("The history ends here");
 }

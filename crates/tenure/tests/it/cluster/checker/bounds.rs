@@ -37,9 +37,15 @@ impl Limit {
         Self { at_ns, record: Some(record), is_promise: false }
     }
 
+    /// A restore says so, and no record.
+    pub(crate) fn of_restore(at_ns: u64) -> Self {
+        Self { at_ns, record: None, is_promise: false }
+    }
+
     /// The record behind it.
     pub(crate) fn told(&self, history: &[Record]) -> String {
-        self.record.map_or_else(|| "from the beginning".to_owned(), |record| history[record].to_string())
+        let unrecorded = || "by no record: from the beginning, or by a restore".to_owned();
+        self.record.map_or_else(unrecorded, |record| history[record].to_string())
     }
 }
 

@@ -1,8 +1,8 @@
 //! Histories of a register that is right, and of registers that are wrong in one way: none of the first may be
 //! blamed, and each kind of the second must be found.
 
-use super::{Rule, check};
-use crate::cluster::history::{Asked, Authority, Heard, Record, State};
+use super::{Rule, check, check_with};
+use crate::cluster::history::{Asked, Authority, Heard, Record, Restore, State};
 use crate::faults::random::Random;
 
 const MILLISECOND: u64 = 1_000_000;
@@ -27,6 +27,14 @@ enum Plant {
     ForgetsOperations,
     /// It gives the fence of the lease before once more.
     RepeatsFences,
+    /// After a restore it does not wait for the holders of before.
+    GrantsTooSoon,
+    /// What is held lives on over a restore.
+    LivesOn,
+    /// Fences go back with a restore.
+    FencesGoBack,
+    /// It answers a check before the store was adopted.
+    AnswersTooSoon,
 }
 
 /// A register, and what its callers hear.
@@ -40,6 +48,9 @@ struct Register {
     /// Acquires whose outcome was not heard, and what came of them.
     unheard: Vec<(String, Option<Lease>)>,
     history: Vec<Record>,
+    restores: Vec<Restore>,
+    /// Nothing is granted before.
+    closed_until_ns: u64,
 }
 
 #[derive(Clone)]
@@ -52,6 +63,11 @@ struct Lease {
 
 impl Register {
     fn run(seed: u64, plant: Plant) -> Vec<Record> {
+        Self::run_with(seed, plant, STEPS).history
+    }
+
+    /// With a restore every so many steps.
+    fn run_with(seed: u64, plant: Plant, restore_every: usize) -> Self {
         let mut register = Self {
             random: Random::new(seed),
             plant,
@@ -61,8 +77,13 @@ impl Register {
             before: None,
             unheard: Vec::new(),
             history: Vec::new(),
+            restores: Vec::new(),
+            closed_until_ns: 0,
         };
         for step in 0..STEPS {
+            if step % restore_every == restore_every - 1 && restore_every < STEPS {
+                register.restore();
+            }
             register.now_ns += (1 + register.random.below(30)) * MILLISECOND;
             register.end_by_itself();
             match register.random.below(10) {
@@ -73,7 +94,32 @@ impl Register {
                 _ => register.check(),
             }
         }
-        register.history
+        register
+    }
+
+    /// Everything is ended; nothing is granted before the last promise is over; fences go on far above.
+    fn restore(&mut self) {
+        let from_ns = self.now_ns + MILLISECOND;
+        let restore = Restore {
+            from_ns,
+            stopped_ns: from_ns + 20 * MILLISECOND,
+            until_ns: from_ns + 100 * MILLISECOND,
+        };
+        if self.plant == Plant::AnswersTooSoon {
+            self.now_ns = restore.stopped_ns + 41 * MILLISECOND;
+            self.check();
+        }
+        self.now_ns = restore.until_ns + MILLISECOND;
+        self.restores.push(restore);
+        if self.plant != Plant::LivesOn {
+            let waits = self.held.as_ref().filter(|_| self.plant != Plant::GrantsTooSoon);
+            self.closed_until_ns = waits.map_or(0, |held| held.promised_ns);
+            self.change(None);
+        }
+        self.fence = match self.plant {
+            Plant::FencesGoBack => self.fence.saturating_sub(3),
+            _ => self.fence + 1_000,
+        };
     }
 
     fn end_by_itself(&mut self) {
@@ -110,6 +156,11 @@ impl Register {
         let asked = Asked::Acquire { resource: "r".to_owned(), holder: operation.to_owned() };
         if let Some(holding) = self.held.clone() {
             let heard = Heard::Held { by: Some(holding.name) };
+            self.record(operation, asked, sent_ns, heard);
+            return;
+        }
+        if self.now_ns < self.closed_until_ns {
+            let heard = Heard::Declined { code: "not_yet".to_owned() };
             self.record(operation, asked, sent_ns, heard);
             return;
         }
@@ -215,6 +266,40 @@ fn a_register_that_is_wrong_is_found_out() {
     for (plant, rule) in plants {
         let found =
             (0..50).filter(|seed| check(&Register::run(*seed, plant)).broken().contains(&rule)).count();
+        assert!(found >= 10, "{plant:?}: {rule:?} broken in {found} of 50");
+    }
+}
+
+const RESTORE_EVERY: usize = 60;
+
+#[test]
+fn a_register_that_is_restored_well_is_never_blamed() {
+    for seed in 0..300 {
+        let register = Register::run_with(seed, Plant::Nothing, RESTORE_EVERY);
+        let report = check_with(&register.history, &register.restores);
+        assert!(report.anomalies.is_empty(), "seed {seed}: {report}");
+        assert_eq!(report.restores, STEPS / RESTORE_EVERY, "seed {seed}: {report}");
+    }
+}
+
+#[test]
+fn a_register_that_is_restored_badly_is_found_out() {
+    let plants = [
+        (Plant::GrantsTooSoon, Rule::PromisesNeverOverlap),
+        (Plant::LivesOn, Rule::RestoresEndEverything),
+        (Plant::FencesGoBack, Rule::FencesRise),
+        (Plant::AnswersTooSoon, Rule::RestoresEndEverything),
+        // What is wrong without a restore is wrong beside one.
+        (Plant::Impatient, Rule::PromisesNeverOverlap),
+        (Plant::ForgetsOperations, Rule::OneOperationOneLease),
+        (Plant::ForgetsReleases, Rule::Linearizable),
+    ];
+    for (plant, rule) in plants {
+        let is_found = |seed: &u64| {
+            let register = Register::run_with(*seed, plant, RESTORE_EVERY);
+            check_with(&register.history, &register.restores).broken().contains(&rule)
+        };
+        let found = (0..50).filter(is_found).count();
         assert!(found >= 10, "{plant:?}: {rule:?} broken in {found} of 50");
     }
 }

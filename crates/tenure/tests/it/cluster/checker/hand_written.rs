@@ -5,10 +5,16 @@ use crate::cluster::history::{Asked, Authority, Heard, Record, State};
 
 /// A history being written; instants are milliseconds.
 #[derive(Default)]
-struct Story(Vec<Record>);
+pub(crate) struct Story(pub(crate) Vec<Record>);
 
 impl Story {
-    fn push(mut self, operation: &str, asked: Asked, sent: u64, heard: Option<(u64, Heard)>) -> Self {
+    pub(crate) fn push(
+        mut self,
+        operation: &str,
+        asked: Asked,
+        sent: u64,
+        heard: Option<(u64, Heard)>,
+    ) -> Self {
         self.0.push(Record {
             operation: operation.to_owned(),
             node: "a".to_owned(),
@@ -20,42 +26,69 @@ impl Story {
     }
 
     /// An acquire of `r`; the holder is named as the operation.
-    fn acquire(self, operation: &str, sent: u64, heard: Option<(u64, Heard)>) -> Self {
+    pub(crate) fn acquire(self, operation: &str, sent: u64, heard: Option<(u64, Heard)>) -> Self {
         let asked = Asked::Acquire { resource: "r".to_owned(), holder: operation.to_owned() };
         self.push(operation, asked, sent, heard)
     }
 
     /// An acquire that was granted for a promise.
-    fn granted(self, operation: &str, when: [u64; 2], lease: &str, fence: u64, valid_ms: u64) -> Self {
+    pub(crate) fn granted(
+        self,
+        operation: &str,
+        when: [u64; 2],
+        lease: &str,
+        fence: u64,
+        valid_ms: u64,
+    ) -> Self {
         let lease = lease.to_owned();
         let heard = Heard::Granted { lease, fence, valid_ms, state: State::Live };
         self.acquire(operation, when[0], Some((when[1], heard)))
     }
 
-    fn refused(self, operation: &str, when: [u64; 2], by: &str) -> Self {
+    pub(crate) fn refused(self, operation: &str, when: [u64; 2], by: &str) -> Self {
         self.acquire(operation, when[0], Some((when[1], Heard::Held { by: Some(by.to_owned()) })))
     }
 
-    fn renewed(self, lease: &str, when: [u64; 2], valid_ms: u64) -> Self {
+    /// The same of another resource.
+    pub(crate) fn granted_of(
+        self,
+        resource: &str,
+        operation: &str,
+        when: [u64; 2],
+        (lease, fence): (&str, u64),
+        valid_ms: u64,
+    ) -> Self {
+        let asked = Asked::Acquire { resource: resource.to_owned(), holder: operation.to_owned() };
+        let heard = Heard::Granted { lease: lease.to_owned(), fence, valid_ms, state: State::Live };
+        self.push(operation, asked, when[0], Some((when[1], heard)))
+    }
+
+    /// A refusal of another resource.
+    pub(crate) fn refused_of(self, operation: &str, when: [u64; 2], resource: &str, by: &str) -> Self {
+        let asked = Asked::Acquire { resource: resource.to_owned(), holder: operation.to_owned() };
+        self.push(operation, asked, when[0], Some((when[1], Heard::Held { by: Some(by.to_owned()) })))
+    }
+
+    pub(crate) fn renewed(self, lease: &str, when: [u64; 2], valid_ms: u64) -> Self {
         let asked = Asked::Heartbeat { lease: lease.to_owned() };
         self.push("heartbeat", asked, when[0], Some((when[1], Heard::Renewed { valid_ms })))
     }
 
-    fn lost(self, lease: &str, when: [u64; 2]) -> Self {
+    pub(crate) fn lost(self, lease: &str, when: [u64; 2]) -> Self {
         let asked = Asked::Heartbeat { lease: lease.to_owned() };
         let heard = Heard::Lost { code: "stale_epoch".to_owned() };
         self.push("heartbeat", asked, when[0], Some((when[1], heard)))
     }
 
-    fn release(self, lease: &str, sent: u64, heard: Option<(u64, Heard)>) -> Self {
+    pub(crate) fn release(self, lease: &str, sent: u64, heard: Option<(u64, Heard)>) -> Self {
         self.push(&format!("release {lease}"), Asked::Release { lease: lease.to_owned() }, sent, heard)
     }
 
-    fn released(self, lease: &str, when: [u64; 2]) -> Self {
+    pub(crate) fn released(self, lease: &str, when: [u64; 2]) -> Self {
         self.release(lease, when[0], Some((when[1], Heard::Released)))
     }
 
-    fn checked(self, when: [u64; 2], seen: Option<(&str, &str, u64)>) -> Self {
+    pub(crate) fn checked(self, when: [u64; 2], seen: Option<(&str, &str, u64)>) -> Self {
         let authority = seen.map(|(lease, holder, fence)| Authority {
             lease: lease.to_owned(),
             holder: holder.to_owned(),
@@ -65,28 +98,28 @@ impl Story {
         self.push("check", asked, when[0], Some((when[1], Heard::Authority(authority))))
     }
 
-    fn shown(self, lease: &str, when: [u64; 2], heard: Heard) -> Self {
+    pub(crate) fn shown(self, lease: &str, when: [u64; 2], heard: Heard) -> Self {
         self.push("inspect", Asked::Inspect { lease: lease.to_owned() }, when[0], Some((when[1], heard)))
     }
 
-    fn ended(self, lease: &str, when: [u64; 2], reason: &str) -> Self {
+    pub(crate) fn ended(self, lease: &str, when: [u64; 2], reason: &str) -> Self {
         self.shown(lease, when, Heard::Shown { state: State::Ended, reason: Some(reason.to_owned()) })
     }
 
     #[track_caller]
-    fn passes(self) {
+    pub(crate) fn passes(self) {
         let report = check(&self.0);
         assert!(report.anomalies.is_empty(), "{report}");
     }
 
     #[track_caller]
-    fn breaks(self, rules: &[Rule]) {
+    pub(crate) fn breaks(self, rules: &[Rule]) {
         let report = check(&self.0);
         assert_eq!(report.broken(), rules, "{report}");
     }
 }
 
-fn story() -> Story {
+pub(crate) fn story() -> Story {
     Story::default()
 }
 

@@ -141,7 +141,10 @@ impl<'a> Search<'a> {
             (Asked::Check { .. }, Some(Heard::Authority(seen))) => {
                 (seen.as_ref().map(|seen| &seen.lease) == held).then(unchanged)?
             }
-            (Asked::Heartbeat { .. } | Asked::Check { .. } | Asked::Inspect { .. }, _) => unchanged(),
+            (
+                Asked::Heartbeat { .. } | Asked::GiveUp { .. } | Asked::Check { .. } | Asked::Inspect { .. },
+                _,
+            ) => unchanged(),
         }
     }
 }

@@ -77,7 +77,7 @@ fn leases_at_a_node_that_is_killed_or_paused_drain_after_its_silence_and_not_bef
     for lease in [&at_killed, &at_paused] {
         let story = cluster.nodes[writer].get(&format!("/v1/why?lease={}", id(lease)));
         let told = story["entries"].to_string();
-        assert!(told.contains("fell silent: last heard at") && !told.contains(" closed;"), "{story}");
+        assert!(told.contains("fell silent: last keepalive at") && !told.contains(" closed;"), "{story}");
     }
     beside.renew(&kept);
     assert_alive(&cluster, writer, &kept);

@@ -1,0 +1,255 @@
+//! What keeps the store small, over a store in memory: in which steps, and what happens when one of them fails.
+
+use std::fs::remove_dir_all;
+use std::io::Read;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tenure_cluster::growth::{FRAMES_PER_LOT, Growth, PIECES_PER_LOT, Tended};
+use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
+use tenure_cluster::values::{Floor, decode, encode};
+use tenure_cluster::{FollowError, RemoteLog, SharedMirror};
+use tenure_log::{Lsn, Moment, OrderedLog};
+
+use crate::memory::MemoryStore;
+use crate::remote::{Node, keys};
+use crate::support::Writer;
+
+const WITHIN: Duration = Duration::from_secs(1);
+const MIB: u64 = 1 << 20;
+
+/// Called when a piece of a snapshot is read.
+type OnRead = Box<dyn FnOnce() + Send>;
+
+/// A store that counts.
+struct Counting {
+    under: Arc<MemoryStore>,
+    /// The most keys that went in one step.
+    deleted_max: AtomicUsize,
+    pieces_put: AtomicUsize,
+    /// Pieces are refused.
+    is_full: AtomicBool,
+    on_read: Mutex<Option<OnRead>>,
+}
+
+impl Counting {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            under: MemoryStore::new(),
+            deleted_max: AtomicUsize::new(0),
+            pieces_put: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
+            on_read: Mutex::default(),
+        })
+    }
+
+    fn keys_in(&self, from: &str, to: &str) -> usize {
+        self.under.range(from, to, usize::MAX, WITHIN).unwrap().found.len()
+    }
+
+    fn floor(&self) -> Floor {
+        let key = keys().floor();
+        let found = self.under.range(&key, &format!("{key}\0"), 1, WITHIN).unwrap().found;
+        decode("floor", &found[0].value).unwrap()
+    }
+}
+
+impl Store for Counting {
+    fn step(&self, txn: &Txn, within: Duration) -> Result<Stepped, StoreError> {
+        let mut deleted = 0;
+        for op in &txn.then {
+            match op {
+                Op::Put { key, .. } if keys().piece_number(key).is_some() => {
+                    if self.is_full.load(Ordering::SeqCst) {
+                        return Err(StoreError::Unanswered {
+                            why: "the test says that it is full".to_owned(),
+                        });
+                    }
+                    self.pieces_put.fetch_add(1, Ordering::SeqCst);
+                }
+                Op::Delete { from, to } => deleted += self.keys_in(from, to),
+                Op::Put { .. } | Op::Get { .. } => {}
+            }
+        }
+        self.deleted_max.fetch_max(deleted, Ordering::SeqCst);
+        self.under.step(txn, within)
+    }
+
+    fn range(&self, from: &str, to: &str, limit: usize, within: Duration) -> Result<Ranged, StoreError> {
+        let found = self.under.range(from, to, limit, within);
+        let is_piece = found
+            .as_ref()
+            .is_ok_and(|found| found.found.iter().any(|found| keys().piece_number(&found.key).is_some()));
+        let on_read = if is_piece { self.on_read.lock().unwrap().take() } else { None };
+        if let Some(on_read) = on_read {
+            on_read();
+        }
+        found
+    }
+
+    fn watch(
+        &self,
+        from: &str,
+        to: &str,
+        since: u64,
+        within: Duration,
+    ) -> Result<Box<dyn Watching>, StoreError> {
+        self.under.watch(from, to, since, within)
+    }
+
+    fn compact(&self, _: u64, _: Duration) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A writer whose log has grown, and what keeps it small.
+struct Grown {
+    store: Arc<Counting>,
+    node: Node,
+    log: RemoteLog,
+    mirror: SharedMirror,
+    writer: Writer,
+    growth: Growth,
+}
+
+impl Grown {
+    fn new() -> Self {
+        let store = Counting::new();
+        let node = Node::at(Arc::clone(&store) as Arc<dyn Store>, "a");
+        let (log, mirror) = node.claim_with_copy();
+        let writer = Writer::new(&log);
+        let growth = Growth::begin(&*store, keys(), encode(&log.writer()), true).unwrap();
+        Self { store, node, log, mirror, writer, growth }
+    }
+
+    fn write(&mut self, frames: usize, bytes: usize) {
+        let record = vec![7; bytes];
+        for _ in 0..frames {
+            self.writer.append(&mut self.log, &[&record]);
+        }
+    }
+
+    fn snapshot(&self, state: &[u8]) -> Lsn {
+        let (lsn, at) = (self.log.synced_lsn(), Moment { tick: 1, wall_ms: 1 });
+        self.log.snapshots().store(lsn, at, state).unwrap();
+        lsn
+    }
+
+    fn tend(&mut self, quota: u64) -> Tended {
+        self.growth.tend(&*self.store, &self.mirror, quota, 0).unwrap()
+    }
+
+    /// Looks until something came of it.
+    fn tend_on(&mut self, quota: u64) -> Tended {
+        (0..1_000).map(|_| self.tend(quota)).find(|tended| *tended != Tended::Quiet).unwrap()
+    }
+}
+
+/// Bytes that do not get shorter.
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_trimmed_goes_in_lots() {
+    let mut grown = Grown::new();
+    grown.write(700, 40);
+    grown.snapshot(b"state");
+    assert_eq!(grown.tend_on(MIB), Tended::Trimmed { floor: 702 }, "with the frame that opens the term");
+    assert_eq!(grown.store.keys_in(&keys().frame(0), &keys().frame(u64::MAX)), 0);
+    let most = grown.store.deleted_max.load(Ordering::SeqCst);
+    assert!(most <= FRAMES_PER_LOT as usize, "{most} keys went in one step");
+    // The pieces of a snapshot that another one replaces go in lots too.
+    grown.write(100, 1_000);
+    grown.snapshot(&vec![0; 40_000_000]);
+    assert!(matches!(grown.tend_on(2 * MIB), Tended::Trimmed { .. }));
+    let pieces = grown.store.floor().pieces as usize;
+    assert!(pieces > 2 * PIECES_PER_LOT, "{pieces}");
+    grown.store.deleted_max.store(0, Ordering::SeqCst);
+    grown.write(100, 1_000);
+    let lsn = grown.snapshot(b"state");
+    assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
+    let (first, end) = keys().snapshots();
+    assert_eq!((grown.store.keys_in(&first, &end), grown.store.floor().snapshot_lsn), (1, lsn.0));
+    let most = grown.store.deleted_max.load(Ordering::SeqCst);
+    assert!(most <= FRAMES_PER_LOT as usize, "{most} keys went in one step");
+}
+
+#[test]
+fn a_snapshot_that_the_store_does_not_take_goes_on_where_it_was() {
+    let mut grown = Grown::new();
+    grown.write(200, 1_000);
+    let state = vec![1; 70_000_000];
+    let lsn = grown.snapshot(&state);
+    assert_eq!(grown.tend(4 * MIB), Tended::Quiet, "it is packed to see whether it fits");
+    while grown.store.pieces_put.load(Ordering::SeqCst) == 0 {
+        assert_eq!(grown.tend(4 * MIB), Tended::Quiet);
+    }
+    grown.store.is_full.store(true, Ordering::SeqCst);
+    for _ in 0..5 {
+        assert!(grown.growth.tend(&*grown.store, &grown.mirror, 4 * MIB, 0).is_err());
+    }
+    grown.store.is_full.store(false, Ordering::SeqCst);
+    assert!(matches!(grown.tend_on(4 * MIB), Tended::Trimmed { .. }));
+    assert_eq!(grown.store.pieces_put.load(Ordering::SeqCst), 70, "each was put once");
+    // Another node begins with it.
+    let other = Node::at(Arc::clone(&grown.store) as Arc<dyn Store>, "b");
+    let mut found = Vec::new();
+    other.boot().mirror.snapshots().open(lsn).unwrap().read_to_end(&mut found).unwrap();
+    assert!(found == state);
+}
+
+#[test]
+fn a_snapshot_that_does_not_fit_is_packed_once() {
+    let mut grown = Grown::new();
+    grown.write(100, 1_000);
+    grown.snapshot(&noise(1_000_000));
+    let Tended::TooLarge { bytes, bytes_max } = grown.tend_on(MIB) else { panic!("it fits") };
+    assert!(bytes >= 1_000_000 && bytes_max == MIB / 8, "{bytes} of {bytes_max}");
+    // Who reads it again finds nothing.
+    remove_dir_all(grown.node.directory().join("snapshots")).unwrap();
+    for _ in 0..10 {
+        assert_eq!(grown.tend(MIB), Tended::TooLarge { bytes, bytes_max });
+    }
+    // As much again brings another one; and a larger store takes what did not fit.
+    grown.write(100, 1_000);
+    assert_eq!(grown.tend(MIB), Tended::SnapshotDue);
+    assert_eq!(grown.store.pieces_put.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_snapshot_that_is_trimmed_while_it_is_loaded_is_looked_for_again() {
+    let mut grown = Grown::new();
+    grown.write(100, 1_000);
+    grown.snapshot(&vec![2; 3_000_000]);
+    assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
+    let store = Arc::clone(&grown.store);
+    let (newer, told) = std::sync::mpsc::channel();
+    *store.on_read.lock().unwrap() = Some(Box::new(move || {
+        grown.write(100, 1_000);
+        newer.send(grown.snapshot(b"newer")).unwrap();
+        assert!(matches!(grown.tend_on(MIB), Tended::Trimmed { .. }));
+    }));
+    let other = Node::at(store as Arc<dyn Store>, "b");
+    let newest = other.boot().mirror.snapshots().newest().unwrap();
+    assert_eq!((newest.lsn, newest.payload_bytes), (told.recv().unwrap(), 5));
+}
+
+#[test]
+fn a_frame_that_is_missing_above_the_floor_is_damage() {
+    let mut grown = Grown::new();
+    grown.write(10, 10);
+    let key = keys().frame(5);
+    let then = vec![Op::Delete { to: format!("{key}\0"), from: key }];
+    grown.store.under.step(&Txn { then, ..Txn::default() }, WITHIN).unwrap();
+    let other = Node::at(Arc::clone(&grown.store) as Arc<dyn Store>, "b");
+    let end = other.try_claim(&mut |_| true).map(|_| ());
+    assert!(matches!(end, Err(FollowError::Gap { wanted: 5 })), "{end:?}");
+}

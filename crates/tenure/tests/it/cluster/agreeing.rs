@@ -1,0 +1,96 @@
+//! Nodes compare their states where the log is trimmed: they come to the same one; one that differs is named, nothing is
+//! trimmed while it is there, and it does not lead.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tenure_cluster::values::{Floor, Node, encode};
+
+use super::growth::{MIB, each_for, keys, told, with_quota, write_all};
+use super::harness::{Cluster, LIMIT};
+use super::operator::Operator;
+use crate::run_support::{holds_for, wait_until};
+
+/// So that a few hundred kilobytes bring a trim.
+const QUOTA_BYTES: u64 = 16 * MIB;
+
+/// Writes until the log was trimmed, and waits until these nodes have hashed their states there.
+fn trimmed(cluster: &Cluster, operator: &Operator, name: &str) -> Floor {
+    let before = operator.floor(&keys()).frame;
+    write_all(cluster, name, each_for(QUOTA_BYTES / 16), || {});
+    wait_until(&format!("a trim\n{}", told(cluster)), LIMIT, || operator.floor(&keys()).frame > before);
+    let told_of = |node: &str| -> Node { operator.value(&keys().node(node)) };
+    let mut floor = operator.floor(&keys());
+    wait_until(&format!("states that were compared\n{}", told(cluster)), LIMIT, || {
+        floor = operator.floor(&keys());
+        let up = cluster.nodes.iter().filter(|node| node.is_up());
+        up.map(|node| told_of(node.name))
+            .all(|node| (node.snapshot_lsn, node.snapshot_hash != 0) == (floor.snapshot_lsn, true))
+    });
+    floor
+}
+
+fn warnings(cluster: &Cluster, node: usize) -> String {
+    let status = cluster.nodes[node].get("/v1/cluster");
+    let warnings = status["store"]["warnings"].as_array().cloned().unwrap_or_default();
+    warnings.iter().filter_map(Value::as_str).collect::<Vec<&str>>().join("\n")
+}
+
+#[test]
+fn nodes_come_to_the_same_state_and_one_that_differs_stops_trimming() {
+    let cluster = with_quota(QUOTA_BYTES);
+    let operator = Operator::of(&cluster.members[0]);
+    let floor = trimmed(&cluster, &operator, "first");
+    for node in cluster.nodes.iter().filter(|node| node.is_up()) {
+        let told: Node = operator.value(&keys().node(node.name));
+        assert_eq!(told.snapshot_hash, floor.snapshot_hash, "{}", node.name);
+    }
+    // A node that nobody started here tells of another state.
+    let mut ghost: Node = operator.value(&keys().node(cluster.nodes[0].name));
+    (ghost.snapshot_hash, ghost.memory) = (ghost.snapshot_hash ^ 1, "ghost".to_owned());
+    ghost.url = "http://127.0.0.1:1".to_owned();
+    operator.put(&keys().node("ghost"), &encode(&ghost)).unwrap();
+    for node in [0, 1] {
+        wait_until(&format!("the name of the one that differs\n{}", told(&cluster)), LIMIT, || {
+            warnings(&cluster, node).contains("differs on ghost")
+        });
+        let page = cluster.nodes[node].ask("GET", "/metrics", &Value::Null).unwrap();
+        let text = String::from_utf8_lossy(&page.body);
+        assert!(text.contains("tenure_cluster_nodes_differing 1"), "{text}");
+    }
+    write_all(&cluster, "second", each_for(QUOTA_BYTES / 16), || {});
+    holds_for(Duration::from_secs(2), || operator.floor(&keys()) == floor);
+    // Struck off, it keeps nobody from anything.
+    let writer = cluster.wait_for_writer();
+    cluster.nodes[writer].post("/v1/cluster/forget", &json!({"node": "ghost"}));
+    wait_until(&format!("a trim\n{}", told(&cluster)), LIMIT, || operator.floor(&keys()).frame > floor.frame);
+    wait_until("no more warnings", LIMIT, || !warnings(&cluster, 0).contains("differs"));
+}
+
+#[test]
+fn a_node_that_differs_does_not_lead() {
+    let mut cluster = with_quota(QUOTA_BYTES);
+    let operator = Operator::of(&cluster.members[0]);
+    let floor = trimmed(&cluster, &operator, "first");
+    let other = Floor { snapshot_hash: floor.snapshot_hash ^ 1, ..floor };
+    operator.put(&keys().floor(), &encode(&other)).unwrap();
+    let writer = cluster.wait_for_writer();
+    let follower = 1 - writer;
+    let name = cluster.nodes[follower].name;
+    wait_until(&format!("its own name\n{}", told(&cluster)), LIMIT, || {
+        warnings(&cluster, follower).contains("differs on") && warnings(&cluster, follower).contains(name)
+    });
+    cluster.kill_node(writer);
+    // Three times as long as anybody would wait.
+    holds_for(Duration::from_secs(4), || cluster.writer().is_none());
+    // Also after a restart: it told the others.
+    cluster.kill_node(follower);
+    cluster.start_node(follower);
+    wait_until(&format!("its own name\n{}", told(&cluster)), LIMIT, || {
+        warnings(&cluster, follower).contains("differs on")
+    });
+    assert_eq!(cluster.writer(), None);
+    operator.put(&keys().floor(), &encode(&floor)).unwrap();
+    cluster.start_node(writer);
+    cluster.wait_for_writer();
+}
