@@ -3,6 +3,9 @@
 /// Text that may be anything within a line; alone on a line, any number of lines.
 const ANY: &str = "…";
 
+/// What the next run would print differently.
+const OTHER: &str = "#";
+
 /// Units of times that pass.
 const SPANS: [&str; 6] = ["us", "µs", "ms", "s", "min", "h"];
 
@@ -35,7 +38,13 @@ pub(super) fn is_whole(actual: &[&str], expected: &[String]) -> bool {
     prefix_of(&actual, &expected) == Some(actual.len())
 }
 
+/// An id, a point in time or a long number that a document prints stands for another one.
 fn line_matches(line: &str, pattern: &str) -> bool {
+    let alike = |text: &str| with(OTHER, text, differs_next_time);
+    fits(line, pattern) || fits(&alike(line), &alike(pattern))
+}
+
+fn fits(line: &str, pattern: &str) -> bool {
     let (line, pattern) = (with_narrow_gaps(line.trim_end()), with_narrow_gaps(pattern.trim_end()));
     let mut parts = pattern.split(ANY);
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else { return false };
@@ -88,6 +97,15 @@ pub(super) fn is_info(line: &str) -> bool {
 
 /// The line with `…` for what looks like an id, a time, or a number that the next run would not have.
 pub(super) fn blurred(line: &str) -> String {
+    with(ANY, line, |word, after| {
+        let is_span = word.parse::<f64>().is_ok()
+            && SPANS.contains(&after.split([' ', ',', ')']).nth(1).unwrap_or_default());
+        is_span || differs_next_time(word, after)
+    })
+}
+
+/// The line with `mark` for each word of which that is true, given what comes after it.
+fn with(mark: &str, line: &str, is_marked: impl Fn(&str, &str) -> bool) -> String {
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | ':' | '.' | '_' | '+');
     let mut shown = String::new();
     let mut rest = line;
@@ -95,16 +113,14 @@ pub(super) fn blurred(line: &str) -> String {
         let length = rest.find(|c| is_of_word(c) != is_of_word(first)).unwrap_or(rest.len());
         let (word, after) = rest.split_at(length);
         let core = word.trim_matches(['.', ':', '-', '+']);
-        let is_span = core.parse::<f64>().is_ok()
-            && SPANS.contains(&after.split([' ', ',', ')']).nth(1).unwrap_or_default());
-        let is_blurred = is_of_word(first) && (is_span || differs_next_time(core));
-        shown.push_str(&if is_blurred { word.replacen(core, ANY, 1) } else { word.to_owned() });
+        let marked = is_of_word(first) && is_marked(core, after);
+        shown.push_str(&if marked { word.replacen(core, mark, 1) } else { word.to_owned() });
         rest = after;
     }
     shown
 }
 
-fn differs_next_time(word: &str) -> bool {
+fn differs_next_time(word: &str, _after: &str) -> bool {
     let is_digit = |c: char| c.is_ascii_digit();
     if !word.contains(is_digit) || word.starts_with("127.") || word.starts_with("10.0.0.") {
         return false;
@@ -146,6 +162,13 @@ mod tests {
             assert!(!line_matches("lease k3f9-1 of bob", pattern), "{pattern}");
         }
         assert!(!line_matches("aba", "ab…ba"));
+        assert!(line_matches("fence was 1882000963141674", "fence was 1882000963099999"));
+        assert!(line_matches("[9k3a-12] at 10 s", "[k3f9-1042] at 10 s"));
+        for (line, pattern) in
+            [("ttl 5 s", "ttl 6 s"), ("epoch 2", "epoch 1"), ("fence was none", "fence was 188200096314")]
+        {
+            assert!(!line_matches(line, pattern), "{line}");
+        }
         assert!(line_matches("blank at the end  ", "blank at the end"));
     }
 
