@@ -19,22 +19,25 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     needs::provide(needs::FOR_TESTS)?;
-    shell::run(unit_and_integration().args(&arguments.for_nextest))?;
-    if arguments.for_nextest.is_empty() {
-        shell::run(&mut documentation())?;
+    if !arguments.for_nextest.is_empty() {
+        return shell::run(some().args(&arguments.for_nextest));
     }
-    Ok(())
+    shell::run(&mut shipped())?;
+    shell::run(&mut planted())?;
+    shell::run(&mut documentation())
 }
 
 /// Runs every test and returns the runners' own closing lines.
 pub(crate) fn run_all_for_ci() -> Result<Vec<String>> {
     needs::provide(needs::FOR_TESTS)?;
-    let mut tests = unit_and_integration();
-    tests.args(["--profile", "ci"]);
-    // Would rewrite the expected values in the sources instead of comparing with them.
-    tests.env_remove("UPDATE_EXPECT");
-    let summary = shell::run_keeping(&mut tests, is_closing_line)?;
-    let mut closing = shell::run_keeping(&mut documentation(), is_closing_line)?;
+    // With it tests would rewrite the expected values in the sources instead of comparing with them.
+    let for_ci = |mut tests: Command| {
+        tests.args(["--profile", "ci"]).env_remove("UPDATE_EXPECT");
+        shell::run_keeping(&mut tests, is_closing_line)
+    };
+    let summary = for_ci(shipped())?;
+    let mut closing = for_ci(planted())?;
+    closing.extend(shell::run_keeping(&mut documentation(), is_closing_line)?);
     // Last, because it counts nearly all of the tests.
     closing.extend(summary);
     Ok(closing)
@@ -43,12 +46,31 @@ pub(crate) fn run_all_for_ci() -> Result<Vec<String>> {
 /// Runs every test with many more cases per property, and tests that come in rounds with many more rounds.
 pub(crate) fn run_with_cases(cases: u32) -> Result<()> {
     needs::provide(needs::FOR_TESTS)?;
-    let mut tests = unit_and_integration();
-    tests.args(["--profile", "soak"]);
-    shell::run(tests.env("PROPTEST_CASES", cases.to_string()).env("TENURE_SOAK", "1"))
+    for mut tests in [shipped(), planted()] {
+        tests.args(["--profile", "soak"]);
+        shell::run(tests.env("PROPTEST_CASES", cases.to_string()).env("TENURE_SOAK", "1"))?;
+    }
+    Ok(())
 }
 
-fn unit_and_integration() -> Command {
+/// Every test but those of planted bugs, of the code as it is shipped: the simulator, which needs those bugs, would have
+/// them compiled into everything that is built together with it.
+fn shipped() -> Command {
+    let mut command = shell::cargo(["nextest", "run", "--workspace", "--exclude", "tenure-sim"]);
+    command.args(["--features", "tenure-api/schema,tenure-log/contract"]).args(shell::locked());
+    command
+}
+
+/// The simulator's tests, and in the crates below it those that a planted bug must make fail.
+fn planted() -> Command {
+    let mut command = shell::cargo(["nextest", "run", "--all-features"]);
+    command.args(["-p", "tenure-sim", "-p", "tenure-liveness", "-p", "tenure-log"]).args(shell::locked());
+    command.args(["-E", "package(tenure-sim) | test(/planted/)"]);
+    command
+}
+
+/// What the caller chooses, with every feature.
+fn some() -> Command {
     let mut command = shell::cargo(["nextest", "run", "--workspace", "--all-features"]);
     command.args(shell::locked());
     command

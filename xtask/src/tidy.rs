@@ -4,6 +4,7 @@
 pub(crate) mod advisories;
 mod console;
 mod docs;
+mod functions;
 mod imports;
 mod manifests;
 mod names;
@@ -65,6 +66,7 @@ const FILE_RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     reserved::check_std_modules,
     reserved::check_wildcard_arms,
     sources::check_length,
+    functions::check,
     sources::check_header,
     sources::check_white_space,
     sources::check_unfinished,

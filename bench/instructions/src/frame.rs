@@ -5,11 +5,11 @@ use crate::kernel::{Asked, grant};
 use crate::{HotPath, Round};
 use std::hint::black_box;
 use std::sync::Arc;
-use tenure_kernel::Event;
 use tenure_kernel::codec::encode_event;
+use tenure_kernel::{Event, RecordKind};
 use tenure_log::{
     AppendOutcome, Batch, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog,
-    RealDisk, RecordKind,
+    RealDisk,
 };
 
 const FRAMES: usize = 20;

@@ -7,8 +7,8 @@ use hashbrown::HashMap;
 use std::path::Path;
 use tenure_engine::host::HostOptions;
 use tenure_kernel::codec::decode_event;
-use tenure_kernel::{Change, Policy};
-use tenure_log::{LogReader, OfflineLog, RealDisk, RecordKind};
+use tenure_kernel::{Change, Policy, RecordKind};
+use tenure_log::{LogReader, OfflineLog, RealDisk};
 
 pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     let directory = directory()?;
@@ -52,7 +52,7 @@ fn plain_map(directory: &Path) -> anyhow::Result<HashMap<String, u64>> {
     let mut map = HashMap::new();
     reader.seek(tenure_log::Lsn(1))?;
     while let Some(frame) = reader.next_frame()? {
-        for record in frame.records().filter(|record| record.kind == RecordKind::Event) {
+        for record in frame.records().filter(|record| record.kind == RecordKind::Event.code()) {
             if let Change::Granted(granted) = decode_event(record.bytes)?.change {
                 map.insert(granted.members[0].to_string(), record.lsn.0);
             }

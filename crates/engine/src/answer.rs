@@ -473,10 +473,12 @@ impl Answer {
     /// The live lease in it, if it is about one.
     #[must_use]
     pub fn live(&self) -> Option<&LeaseSnapshot> {
-        let found = match self {
-            Self::Lease(answer) => &answer.lease,
-            Self::Read(read) => &read.lease,
-            _ => return None,
+        let found = if let Self::Lease(answer) = self {
+            &answer.lease
+        } else if let Self::Read(read) = self {
+            &read.lease
+        } else {
+            return None;
         };
         match found {
             LeaseFound::Live(lease) => Some(lease),

@@ -157,7 +157,17 @@ impl Engine {
         let session = match action {
             Action::Grant(grant) => grant.policy.session,
             Action::CloseSession { session, .. } => Some(*session),
-            _ => None,
+            Action::Activate(_)
+            | Action::Release(_)
+            | Action::Rebind(_)
+            | Action::Amend(_)
+            | Action::Revoke(_)
+            | Action::Reclaim(_)
+            | Action::Drain(_)
+            | Action::Revive(_)
+            | Action::DefinePool { .. }
+            | Action::RemovePool { .. }
+            | Action::OpenSession(_) => None,
         };
         if let Some(session) = session {
             self.check_session_asker(asker, session)?;
@@ -167,12 +177,10 @@ impl Engine {
     }
 
     fn check_session_asker(&self, asker: Option<&Text>, session: SessionId) -> Result<(), Refused> {
-        match (asker, self.kernel.session(session)) {
-            (Some(asker), Some(session)) if !speaks_for(asker, session.principal()) => {
-                Err(Refused::Forbidden)
-            }
-            _ => Ok(()),
-        }
+        let principal = self.kernel.session(session).map(|session| session.principal());
+        let is_anothers =
+            asker.zip(principal).is_some_and(|(asker, principal)| !speaks_for(asker, principal));
+        if is_anothers { Err(Refused::Forbidden) } else { Ok(()) }
     }
 
     /// A lease kept by a session by hand has that session's terms.
@@ -432,7 +440,21 @@ impl Engine {
                 return Outcome { answer: Answer::Refused(Refused::Held(blockers)), depends_on };
             }
             Refused::Rejected(rejection) => self.ground_of(command, rejection),
-            _ => self.journal.newest(),
+            Refused::Held(_)
+            | Refused::Forbidden
+            | Refused::ConnectionOpen
+            | Refused::Liveness(_)
+            | Refused::Queued { .. }
+            | Refused::WaitTimeout
+            | Refused::TooManyWaiters { .. }
+            | Refused::Overloaded { .. }
+            | Refused::DiskLow
+            | Refused::NotYet { .. }
+            | Refused::Cancelled
+            | Refused::Trimmed { .. }
+            | Refused::OutcomeUnknown
+            | Refused::NotLeader
+            | Refused::ShuttingDown => self.journal.newest(),
         };
         Outcome { answer: Answer::Refused(refused), depends_on }
     }
@@ -451,10 +473,7 @@ impl Engine {
         let session = grant.policy.session;
         self.make_durable(session, opening, command)?;
         let outcome = self.decide(command);
-        match outcome.answer {
-            Answer::Refused(refused) => Err(refused),
-            _ => Ok(outcome),
-        }
+        if let Answer::Refused(refused) = outcome.answer { Err(refused) } else { Ok(outcome) }
     }
 
     pub(crate) fn check_open_for_grants(&mut self) -> Result<(), Refused> {
@@ -509,10 +528,8 @@ impl Engine {
     }
 
     pub(crate) fn granted_or_not(&mut self, command: &Command, outcome: &Outcome) {
-        let came_out = match &outcome.answer {
-            Answer::Refused(_) => GrantOutcome::Refused,
-            _ => GrantOutcome::Granted,
-        };
+        let is_refused = matches!(outcome.answer, Answer::Refused(_));
+        let came_out = if is_refused { GrantOutcome::Refused } else { GrantOutcome::Granted };
         self.counters.grant(face_of(command), came_out);
     }
 
@@ -546,9 +563,10 @@ impl Engine {
                     Found::Ended(ended) => ended.ended_lsn,
                     Found::Retired | Found::NotFound => self.journal.newest(),
                 };
-                match &refusal {
-                    Refusal::Rejected(Rejection::StaleEpoch { .. }) => self.counters.heartbeats_stale += 1,
-                    _ => self.counters.heartbeats_unknown += 1,
+                if matches!(refusal, Refusal::Rejected(Rejection::StaleEpoch { .. })) {
+                    self.counters.heartbeats_stale += 1;
+                } else {
+                    self.counters.heartbeats_unknown += 1;
                 }
                 self.refuse(ticket, depends_on, refusal.into());
             }
@@ -676,10 +694,12 @@ impl Engine {
     /// The lease right after an event: live, or as the event buried it.
     fn found_after(&self, id: LeaseId, change: &Change) -> LeaseFound {
         if let Some(was) = change.epitaph() {
-            let state = match change {
-                Change::Expired(_) => StateName::Expired,
-                Change::Reclaimed(_) => StateName::Revoked,
-                _ => StateName::Released,
+            let state = if matches!(change, Change::Expired(_)) {
+                StateName::Expired
+            } else if matches!(change, Change::Reclaimed(_)) {
+                StateName::Revoked
+            } else {
+                StateName::Released
             };
             let text = ending_text(change);
             let fence = match self.kernel.lease(id, self.tick) {
@@ -720,10 +740,7 @@ fn has_alternatives(command: &Command) -> bool {
 }
 
 fn bundle_of(command: &Command) -> Option<&Bundle> {
-    match &command.action {
-        Action::Grant(grant) => Some(&grant.bundle),
-        _ => None,
-    }
+    command.action.grant().map(|grant| &grant.bundle)
 }
 
 fn can_be_waited_for(refused: &Refused) -> bool {
@@ -750,8 +767,5 @@ fn can_be_waited_for(refused: &Refused) -> bool {
 }
 
 pub(crate) fn face_of(command: &Command) -> Face {
-    match &command.action {
-        Action::Grant(grant) => grant.policy.face,
-        _ => Face::Leases,
-    }
+    command.action.grant().map_or(Face::Leases, |grant| grant.policy.face)
 }

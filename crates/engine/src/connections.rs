@@ -13,10 +13,10 @@ impl Engine {
     /// What was asked, whichever connection asked: a retry comes on a new one, perhaps at another node.
     pub(crate) fn without_connection<'a>(&self, submit: &'a Submit) -> Cow<'a, Action> {
         let mut action = Cow::Borrowed(&*submit.action);
-        let policy = match &*submit.action {
-            Action::Grant(grant) => Some(&grant.policy),
-            Action::Rebind(rebind) => rebind.policy.as_ref(),
-            _ => None,
+        let policy = if let Action::Rebind(rebind) = &*submit.action {
+            rebind.policy.as_ref()
+        } else {
+            submit.action.grant().map(|grant| &grant.policy)
         };
         let session = policy.and_then(|policy| policy.session).filter(|session| {
             submit.via == Some(*session)
@@ -24,12 +24,12 @@ impl Engine {
                 || self.connections.contains_key(session)
         });
         if session.is_some() {
-            match action.to_mut() {
-                Action::Grant(Grant { policy, .. }) | Action::Rebind(Rebind { policy: Some(policy), .. }) => {
-                    // The ttl is that of the word of the connection's node.
-                    (policy.session, policy.ttl_ms) = (None, 0);
-                }
-                _ => {}
+            let action = action.to_mut();
+            if let Action::Grant(Grant { policy, .. }) | Action::Rebind(Rebind { policy: Some(policy), .. }) =
+                action
+            {
+                // The ttl is that of the word of the connection's node.
+                (policy.session, policy.ttl_ms) = (None, 0);
             }
         }
         action
@@ -49,10 +49,10 @@ impl Engine {
         let opening = opening.filter(|open| open.session == session);
         let Some(open) = opening.or_else(|| self.connections.get(&session)).cloned() else { return Ok(()) };
         let mut trial = command.clone();
-        match &mut trial.action {
-            Action::Grant(grant) => grant.policy.session = None,
-            Action::Rebind(Rebind { policy: Some(policy), .. }) => policy.session = None,
-            _ => {}
+        if let Action::Grant(Grant { policy, .. }) | Action::Rebind(Rebind { policy: Some(policy), .. }) =
+            &mut trial.action
+        {
+            policy.session = None;
         }
         self.kernel.decide(self.journal.peek(self.tick), &trial)?;
         if self.connections.contains_key(&session) {
@@ -60,10 +60,7 @@ impl Engine {
             self.liveness.connection_opened(self.tick, open.session, open.kind, open.grace_ms);
         }
         let opened = self.decide(&Command::plain(Action::OpenSession(open)));
-        match opened.answer {
-            Answer::Refused(refused) => Err(refused),
-            _ => Ok(()),
-        }
+        if let Answer::Refused(refused) = opened.answer { Err(refused) } else { Ok(()) }
     }
 
     /// An answer as one hears it who asks on this connection, or on none. A lease that another connection keeps is valid

@@ -53,7 +53,7 @@ impl Engine {
 
     /// The same where another node decides: only watches are served here.
     pub(crate) fn look_at_facts(&mut self) {
-        debug_assert_eq!(self.role, Role::Following);
+        assert_eq!(self.role, Role::Following, "invariant: an engine that decides carries facts out");
         while let Some(control) = self.facts.queue.pop_front() {
             match control {
                 Control::WatchMore { watch, room } => self.hub.more(watch, room),

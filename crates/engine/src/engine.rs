@@ -483,8 +483,10 @@ impl Engine {
             if let (Request::Heartbeat { lease, epoch, asker, .. }, Some(slot)) =
                 (&input.request, self.ahead[handled % AHEAD])
             {
-                debug_assert_eq!(self.kernel.live(*lease).map(|view| view.slot()), Some(slot));
-                if self.may_speak_for(asker.as_ref(), self.kernel.in_slot(slot))
+                let found = self.kernel.in_slot(slot);
+                let is_its_slot = found.is_some_and(|view| view.id() == *lease);
+                assert!(is_its_slot, "invariant: what was looked up is where the lease is");
+                if self.may_speak_for(asker.as_ref(), found)
                     && let Some((renewal, changed_lsn)) =
                         self.liveness.quick_heartbeat(slot, self.tick, *epoch)
                 {
@@ -817,10 +819,12 @@ impl Engine {
 
 /// What was said to an end.
 pub(crate) fn ending_text(change: &Change) -> Text {
-    match change {
-        Change::Released(released) => released.text.clone(),
-        Change::Reclaimed(reclaimed) => reclaimed.text.clone(),
-        _ => Text::default(),
+    if let Change::Released(released) = change {
+        released.text.clone()
+    } else if let Change::Reclaimed(reclaimed) = change {
+        reclaimed.text.clone()
+    } else {
+        Text::default()
     }
 }
 

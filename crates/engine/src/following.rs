@@ -4,13 +4,14 @@
 use crate::answer::{Answer, Push, Refused};
 use crate::engine::{Engine, EngineConfig, Outputs, Role, Stop};
 use crate::journal::Out;
-use crate::recovery::{RecoverError, Replay};
+use crate::recovery::{RecoverError, record_parts};
 use crate::request::{Input, Request};
 use crate::ticker::Now;
-use tenure_kernel::codec::decode_event;
-use tenure_kernel::{Actor, Change, Kernel, LeaseView, Lsn, Revoked, SessionKind, SessionView, Stamp, Tick};
+use tenure_kernel::{
+    Actor, Change, Kernel, LeaseView, Lsn, Replica, Revoked, SessionKind, SessionView, Tick, apply_records,
+};
 use tenure_liveness::Liveness;
-use tenure_log::{Batch, RecordKind};
+use tenure_log::Batch;
 
 impl Engine {
     /// An engine that follows a log from the state it is in now. `next_lsn` is where the log goes on.
@@ -25,8 +26,8 @@ impl Engine {
 
     /// The same, from a state that was rebuilt.
     #[must_use]
-    pub fn following_from(config: EngineConfig, replay: Replay, next_lsn: Lsn, now: Now) -> Self {
-        let (kernel, tick) = replay.finish();
+    pub fn following_from(config: EngineConfig, replica: Replica, next_lsn: Lsn, now: Now) -> Self {
+        let (kernel, tick) = replica.into_parts();
         Self::following(config, kernel, tick, next_lsn, now)
     }
 
@@ -38,7 +39,7 @@ impl Engine {
 
     /// Applies a frame of another writer.
     pub(crate) fn copied(&mut self, batch: Batch) {
-        debug_assert_eq!(self.role, Role::Following);
+        assert_eq!(self.role, Role::Following, "invariant: an engine that decides copies nothing");
         if let Err(error) = self.apply_copied(&batch) {
             return self.stop_for(Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")));
         }
@@ -50,42 +51,15 @@ impl Engine {
     }
 
     fn apply_copied(&mut self, batch: &Batch) -> Result<(), RecoverError> {
-        self.tick = self.tick.max(Tick(batch.at().tick));
-        for record in batch.records() {
-            let lsn = Lsn(record.lsn.0);
-            let fail = |source| RecoverError::Record { lsn, source };
-            match record.kind {
-                RecordKind::Event | RecordKind::Config => {
-                    if lsn > self.kernel.applied().lsn {
-                        let event = decode_event(record.bytes).map_err(fail)?;
-                        self.kernel.evolve(Stamp { lsn, tick: self.tick }, &event);
-                        if let Change::Revoked(revoked) = &event.change {
-                            self.tell_of_loss(revoked);
-                        }
-                    }
-                }
-                RecordKind::Tick => {
-                    let bytes = record.bytes.try_into();
-                    let bytes = bytes.map_err(|_| fail(tenure_kernel::codec::DecodeError::Short))?;
-                    self.tick = self.tick.max(Tick(u64::from_le_bytes(bytes)));
-                }
-                RecordKind::Note | RecordKind::Close => {}
+        let leaving = &mut self.leaving;
+        let begun = Tick(batch.at().tick);
+        let records = record_parts(batch.records());
+        apply_records(&mut self.kernel, &mut self.tick, begun, records, |kernel, _, event| {
+            if let Change::Revoked(revoked) = &event.change {
+                leaving.extend(loss_here(kernel, revoked));
             }
-        }
+        })?;
         Ok(())
-    }
-
-    /// The connection that loses a lease may be open at this node.
-    fn tell_of_loss(&mut self, revoked: &Revoked) {
-        let session = self.kernel.live(revoked.lease).and_then(LeaseView::session);
-        let kind = session.and_then(|session| self.kernel.session(session)).map(SessionView::kind);
-        if let Some(session) = session
-            && kind.is_some_and(SessionKind::is_connection)
-            && revoked.actor != Actor::Holder
-        {
-            let (lease, epoch, reason) = (revoked.lease, revoked.epoch, revoked.reason);
-            self.leaving.push(Out::Push(Push::Lost { session, lease, epoch, reason }));
-        }
     }
 
     /// A turn of one who follows: whatever only looks is answered from what is applied.
@@ -134,4 +108,15 @@ fn is_only_looking(request: &Request) -> bool {
         | Request::Check(_)
         | Request::Waiting(_) => false,
     }
+}
+
+/// What the connection that loses a lease is sent: it may be open at this node.
+fn loss_here(kernel: &Kernel, revoked: &Revoked) -> Option<Out> {
+    let session = kernel.live(revoked.lease).and_then(LeaseView::session)?;
+    let kind = kernel.session(session).map(SessionView::kind);
+    if !kind.is_some_and(SessionKind::is_connection) || revoked.actor == Actor::Holder {
+        return None;
+    }
+    let (lease, epoch, reason) = (revoked.lease, revoked.epoch, revoked.reason);
+    Some(Out::Push(Push::Lost { session, lease, epoch, reason }))
 }

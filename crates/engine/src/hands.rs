@@ -141,10 +141,12 @@ impl Engine {
 
     /// The open connection that an action of another caller takes a lease from.
     pub(crate) fn dispossessed(&self, action: &Action, via: Option<SessionId>) -> Option<SessionId> {
-        let lease = match action {
-            Action::Rebind(rebind) => rebind.token.lease,
-            Action::Release(release) => release.token.lease,
-            _ => return None,
+        let lease = if let Action::Rebind(rebind) = action {
+            rebind.token.lease
+        } else if let Action::Release(release) = action {
+            release.token.lease
+        } else {
+            return None;
         };
         // What is promised nothing does not believe anything.
         let view = self.kernel.live(lease).filter(|view| believes(*view))?;

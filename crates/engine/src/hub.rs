@@ -6,9 +6,8 @@ use crate::answer::{News, Published, Push};
 use crate::request::Ticket;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use tenure_kernel::codec::{decode_event, decode_note};
-use tenure_kernel::{Lsn, Tick};
-use tenure_log::{Batch, Moment, Record, RecordKind};
+use tenure_kernel::{Content, Lsn, RecordReader, Tick};
+use tenure_log::{Batch, Moment, Record};
 
 /// Frames in memory, by the bytes of their payload.
 const KEPT_BYTES_MAX: usize = 8 << 20;
@@ -167,23 +166,17 @@ fn take(frames: &mut VecDeque<Kept>, watch: &mut Watch) -> Vec<Arc<Published>> {
 
 /// Turns the records of one frame into what watchers see. Records they cannot see are left out.
 pub fn publish<'a>(records: impl Iterator<Item = Record<'a>>, at: Moment) -> Vec<Arc<Published>> {
-    let begun = Tick(at.tick);
-    let mut tick = begun;
+    let mut reader = RecordReader::new(Tick(at.tick));
     let mut published = Vec::new();
     for record in records {
-        let news = match record.kind {
-            RecordKind::Event | RecordKind::Config => decode_event(record.bytes).ok().map(News::Event),
-            RecordKind::Note => decode_note(record.bytes).ok().flatten().map(News::Note),
-            RecordKind::Tick => {
-                tick = record.bytes.try_into().map_or(tick, |bytes| Tick(u64::from_le_bytes(bytes)));
-                None
-            }
-            RecordKind::Close => None,
+        let news = match reader.read(record.kind, record.bytes) {
+            Ok(Content::Event(event)) => News::Event(event),
+            Ok(Content::Note(Some(note))) => News::Note(note),
+            // A record that cannot be read has stopped this node when it was applied.
+            Ok(Content::Note(None) | Content::Tick | Content::Close) | Err(_) => continue,
         };
-        if let Some(news) = news {
-            let wall_ms = at.wall_ms.saturating_add(tick.ms_since(begun));
-            published.push(Arc::new(Published { lsn: Lsn(record.lsn.0), tick, wall_ms, news }));
-        }
+        let wall_ms = at.wall_ms.saturating_add(reader.since_begun_ms());
+        published.push(Arc::new(Published { lsn: Lsn(record.lsn.0), tick: reader.tick(), wall_ms, news }));
     }
     published
 }

@@ -7,10 +7,8 @@ use crate::request::Ticket;
 use crate::ticker::Now;
 use tenure_kernel::codec::{encode_event, encode_note};
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Change, Event, LeaseId, Lsn, Names, Note, Policy, Reason, Stamp, Text, Tick};
-use tenure_log::{
-    Batch, BatchBuilder, BatchId, Moment, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, RecordKind,
-};
+use tenure_kernel::{Event, LeaseId, Lsn, Names, Note, Policy, Reason, RecordKind, Stamp, Text, Tick};
+use tenure_log::{Batch, BatchBuilder, BatchId, Moment, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX};
 
 /// Something that leaves the engine.
 #[derive(Clone, Debug)]
@@ -167,12 +165,8 @@ impl Journal {
         self.gather(now, tick);
         self.scratch.clear();
         encode_event(event, &mut self.scratch);
-        let kind = match event.change {
-            Change::Configured(_) => RecordKind::Config,
-            _ => RecordKind::Event,
-        };
         let stamp = Stamp { lsn: self.next_lsn, tick };
-        self.push(kind, true);
+        self.push(RecordKind::of_event(event), true);
         stamp
     }
 
@@ -235,7 +229,7 @@ impl Journal {
         let gathering = self.gathering.take()?;
         self.last_tick = gathering.tick;
         self.in_flight = Some(self.newest());
-        debug_assert!(self.after_flight.is_empty());
+        assert!(self.after_flight.is_empty(), "invariant: at most one frame is in flight");
         core::mem::swap(&mut self.after_flight, &mut self.after_gathering);
         Some(gathering.builder.finish())
     }
@@ -327,7 +321,7 @@ impl Journal {
     fn push(&mut self, kind: RecordKind, pressing: bool) {
         let gathering = self.gathering.as_mut().expect("invariant: a frame is being gathered");
         let lsn = gathering.builder.push(kind, &self.scratch).expect("invariant: room was kept");
-        debug_assert_eq!(lsn.0, self.next_lsn.0);
+        assert_eq!(lsn.0, self.next_lsn.0, "invariant: positions in a frame are dense");
         gathering.pressing |= pressing;
         self.next_lsn = self.next_lsn.next();
     }

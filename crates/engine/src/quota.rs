@@ -2,7 +2,7 @@
 
 use crate::waiters::Try;
 use std::collections::BTreeMap;
-use tenure_kernel::{Action, Text};
+use tenure_kernel::Text;
 
 /// Counts in all and by key.
 #[derive(Debug)]
@@ -83,9 +83,6 @@ impl Quota {
 
 impl Try {
     pub(crate) fn principal(&self) -> Option<&Text> {
-        match &self.command.action {
-            Action::Grant(grant) => Some(&grant.policy.principal),
-            _ => None,
-        }
+        self.command.action.grant().map(|grant| &grant.policy.principal)
     }
 }

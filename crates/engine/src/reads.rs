@@ -7,7 +7,7 @@ use crate::request::{Check, Lane, List, Request, Ticket};
 use crate::status::Status;
 use tenure_kernel::limits::OPERATION_KEEP_MS_DEFAULT;
 use tenure_kernel::{
-    Action, Face, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
+    Face, Found, LeaseId, LeaseState, LeaseView, Lsn, Rejection, SessionId, SessionView, Text,
 };
 
 /// Records one read looks at; a page may be short because of it.
@@ -140,13 +140,12 @@ impl Engine {
     fn waiters_behind(&self, names: &[Text]) -> Vec<WaiterSnapshot> {
         let waiters = self.waiters.behind(names, WAITERS_SHOWN_MAX);
         waiters
-            .filter_map(|waiter| match &waiter.request.command.action {
-                Action::Grant(grant) => Some(WaiterSnapshot {
-                    holder: grant.holder.clone(),
+            .filter_map(|waiter| {
+                Some(WaiterSnapshot {
+                    holder: waiter.request.command.action.grant()?.holder.clone(),
                     waited_ms: self.tick.ms_since(waiter.since),
                     passed: waiter.passed(),
-                }),
-                _ => None,
+                })
             })
             .collect()
     }

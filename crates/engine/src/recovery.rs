@@ -4,13 +4,13 @@
 use crate::engine::{Engine, EngineConfig};
 use crate::ticker::Now;
 use std::io::Read;
-use tenure_kernel::codec::{DecodeError, decode_event, decode_state};
+use tenure_kernel::codec::DecodeError;
 use tenure_kernel::{
-    Event, Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, SessionId, Setup, Stamp, Text,
-    Tick, Violation,
+    Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, Replica, SessionId, Setup, StateError,
+    Text, Tick, Unreadable, Violation,
 };
 use tenure_log::snapshot::LoadError;
-use tenure_log::{Authority, Frame, Identity, OrderedLog, ReadError, RecordKind, Recovery};
+use tenure_log::{Authority, Frame, Identity, OrderedLog, ReadError, Record, Recovery};
 
 /// Why a log cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -66,84 +66,36 @@ pub struct GoingOn {
     pub identity_since: Lsn,
 }
 
-/// A state being rebuilt from records.
-pub struct Replay {
-    kernel: Kernel,
-    tick: Tick,
+impl From<Unreadable> for RecoverError {
+    fn from(Unreadable { lsn, error }: Unreadable) -> Self {
+        Self::Record { lsn, source: error }
+    }
 }
 
-impl Replay {
-    /// Begins with an empty state.
-    #[must_use]
-    pub fn new(setup: Setup) -> Self {
-        Self { kernel: Kernel::new(setup), tick: Tick(0) }
-    }
+/// The state of a snapshot.
+///
+/// # Errors
+/// When the bytes are not a state, or a broken one.
+pub fn load_state(setup: Setup, lsn: Lsn, tick: Tick, bytes: &[u8]) -> Result<Replica, RecoverError> {
+    Replica::from_snapshot(setup, tick, bytes).map_err(|error| match error {
+        StateError::Decode(source) => RecoverError::State { lsn, source },
+        StateError::Broken(violation) => RecoverError::Broken(violation),
+    })
+}
 
-    /// Begins with the state of a snapshot.
-    ///
-    /// # Errors
-    /// When the bytes are no state, or a broken one.
-    pub fn from_snapshot(setup: Setup, lsn: Lsn, tick: Tick, bytes: &[u8]) -> Result<Self, RecoverError> {
-        let kernel = decode_state(setup, bytes).map_err(|source| RecoverError::State { lsn, source })?;
-        kernel.check_invariants()?;
-        Ok(Self { kernel, tick })
-    }
+/// Applies the records of one frame that the state does not have yet.
+///
+/// # Errors
+/// When a record cannot be understood.
+pub fn apply_frame(replica: &mut Replica, frame: &Frame<'_>) -> Result<(), RecoverError> {
+    Ok(replica.apply(Tick(frame.header.at.tick), record_parts(frame.records()), |_, _, _| {})?)
+}
 
-    /// Applies the records of one frame that come after what is already applied.
-    ///
-    /// # Errors
-    /// When a record cannot be understood.
-    pub fn frame(&mut self, frame: &Frame<'_>) -> Result<(), RecoverError> {
-        self.frame_upto(frame, Lsn(u64::MAX))
-    }
-
-    /// As [`Replay::frame`], but nothing after `upto`.
-    ///
-    /// # Errors
-    /// When a record cannot be understood.
-    pub fn frame_upto(&mut self, frame: &Frame<'_>, upto: Lsn) -> Result<(), RecoverError> {
-        self.tick = self.tick.max(Tick(frame.header.at.tick));
-        for record in frame.records() {
-            let lsn = Lsn(record.lsn.0);
-            if lsn > upto {
-                break;
-            }
-            let fail = |source| RecoverError::Record { lsn, source };
-            match record.kind {
-                RecordKind::Event | RecordKind::Config => {
-                    if lsn > self.kernel.applied().lsn {
-                        let event: Event = decode_event(record.bytes).map_err(fail)?;
-                        self.kernel.evolve(Stamp { lsn, tick: self.tick }, &event);
-                    }
-                }
-                RecordKind::Tick => {
-                    let bytes = record.bytes.try_into().map_err(|_| fail(DecodeError::Short))?;
-                    self.tick = self.tick.max(Tick(u64::from_le_bytes(bytes)));
-                }
-                // Observed, not decided: recovery never reads them.
-                RecordKind::Note | RecordKind::Close => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// The state so far.
-    #[must_use]
-    pub fn kernel(&self) -> &Kernel {
-        &self.kernel
-    }
-
-    /// The last tick seen.
-    #[must_use]
-    pub fn tick(&self) -> Tick {
-        self.tick
-    }
-
-    /// The state and the last tick.
-    #[must_use]
-    pub fn finish(self) -> (Kernel, Tick) {
-        (self.kernel, self.tick)
-    }
+/// Records as [`Replica`] takes them.
+pub fn record_parts<'a>(
+    records: impl Iterator<Item = Record<'a>>,
+) -> impl Iterator<Item = (Lsn, u8, &'a [u8])> {
+    records.map(|record| (Lsn(record.lsn.0), record.kind, record.bytes))
 }
 
 /// What the kernel needs to know of a log and a configuration.
@@ -169,8 +121,8 @@ impl Engine {
         now: Now,
     ) -> Result<Self, RecoverError> {
         let setup = setup(&log.identity(), &config);
-        let mut replay = match &recovery.snapshot {
-            None => Replay::new(setup),
+        let mut replica = match &recovery.snapshot {
+            None => Replica::new(setup),
             Some(header) => {
                 let lsn = Lsn(header.lsn.0);
                 let mut reader = log
@@ -179,15 +131,15 @@ impl Engine {
                     .map_err(|source| RecoverError::Snapshot { lsn, source })?;
                 let mut bytes = Vec::new();
                 reader.read_to_end(&mut bytes)?;
-                Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?
+                load_state(setup, lsn, Tick(header.at.tick), &bytes)?
             }
         };
         let mut reader = log.reader();
         reader.seek(recovery.replay_from())?;
         while let Some(frame) = reader.next_frame()? {
-            replay.frame(&frame)?;
+            apply_frame(&mut replica, &frame)?;
         }
-        let (kernel, tick) = replay.finish();
+        let (kernel, tick) = replica.into_parts();
         Ok(Self::take_over(log, kernel, tick, Lsn(recovery.identity_since.0), config, now))
     }
 

@@ -372,15 +372,14 @@ impl Request {
 
     /// The resources it names.
     pub(crate) fn names(&self) -> impl Iterator<Item = &Text> {
-        let (one, members): (Option<&Text>, &[Member]) = match self {
-            Self::Submit(submit) => match &*submit.action {
-                Action::Grant(grant) => (None, &grant.bundle.members),
-                _ => (None, &[]),
-            },
-            Self::Resource(name) | Self::Check(Check::Fence { resource: name, .. }) => (Some(name), &[]),
-            _ => (None, &[]),
+        let one = if let Self::Resource(name) | Self::Check(Check::Fence { resource: name, .. }) = self {
+            Some(name)
+        } else {
+            None
         };
-        one.into_iter().chain(members.iter().filter_map(|member| match member {
+        let grant = if let Self::Submit(submit) = self { submit.action.grant() } else { None };
+        let members = grant.into_iter().flat_map(|grant| &grant.bundle.members);
+        one.into_iter().chain(members.filter_map(|member| match member {
             Member::Resource(name) => Some(name),
             Member::AnyOf { .. } => None,
         }))

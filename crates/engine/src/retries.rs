@@ -211,7 +211,19 @@ impl Retries {
             // Over as soon as the connection is noticed to be gone.
             Refused::ConnectionOpen => CONNECTION_OPEN_KEEP_MS,
             Refused::NotYet { remaining_ms } => PASSING_KEEP_MS.min(*remaining_ms),
-            _ => REFUSAL_KEEP_MS,
+            Refused::Rejected(_)
+            | Refused::Held(_)
+            | Refused::Forbidden
+            | Refused::Liveness(_)
+            | Refused::Queued { .. }
+            | Refused::WaitTimeout
+            | Refused::TooManyWaiters { .. }
+            | Refused::Overloaded { .. }
+            | Refused::Cancelled
+            | Refused::Trimmed { .. }
+            | Refused::OutcomeUnknown
+            | Refused::NotLeader
+            | Refused::ShuttingDown => REFUSAL_KEEP_MS,
         });
         let (fingerprint, refused) = (operation.fingerprint, refused.clone());
         let remembered = Remembered { fingerprint, refused, depends_on };

@@ -1,11 +1,11 @@
 //! Snapshots, built beside the writer: the previous one, the durable frames after it, and the state they
 //! come to. The writer never pauses; the price is a second copy of the state while this runs.
 
-use crate::recovery::{RecoverError, Replay};
+use crate::recovery::{RecoverError, load_state, record_parts};
 use std::io::Read;
 use tenure_kernel::codec::encode_state;
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Lsn, Setup, Tick};
+use tenure_kernel::{Lsn, Replica, Setup, Tick};
 use tenure_log::snapshot::{LoadError, SnapshotHeader, StoreError};
 use tenure_log::{LogReader, Moment, ReadError, SnapshotStore};
 
@@ -41,15 +41,15 @@ pub fn build_snapshot(
     upto: Lsn,
     look: &mut dyn FnMut(),
 ) -> Result<Option<SnapshotHeader>, SnapshotError> {
-    let (mut replay, mut covered) = match store.newest() {
-        None => (Replay::new(setup), Lsn(0)),
+    let (mut replica, mut covered) = match store.newest() {
+        None => (Replica::new(setup), Lsn(0)),
         Some(header) => {
             let mut bytes = Vec::new();
             store.open(header.lsn)?.read_to_end(&mut bytes)?;
             let lsn = Lsn(header.lsn.0);
-            let replay = Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?;
+            let replica = load_state(setup, lsn, Tick(header.at.tick), &bytes)?;
             look();
-            (replay, lsn)
+            (replica, lsn)
         }
     };
     let from = covered;
@@ -61,17 +61,23 @@ pub fn build_snapshot(
             break;
         }
         let skip_last = planted(Planted::SnapshotMissesOneEvent);
-        replay.frame_upto(&frame, if skip_last { Lsn(last.0 - 1) } else { last })?;
+        let records = frame.header.count as usize - usize::from(skip_last);
+        let applied = replica.apply(
+            Tick(frame.header.at.tick),
+            record_parts(frame.records().take(records)),
+            |_, _, _| {},
+        );
+        applied.map_err(RecoverError::from)?;
         wall_ms = frame.header.at.wall_ms;
         covered = last;
     }
     if covered == from {
         return Ok(None);
     }
-    let at = Moment { tick: replay.tick().0, wall_ms };
+    let at = Moment { tick: replica.tick().0, wall_ms };
     let mut writer = store.begin(tenure_log::Lsn(covered.0), at)?;
     let mut failed = None;
-    encode_state(replay.kernel(), &mut |bytes| {
+    encode_state(replica.kernel(), &mut |bytes| {
         if failed.is_none() {
             failed = writer.put(bytes).err();
         }

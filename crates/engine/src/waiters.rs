@@ -12,7 +12,7 @@ use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tenure_kernel::names::{pool_member, split_pool_member};
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Action, Bundle, Command, Kernel, Member, OpenSession, Operation, Text, Tick};
+use tenure_kernel::{Bundle, Command, Kernel, Member, OpenSession, Operation, Text, Tick};
 
 /// After blocking others for this long a waiter may be passed.
 pub(crate) const BLOCKING_MS_MAX: u64 = 30_000;
@@ -151,10 +151,7 @@ impl Waiter {
     }
 
     fn bundle(&self) -> Option<&Bundle> {
-        match &self.request.command.action {
-            Action::Grant(grant) => Some(&grant.bundle),
-            _ => None,
-        }
+        self.request.command.action.grant().map(|grant| &grant.bundle)
     }
 
     /// Queues in which somebody may go on once this one is no longer in the way.
@@ -211,10 +208,7 @@ impl Waiters {
     /// Puts a waiter into every queue it wants something from: where it stood before it was interrupted, else at the
     /// end.
     pub(crate) fn join(&mut self, request: Try, now: Tick, wait_ms: u64, before: Option<Standing>) -> Place {
-        let wanted = match &request.command.action {
-            Action::Grant(grant) => wanted_by(&grant.bundle),
-            _ => Vec::new(),
-        };
+        let wanted = request.command.action.grant().map_or_else(Vec::new, |grant| wanted_by(&grant.bundle));
         let standing = before.filter(|before| before.wanted == wanted).unwrap_or_else(|| {
             self.next += 1;
             Standing { place: Place(self.next), wanted, blocking_since: None, passed: 0 }

@@ -66,10 +66,9 @@ impl Engine {
         let operation = request.command.operation.as_ref();
         let before = operation.and_then(|operation| self.retries.waits(operation, self.tick));
         // All of it may be free, and wanted by somebody earlier: that one is to know whom it holds back.
-        let behind = match &request.command.action {
-            Action::Grant(grant) if is_free(&self.kernel, &grant.bundle) => wanted_by(&grant.bundle),
-            _ => Vec::new(),
-        };
+        let bundle = request.command.action.grant().map(|grant| &grant.bundle);
+        let free = bundle.filter(|bundle| is_free(&self.kernel, bundle));
+        let behind = free.map_or_else(Vec::new, wanted_by);
         self.waiters.join(request, self.tick, wait_ms, before);
         self.freed.extend(behind);
     }
@@ -130,10 +129,7 @@ impl Engine {
                 grant.bundle = chosen;
             }
         }
-        let session = match &command.action {
-            Action::Grant(grant) => grant.policy.session,
-            _ => None,
-        };
+        let session = command.action.grant().and_then(|grant| grant.policy.session);
         let open = self
             .check_open_for_grants()
             .and_then(|()| self.make_durable(session, opening.as_deref(), &command));
@@ -170,10 +166,7 @@ impl Engine {
         self.answer(ticket, outcome.depends_on, outcome.answer.clone());
         if let Some(operation) = operation {
             for other in self.retries.settled(operation) {
-                let via = match &other.command.action {
-                    Action::Grant(grant) => grant.policy.session,
-                    _ => None,
-                };
+                let via = other.command.action.grant().and_then(|grant| grant.policy.session);
                 let answer = self.as_heard_on(via, outcome.answer.clone());
                 self.answer(other.ticket, outcome.depends_on, answer);
             }

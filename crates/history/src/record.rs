@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use tenure_kernel::codec::{DecodeError, decode_event, decode_note};
-use tenure_kernel::{Event, Lsn, Note, Tick};
+use tenure_kernel::codec::DecodeError;
+use tenure_kernel::{Event, Lsn, Note, RecordKind, RecordReader, Tick};
 use tenure_log::file::Position;
-use tenure_log::{Frame, OfflineFrames, OfflineLog, ReadError, Record, RecordKind};
+use tenure_log::{Frame, OfflineFrames, OfflineLog, ReadError};
 
 /// One record, where it stands and when it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +18,8 @@ pub struct LoggedRecord {
     pub wall_ms: u64,
     /// Where its frame stands.
     pub frame: Position,
-    /// What the log knows of it.
-    pub kind: RecordKind,
+    /// What it is. `None`: a kind that this version does not know.
+    pub kind: Option<RecordKind>,
     /// What it says.
     pub content: Content,
 }
@@ -66,48 +66,26 @@ impl LoggedRecord {
 
 /// Gives every record of a frame to `each`, in order.
 pub(crate) fn each_record(position: Position, frame: &Frame<'_>, mut each: impl FnMut(LoggedRecord)) {
-    let begun = Tick(frame.header.at.tick);
-    let mut tick = begun;
+    let mut reader = RecordReader::new(Tick(frame.header.at.tick));
     for record in frame.records() {
-        let content = match read(&record) {
-            Ok(Read::Content(content)) => content,
-            Ok(Read::Tick(later)) => {
-                tick = tick.max(later);
-                Content::Tick
-            }
-            Err(error) => Content::Unreadable { error, bytes: record.bytes.to_vec() },
+        let bytes = || record.bytes.to_vec();
+        let content = match reader.read(record.kind, record.bytes) {
+            Ok(tenure_kernel::Content::Event(event)) => Content::Event(event),
+            Ok(tenure_kernel::Content::Note(Some(note))) => Content::Note(note),
+            Ok(tenure_kernel::Content::Note(None)) => Content::UnknownNote { bytes: bytes() },
+            Ok(tenure_kernel::Content::Tick) => Content::Tick,
+            Ok(tenure_kernel::Content::Close) => Content::Close,
+            Err(error) => Content::Unreadable { error, bytes: bytes() },
         };
         each(LoggedRecord {
             lsn: Lsn(record.lsn.0),
-            tick,
-            wall_ms: frame.header.at.wall_ms.saturating_add(tick.ms_since(begun)),
+            tick: reader.tick(),
+            wall_ms: frame.header.at.wall_ms.saturating_add(reader.since_begun_ms()),
             frame: position,
-            kind: record.kind,
+            kind: RecordKind::from_code(record.kind),
             content,
         });
     }
-}
-
-enum Read {
-    Content(Content),
-    Tick(Tick),
-}
-
-fn read(record: &Record<'_>) -> Result<Read, DecodeError> {
-    let bytes = record.bytes;
-    let content = match record.kind {
-        RecordKind::Event | RecordKind::Config => Content::Event(decode_event(bytes)?),
-        RecordKind::Note => match decode_note(bytes)? {
-            Some(note) => Content::Note(note),
-            None => Content::UnknownNote { bytes: bytes.to_vec() },
-        },
-        RecordKind::Tick => {
-            let bytes = bytes.try_into().map_err(|_| DecodeError::Short)?;
-            return Ok(Read::Tick(Tick(u64::from_le_bytes(bytes))));
-        }
-        RecordKind::Close => Content::Close,
-    };
-    Ok(Read::Content(content))
 }
 
 /// Every record of a log at rest from one LSN on, oldest first. After an error there is nothing more.

@@ -1,8 +1,8 @@
 //! A state rebuilt from records: no rule is asked again, and what does not fit is an answer, not a panic.
 
 use tenure_kernel::codec::{DecodeError, decode_state, encode_state};
-use tenure_kernel::{Hashing, Kernel, Limits, Lsn, Setup, Stamp, Tick};
-use tenure_log::{Identity, RecordKind};
+use tenure_kernel::{Hashing, Kernel, Limits, Lsn, RecordKind, Replica, Setup, Stamp, Tick};
+use tenure_log::Identity;
 
 use crate::fit::{self, Misfit};
 use crate::record::{Content, LoggedRecord};
@@ -30,15 +30,14 @@ pub enum ReplayError {
 
 /// A state being rebuilt.
 pub struct Replay {
-    kernel: Kernel,
-    tick: Tick,
+    replica: Replica,
 }
 
 impl Replay {
     /// Begins with an empty state.
     #[must_use]
     pub fn new(identity: &Identity) -> Self {
-        Self { kernel: Kernel::new(setup(identity)), tick: Tick(0) }
+        Self { replica: Replica::new(setup(identity)) }
     }
 
     /// Begins with the state of a snapshot.
@@ -47,7 +46,7 @@ impl Replay {
     /// When the bytes are no state.
     pub fn from_snapshot(identity: &Identity, tick: Tick, bytes: &[u8]) -> Result<Self, DecodeError> {
         let kernel = decode_state(setup(identity), bytes)?;
-        Ok(Self { tick: tick.max(kernel.applied().tick), kernel })
+        Ok(Self { replica: Replica::resume(kernel, tick) })
     }
 
     /// Applies one record, unless it is already part of the state.
@@ -56,52 +55,48 @@ impl Replay {
     /// When it cannot be understood or does not fit. The state is as it was.
     pub fn apply(&mut self, record: &LoggedRecord) -> Result<(), ReplayError> {
         let lsn = record.lsn;
-        self.tick = self.tick.max(record.tick);
+        self.replica.pass(record.tick);
         match &record.content {
-            Content::Event(event) if lsn > self.kernel.applied().lsn => {
-                let at = Stamp { lsn, tick: self.tick };
-                fit::check(&self.kernel, at, event).map_err(|source| ReplayError::Misfit { lsn, source })?;
-                self.kernel.evolve(at, event);
-                Ok(())
+            Content::Event(event) => {
+                let stamp = Stamp { lsn, tick: record.tick };
+                self.replica
+                    .apply_checked(stamp, event, fit::check)
+                    .map_err(|source| ReplayError::Misfit { lsn, source })
             }
             Content::Unreadable { error, .. } => match record.kind {
-                RecordKind::Event | RecordKind::Config | RecordKind::Tick => {
+                Some(RecordKind::Event | RecordKind::Config | RecordKind::Tick) | None => {
                     Err(ReplayError::Unreadable { lsn, source: *error })
                 }
-                RecordKind::Note | RecordKind::Close => Ok(()),
+                Some(RecordKind::Note | RecordKind::Close) => Ok(()),
             },
-            Content::Event(_)
-            | Content::Note(_)
-            | Content::UnknownNote { .. }
-            | Content::Tick
-            | Content::Close => Ok(()),
+            Content::Note(_) | Content::UnknownNote { .. } | Content::Tick | Content::Close => Ok(()),
         }
     }
 
     /// The state so far.
     #[must_use]
     pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+        self.replica.kernel()
     }
 
     /// The last tick seen.
     #[must_use]
     pub fn tick(&self) -> Tick {
-        self.tick
+        self.replica.tick()
     }
 
     /// Whether the state is these bytes, without making a second copy of it.
     #[must_use]
     pub fn equals(&self, bytes: &[u8]) -> bool {
         let mut rest = Some(bytes);
-        encode_state(&self.kernel, &mut |piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
+        encode_state(self.kernel(), &mut |piece| rest = rest.and_then(|rest| rest.strip_prefix(piece)));
         rest.is_some_and(<[u8]>::is_empty)
     }
 
     /// The state and the last tick.
     #[must_use]
     pub fn finish(self) -> (Kernel, Tick) {
-        (self.kernel, self.tick)
+        self.replica.into_parts()
     }
 }
 

@@ -76,6 +76,14 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The grant, if it is one.
+    #[must_use]
+    pub fn grant(&self) -> Option<&Grant> {
+        if let Self::Grant(grant) = self { Some(grant) } else { None }
+    }
+}
+
 /// What only the engine can say.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Internal {

@@ -42,7 +42,7 @@ impl Kernel {
     /// # Errors
     /// The first rule in contract order that refuses the command.
     pub fn decide(&self, at: Stamp, command: &Command) -> Result<Decision, Rejection> {
-        debug_assert!(at.lsn > self.applied.lsn && at.tick >= self.applied.tick);
+        assert!(at.lsn > self.applied.lsn && at.tick >= self.applied.tick, "invariant: stamps rise");
         if let Some(operation) = &command.operation {
             if let Some(replay) = self.replay(operation, at.tick)? {
                 return Ok(Decision::Replay(replay.clone()));

@@ -183,7 +183,7 @@ impl Liveness {
 
     /// A connection was opened; its session is not durable before its first grant.
     pub fn connection_opened(&mut self, now: Tick, session: SessionId, kind: SessionKind, grace_ms: u32) {
-        debug_assert!(kind.is_connection());
+        assert!(kind.is_connection(), "invariant: other sessions are opened by an event");
         if self.sessions.find(session).is_none() {
             self.sessions.insert(SessionEntry {
                 id: session,
@@ -473,7 +473,7 @@ impl Liveness {
         entry.arming = entry.arming.wrapping_add(1);
         if let Some(at) = deadline {
             let arming = entry.arming;
-            debug_assert!(view.slot().0 < SESSION_BIT);
+            assert!(view.slot().0 < SESSION_BIT, "invariant: the slab never has 2^31 leases");
             self.wheel.arm(at, view.slot().0, arming);
         }
     }

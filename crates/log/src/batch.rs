@@ -17,55 +17,16 @@ pub const RECORD_HEADER_BYTES: usize = 5;
 /// The longest single record.
 pub const RECORD_BYTES_MAX: usize = PAYLOAD_BYTES_MAX - RECORD_HEADER_BYTES;
 
-/// What a record is, as far as the log cares: enough to skip, refuse or stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
-pub enum RecordKind {
-    /// Something that happened; replay must understand it.
-    Event = 1,
-    /// Something observed; advisory, may be skipped.
-    Note = 2,
-    /// Settings that rules read, so that the same bytes give the same state.
-    Config = 3,
-    /// The tick of the turn whose records follow, where it differs from the frame's.
-    Tick = 4,
-    /// The writer stopped cleanly. Written by `close` only.
-    Close = 5,
-}
-
-impl RecordKind {
-    /// Every kind, in the order of their codes.
-    pub const ALL: [Self; 5] = [Self::Event, Self::Note, Self::Config, Self::Tick, Self::Close];
-
-    /// The byte in the log.
-    pub const fn code(self) -> u8 {
-        self as u8
-    }
-
-    /// The kind with this byte, if there is one.
-    pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.code() == code)
-    }
-
-    /// The word for people and tools.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Event => "event",
-            Self::Note => "note",
-            Self::Config => "config",
-            Self::Tick => "tick",
-            Self::Close => "close",
-        }
-    }
-}
+/// The one kind of record that the log writes itself: the writer closed it in order.
+pub const CLOSE_RECORD: u8 = 5;
 
 /// One record, lent by the batch or the reader that holds its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Its position.
     pub lsn: Lsn,
-    /// Its kind.
-    pub kind: RecordKind,
+    /// Its kind, which only the users of the log understand.
+    pub kind: u8,
     /// Its bytes, as they were pushed.
     pub bytes: &'a [u8],
 }
@@ -130,8 +91,9 @@ impl BatchBuilder {
     }
 
     /// Adds a record and says which LSN it will have.
-    pub fn push(&mut self, kind: RecordKind, bytes: &[u8]) -> Result<Lsn, PushError> {
-        if kind == RecordKind::Close {
+    pub fn push(&mut self, kind: impl Into<u8>, bytes: &[u8]) -> Result<Lsn, PushError> {
+        let kind = kind.into();
+        if kind == CLOSE_RECORD {
             return Err(PushError::CloseReserved);
         }
         if bytes.len() > RECORD_BYTES_MAX {
@@ -173,7 +135,7 @@ impl Batch {
     /// The batch with the single close record.
     pub(crate) fn close(id: BatchId, first_lsn: Lsn, at: Moment) -> Self {
         let mut batch = BatchBuilder::new(id, first_lsn, at).finish();
-        batch.put(RecordKind::Close, &[]);
+        batch.put(CLOSE_RECORD, &[]);
         batch
     }
 
@@ -224,9 +186,9 @@ impl Batch {
         Records::trusted(self.first_lsn, self.count, &self.payload)
     }
 
-    fn put(&mut self, kind: RecordKind, bytes: &[u8]) -> Lsn {
+    fn put(&mut self, kind: u8, bytes: &[u8]) -> Lsn {
         let lsn = self.next_lsn();
-        self.payload.push(kind.code());
+        self.payload.push(kind);
         self.payload.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
         self.payload.extend_from_slice(bytes);
         self.count += 1;
@@ -247,7 +209,7 @@ impl<'a> Records<'a> {
         Self { next_lsn: first_lsn, left: count, payload }
     }
 
-    /// Whether `payload` is exactly `count` well-formed records of known kinds.
+    /// Whether `payload` is exactly `count` well-formed records.
     pub(crate) fn check(count: u32, mut payload: &[u8]) -> bool {
         for _ in 0..count {
             match split_record(payload) {
@@ -278,17 +240,20 @@ impl<'a> Iterator for Records<'a> {
 
 impl ExactSizeIterator for Records<'_> {}
 
-fn split_record(payload: &[u8]) -> Option<(RecordKind, &[u8], &[u8])> {
-    let (&code, rest) = payload.split_first()?;
+fn split_record(payload: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&kind, rest) = payload.split_first()?;
     let (length, rest) = rest.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length) as usize;
     let (bytes, rest) = rest.split_at_checked(length)?;
-    Some((RecordKind::from_code(code)?, bytes, rest))
+    Some((kind, bytes, rest))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const EVENT: u8 = 1;
+    const NOTE: u8 = 2;
 
     fn builder() -> BatchBuilder {
         BatchBuilder::new(BatchId::first(1), Lsn(7), Moment::default())
@@ -297,12 +262,12 @@ mod tests {
     #[test]
     fn records_come_back_with_dense_lsns() {
         let mut builder = builder();
-        assert_eq!(builder.push(RecordKind::Event, b"one"), Ok(Lsn(7)));
-        assert_eq!(builder.push(RecordKind::Note, b""), Ok(Lsn(8)));
+        assert_eq!(builder.push(EVENT, b"one"), Ok(Lsn(7)));
+        assert_eq!(builder.push(NOTE, b""), Ok(Lsn(8)));
         let batch = builder.finish();
         let records: Vec<_> = batch.records().collect();
-        assert_eq!(records[0], Record { lsn: Lsn(7), kind: RecordKind::Event, bytes: b"one" });
-        assert_eq!(records[1], Record { lsn: Lsn(8), kind: RecordKind::Note, bytes: b"" });
+        assert_eq!(records[0], Record { lsn: Lsn(7), kind: EVENT, bytes: b"one" });
+        assert_eq!(records[1], Record { lsn: Lsn(8), kind: NOTE, bytes: b"" });
         assert!(Records::check(2, batch.payload()));
     }
 
@@ -310,32 +275,27 @@ mod tests {
     fn a_batch_is_full_by_count_and_by_bytes() {
         let mut by_count = builder();
         for _ in 0..RECORDS_PER_FRAME_MAX {
-            by_count.push(RecordKind::Event, b"x").expect("fits");
+            by_count.push(EVENT, b"x").expect("fits");
         }
-        assert_eq!(by_count.push(RecordKind::Event, b"x"), Err(PushError::BatchFull));
+        assert_eq!(by_count.push(EVENT, b"x"), Err(PushError::BatchFull));
 
         let mut by_bytes = builder();
         assert!(by_bytes.fits(RECORD_BYTES_MAX));
-        by_bytes
-            .push(RecordKind::Event, &vec![0; RECORD_BYTES_MAX])
-            .expect("one record of the longest kind fits");
-        assert_eq!(by_bytes.push(RecordKind::Event, b""), Err(PushError::BatchFull));
+        by_bytes.push(EVENT, &vec![0; RECORD_BYTES_MAX]).expect("one record of the longest kind fits");
+        assert_eq!(by_bytes.push(EVENT, b""), Err(PushError::BatchFull));
     }
 
     #[test]
     fn a_record_longer_than_a_frame_is_refused_for_ever() {
         let bytes = RECORD_BYTES_MAX + 1;
-        assert_eq!(
-            builder().push(RecordKind::Event, &vec![0; bytes]),
-            Err(PushError::RecordTooLong { bytes })
-        );
+        assert_eq!(builder().push(EVENT, &vec![0; bytes]), Err(PushError::RecordTooLong { bytes }));
     }
 
     #[test]
     fn payloads_that_lie_about_lengths_are_not_records() {
         assert!(!Records::check(1, &[1, 255, 255, 255, 255]));
         assert!(!Records::check(1, &[1, 0, 0, 0, 0, 9]), "left-over bytes");
-        assert!(!Records::check(1, &[9, 0, 0, 0, 0]), "unknown kind");
+        assert!(Records::check(1, &[9, 0, 0, 0, 0]), "kinds are their users' affair");
         assert!(!Records::check(2, &[1, 0, 0, 0, 0]), "too few");
     }
 }

@@ -3,7 +3,7 @@
 //! Decoding takes any bytes, never panics, bounds every length before using it, and accepts a frame only if all of
 //! its bytes are covered by a checksum that starts from the log's salt.
 
-use crate::batch::{PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, Record, RecordKind, Records};
+use crate::batch::{CLOSE_RECORD, PAYLOAD_BYTES_MAX, RECORDS_PER_FRAME_MAX, Record, Records};
 use crate::bytes::{put, u16_at, u32_at, u64_at};
 use crate::checksum::{Checksum, crc32c};
 use crate::ids::{BatchId, Lsn, Moment};
@@ -100,7 +100,7 @@ impl<'a> Frame<'a> {
 
     /// Whether this is the frame of a clean stop.
     pub fn is_close(&self) -> bool {
-        self.header.count == 1 && self.payload.first() == Some(&RecordKind::Close.code())
+        self.header.count == 1 && self.payload.first() == Some(&CLOSE_RECORD)
     }
 }
 

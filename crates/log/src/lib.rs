@@ -22,8 +22,8 @@ pub mod planted;
 pub mod snapshot;
 
 pub use batch::{
-    Batch, BatchBuilder, FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PushError, RECORD_BYTES_MAX,
-    RECORD_HEADER_BYTES, RECORDS_PER_FRAME_MAX, Record, RecordKind, Records,
+    Batch, BatchBuilder, CLOSE_RECORD, FRAME_BYTES_MAX, PAYLOAD_BYTES_MAX, PushError, RECORD_BYTES_MAX,
+    RECORD_HEADER_BYTES, RECORDS_PER_FRAME_MAX, Record, Records,
 };
 pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};

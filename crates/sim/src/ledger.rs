@@ -1,9 +1,10 @@
 //! What the engine gave to the log, kept apart: every frame in order, and the state they come to. What a
 //! start recovers is compared with it, byte for byte.
 
-use tenure_kernel::codec::{decode_event, encode_state};
-use tenure_kernel::{Event, Kernel, Lsn, Setup, Stamp, Tick};
-use tenure_log::{Batch, RecordKind};
+use tenure_engine::record_parts;
+use tenure_kernel::codec::encode_state;
+use tenure_kernel::{Event, Kernel, Lsn, RecordReader, Setup, Tick, apply_records};
+use tenure_log::Batch;
 
 /// One event as it stands in a frame.
 #[derive(Clone, Debug)]
@@ -175,30 +176,32 @@ fn last_of(batch: &Batch) -> Lsn {
 }
 
 fn apply(kernel: &mut Kernel, batch: &Batch) {
-    for Recorded { lsn, tick, event } in recorded(batch) {
-        kernel.evolve(Stamp { lsn, tick }, &event);
-    }
+    let mut tick = kernel.applied().tick;
+    let applied =
+        apply_records(kernel, &mut tick, Tick(batch.at().tick), record_parts(batch.records()), |_, _, _| {});
+    applied.expect("invariant: what the engine wrote can be read");
 }
 
 /// The events of a frame, each with the tick of its turn.
 pub(crate) fn recorded(batch: &Batch) -> Vec<Recorded> {
-    let mut tick = Tick(batch.at().tick);
+    let mut reader = RecordReader::new(Tick(batch.at().tick));
     let mut events = Vec::new();
     for record in batch.records() {
-        match record.kind {
-            RecordKind::Event | RecordKind::Config => {
-                let event = decode_event(record.bytes).expect("what the engine wrote can be read");
-                events.push(Recorded { lsn: Lsn(record.lsn.0), tick, event });
-            }
-            RecordKind::Tick => {
-                let mut bytes = [0; 8];
-                bytes.copy_from_slice(record.bytes);
-                tick = tick.max(Tick(u64::from_le_bytes(bytes)));
-            }
-            RecordKind::Note | RecordKind::Close => {}
+        let decided = reader.read_decided(record.kind, record.bytes);
+        if let Some(event) = decided.expect("what the engine wrote can be read") {
+            events.push(Recorded { lsn: Lsn(record.lsn.0), tick: reader.tick(), event });
         }
     }
     events
+}
+
+/// The tick of the last turn in a frame.
+pub(crate) fn tick_after(batch: &Batch) -> Tick {
+    let mut reader = RecordReader::new(Tick(batch.at().tick));
+    for record in batch.records() {
+        reader.read_decided(record.kind, record.bytes).expect("what the engine wrote can be read");
+    }
+    reader.tick()
 }
 
 /// A state as a snapshot would hold it.

@@ -111,6 +111,7 @@ const EXHAUSTIVE: &[&str] = &[
     "crates/kernel/src/decide",
     "crates/kernel/src/evolve",
     "crates/kernel/src/codec",
+    "crates/engine/src",
     "crates/faces/src/dispatch",
 ];
 

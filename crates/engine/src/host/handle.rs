@@ -327,7 +327,7 @@ impl Slot {
     /// Gives the answers, once, and wakes the caller.
     pub(crate) fn fill(&self, answers: Vec<Answer>) {
         let mut state = self.lock();
-        debug_assert_eq!(answers.len(), state.count);
+        assert_eq!(answers.len(), state.count, "invariant: each request has one answer");
         state.answers = Some(answers);
         let (waker, is_awaited) = (state.waker.take(), state.is_awaited);
         drop(state);

@@ -125,11 +125,12 @@ impl Pools {
                     own.fetch_sub(wanted, Ordering::Relaxed);
                     return Err(CallLimit::CallsOfPrincipal);
                 }
-                let is_busy = has > self.busy_above;
-                let share = match is_operator {
-                    _ if is_busy => Share::Busy,
-                    true => Share::Operator,
-                    false => Share::Ordinary,
+                let share = if has > self.busy_above {
+                    Share::Busy
+                } else if is_operator {
+                    Share::Operator
+                } else {
+                    Share::Ordinary
                 };
                 (Some(own), share)
             }

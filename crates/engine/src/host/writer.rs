@@ -66,13 +66,15 @@ impl Work {
     /// For how long the frame after this one is worth gathering: where one is far away and this one was well filled,
     /// those who were just answered ask again before it leaves.
     pub(crate) fn gather_after(done: &Message) -> Option<Duration> {
-        match done {
-            Message::Logged(
-                Some(Completion::Appended { batch, outcome: Appended::Committed, took_us }),
-                Authority::Until { .. },
-            ) if batch.count() >= GATHER_RECORDS_MIN => Some(Duration::from_micros(took_us / GATHER_PART)),
-            _ => None,
+        if let Message::Logged(
+            Some(Completion::Appended { batch, outcome: Appended::Committed, took_us }),
+            Authority::Until { .. },
+        ) = done
+        {
+            let is_worth_it = batch.count() >= GATHER_RECORDS_MIN;
+            return is_worth_it.then(|| Duration::from_micros(took_us / GATHER_PART));
         }
+        None
     }
 
     /// Does it; may block on the disk.

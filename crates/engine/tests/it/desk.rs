@@ -38,12 +38,12 @@ use tenure_engine::{
     publish, setup,
 };
 use tenure_kernel::codec::encode_state;
-use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, Rejection};
+use tenure_kernel::{Epoch, Fence, Kernel, LeaseId, LeaseState, RecordKind, Rejection};
 use tenure_liveness::{DrainCause, Standing};
 use tenure_log::file::RestoreError;
 use tenure_log::{
     AppendOutcome, Authority, Batch, FileLog, FileLogOptions, Genesis, OpenError, OrderedLog, RealDisk,
-    RecordKind, Resolution, Space, restore,
+    Resolution, Space, restore,
 };
 
 /// More records than this are counted, not listed.
@@ -620,7 +620,7 @@ fn frame_line(batch: &Batch) -> String {
     if batch.count() as usize <= LISTED_MAX {
         let mut published = publish(batch.records(), batch.at()).into_iter();
         for record in batch.records() {
-            said.push(match record.kind {
+            said.push(match RecordKind::from_code(record.kind).unwrap() {
                 RecordKind::Tick => "tick".to_owned(),
                 RecordKind::Event | RecordKind::Config => {
                     published.next().map_or("?".to_owned(), |event| news_word(&event.news))

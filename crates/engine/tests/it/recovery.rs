@@ -4,7 +4,8 @@ use crate::desk::{Desk, bytes_of, tell_with};
 use crate::watching::Random;
 use expect_test::expect;
 use std::collections::BTreeMap;
-use tenure_engine::{EngineConfig, Replay, setup};
+use tenure_engine::{EngineConfig, apply_frame, setup};
+use tenure_kernel::Replica;
 use tenure_log::OrderedLog;
 
 /// A life with some of everything, in which frames gather several turns.
@@ -51,14 +52,14 @@ fn replay_equals_the_live_state_at_every_frame() {
         desk.settle();
         let states = desk.states.take().unwrap();
         assert!(states.len() > 20, "{} frames", states.len());
-        let mut replay = Replay::new(setup(&desk.log.identity(), &desk.config));
+        let mut replica = Replica::new(setup(&desk.log.identity(), &desk.config));
         let mut reader = desk.log.reader();
         reader.seek(tenure_log::Lsn(1)).unwrap();
         while let Some(frame) = reader.next_frame().unwrap() {
-            replay.frame(&frame).unwrap();
+            apply_frame(&mut replica, &frame).unwrap();
             let last = frame.header.last_lsn().0;
-            assert!(bytes_of(replay.kernel()) == states[&last], "seed {seed}: differs at {last}");
-            replay.kernel().check_invariants().unwrap();
+            assert!(bytes_of(replica.kernel()) == states[&last], "seed {seed}: differs at {last}");
+            replica.kernel().check_invariants().unwrap();
         }
         let before = bytes_of(desk.engine.kernel());
         desk.restart();

@@ -5,10 +5,9 @@ use std::path::Path;
 use tempfile::TempDir;
 use tenure_engine::host::{Handle, Host, HostOptions, read_clocks};
 use tenure_engine::{Answer, Refused, Request, Submit};
-use tenure_kernel::{Action, Bundle, Grant, Policy};
+use tenure_kernel::{Action, Bundle, Grant, Policy, RecordKind};
 use tenure_log::{
-    AppendOutcome, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog, RecordKind,
-    Recovery,
+    AppendOutcome, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog, Recovery,
 };
 
 /// A condition that does not come within so many looks will not come.

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use expect_test::expect;
 use tenure_history::{Content, LoggedRecord, Point, StateError, dump, state_at};
-use tenure_kernel::Lsn;
-use tenure_log::{OfflineLog, ReadError, RecordKind};
+use tenure_kernel::{Lsn, RecordKind};
+use tenure_log::{OfflineLog, ReadError};
 
 use crate::support::{Line, Tale, disk, files, tale};
 
@@ -18,7 +18,13 @@ fn line(record: &LoggedRecord) -> String {
         Content::Unreadable { error, bytes } => format!("unreadable: {error} {bytes:?}"),
     };
     let place = (record.frame.segment.0, record.frame.offset);
-    format!("{} {} {:?} {} {what}", record.lsn, record.tick, place, record.kind.name())
+    format!(
+        "{} {} {:?} {} {what}",
+        record.lsn,
+        record.tick,
+        place,
+        record.kind.map_or("unknown", RecordKind::name)
+    )
 }
 
 #[test]

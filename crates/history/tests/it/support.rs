@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
 use tenure_history::History;
+use tenure_kernel::RecordKind;
 use tenure_kernel::codec::{encode_event, encode_note, encode_state};
 use tenure_kernel::*;
 use tenure_log::disk::{DiskFile, DiskLock, LockError, LockHolder, OpenMode};
 use tenure_log::{
     AppendOutcome, BatchBuilder, BatchId, Disk, FileLog, FileLogOptions, Genesis, Moment, OrderedLog,
-    RealDisk, RecordKind, SharedDisk,
+    RealDisk, SharedDisk,
 };
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
@@ -79,11 +80,10 @@ impl Tale {
             let lsn = batch.next_lsn().0;
             let kind = match line {
                 Line::Event(change) => {
-                    let config = matches!(change, Change::Configured(_));
                     let event = Event { operation: None, change };
                     self.kernel.evolve(Stamp { lsn: Lsn(lsn), tick: Tick(self.tick) }, &event);
                     encode_event(&event, &mut bytes);
-                    if config { RecordKind::Config } else { RecordKind::Event }
+                    RecordKind::of_event(&event)
                 }
                 Line::Note(note) => {
                     encode_note(&note, &mut bytes);

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use expect_test::expect;
 use tempfile::TempDir;
 use tenure_history::{Finding, History, Report, verify};
+use tenure_kernel::RecordKind;
 use tenure_kernel::*;
-use tenure_log::{Moment, OrderedLog, ReadError, RecordKind};
+use tenure_log::{Moment, OrderedLog, ReadError};
 
 use crate::support::{Line, START_MS, Tale, disk, files, granted, tale, tale_of};
 

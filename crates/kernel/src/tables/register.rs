@@ -74,7 +74,7 @@ const ENDED_BIT: u32 = 1 << 31;
 
 impl Place {
     fn live(slot: u32) -> Self {
-        debug_assert!(slot < ENDED_BIT);
+        assert!(slot < ENDED_BIT, "invariant: the slab never has 2^31 leases");
         Self(slot)
     }
 
@@ -201,7 +201,8 @@ impl Register {
         let last = self.pages.len() - 1;
         let page = &mut self.pages[last];
         let offset = (lsn.0 - first.0) as u32;
-        debug_assert!(page.entries.last().is_none_or(|last| last.offset < offset));
+        let rises = page.entries.last().is_none_or(|last| last.offset < offset);
+        assert!(rises, "invariant: ids are entered in their order");
         page.entries.push(Entry { offset, place });
         page.spread = offset;
         page

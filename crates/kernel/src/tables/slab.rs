@@ -26,7 +26,7 @@ impl<T> Slab<T> {
         self.len += 1;
         if let Some(slot) = self.free.pop() {
             let place = &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK];
-            debug_assert!(place.is_none());
+            assert!(place.is_none(), "invariant: a free slot is empty");
             *place = Some(value);
             return slot;
         }

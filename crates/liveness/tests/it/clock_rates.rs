@@ -136,7 +136,7 @@ fn what_a_holder_hears_is_the_contracts_formula() {
 /// A property that misses planted bugs proves nothing.
 #[cfg(feature = "plant")]
 #[test]
-fn the_whole_promise_handed_out_is_found() {
+fn planted_bug_the_whole_promise_handed_out_is_found() {
     use tenure_kernel::planted::{Planted, plant};
     let same = Clock { ppm: 0 };
     let sent_ns = same.when_it_shows(5_000) - 1;

@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenure_log::{
-    AppendError, AppendOutcome, BatchId, BatchRefusal, FileLog, Lsn, Moment, OrderedLog, RealDisk,
-    RecordKind, Resolution,
+    AppendError, AppendOutcome, BatchId, BatchRefusal, CLOSE_RECORD, FileLog, Lsn, Moment, OrderedLog,
+    RealDisk, Resolution,
 };
 
-use crate::support::{Writer, drain, options, read_all};
+use crate::support::{EVENT, Writer, drain, options, read_all};
 
 /// A place where one log lives; opening it again is a new incarnation of its writer.
 pub(crate) trait Home {
@@ -151,7 +151,7 @@ pub(crate) fn a_closed_log_takes_nothing_more(home: &dyn Home) {
     assert!(matches!(log.append(&late), AppendOutcome::Failed(AppendError::Closed)));
     drop(log);
     let log = home.open();
-    let kind = if home.ends_with_a_record() { RecordKind::Close } else { RecordKind::Event };
+    let kind = if home.ends_with_a_record() { CLOSE_RECORD } else { EVENT };
     assert_eq!(read_all(&*log).last().map(|record| record.kind), Some(kind));
     assert_eq!(log.next_lsn(), last.next());
 }

@@ -2,11 +2,9 @@
 //! while it recovers. Nothing acknowledged is lost, nothing that was never appended appears, no LSN of a lost frame is
 //! given twice.
 
-use tenure_log::RecordKind;
-
 use crate::crash_disk::{CrashDisk, Fault, Loss, Operation};
 use crate::story::{Witness, check, is_torn, recovered, tell};
-use crate::support::{Owned, Writer, open};
+use crate::support::{EVENT, Owned, Writer, open};
 
 /// The kinds of loss that are tried. `TENURE_CRASH_SEEDS` asks for more of them, for long runs.
 fn losses() -> Vec<Loss> {
@@ -111,7 +109,7 @@ pub(crate) fn what_a_new_process_finds_after_a_failed_sync_is_durable_before_it_
             let Ok((mut log, recovery)) = open(&disk.shared()) else { continue };
             let mut expected = recovered(&log, &recovery);
             let lsn = Writer::new(&log).append(&mut log, &[b"built on it"]);
-            expected.push(Owned { lsn: lsn.0, kind: RecordKind::Event, bytes: b"built on it".to_vec() });
+            expected.push(Owned { lsn: lsn.0, kind: EVENT, bytes: b"built on it".to_vec() });
             drop(log);
             for loss in losses() {
                 let after = disk.after_crash(loss);

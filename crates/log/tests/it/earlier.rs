@@ -7,11 +7,11 @@ use tenure_log::disk::OpenMode;
 use tenure_log::file::{SegmentHeader, segment_name};
 use tenure_log::{
     Batch, BatchBuilder, BatchId, CopyOf, Earlier, EarlierError, FileLogOptions, Junction, LogEnd, Lsn,
-    Mirror, Moment, OfflineLog, RecordKind, SharedDisk, Taken, snapshot,
+    Mirror, Moment, OfflineLog, SharedDisk, Taken, snapshot,
 };
 
 use crate::crash_disk::{CrashDisk, Fault, Loss};
-use crate::support::{Owned, ROOT, drain, genesis, options};
+use crate::support::{EVENT, Owned, ROOT, drain, genesis, options};
 
 /// A log of frames, as a store has it: frame, and where the log ends with it.
 pub(crate) type Frames = Vec<(Vec<u8>, LogEnd)>;
@@ -39,7 +39,7 @@ fn batch(id: BatchId, first_lsn: Lsn, at: Moment) -> Batch {
     let mut builder = BatchBuilder::new(id, first_lsn, at);
     for record in 0..1 + first_lsn.0 % 3 {
         let text = format!("record {} of {first_lsn}", first_lsn.0 + record);
-        builder.push(RecordKind::Event, text.as_bytes()).unwrap();
+        builder.push(EVENT, text.as_bytes()).unwrap();
     }
     builder.finish()
 }

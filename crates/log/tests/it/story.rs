@@ -5,11 +5,12 @@ use std::io::Read;
 use std::path::Path;
 
 use tenure_log::{
-    AppendOutcome, FileLog, Lsn, Moment, OfflineLog, OpenError, OrderedLog, RecordKind, Recovery, SharedDisk,
+    AppendOutcome, CLOSE_RECORD, FileLog, Lsn, Moment, OfflineLog, OpenError, OrderedLog, Recovery,
+    SharedDisk,
 };
 
 use crate::crash_disk::CrashDisk;
-use crate::support::{Owned, ROOT, Writer, drain, open};
+use crate::support::{EVENT, Owned, ROOT, Writer, drain, open};
 
 /// What the outside world knows about a log.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +20,7 @@ pub(crate) struct Witness {
 }
 
 impl Witness {
-    fn attempt(&mut self, first_lsn: Lsn, kind: RecordKind, records: &[&[u8]]) {
+    fn attempt(&mut self, first_lsn: Lsn, kind: u8, records: &[&[u8]]) {
         let number = |(index, bytes): (usize, &&[u8])| Owned {
             lsn: first_lsn.0 + index as u64,
             kind,
@@ -54,7 +55,7 @@ pub(crate) fn tell(disk: &CrashDisk, witness: &mut Witness) -> Result<(), Stoppe
                 do_chores(&mut log);
             }
         }
-        witness.attempt(log.next_lsn(), RecordKind::Close, &[b""]);
+        witness.attempt(log.next_lsn(), CLOSE_RECORD, &[b""]);
         match log.close(Moment { tick: writer.tick, wall_ms: 0 }) {
             AppendOutcome::Committed { .. } => witness.acknowledge(),
             AppendOutcome::Failed(_) => return Err(Stopped),
@@ -71,7 +72,7 @@ pub(crate) fn append(
     records: &[&[u8]],
 ) -> Result<(), Stopped> {
     let batch = writer.batch(log.next_lsn(), records);
-    witness.attempt(batch.first_lsn(), RecordKind::Event, records);
+    witness.attempt(batch.first_lsn(), EVENT, records);
     match log.append(&batch) {
         AppendOutcome::Committed { synced } => {
             assert_eq!(synced.next(), batch.next_lsn());
@@ -104,7 +105,7 @@ pub(crate) fn encode(records: &[Owned]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for record in records {
         bytes.extend_from_slice(&record.lsn.to_le_bytes());
-        bytes.push(record.kind.code());
+        bytes.push(record.kind);
         bytes.extend_from_slice(&(record.bytes.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&record.bytes);
     }
@@ -114,7 +115,7 @@ pub(crate) fn encode(records: &[Owned]) -> Vec<u8> {
 fn decode(mut bytes: &[u8]) -> Vec<Owned> {
     let mut records = Vec::new();
     while let Some((lsn, rest)) = bytes.split_first_chunk::<8>() {
-        let kind = RecordKind::from_code(rest[0]).unwrap();
+        let kind = rest[0];
         let length = u32::from_le_bytes(rest[1..5].try_into().unwrap()) as usize;
         records.push(Owned { lsn: u64::from_le_bytes(*lsn), kind, bytes: rest[5..5 + length].to_vec() });
         bytes = &rest[5 + length..];
@@ -160,7 +161,7 @@ pub(crate) fn check(disk: &CrashDisk, witness: &Witness, torn: bool) -> Result<(
     }
     let mut writer = Writer::new(&log);
     let lsn = writer.append(&mut log, &[b"life goes on"]);
-    records.push(Owned { lsn: lsn.0, kind: RecordKind::Event, bytes: b"life goes on".to_vec() });
+    records.push(Owned { lsn: lsn.0, kind: EVENT, bytes: b"life goes on".to_vec() });
     assert_eq!(recovered(&log, &recovery), records);
     drop(log);
     let (log, recovery) = open(&shared)?;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tenure_log::{
     AppendOutcome, Batch, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, LogReader, Lsn, Moment,
-    OpenError, OrderedLog, RecordKind, Recovery, Resolution, SharedDisk,
+    OpenError, OrderedLog, Recovery, Resolution, SharedDisk,
 };
 
 pub(crate) const ROOT: &str = "data";
@@ -27,11 +27,16 @@ pub(crate) fn open(disk: &SharedDisk) -> Result<(FileLog, Recovery), OpenError> 
     FileLog::open(disk.clone(), Path::new(ROOT), options())
 }
 
+/// A kind of record; what kinds there are is for the users of a log to know.
+pub(crate) const EVENT: u8 = 1;
+/// Another.
+pub(crate) const NOTE: u8 = 2;
+
 /// One record as a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owned {
     pub(crate) lsn: u64,
-    pub(crate) kind: RecordKind,
+    pub(crate) kind: u8,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -50,7 +55,7 @@ impl Writer {
         let at = Moment { tick: self.tick, wall_ms: 1_700_000_000_000 + self.tick };
         let mut builder = BatchBuilder::new(self.id, first_lsn, at);
         for bytes in records {
-            builder.push(RecordKind::Event, bytes).unwrap();
+            builder.push(EVENT, bytes).unwrap();
         }
         self.id = self.id.next();
         self.tick += 10;

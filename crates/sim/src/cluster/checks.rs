@@ -11,7 +11,7 @@ use super::profile::Profile;
 use super::world::World;
 use crate::brief::Brief;
 use crate::invariants::{AcrossWriters, Said, Scene};
-use crate::ledger::{Recorded, recorded, state_bytes};
+use crate::ledger::{Recorded, recorded, state_bytes, tick_after};
 use crate::memory::Memory;
 use crate::random::Random;
 use crate::story::Story;
@@ -21,7 +21,7 @@ use tenure_cluster::store::Changed;
 use tenure_cluster::values::{Beat, Floor, Writer, decode};
 use tenure_engine::{Answer, GoingOn, LeaseFound, Out, Refused, Request, setup};
 use tenure_kernel::{Change, Evidence, Kernel, LeaseId, Lsn, Reason, Stamp, Text, Tick};
-use tenure_log::{Batch, Identity, LogEnd, RecordKind, frame};
+use tenure_log::{Batch, Identity, LogEnd, frame};
 
 /// A stall counts one second, and a deadline may wait for half of one.
 const LATE_MS_MAX: u64 = 1_600;
@@ -173,12 +173,7 @@ impl Checks {
             self.story.tell(event);
             self.kernel.evolve(Stamp { lsn: event.lsn, tick: event.tick }, &event.event);
         }
-        self.tick = self.tick.max(decoded.header.at.tick);
-        for record in batch.records().filter(|record| record.kind == RecordKind::Tick) {
-            let mut tick = [0; 8];
-            tick.copy_from_slice(record.bytes);
-            self.tick = self.tick.max(u64::from_le_bytes(tick));
-        }
+        self.tick = self.tick.max(tick_after(&batch).0);
         self.end = LogEnd::after(&decoded.header, false);
         self.frame = number;
         self.states.insert(last, digest(&self.kernel));

@@ -2,8 +2,8 @@
 //! snapshot or from the beginning. It survives its node's death.
 
 use tenure_cluster::values::{Floor, Head};
-use tenure_engine::{RecoverError, Replay};
-use tenure_kernel::{Lsn, Setup, Tick};
+use tenure_engine::{RecoverError, apply_frame, load_state};
+use tenure_kernel::{Lsn, Replica, Setup, Tick};
 use tenure_log::{Batch, LogEnd, frame};
 
 /// A copy.
@@ -46,16 +46,16 @@ impl Mirror {
     }
 
     /// The state it comes to.
-    pub(super) fn replay(&self, setup: Setup, salt: u32) -> Result<Replay, RecoverError> {
-        let mut replay = if self.begins.frame == 0 {
-            Replay::new(setup)
+    pub(super) fn replay(&self, setup: Setup, salt: u32) -> Result<Replica, RecoverError> {
+        let mut replica = if self.begins.frame == 0 {
+            Replica::new(setup)
         } else {
-            Replay::from_snapshot(setup, Lsn(self.begins.lsn), Tick(self.begins.tick), &self.snapshot)?
+            load_state(setup, Lsn(self.begins.lsn), Tick(self.begins.tick), &self.snapshot)?
         };
         for (bytes, _) in &self.frames {
             let decoded = frame::decode(bytes, salt).expect("invariant: what was copied is a frame");
-            replay.frame(&decoded)?;
+            apply_frame(&mut replica, &decoded)?;
         }
-        Ok(replay)
+        Ok(replica)
     }
 }

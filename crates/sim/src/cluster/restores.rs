@@ -18,7 +18,8 @@ use tenure_cluster::{
     Beaten, Claimant, Claimed, Keys, Lookout, Next, Peer, Remembered, TOUCH_MS, Term, Told, Trust, Written,
     mark, resignation_of_dead,
 };
-use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment, RecordKind};
+use tenure_kernel::RecordKind;
+use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};
 
 const MACHINES: usize = 4;
 const WRITER_TTL_MS: u64 = 3_000;

@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
-use tenure_log::RecordKind;
+use tenure_kernel::RecordKind;
 
 use crate::fixture::{Fixture, START_MS, tenure};
 

@@ -4,8 +4,7 @@ use std::io::Read;
 use std::process::{Command, Stdio};
 
 use expect_test::expect;
-use tenure_kernel::{Change, Note, Policy};
-use tenure_log::RecordKind;
+use tenure_kernel::{Change, Note, Policy, RecordKind};
 
 use crate::fixture::{Fixture, flip, granted, segments, tenure};
 

@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use tempfile::TempDir;
+use tenure_kernel::RecordKind;
 use tenure_kernel::codec::{encode_event, encode_note, encode_state};
 use tenure_kernel::*;
 use tenure_log::{
     AppendOutcome, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog, RealDisk,
-    RecordKind,
 };
 
 pub(crate) const START_MS: u64 = 1_700_000_000_000;
@@ -135,10 +135,6 @@ impl Fixture {
     }
 
     pub(crate) fn event(&mut self, tick: u64, change: Change) -> LeaseId {
-        let kind = match change {
-            Change::Configured(_) => RecordKind::Config,
-            _ => RecordKind::Event,
-        };
         let operation = matches!(change, Change::Granted(_)).then(|| Operation {
             key: u128::from(self.log.next_lsn().0),
             fingerprint: 9,
@@ -150,7 +146,7 @@ impl Fixture {
         self.kernel.evolve(Stamp { lsn, tick: Tick(tick) }, &event);
         let mut bytes = Vec::new();
         encode_event(&event, &mut bytes);
-        self.raw(tick, kind, &bytes);
+        self.raw(tick, RecordKind::of_event(&event), &bytes);
         LeaseId::new(0, lsn)
     }
 

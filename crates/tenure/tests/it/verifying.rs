@@ -2,8 +2,7 @@
 
 use expect_test::{Expect, expect};
 use tempfile::TempDir;
-use tenure_kernel::{Change, LeaseId, Lsn};
-use tenure_log::RecordKind;
+use tenure_kernel::{Change, LeaseId, Lsn, RecordKind};
 
 use crate::fixture::{Fixture, flip, segments, tenure};
 

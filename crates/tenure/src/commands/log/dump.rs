@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use tenure_history::dump;
 use tenure_kernel::Lsn;
-use tenure_log::RecordKind;
+use tenure_kernel::RecordKind;
 
 use super::DataDirectory;
 use super::record_json::record_object;
@@ -81,7 +81,8 @@ impl Dump {
             if record.lsn.0 > to {
                 break;
             }
-            if self.kind.is_empty() || self.kind.contains(&Kind::of(record.kind)) {
+            let is_wanted = record.kind.is_some_and(|kind| self.kind.contains(&Kind::of(kind)));
+            if self.kind.is_empty() || is_wanted {
                 printer.object(&record_object(&identity, &record))?;
             }
         }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use tenure_history::{Content, LoggedRecord, WireLease, actor_word, rfc3339};
 use tenure_kernel::{
     Actor, Change, Epitaph, Evidence, GateReport, LeaseId, Note, Operation, Policy, ReclaimBy, ReclaimGround,
-    ReclaimRule, Subject, Text,
+    ReclaimRule, RecordKind, Subject, Text,
 };
 use tenure_log::Identity;
 use tenure_log::file::segment_name;
@@ -18,7 +18,7 @@ pub(super) fn record_object(identity: &Identity, record: &LoggedRecord) -> Value
     put(&mut object, "lsn", record.lsn.0);
     put(&mut object, "tick", record.tick.0);
     put(&mut object, "at", rfc3339(record.wall_ms));
-    put(&mut object, "record", record.kind.name());
+    put(&mut object, "record", record.kind.map_or("unknown", RecordKind::name));
     match &record.content {
         Content::Event(event) => {
             put(&mut object, "kind", event.change.kind().as_str());

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde_json::{Value, json};
 use tenure_history::{LogTag, Report, rfc3339, verify};
-use tenure_log::RecordKind;
+use tenure_kernel::RecordKind;
 
 use super::DataDirectory;
 use crate::failure::{Failure, Words};
