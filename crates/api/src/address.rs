@@ -5,17 +5,17 @@ use core::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::{AddrParseError, IpAddr};
 
-/// An address of a host.
+/// An IP address of a host.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
-    /// The address.
+    /// The IP address.
     pub ip: IpAddr,
-    /// The interface that it is reached over; only of link-local addresses of IPv6.
+    /// Network interface of a link-local IPv6 address.
     pub zone: Option<String>,
 }
 
 impl Address {
-    /// Whether it means something on its own link alone.
+    /// Whether the address is usable on its own link only.
     #[must_use]
     pub fn is_link_local(&self) -> bool {
         match self.ip {

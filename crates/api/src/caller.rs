@@ -1,4 +1,4 @@
-//! Who asks, as the daemon sees it, and the codes by which a browser is signed in.
+//! The authenticated caller, and the codes with which a browser signs in.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,68 +7,68 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Look.
+    /// Read leases, resources, events and status.
     Read,
     /// Hold leases and sessions of its own.
     Hold,
-    /// End what others hold; steer the daemon.
+    /// End or move what others hold, and operate the daemon.
     Admin,
 }
 
-/// Who asks.
+/// The authenticated caller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Caller {
-    /// `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`; on a node `local@MACHINE` and `uid:N@MACHINE`.
+    /// Identity of the caller: `local`, `uid:N`, `token:NAME` or `cert:SUBJECT`; on a node `local@MACHINE` and
+    /// `uid:N@MACHINE`.
     pub principal: String,
-    /// What it may do.
+    /// What the caller may do.
     pub scope: Scope,
-    /// What it may hold: names, and prefixes that end with `*`; without this everything.
+    /// Names that the caller may hold, and prefixes that end with `*`; absent if all names are allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefixes: Option<Vec<String>>,
-    /// It came by a cookie, which `POST /v1/sign_out` ends.
+    /// True if a cookie authenticated the caller; `POST /v1/sign_out` ends it.
     pub signed_in: bool,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// A code that signs one browser in, once, as whoever asked for it.
+/// A code that signs one browser in, once, as the caller who requested it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignIn {
     /// The code.
     pub code: String,
-    /// Where a browser redeems it: a path of the daemon's HTTP address, with the code as its fragment, which browsers
-    /// send to no server.
+    /// Path where a browser redeems the code. The code is the fragment, which browsers send to no server.
     pub path: String,
-    /// How long it is good for.
+    /// Seconds until the code expires.
     pub expires_in_secs: u64,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Shows a code.
+/// Request to exchange a code for a cookie.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RedeemCode {
-    /// What `POST /v1/sign_in` gave.
+    /// Code from `POST /v1/sign_in`.
     pub code: String,
 }
 
-/// A browser is signed in: the cookie that comes with this counts only together with `page`.
+/// A browser is signed in. The cookie of this answer authenticates requests only together with `page`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignedIn {
-    /// Who asked for the code.
+    /// Identity of the caller who requested the code.
     pub principal: String,
-    /// What it may do.
+    /// What the browser may do.
     pub scope: Scope,
-    /// What the page keeps and sends in the header `Tenure-Page` with every request.
+    /// Value that the page sends in the header `Tenure-Page` with every request.
     pub page: String,
-    /// How long both are good for.
+    /// Seconds until the cookie and the value expire.
     pub expires_in_secs: u64,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
@@ -76,8 +76,8 @@ pub struct SignedIn {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignedOut {
-    /// There was a cookie to end.
+    /// True if the request had a cookie to end.
     pub signed_out: bool,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }

@@ -4,107 +4,112 @@ use crate::Time;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// The cluster as one node sees it.
+/// The cluster, as the node that answers sees it.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterStatus {
-    /// The node that answers.
+    /// Name of the node that answers.
     pub node: String,
-    /// Its role at present.
+    /// Role of that node.
     pub role: Role,
     /// The leader; null while this node knows of none.
     #[serde(flatten, with = "crate::former::leader")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader::Written<'static>"))]
     pub leader: Option<ClusterLeader>,
-    /// A leader that was silent for this long is replaced.
+    /// How long a leader may answer without a new proof from the store; another node waits this long before an
+    /// election.
     #[serde(flatten, with = "crate::former::leader_ttl_ms")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader_ttl_ms::Written"))]
     pub leader_ttl_ms: u64,
-    /// Rises each time the log is restored or moved.
+    /// Number that rises each time the log is restored or moved.
     pub generation: u64,
-    /// Names the log for good, in hexadecimal digits.
+    /// Permanent id of the log, in hexadecimal digits.
     pub log_id: String,
     /// First four characters of every lease id.
-    pub tag: String,
+    #[serde(flatten, with = "crate::former::log_tag")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::log_tag::Written<'static>"))]
+    pub log_tag: String,
     /// Newest position in the log that this node has applied.
     pub applied_lsn: u64,
     /// Newest position in the log that this node knows of.
     pub head_lsn: u64,
-    /// How many positions it is behind.
+    /// Positions that this node has not applied yet.
     pub lag_lsn: u64,
-    /// For how long it has been behind.
+    /// For how long this node has been behind.
     pub lag_seconds: f64,
-    /// For how long its leadership lease still lasts; null on a follower.
-    pub authority_ms: Option<u64>,
-    /// Every node that has joined and was not removed, in order of name.
+    /// Time until the leadership lease of this node ends unless it is renewed; null on a follower.
+    #[serde(flatten, with = "crate::former::leadership_lease_ms")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::leadership_lease_ms::Written"))]
+    pub leadership_lease_ms: Option<u64>,
+    /// All nodes that joined and were not removed, in order of name.
     pub nodes: Vec<ClusterNode>,
     /// The store that keeps the log.
     pub store: ClusterStore,
-    /// The latest changes of leader, oldest first.
-    pub changes: Vec<WriterChange>,
+    /// Latest changes of leader, oldest first.
+    pub changes: Vec<LeaderChange>,
 }
 
-/// The role of a node at present.
+/// Role of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// It decides, and appends to the log; formerly `writer`.
+    /// The node decides, and appends to the log; formerly `writer`.
     #[serde(alias = "writer")]
     Leader,
-    /// It applies the leader's records, and forwards requests that it cannot answer itself.
+    /// The node applies the leader's records, and forwards requests that it cannot answer itself.
     Follower,
 }
 
-/// The leader.
+/// The leader of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterLeader {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Where it is reached.
+    /// URL of the node.
     pub url: String,
-    /// Rises with every election.
+    /// Leader epoch: rises with each election.
     pub epoch: u64,
-    /// Since when.
+    /// When the node was elected.
     pub since: Time,
 }
 
-/// One node.
+/// A node of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Where it is reached.
+    /// URL of the node.
     pub url: String,
-    /// Names one run of it, in hexadecimal digits.
+    /// Id of one run of the node, in hexadecimal digits.
     pub incarnation: String,
     /// Version of the daemon.
     pub version: String,
-    /// The networks it is on, as address and length of the prefix.
+    /// Networks of the node, as address and prefix length.
     pub subnets: Vec<String>,
-    /// Position of its newest snapshot; 0 before the first.
+    /// Position of the newest snapshot of the node; 0 before the first one.
     pub snapshot_lsn: u64,
-    /// When it last wrote its entry.
+    /// When the node last wrote its entry in the store.
     pub seen: Time,
-    /// Its state, as far as this node knows.
+    /// State of the node, as far as the answering node knows.
     #[serde(default)]
     pub state: NodeState,
 }
 
-/// The state of a listed node.
+/// State of a node in the list.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum NodeState {
-    /// It decides, and appends to the log; formerly `writer`.
+    /// The node decides, and appends to the log; formerly `writer`.
     #[serde(alias = "writer")]
     Leader,
-    /// It applies the leader's records.
+    /// The node applies the leader's records.
     #[default]
     Follower,
-    /// It has not written its entry for long: it is stopped, or cut off from the store.
+    /// The node has not written its entry for long: it is stopped, or cut off from the store.
     Silent,
 }
 
@@ -112,19 +117,19 @@ pub enum NodeState {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClusterStore {
-    /// Which kind: `etcd`.
+    /// Kind of the store: `etcd`.
     pub kind: String,
-    /// Where it is reached.
+    /// URLs of the store.
     pub endpoints: Vec<String>,
-    /// Its members, as far as they answer.
+    /// Members of the store that answer.
     pub members: Vec<StoreMember>,
-    /// Size of the largest member.
+    /// Database size of the largest member.
     pub bytes: u64,
-    /// Beyond this size it takes no more writes.
+    /// Quota of the store: it takes no more writes beyond this size.
     pub quota_bytes: u64,
-    /// What an operator should look into, a sentence each.
+    /// Problems that an operator should look into, a sentence each.
     pub warnings: Vec<String>,
-    /// Set while it does not answer this node; the other fields are from its last answer.
+    /// Present while the store does not answer this node; the other fields are from its last answer.
     #[serde(default)]
     pub silent: Option<StoreSilence>,
 }
@@ -133,58 +138,59 @@ pub struct ClusterStore {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoreSilence {
-    /// When it last answered.
+    /// When the store last answered.
     pub since: Time,
-    /// How long ago that is.
+    /// Milliseconds since then.
     pub for_ms: u64,
-    /// The error.
+    /// Error of the last attempt.
     pub why: String,
 }
 
-/// One member of the store.
+/// A member of the store.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoreMember {
-    /// Its name.
+    /// Name of the member.
     pub name: String,
-    /// Its id, in hexadecimal digits.
+    /// Id of the member, in hexadecimal digits.
     pub id: String,
-    /// Its version.
+    /// Version of the member.
     pub version: String,
-    /// Size of its database.
+    /// Database size of the member.
     pub db_bytes: u64,
-    /// The other members follow it.
+    /// True if the member is the Raft leader of the store.
     pub is_leader: bool,
-    /// Alarms it has raised.
+    /// Alarms that the member raised.
     pub alarms: Vec<String>,
 }
 
 /// A change of leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct WriterChange {
-    /// The epoch of the leader it concerns.
+pub struct LeaderChange {
+    /// Leader epoch that began or ended.
     pub epoch: u64,
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// When.
+    /// When the leader changed.
     pub at: Time,
-    /// How.
-    pub how: ChangeOfWriter,
+    /// What happened.
+    pub how: LeaderChangeKind,
 }
 
-/// How a leader changed.
+/// Kind of a change of leader.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum ChangeOfWriter {
-    /// The node was elected.
-    Claimed,
+pub enum LeaderChangeKind {
+    /// The node was elected; formerly `claimed`.
+    #[serde(alias = "claimed")]
+    Elected,
     /// The node resigned.
     Resigned,
 }
 
-/// The leader resigned.
+/// Answer to a step-down: the leader resigned.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SteppedDown {
@@ -192,11 +198,11 @@ pub struct SteppedDown {
     pub stepped_down: bool,
     /// The node that was the leader.
     pub node: String,
-    /// Its epoch.
+    /// Leader epoch that ended.
     pub epoch: u64,
 }
 
-/// The secret with which nodes authenticate each other was replaced.
+/// Answer to a rotation of the secret with which nodes authenticate each other.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SecretRotated {
@@ -206,20 +212,20 @@ pub struct SecretRotated {
     pub former_ms: u64,
 }
 
-/// Removes a permanently lost node from the cluster.
+/// Request to remove a permanently lost node from the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ForgetNode {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
 }
 
-/// A node was removed from the cluster.
+/// Answer to the removal of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeForgotten {
-    /// Its name.
+    /// Name of the removed node.
     pub forgotten: String,
 }
 
@@ -258,18 +264,18 @@ impl fmt::Display for Role {
     }
 }
 
-impl ChangeOfWriter {
+impl LeaderChangeKind {
     /// Wire name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Claimed => "claimed",
+            Self::Elected => "elected",
             Self::Resigned => "resigned",
         }
     }
 }
 
-impl fmt::Display for ChangeOfWriter {
+impl fmt::Display for LeaderChangeKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
@@ -284,15 +290,28 @@ mod tests {
     fn a_node_without_a_leader_says_so_with_null() {
         let told = json!({
             "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "generation": 1,
-            "log_id": "0f", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
-            "authority_ms": null, "nodes": [],
+            "log_id": "0f", "log_tag": "k3f9", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
+            "leadership_lease_ms": null, "authority_ms": null, "nodes": [],
             "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": [],
                       "silent": {"since": "2026-01-01T00:00:00.000Z", "for_ms": 12_000, "why": "no answer within 1s"}},
             "changes": [{"epoch": 6, "node": "b", "at": "2026-01-01T00:00:00.000Z", "how": "resigned"}],
         });
         let status: ClusterStatus = serde_json::from_value(told.clone()).expect("as the wire says it");
-        assert_eq!((status.role, status.changes[0].how), (Role::Follower, ChangeOfWriter::Resigned));
+        assert_eq!((status.role, status.changes[0].how), (Role::Follower, LeaderChangeKind::Resigned));
         assert_eq!(serde_json::to_value(&status).expect("JSON"), told);
+    }
+
+    #[test]
+    fn former_names_are_accepted() {
+        let told = json!({
+            "node": "a", "role": "writer", "writer": null, "writer_ttl_ms": 3000, "generation": 1, "log_id": "0f",
+            "tag": "k3f9", "applied_lsn": 1, "head_lsn": 1, "lag_lsn": 0, "lag_seconds": 0.0, "authority_ms": 7, "nodes": [],
+            "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": []},
+            "changes": [{"epoch": 6, "node": "b", "at": "2026-01-01T00:00:00.000Z", "how": "claimed"}],
+        });
+        let status: ClusterStatus = serde_json::from_value(told).expect("as an earlier version writes it");
+        assert_eq!((status.log_tag.as_str(), status.leadership_lease_ms), ("k3f9", Some(7)));
+        assert_eq!((status.role, status.changes[0].how), (Role::Leader, LeaderChangeKind::Elected));
     }
 
     #[test]
@@ -303,7 +322,7 @@ mod tests {
         for state in [NodeState::Leader, NodeState::Follower, NodeState::Silent] {
             assert_eq!(serde_json::to_value(state).expect("a string"), state.as_str());
         }
-        for how in [ChangeOfWriter::Claimed, ChangeOfWriter::Resigned] {
+        for how in [LeaderChangeKind::Elected, LeaderChangeKind::Resigned] {
             assert_eq!(serde_json::to_value(how).expect("a string"), how.as_str());
         }
     }

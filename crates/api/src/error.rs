@@ -6,48 +6,48 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Why a request was not carried out.
+/// An error: why the daemon did not carry out a request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Error {
-    /// Which error.
+    /// Error code.
     #[serde(rename = "error")]
     pub code: ErrorCode,
-    /// What failed, and why.
+    /// What failed, with the value, and why.
     pub message: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Cow<'static, str>>,
-    /// Path of the daemon's page that explains the code: `/docs/errors#CODE`.
+    /// Path of the page on the daemon that explains the code: `/docs/errors#CODE`.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub docs: Cow<'static, str>,
-    /// The request certainly had no effect.
+    /// True if the request certainly had no effect.
     pub definite: bool,
-    /// The caller was the holder and has lost the lease.
+    /// True if the caller was the holder and has lost the lease.
     pub lost: bool,
     /// A retry may succeed after this many milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// More, depending on the code: `current`, `blocking`, `remaining_ms`, `oldest`, ….
+    /// More fields, depending on the code: `current`, `blocking`, `remaining_ms`, `oldest`, `limit`, ….
     #[serde(flatten)]
     // Boxed, so that results with an error stay small.
     pub details: Box<Map<String, Value>>,
 }
 
-/// A holder on a connection lost a lease.
+/// Message to a holder on a connection: it lost a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lost {
-    /// The lease.
+    /// Id of the lease.
     pub lease_id: String,
-    /// Its epoch from now on.
+    /// New epoch of the lease.
     pub epoch: u64,
-    /// Why.
+    /// Reason code.
     pub reason: String,
 }
 
 impl Error {
-    /// An error with the advice of the table.
+    /// An error with the hint, link and retry advice of its code.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         let retry_after_ms = match code.retry() {
@@ -66,28 +66,28 @@ impl Error {
         }
     }
 
-    /// The same with one more detail.
+    /// Adds a detail.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.details.insert(key.to_owned(), value.into());
         self
     }
 
-    /// The same with a hint of its own.
+    /// Replaces the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<Cow<'static, str>>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same, telling the holder that it has no authority any more.
+    /// Marks that the holder has lost the lease.
     #[must_use]
     pub fn lost(mut self) -> Self {
         self.lost = true;
         self
     }
 
-    /// The same with its own time to ask again.
+    /// Replaces the time until a retry.
     #[must_use]
     pub fn retry_after(mut self, ms: u64) -> Self {
         self.retry_after_ms = Some(ms);

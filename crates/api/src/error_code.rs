@@ -4,10 +4,10 @@
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// Whether asking again can help.
+/// Whether a retry can help.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Retry {
-    /// The same request gets the same answer.
+    /// The same request gets the same error.
     Never,
     /// After about this many milliseconds, unless the error itself says how long.
     AfterMs(u64),
@@ -41,37 +41,37 @@ macro_rules! codes {
                 match self { $(Self::$variant => $status,)+ }
             }
 
-            /// Exit code of the command line: 1 refused, 2 wrong usage, 3 unreachable or unexpected.
+            /// Exit code of the command line: 1 rejected, 2 wrong usage, 3 unreachable or unexpected.
             #[must_use]
             pub fn exit_code(self) -> u8 {
                 match self { $(Self::$variant => $exit,)+ }
             }
 
-            /// Whether asking again can help.
+            /// Whether a retry can help.
             #[must_use]
             pub fn retry(self) -> Retry {
                 match self { $(Self::$variant => $retry,)+ }
             }
 
-            /// What it means, in a sentence.
+            /// Meaning of the code, in a sentence.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$variant => concat!($($doc),+).trim_ascii_start(),)+ }
             }
 
-            /// What usually causes it.
+            /// Usual cause.
             #[must_use]
             pub fn cause(self) -> &'static str {
                 match self { $(Self::$variant => $cause,)+ }
             }
 
-            /// What to do about it: `hint` of an error that has no better one.
+            /// What to do about it: the `hint` of an error that has no hint of its own.
             #[must_use]
             pub fn fix(self) -> &'static str {
                 match self { $(Self::$variant => $fix,)+ }
             }
 
-            /// Where the daemon explains it.
+            /// Path of the daemon's page that explains it.
             #[must_use]
             pub fn docs(self) -> &'static str {
                 match self { $(Self::$variant => concat!("/docs/errors#", $wire),)+ }
@@ -131,7 +131,7 @@ codes! {
     OutsideScope = "outside_scope", 403, 1, Never,
         "a token of scope hold:PREFIX* and a resource outside the prefix",
         "use a name under an allowed prefix, or get a token for this one: tenure token new NAME --scope hold:PREFIX*";
-    /// Another holder holds the lease.
+    /// The lease has another holder than the request names.
     HolderMismatch = "holder_mismatch", 403, 1, Never,
         "`holder` names another holder than the lease has",
         "send the holder that took the lease, or leave `holder` out; an operator ends the lease with revoke";
@@ -161,7 +161,7 @@ codes! {
         "wait for members with `wait_ms` (command line: --wait), or enlarge the pool";
     /// Leases hold members of the pool.
     PoolInUse = "pool_in_use", 409, 1, AfterMs(1_000),
-        "the pool is to be removed or shrunk while members are held",
+        "a request to remove or shrink the pool while leases hold members of it",
         "wait until the leases end, or send `force=true`, which ends them";
     /// The wait ended before the resources were free.
     WaitTimeout = "wait_timeout", 409, 1, AfterMs(0),
@@ -187,7 +187,7 @@ codes! {
     PermanentLease = "permanent_lease", 409, 1, Never,
         "a heartbeat, drain or revive of a lease with ttl 0",
         "release the lease, or revoke it as an operator";
-    /// A session or a connection keeps the lease, so that a heartbeat of its own does not count.
+    /// A session or a connection keeps the lease: a heartbeat of the lease itself does not count.
     NoLiveness = "no_liveness", 409, 1, Never,
         "a heartbeat or rebind of a lease whose mode is `session`",
         "send the heartbeat to the session: POST /v1/sessions/ID/heartbeat; a connection needs none";
@@ -231,10 +231,10 @@ codes! {
     TooLarge = "too_large", 413, 2, Never,
         "an attachment over 4 KiB, a long name, or a large body",
         "send less; the message names the field and its limit";
-    /// The principal sent more requests per second than it may.
+    /// The principal sent more requests per second than its limit, or a slot session too many heartbeats.
     RateLimited = "rate_limited", 429, 1, AfterMs(1_000),
-        "`limits.requests_per_second` per principal; heartbeats of leases and sessions are not counted",
-        "wait for `retry_after_ms`, or raise limits.requests_per_second";
+        "more requests than limits.requests_per_second per principal, where heartbeats of leases and sessions are not counted; or more than two heartbeats of a slot session in one heartbeat_interval",
+        "wait for `retry_after_ms`; for requests raise limits.requests_per_second, for heartbeats of a slot session send one per heartbeat_interval";
     /// The daemon failed in an unexpected way.
     Internal = "internal", 500, 3, Never,
         "a defect of Tenure",
@@ -263,7 +263,7 @@ codes! {
     TooManyConnections = "too_many_connections", 503, 3, AfterMs(1_000),
         "more connections than limits.connections, or than the system has files for",
         "share connections, or raise limits.connections";
-    /// The disk is nearly full: grants are refused, renewals and releases continue.
+    /// The disk is nearly full: the daemon rejects grants; renewals and releases continue.
     DiskLow = "disk_low", 503, 1, AfterMs(10_000),
         "less space than log.free_bytes is free in the data directory, or the cluster's store is nearly full",
         "free space in the directory that the message names";

@@ -5,32 +5,32 @@ use crate::lease::{Application, DrainCause, Liveness, Mode, State};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What kind of thing happened.
+/// Kind of an event.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EventKind {
-    /// A lease began.
+    /// The daemon granted a lease.
     Granted,
-    /// A reserved lease went into use.
+    /// The holder activated a reserved lease.
     Activated,
-    /// A lease moved to a new holder or session.
+    /// A lease got another holder or session.
     Rebound,
-    /// An attachment was replaced.
+    /// The holder replaced the attachment of a lease.
     Amended,
-    /// Proof of life stopped, or an operator drained the lease.
+    /// The heartbeats of a lease stopped, or an operator drained it.
     Draining,
-    /// Proof of life resumed, or an operator took the drain back.
+    /// The heartbeats of a lease resumed, or an operator revived it.
     Revived,
-    /// The holder gave the lease back.
+    /// The holder released a lease.
     Released,
-    /// Authority was withdrawn.
+    /// The daemon or an operator revoked a lease.
     Revoked,
-    /// The resources of a revoked lease became reusable.
+    /// The resources of a revoked lease are free again.
     Reclaimed,
-    /// A reservation ran out.
+    /// A reservation ended before it was activated.
     Expired,
-    /// A session became durable.
+    /// A session was opened. A connection counts from its first lease.
     SessionOpened,
     /// A session ended.
     SessionClosed,
@@ -38,106 +38,106 @@ pub enum EventKind {
     PoolDefined,
     /// A pool was removed.
     PoolRemoved,
-    /// The reader was too slow; begin again where `resume` says.
+    /// The reader was too slow and the stream ends; follow again from `resume`.
     Lagged,
-    /// The daemon stops; the stream ends.
+    /// The daemon stops and the stream ends.
     Closing,
 }
 
-/// One thing that happened.
+/// An event: one change in the log, or one change of liveness.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Event {
-    /// Its position in the log.
+    /// Position in the log.
     pub lsn: u64,
-    /// When.
+    /// When the event happened.
     pub at: Time,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// The lease it concerns, as the event left it.
+    /// The lease after the event.
     pub lease: Option<EventLease>,
-    /// The session it concerns.
+    /// Id of the session that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The pool it concerns.
+    /// Name of the pool that the event concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
 }
 
-/// What an event tells of its lease. What it does not tell is null.
+/// The lease of an event. Fields that the event does not contain are null.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventLease {
-    /// Its id.
+    /// Id of the lease.
     pub lease_id: String,
-    /// Who holds it.
+    /// Holder of the lease.
     pub holder: Option<String>,
-    /// What it covers.
+    /// Resources that the lease covers.
     pub resources: Option<Vec<String>>,
-    /// Where it is in its life.
+    /// State of the lease.
     pub state: Option<State>,
-    /// Its standing.
+    /// Liveness; null unless the lease is active.
     pub liveness: Option<Liveness>,
-    /// Why it drains.
+    /// Why the lease drains; null unless it does.
     pub drain_cause: Option<DrainCause>,
-    /// How its holder proves that it lives.
+    /// How the lease is kept alive.
     pub mode: Option<Mode>,
-    /// Its epoch.
+    /// Epoch of the lease.
     pub epoch: Option<u64>,
-    /// Its fence.
+    /// Fencing token of the lease.
     pub fence: Option<u64>,
-    /// How long one proof of life lasts.
+    /// How long one heartbeat keeps the lease.
     pub ttl_ms: Option<u64>,
-    /// How long silence is forgiven.
+    /// How long the lease is still held after a ttl without a heartbeat.
     pub grace_ms: Option<u64>,
     /// When it was granted.
     pub granted_at: Option<Time>,
-    /// Why it ended, or is being ended.
+    /// Reason code of the end or revoke.
     pub reason: Option<String>,
-    /// Why, in words.
+    /// Reason in the words of the caller who ended or revoked the lease.
     pub reason_text: Option<String>,
-    /// The session that keeps it.
+    /// Session or connection that keeps the lease.
     pub session: Option<String>,
-    /// Which application it belongs to.
+    /// API that the lease was taken through.
     #[serde(flatten, with = "crate::former::maybe_application")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::maybe_application::Written"))]
     pub application: Option<Application>,
-    /// The holder's own.
+    /// JSON metadata of the holder.
     pub attachment: Option<Value>,
 }
 
-/// The reader was too slow.
+/// Message to a reader that was too slow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lagged {
-    /// Where to begin again.
+    /// Position to follow from.
     pub resume: u64,
 }
 
-/// Which events, and from where.
+/// Options of an event stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
-    /// Events after this position; without it, what happens from now on.
+    /// Send events after this position [default: only new events].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// Only those of this holder.
+    /// Send only events of leases of this holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Only those that leave a lease in this state.
+    /// Send only events that leave a lease in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// Only those that leave a lease with this liveness.
+    /// Send only events that leave a lease with this liveness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liveness: Option<Liveness>,
-    /// Only those of leases of this mode.
+    /// Send only events of leases of this mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Only those of leases that cover a resource whose name begins so.
+    /// Send only events of leases with a resource whose name begins with this prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_prefix: Option<String>,
-    /// Only those of this application; `face` is the former name.
+    /// Send only events of leases of this application; `face` is the former name.
     #[serde(default, alias = "face", skip_serializing_if = "Option::is_none")]
     pub application: Option<Application>,
 }

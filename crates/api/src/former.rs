@@ -9,7 +9,7 @@ pub(crate) mod application {
     #[derive(Serialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub(crate) struct Written {
-        /// Which application the lease belongs to.
+        /// API that the lease was taken through.
         application: Application,
         /// Former name of `application`, with `streams` for `slots`.
         #[cfg_attr(feature = "schema", schemars(with = "String", extend("deprecated" = true)))]
@@ -40,7 +40,7 @@ pub(crate) mod maybe_application {
     #[derive(Serialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub(crate) struct Written {
-        /// Which application the lease belongs to.
+        /// API that the lease was taken through.
         application: Option<Application>,
         /// Former name of `application`, with `streams` for `slots`.
         #[cfg_attr(feature = "schema", schemars(with = "Option<String>", extend("deprecated" = true)))]
@@ -103,7 +103,8 @@ pub(crate) mod leader_ttl_ms {
     #[derive(Serialize)]
     #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
     pub(crate) struct Written {
-        /// A leader that was silent for this long is replaced.
+        /// How long a leader may answer without a new proof from the store; another node waits this long before an
+        /// election.
         leader_ttl_ms: u64,
         /// Former name of `leader_ttl_ms`.
         #[cfg_attr(feature = "schema", schemars(extend("deprecated" = true)))]
@@ -123,5 +124,66 @@ pub(crate) mod leader_ttl_ms {
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
         let Read { leader_ttl_ms, writer_ttl_ms } = Read::deserialize(from)?;
         leader_ttl_ms.or(writer_ttl_ms).ok_or_else(|| serde::de::Error::missing_field("leader_ttl_ms"))
+    }
+}
+
+/// `log_tag`, formerly `tag`.
+pub(crate) mod log_tag {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub(crate) struct Written<'a> {
+        /// First four characters of every lease id.
+        log_tag: &'a str,
+        /// Former name of `log_tag`.
+        #[cfg_attr(feature = "schema", schemars(extend("deprecated" = true)))]
+        tag: &'a str,
+    }
+
+    #[derive(Deserialize)]
+    struct Read {
+        log_tag: Option<String>,
+        tag: Option<String>,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(tag: &str, to: S) -> Result<S::Ok, S::Error> {
+        Written { log_tag: tag, tag }.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+        let Read { log_tag, tag } = Read::deserialize(from)?;
+        log_tag.or(tag).ok_or_else(|| serde::de::Error::missing_field("log_tag"))
+    }
+}
+
+/// `leadership_lease_ms`, formerly `authority_ms`.
+pub(crate) mod leadership_lease_ms {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub(crate) struct Written {
+        /// Time until the leadership lease of this node ends unless it is renewed; null on a follower.
+        leadership_lease_ms: Option<u64>,
+        /// Former name of `leadership_lease_ms`.
+        #[cfg_attr(feature = "schema", schemars(extend("deprecated" = true)))]
+        authority_ms: Option<u64>,
+    }
+
+    #[derive(Deserialize)]
+    struct Read {
+        leadership_lease_ms: Option<u64>,
+        authority_ms: Option<u64>,
+    }
+
+    #[expect(clippy::ref_option, reason = "serde passes the field by reference")]
+    pub(crate) fn serialize<S: Serializer>(ms: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        Written { leadership_lease_ms: *ms, authority_ms: *ms }.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+        let Read { leadership_lease_ms, authority_ms } = Read::deserialize(from)?;
+        Ok(leadership_lease_ms.or(authority_ms))
     }
 }

@@ -1,4 +1,4 @@
-//! Leases: how they are asked for and how they are shown.
+//! Leases: requests and answers.
 
 use crate::Time;
 use serde::{Deserialize, Serialize};
@@ -10,20 +10,20 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// An open connection or a session keeps it.
+    /// An open connection or a session keeps the lease.
     Session,
-    /// Its holder sends heartbeats within the ttl.
+    /// The holder sends heartbeats; the lease drains when none arrives within the ttl.
     Heartbeat,
-    /// It needs no heartbeat.
+    /// The lease needs no heartbeat.
     Permanent,
 }
 
-/// Where a lease is in its life.
+/// State of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Held, not yet in use.
+    /// Held, and not activated yet.
     Reserved,
     /// In use.
     Active,
@@ -31,7 +31,7 @@ pub enum State {
     Revoking,
     /// Released by its holder.
     Released,
-    /// Never activated.
+    /// The reservation ended before it was activated.
     Expired,
     /// Ended after a revoke.
     Revoked,
@@ -42,9 +42,10 @@ pub enum State {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Liveness {
-    /// Its heartbeat is current, or none is needed.
+    /// The holder sent its last heartbeat in time, or needs none.
     Alive,
-    /// In its grace: still valid, and about to end.
+    /// The holder is silent or an operator drained the lease: still held, and about to end. The grace is not part of
+    /// `valid_ms`.
     Draining,
 }
 
@@ -53,18 +54,18 @@ pub enum Liveness {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DrainCause {
-    /// Its heartbeats stopped; the next one revives it.
+    /// The heartbeats stopped; the next one revives the lease.
     Silence,
-    /// An operator drained it; it stays so until revived.
+    /// An operator drained the lease; only an operator can revive it.
     Operator,
 }
 
-/// Which application of the daemon a lease belongs to.
+/// API that a lease was taken through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Application {
-    /// Leases taken by `/v1/leases`.
+    /// Leases taken through `/v1/leases`.
     Leases,
     /// mDNS services.
     Registrations,
@@ -96,7 +97,7 @@ impl Application {
     }
 }
 
-/// Takes one or several resources, all or none.
+/// Request for one or several resources: the daemon grants all of them or none.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -105,255 +106,261 @@ pub struct Acquire {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(length(max = 64), inner(length(min = 1, max = 255))))]
     pub resources: Vec<String>,
-    /// How many members of each pool.
+    /// Number of members to take from each pool.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(feature = "schema", schemars(schema_with = "members_of_pools"))]
     pub pools: BTreeMap<String, u32>,
-    /// Who holds it, 1 to 128 bytes.
+    /// Name of the program that will hold the lease, 1 to 128 bytes.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: String,
-    /// How it is kept alive [default: `heartbeat` with a ttl, otherwise as the transport does].
+    /// How the lease is kept alive [default: `session` if `session` is given, `permanent` if `ttl_ms` is 0, `heartbeat`
+    /// over HTTP or with a `ttl_ms`, otherwise `session`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// How long one heartbeat lasts; 0: a permanent lease.
+    /// Time to live in milliseconds: how long one heartbeat keeps the lease. 0 asks for a permanent lease [default:
+    /// 90000 over HTTP].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400_000)))]
     pub ttl_ms: Option<u64>,
-    /// How long the lease stays valid after a missed heartbeat.
+    /// How long the lease is still held after a ttl without a heartbeat, in milliseconds. A heartbeat in this time
+    /// saves the lease; `valid_ms` does not include it [default: 30000; 5000 for a standard input].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
-    /// Only reserve: the lease expires unless it is activated within this time.
+    /// Reserve the resources only: the lease expires unless the holder activates it within this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 86_400_000)))]
     pub reserve_ms: Option<u64>,
-    /// The session that keeps it.
+    /// Session whose heartbeats keep the lease; its ttl and grace apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^(s|pipe|cli):[0-9a-f]{8}$")))]
     pub session: Option<String>,
-    /// Wait this long for the resources, at most an hour.
+    /// How long to wait in the queue for resources that others hold, at most an hour [default: 0].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub wait_ms: Option<u64>,
-    /// End it after this time even if its holder sends heartbeats.
+    /// The lease ends after this time, even if its holder sends heartbeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 31_536_000_000_u64)))]
     pub max_lifetime_ms: Option<u64>,
-    /// Keep the resources taken for this long after a revoke.
+    /// How long the resources stay unavailable after a revoke.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub reclaim_delay_ms: Option<u64>,
-    /// Metadata of the holder, at most 4 KiB as JSON.
+    /// JSON metadata that is stored with the lease and visible to others, at most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
-    /// Idempotency key, at most 128 bytes.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// What a holder presents with activate, heartbeat, release and acknowledge.
+/// Body of activate, heartbeat, release and acknowledge.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HolderCall {
-    /// The epoch the holder knows.
+    /// Epoch of the lease, as the holder knows it.
     pub epoch: u64,
-    /// Checked against the lease where given.
+    /// Holder; if given, the daemon rejects the call when the lease has another holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Why, in the holder's words (release only).
+    /// Reason of a release, in the words of the holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// Replaces the attachment.
+/// Request to replace the attachment of a lease.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Amend {
-    /// The epoch the holder knows.
+    /// Epoch of the lease, as the holder knows it.
     pub epoch: u64,
-    /// Checked against the lease where given.
+    /// Holder; if given, the daemon rejects the call when the lease has another holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
     /// The new attachment, at most 4 KiB as JSON.
     pub attachment: Value,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// Gives a lease a new holder, session or attachment. Epoch and fence rise.
+/// Request to give a lease another holder, session or attachment. Epoch and fence rise.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rebind {
-    /// The epoch the holder knows.
+    /// Epoch of the lease, as the holder knows it.
     pub epoch: u64,
     /// The new holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: Option<String>,
-    /// The session by hand that keeps it from now on.
+    /// Session whose heartbeats keep the lease from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^s:[0-9a-f]{8}$")))]
     pub session: Option<String>,
     /// The new attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attachment: Option<Value>,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// Gives a lease to the holder of another session, in one step.
+/// Request to give a lease to the holder of another session in one step.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Handover {
-    /// The epoch the holder knows.
+    /// Epoch of the lease, as the holder knows it.
     pub epoch: u64,
-    /// The session by hand of the next holder.
+    /// Session of the next holder.
     #[cfg_attr(feature = "schema", schemars(regex(pattern = "^s:[0-9a-f]{8}$")))]
     pub to_session: String,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// An operator's revoke, reclaim, drain or revive.
+/// Body of revoke, reclaim, drain and revive.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperatorCall {
-    /// Why, in words.
+    /// Reason in the words of the operator; the log keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Rejected with `stale_epoch` if the lease has another epoch.
+    /// Epoch of the lease; if given, the daemon answers `stale_epoch` when the lease has another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Revoke: `false` keeps the resources taken until a reclaim.
+    /// For a revoke: `false` keeps the resources unavailable until a reclaim [default: true].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaim: Option<bool>,
-    /// Reclaim: before finalizer, validity or delay allow it; recorded as forced.
+    /// For a reclaim: free the resources even though finalizer, validity or delay are not over. The log records it as
+    /// forced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
-    /// Idempotency key.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// A lease. Some fields of one that ended long ago are null.
+/// A lease. Some fields of a lease that ended long ago are null.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Lease {
-    /// Its id; never used again.
+    /// Id of the lease; the daemon never uses it again.
     pub lease_id: String,
-    /// Who holds it.
+    /// Holder of the lease.
     pub holder: String,
-    /// Its state.
+    /// State of the lease.
     pub state: State,
-    /// Null unless it is active.
+    /// Liveness; null unless the lease is active.
     pub liveness: Option<Liveness>,
-    /// Null unless it drains.
+    /// Why the lease drains; null unless it does.
     pub drain_cause: Option<DrainCause>,
-    /// How it is kept alive.
+    /// How the lease is kept alive.
     pub mode: Mode,
-    /// Holder calls must send it.
+    /// Epoch of the lease: the holder sends it with each call.
     pub epoch: u64,
-    /// Fencing token: guarded stores compare it; it rises per resource.
+    /// Fencing token: a number that rises for a resource with each change of holder. The protected system rejects a
+    /// lower one.
     pub fence: u64,
-    /// Its resources.
+    /// Resources that the lease covers.
     pub resources: Vec<String>,
-    /// How long one heartbeat lasts; null where none is needed.
+    /// How long one heartbeat keeps the lease; null if it needs none.
     pub ttl_ms: Option<u64>,
-    /// How long it stays valid after a missed heartbeat; null for permanent leases.
+    /// How long the lease is still held after a ttl without a heartbeat; null for permanent leases.
     pub grace_ms: Option<u64>,
-    /// Validity: how long the holder may act, counted from before it sent the request. In answers to acquire and
-    /// heartbeat the new validity, elsewhere what is left of it.
+    /// Validity: how long the holder may act, counted from before it sent the request. Answers to acquire and heartbeat
+    /// have the new validity, other answers what is left of it.
     pub valid_ms: Option<u64>,
-    /// Until the present phase ends.
+    /// Time until the present phase (reservation, ttl, grace or revoke) ends.
     pub remaining_ms: Option<u64>,
-    /// When it was granted.
+    /// When the lease was granted.
     pub granted_at: Time,
-    /// Last heartbeat; null where none came since the daemon started or an operator revived the lease.
+    /// When the last heartbeat arrived; null if none arrived since the daemon started or an operator revived the lease.
     pub last_seen: Option<Time>,
-    /// Since when the daemon waits for a heartbeat, where none came since it started or an operator revived the lease.
+    /// Since when the daemon waits for a heartbeat, if none arrived since it started or an operator revived the lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Time>,
     /// When the present phase ends.
     pub deadline: Option<Time>,
-    /// When it ended.
+    /// When the lease ended.
     pub ended_at: Option<Time>,
-    /// Why it ended, or is being ended.
+    /// Reason code of the end or revoke.
     pub reason: Option<String>,
-    /// Why, in words.
+    /// Reason in the words of the caller who ended or revoked the lease.
     pub reason_text: Option<String>,
-    /// The session that keeps it.
+    /// Session or connection that keeps the lease.
     pub session: Option<String>,
-    /// Which application it belongs to.
+    /// API that the lease was taken through.
     #[serde(flatten, with = "crate::former::application")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::application::Written"))]
     pub application: Application,
-    /// Metadata of the holder.
+    /// JSON metadata of the holder.
     pub attachment: Option<Value>,
-    /// Holders that wait for its resources, where one lease is shown.
+    /// Holders in the queue for its resources, in the answer for one lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiters: Option<Vec<String>>,
-    /// The outcome of an earlier attempt with the same idempotency key; the lease is shown as it is now.
+    /// Set if the answer is the outcome of an earlier request with the same idempotency key; the other fields show the
+    /// lease as it is now.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replayed: bool,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// A lease was renewed.
+/// Answer to a heartbeat of a lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Renewed {
-    /// The lease.
+    /// Id of the lease.
     pub lease_id: String,
-    /// Its epoch.
+    /// Epoch of the lease.
     pub epoch: u64,
     /// Validity: how long the holder may act, counted from before it sent the request; null for leases of a connection,
     /// unless the daemon is a node of a cluster.
     pub valid_ms: Option<u64>,
-    /// Until the present phase ends.
+    /// Time until the present phase ends.
     pub remaining_ms: Option<u64>,
-    /// An operator drained the lease: finish and release it.
+    /// Set if an operator drained the lease: finish and release it.
     pub draining: bool,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// What blocks a grant.
+/// A lease or a queue that is in the way of a grant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Blocking {
-    /// The resource.
+    /// Name of the resource.
     pub resource: String,
-    /// The lease that covers it; null if only earlier waiters are in the way.
+    /// Id of the lease that covers the resource; null if only earlier waiters are in the way.
     pub lease_id: Option<String>,
-    /// Its holder.
+    /// Holder of that lease.
     pub holder: Option<String>,
-    /// Since when.
+    /// Since when it is held.
     pub since: Option<Time>,
-    /// Until its present phase ends.
+    /// Time until the present phase of that lease ends.
     pub remaining_ms: Option<u64>,
-    /// How many wait for the resource.
+    /// Number of requests in the queue for the resource.
     pub waiters: u64,
 }
 
@@ -362,42 +369,42 @@ pub struct Blocking {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseQuery {
-    /// Only those of this holder.
+    /// Show only leases of this holder.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
-    /// Only those in this state.
+    /// Show only leases in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
-    /// Only those with this liveness.
+    /// Show only leases with this liveness.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liveness: Option<Liveness>,
-    /// Only those of this mode.
+    /// Show only leases of this mode.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<Mode>,
-    /// Only those with a resource whose name begins with this.
+    /// Show only leases with a resource whose name begins with this prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_prefix: Option<String>,
-    /// Only those of this application; `face` is the former name.
+    /// Show only leases of this application; `face` is the former name.
     #[serde(default, alias = "face", skip_serializing_if = "Option::is_none")]
     pub application: Option<Application>,
-    /// At most this many, 1 to 1000 [default: 100].
+    /// Maximum number of leases in a page, 1 to 1000 [default: 100].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub limit: Option<u64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// A page of live leases in order of id. A page may be short; the last has no cursor.
+/// A page of live leases in order of id. A page may have fewer leases than `limit`; the last page has no cursor.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseList {
-    /// The leases.
+    /// Leases of this page.
     pub leases: Vec<Lease>,
-    /// `cursor` of the next page; null at the end.
+    /// `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// As of; a watch from here misses nothing.
+    /// Position in the log that the answer reflects. A watch from here misses no event.
     pub lsn: u64,
 }
 

@@ -1,7 +1,7 @@
-//! What crosses the wire: requests, answers, events, and the one table of error codes. Imports none of our
-//! crates; server, client and command line agree through these types alone.
+//! Wire types: requests, answers, events, and the table of error codes. Server, client and command line share these
+//! types and nothing else.
 //!
-//! Requests refuse fields they do not know. Answers may gain fields, so readers ignore what they do not know.
+//! Requests with unknown fields are rejected. Answers may gain fields, so readers ignore unknown ones.
 
 mod address;
 mod caller;
@@ -18,15 +18,15 @@ mod pool;
 mod registration;
 mod resource;
 mod session;
+mod slot_session;
 mod status;
 mod story;
-mod stream;
 
 pub use address::Address;
 pub use caller::{Caller, RedeemCode, Scope, SignIn, SignedIn, SignedOut};
 pub use cluster::{
-    ChangeOfWriter, ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, ForgetNode, NodeForgotten,
-    NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
+    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, ForgetNode, LeaderChange, LeaderChangeKind,
+    NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence,
 };
 pub use error::{Error, Lost};
 pub use error_code::{ErrorCode, Retry};
@@ -41,7 +41,7 @@ pub use line::{
 };
 pub use polling::{
     CordonPoller, Cordoned, GroupState, MoveTarget, Moved, NodesQuery, PollName, PollNameError, PolledTarget,
-    PollerFacts, PollerNode, PollerReport, PollerStatus, PollingGroup, PollingGroups, PollingView,
+    Poller, PollerFacts, PollerReport, PollerStatus, PollingGroup, PollingGroups, PollingView,
     ReportedTargets, TargetState, UnownedTarget,
 };
 pub use pool::{Pool, PoolList, PoolSize, RemovePool};
@@ -54,15 +54,16 @@ pub use resource::{Check, CheckAnswer, Resource, ResourceList, ResourceQuery};
 pub use session::{
     EndedLease, OpenSession, Session, SessionEnd, SessionHeartbeat, SessionKind, SessionList, SessionRenewed,
 };
+pub use slot_session::{
+    Intent, IntentStatus, Problem, SlotSession, SlotSessionActivate, SlotSessionEvent, SlotSessionFail,
+    SlotSessionHeartbeat, SlotSessionList, SlotSessionQuery, SlotSessionRenewed, SlotSessionStart,
+    SlotSessionState, SlotSessionStop,
+};
 pub use status::{
     Advertised, Breadcrumb, BreakerReset, BreakerStatus, Counts, CredentialFile, DiskStatus, FailingTask,
     Latency, MemoryStatus, ShutDown, ShuttingDown, SnapshotStatus, Status,
 };
 pub use story::{Story, StoryEntry, Waiter, WhyQuery};
-pub use stream::{
-    Intent, IntentStatus, Problem, Stream, StreamActivate, StreamFail, StreamHeartbeat, StreamList,
-    StreamNews, StreamQuery, StreamRenewed, StreamStart, StreamState, StreamStop,
-};
 
-/// An instant for people: RFC 3339, UTC, with milliseconds.
+/// A time: RFC 3339, UTC, with milliseconds.
 pub type Time = String;

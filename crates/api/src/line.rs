@@ -1,6 +1,6 @@
 //! One JSON object per line, over the socket and standard input: exactly one verb key and an optional `tag`.
 //!
-//! Lines are read in one pass over the bytes: the verb decides the type of its body, wherever the tag stands.
+//! A line is parsed in one pass over the bytes: the verb decides the type of its body, before or after the tag.
 
 mod quick;
 
@@ -23,7 +23,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// What a caller puts beside its verb to know the answer by.
+/// Value that a caller puts beside its verb, so that it recognises the answer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Tag {
@@ -33,81 +33,82 @@ pub enum Tag {
     Text(String),
 }
 
-/// One line that was asked.
+/// A request line.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// What is asked.
+    /// The request.
     pub verb: Verb,
-    /// Echoed in the answer.
+    /// Value that the answer repeats.
     pub tag: Option<Tag>,
 }
 
-/// A body with the lease it is about.
+/// A body with the id of its lease.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ByLease<T> {
-    /// The lease.
+    /// Id of the lease.
     pub lease_id: String,
-    /// The body of the HTTP twin.
+    /// Body of the same operation over HTTP.
     pub body: T,
 }
 
-/// Says who speaks.
+/// First line of a program on the socket.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
-    /// `cli` for one that speaks for a standard input.
+    /// `cli` if the program acts for a standard input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
 }
 
-/// Answers a hello.
+/// Answer to `hello`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The session that this connection is.
+    /// Id of the session of this connection.
     pub session: String,
     /// Version of the daemon.
     pub version: String,
 }
 
-/// Pools over a line: without a name all are listed, with a size one is defined, with `remove` it goes.
+/// Request about pools: without a name it lists all pools, with a size it creates or resizes one, with `remove` it
+/// removes one.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PoolVerb {
-    /// Which.
+    /// Name of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its new size.
+    /// New size of the pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<u32>,
-    /// Remove it.
+    /// Remove the pool.
     #[serde(default)]
     pub remove: bool,
-    /// Remove it while members are held.
+    /// Remove the pool even if leases hold members of it.
     #[serde(default)]
     pub force: bool,
-    /// Makes a retry of a change harmless.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation_id: Option<String>,
 }
 
-/// A body that says no more than its verb.
+/// An empty body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nothing {}
 
 macro_rules! verbs {
     ($($(#[doc = $doc:literal])+ $variant:ident($body:ty) = $wire:literal;)+) => {
-        /// What a line can ask.
+        /// Verb of a request line with its body.
         #[derive(Clone, PartialEq, Debug)]
         pub enum Verb {
             $($(#[doc = $doc])+ $variant($body),)+
         }
 
         impl Verb {
-            /// Every verb, as it is written.
+            /// Wire names of all verbs.
             pub const WIRE: &[&str] = &[$($wire,)+];
 
-            /// As it is written.
+            /// Wire name.
             #[must_use]
             pub fn wire(&self) -> &'static str {
                 match self { $(Self::$variant(_) => $wire,)+ }
@@ -132,43 +133,43 @@ macro_rules! verbs {
 }
 
 verbs! {
-    /// Says who speaks.
+    /// Names the kind of caller and returns the id of the session.
     Hello(Hello) = "hello";
-    /// Takes a bundle.
+    /// Takes one or several resources.
     Acquire(Box<Acquire>) = "acquire";
-    /// Takes a reserved lease into use.
+    /// Activates a reserved lease.
     Activate(ByLease<HolderCall>) = "activate";
-    /// Proves life.
+    /// Renews a lease or a registration.
     Heartbeat(Heartbeat) = "heartbeat";
-    /// Gives a lease back.
+    /// Releases a lease.
     Release(ByLease<HolderCall>) = "release";
-    /// Confirms a loss.
+    /// Confirms that the holder of a revoked lease has stopped.
     Acknowledge(ByLease<HolderCall>) = "acknowledge";
     /// Replaces the attachment.
     Amend(ByLease<Amend>) = "amend";
     /// Binds a draining lease to this connection.
     Resume(ByLease<HolderCall>) = "resume";
-    /// Shows one lease.
+    /// Shows a lease.
     Inspect(ByLease<Nothing>) = "inspect";
-    /// Shows many.
+    /// Lists leases.
     List(LeaseQuery) = "list";
-    /// Asks for a guarded store.
+    /// Checks whether a fencing token or an epoch is current.
     Check(Check) = "check";
-    /// Asks for a story.
+    /// Explains what happened to a lease, a resource or a session.
     Why(WhyQuery) = "why";
     /// Follows events.
     Watch(EventsQuery) = "watch";
-    /// The daemon at a glance.
+    /// Shows the status of the daemon.
     Status(Nothing) = "status";
-    /// Lists, defines or removes pools.
+    /// Lists, creates, resizes or removes pools.
     Pool(PoolVerb) = "pool";
-    /// Lets a lease end after its grace.
+    /// Drains a lease: it ends after its grace unless it is revived.
     Drain(ByLease<OperatorCall>) = "drain";
-    /// Takes a drain back.
+    /// Withdraws a drain.
     Revive(ByLease<OperatorCall>) = "revive";
-    /// Withdraws authority.
+    /// Revokes a lease.
     Revoke(ByLease<OperatorCall>) = "revoke";
-    /// Makes resources of a revoked lease reusable.
+    /// Frees the resources of a revoked lease.
     Reclaim(ByLease<OperatorCall>) = "reclaim";
     /// Advertises a service.
     Register(Box<Register>) = "register";
@@ -176,33 +177,33 @@ verbs! {
     Unregister(Unregister) = "unregister";
     /// Follows the services of a type.
     Browse(String) = "browse";
-    /// Follows everything seen of a type.
+    /// Follows all events about services of a type.
     Subscribe(String) = "subscribe";
-    /// Looks one service up.
+    /// Resolves a service to its addresses.
     Resolve(String) = "resolve";
     /// Ends the stream with this tag.
     Stop(Tag) = "stop";
-    /// Says that the program behind this connection has ended or closed its side: nothing that it held is used any more.
+    /// Reports that the program behind this connection has stopped: it uses none of its leases any more.
     Bye(Nothing) = "bye";
 }
 
-/// Which registration ends.
+/// Registration to end.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(untagged, deny_unknown_fields, expecting = "the id of a registration, or an object with `id`")]
 pub enum Unregister {
-    /// Its id alone.
+    /// The id alone.
     Id(String),
-    /// Its id in an object.
+    /// An object with the id.
     Under {
-        /// The id.
+        /// Id of the registration.
         id: String,
-        /// Makes a retry harmless.
+        /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         operation_id: Option<String>,
     },
 }
 
-/// A proof of life: of a lease, or of a registration by its id alone.
+/// Heartbeat of a lease, or of a registration by its id alone.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Heartbeat {
     /// Of a lease.
@@ -213,7 +214,7 @@ pub enum Heartbeat {
 
 macro_rules! answers {
     ($($(#[doc = $doc:literal])+ $variant:ident($body:ty) = $wire:literal;)+) => {
-        /// What a line can say.
+        /// Answer or message of the daemon with its body.
         #[derive(Clone, PartialEq, Debug)]
         pub enum Answer {
             $($(#[doc = $doc])+ $variant($body),)+
@@ -271,83 +272,83 @@ enum Or<T> {
     Body(T),
 }
 
-/// One line that is said, in answer or unasked.
+/// A line that the daemon sends: an answer, or a message without a request.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AnswerLine {
-    /// What is said.
+    /// The answer or message.
     pub answer: Answer,
-    /// The tag of the line it answers.
+    /// Tag of the request line.
     pub tag: Option<Tag>,
 }
 
 answers! {
-    /// To `hello`.
+    /// Answer to `hello`.
     Hello(Welcome) = "hello";
-    /// To `acquire`.
+    /// Answer to `acquire`.
     Acquired(Box<Lease>) = "acquired";
-    /// To `activate`.
+    /// Answer to `activate`.
     Activated(Box<Lease>) = "activated";
-    /// To `heartbeat`.
+    /// Answer to `heartbeat`.
     Renewed(Renewed) = "renewed";
-    /// To `release`.
+    /// Answer to `release`.
     Released(Box<Lease>) = "released";
-    /// To `acknowledge`.
+    /// Answer to `acknowledge`.
     Acknowledged(Box<Lease>) = "acknowledged";
-    /// To `amend`.
+    /// Answer to `amend`.
     Amended(Box<Lease>) = "amended";
-    /// To `resume`.
+    /// Answer to `resume`.
     Resumed(Box<Lease>) = "resumed";
-    /// To `inspect`.
+    /// Answer to `inspect`.
     Lease(Box<Lease>) = "lease";
-    /// To `list`.
+    /// Answer to `list`.
     Leases(LeaseList) = "leases";
-    /// To `check`.
+    /// Answer to `check`.
     Checked(CheckAnswer) = "checked";
-    /// To `why`.
+    /// Answer to `why`.
     Why(Story) = "why";
-    /// Of a `watch`.
+    /// Event of a `watch`.
     Event(Box<Event>) = "event";
     /// A `watch` was too slow and ended.
     Lagged(Lagged) = "lagged";
-    /// To `status`.
+    /// Answer to `status`.
     Status(Box<Status>) = "status";
-    /// To `pool` with a name.
+    /// Answer to `pool` with a name.
     Pool(Pool) = "pool";
-    /// To `pool` without a name.
+    /// Answer to `pool` without a name.
     Pools(PoolList) = "pools";
-    /// To `drain`.
+    /// Answer to `drain`.
     Drained(Box<Lease>) = "drained";
-    /// To `revive`.
+    /// Answer to `revive`.
     Revived(Box<Lease>) = "revived";
-    /// To `revoke`.
+    /// Answer to `revoke`.
     Revoked(Box<Lease>) = "revoked";
-    /// To `reclaim`.
+    /// Answer to `reclaim`.
     Reclaimed(Box<Lease>) = "reclaimed";
-    /// To `register`.
+    /// Answer to `register`.
     Registered(Registration) = "registered";
-    /// To `unregister`.
+    /// Answer to `unregister`.
     Unregistered(String) = "unregistered";
-    /// Of a `browse`.
+    /// Service that a `browse` found.
     Found(ServiceRecord) = "found";
-    /// To `resolve`.
+    /// Answer to `resolve`.
     Resolved(ServiceRecord) = "resolved";
-    /// To `stop`.
+    /// Answer to `stop`.
     Stopped(Tag) = "stopped";
-    /// To `bye`.
+    /// Answer to `bye`.
     Bye(Nothing) = "bye";
-    /// Unasked: a lease of this connection was lost.
+    /// Message without a request: the holder on this connection lost a lease.
     Lost(Lost) = "lost";
 }
 
-/// Why a line is not understood.
+/// Why the daemon cannot parse a line.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct LineError {
-    /// What is wrong.
+    /// Syntax error, or wrong field.
     pub error: serde_json::Error,
-    /// The line is JSON with one known verb; its body is what is wrong.
+    /// The line is JSON with one known verb, and its body is wrong.
     pub in_body: bool,
-    /// The tag, where one could be read.
+    /// The tag, if the daemon could read one.
     pub tag: Option<Tag>,
 }
 

@@ -1,5 +1,5 @@
-//! Polling: how a group of pollers and its targets are shown and steered, and the names under which they live in the
-//! daemon. The keys of the shown objects are those of the programs before this one, so `owner` and `node` appear.
+//! Polling: groups of pollers and their targets, requests of operators, and the resource names of a group. Field names
+//! are those of the programs that Tenure replaces, so that `owner` and `live_nodes` appear.
 
 mod name;
 
@@ -9,94 +9,95 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How a poller stands.
+/// Status of a poller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PollerStatus {
-    /// It waits for its name: another by that name may still live.
+    /// The poller waits for its name: an earlier run with that name may still be alive.
     Joining,
-    /// It polls.
+    /// The poller polls.
     #[default]
     Online,
-    /// It hands its targets over and goes.
+    /// The poller hands its targets over and stops.
     Leaving,
-    /// It went and is expected back; nobody takes its targets meanwhile.
+    /// The poller stopped and is expected back; until then no other poller takes its targets.
     Absent,
-    /// An operator asked that it has no targets.
+    /// An operator cordoned the poller: it gets no targets.
     Cordoned,
 }
 
-/// How a target stands.
+/// State of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TargetState {
-    /// Polled by the one who is shown.
+    /// The poller under which the target is listed polls it.
     Owned,
-    /// Polled by another than the one who shows it.
+    /// Another poller than the one that sent the list polls it.
     Other,
-    /// Its poller could not renew: it may not poll until it can.
+    /// Its poller could not renew, and does not poll it until it can.
     Uncertain,
-    /// Being handed over or let go.
+    /// Its poller hands it over or releases it.
     Draining,
-    /// Nobody's.
+    /// No poller holds the target.
     Unowned,
 }
 
-/// How a group stands.
+/// State of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum GroupState {
-    /// It has pollers.
+    /// The group has pollers.
     #[default]
     Active,
-    /// It had targets and has no poller any more. The daemon forgets it a day after its last target came free.
+    /// The group had targets and has no poller any more. The daemon forgets it a day after its last target became
+    /// unowned.
     Abandoned,
-    /// The daemon knows no poller and no target of it.
+    /// The daemon knows no poller and no target of the group.
     Unknown,
 }
 
-/// What a poller tells of itself, as the attachment of its membership.
+/// Attachment of a poller's membership: what the poller reports about itself.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PollerFacts {
-    /// Which run of which program.
+    /// Id of this run of the poller.
     pub instance: String,
-    /// How much it takes beside the others.
+    /// Relative weight: how many targets the poller takes compared with others.
     pub weight: u32,
-    /// How it stands, in its own word: never `cordoned`, which is an operator's.
+    /// Status as the poller reports it; never `cordoned`, which only an operator sets.
     pub status: PollerStatus,
-    /// Whether its name is one that it comes back with.
+    /// Whether the poller uses the same name after a restart.
     pub fixed_name: bool,
-    /// It has not lived for a ttl yet. Pollers before this field never say so.
+    /// The poller has not lived for a ttl yet. Earlier versions do not send this field.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_new: bool,
-    /// Which of its targets need attention; pollers before this field report nothing.
+    /// Targets of the poller that need attention. Earlier versions do not send this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<PollerReport>,
 }
 
-/// Which targets of a poller need attention.
+/// Targets of a poller that need attention.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PollerReport {
     /// Targets on its list that no poller holds.
     #[serde(default)]
     pub unowned: ReportedTargets,
-    /// Targets it holds whose last polls failed.
+    /// Targets of this poller whose last polls failed.
     #[serde(default)]
     pub failing: ReportedTargets,
 }
 
-/// Targets by name, as many as fit into an attachment, and how many there are.
+/// Names of targets, as many as fit into an attachment, and their total number.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportedTargets {
-    /// How many there are.
+    /// Total number of targets.
     pub total: u64,
-    /// Their names, or the first of them.
+    /// Names of all targets, or of the first ones.
     pub names: Vec<String>,
 }
 
@@ -125,196 +126,198 @@ impl ReportedTargets {
     }
 }
 
-/// A group of pollers.
+/// A group of pollers and its targets.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PollingView {
-    /// The group.
+    /// Name of the group.
     pub group: String,
-    /// The poller that tells it; null where the daemon does.
+    /// Instance of the poller that answers; null if the daemon answers.
     pub this_instance_id: Option<String>,
-    /// The pollers that live, in order of name.
-    pub live_nodes: Vec<PollerNode>,
-    /// What a poller of the group asks for and nobody polls.
+    /// Live pollers, in order of name.
+    pub live_nodes: Vec<Poller>,
+    /// Names of targets that a poller of the group has on its list and no poller holds.
     pub unowned_targets: Vec<String>,
-    /// Since when, and who is to take it.
+    /// For each unowned target: since when, and which poller will take it.
     pub unowned: BTreeMap<String, UnownedTarget>,
-    /// Whether it has pollers.
+    /// State of the group.
     #[serde(default)]
     pub state: GroupState,
-    /// How many targets are unowned, those included that no poller names.
+    /// Number of unowned targets, including those that no report names.
     #[serde(default)]
     pub unowned_total: u64,
-    /// What was polled last in a group that has no pollers any more; empty in any other.
+    /// Last targets of a group that has no pollers any more; empty for other groups.
     #[serde(default)]
     pub abandoned: BTreeMap<String, UnownedTarget>,
-    /// How many targets have a poller and polls that fail, those included that no poller names.
+    /// Number of targets whose polls fail, including those that no report names.
     #[serde(default)]
     pub failing_total: u64,
-    /// Rises with every change of membership and of who polls what.
+    /// Number that rises when a poller joins or leaves and when a target changes its poller.
     pub generation: u64,
-    /// When this was so.
+    /// Time of this view.
     pub timestamp: Time,
 }
 
-/// A target that nobody polls.
+/// A target that no poller holds.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UnownedTarget {
-    /// Since when; null where it is not known.
+    /// Since when; null if unknown.
     pub since: Option<Time>,
-    /// Who polled it last; null where it is not known.
+    /// Instance of the poller that held it last; null if unknown.
     pub last_owner_id: Option<String>,
-    /// Who is to take it; null where nobody can.
+    /// Instance of the poller that will take it; null if no poller can.
     pub preferred_owner_id: Option<String>,
-    /// Why it came free; null where it is not known.
+    /// Why its last poller lost or released it; null if unknown.
     pub reason: Option<String>,
 }
 
-/// A poller that lives.
+/// A live poller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct PollerNode {
-    /// Which run of which program.
+pub struct Poller {
+    /// Id of this run of the poller.
     pub instance_id: String,
-    /// Its name: the instance without what tells two runs of it apart.
+    /// Name of the poller: the instance without the part that tells two runs apart.
     pub name: String,
-    /// Whether it is the one that tells.
+    /// True for the poller that answers.
     pub is_this_instance: bool,
-    /// How it stands.
+    /// Status of the poller.
     pub status: PollerStatus,
-    /// How much it takes beside the others.
+    /// Relative weight: how many targets the poller takes compared with others.
     pub weight: u32,
-    /// What it polls; what is not simply owned comes first.
+    /// Targets of the poller; those in another state than `owned` come first.
     pub owned_targets: Vec<PolledTarget>,
-    /// How many of them have polls that fail, as it reports itself.
+    /// Number of its targets whose polls fail, as the poller reports.
     #[serde(default)]
     pub failing: u64,
 }
 
-/// A target that somebody polls.
+/// A target that a poller holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PolledTarget {
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// Who polls it.
+    /// Instance of the poller that holds the target.
     pub owner_id: String,
-    /// Who should; null where nobody can.
+    /// Instance of the poller that should hold the target; null if no poller can.
     pub preferred_owner_id: Option<String>,
-    /// How it stands.
+    /// State of the target.
     pub state: TargetState,
-    /// What its polls carry; rises with every change of owner. Null where an older program polls it.
+    /// Fencing token of its polls; rises with each change of poller. Null if the poller is a program of an earlier
+    /// version.
     pub fence: Option<u64>,
-    /// Since when its poller has it.
+    /// When its poller took it.
     pub acquired_at: Option<Time>,
-    /// When it was last renewed.
+    /// When its poller last renewed it.
     pub last_renewed_at: Option<Time>,
     /// Since when its poller cannot renew.
     pub uncertain_since: Option<Time>,
-    /// Whether an operator's word keeps it here.
+    /// True if an operator pinned the target to this poller.
     #[serde(default)]
     pub pinned: bool,
-    /// Whether its last polls failed, as its poller reports.
+    /// True if its last polls failed, as its poller reports.
     #[serde(default)]
     pub failing: bool,
 }
 
-/// Every group of pollers.
+/// All groups of pollers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PollingGroups {
-    /// In order of name.
+    /// Groups, in order of name.
     pub groups: Vec<PollingGroup>,
 }
 
-/// A group of pollers in numbers.
+/// Numbers of a group of pollers.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PollingGroup {
-    /// The group.
+    /// Name of the group.
     pub group: String,
-    /// Whether it has pollers.
+    /// State of the group.
     pub state: GroupState,
-    /// Its pollers.
+    /// Number of pollers.
     pub pollers: u64,
-    /// Targets that are polled.
+    /// Number of targets that a poller holds.
     pub owned: u64,
-    /// Targets whose pollers are not heard of.
+    /// Number of targets whose pollers could not renew.
     pub uncertain: u64,
-    /// Targets that are handed over or let go.
+    /// Number of targets that their pollers hand over or release.
     pub draining: u64,
-    /// Targets that a poller asks for and nobody polls.
+    /// Number of targets that a poller has on its list and no poller holds.
     pub unowned: u64,
-    /// Targets that were polled last, where the group has no pollers any more.
+    /// Number of last targets, if the group has no pollers any more.
     pub abandoned: u64,
-    /// Targets that have a poller and polls that fail.
+    /// Number of targets whose polls fail.
     pub failing: u64,
 }
 
-/// Which group to show.
+/// Group to show.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NodesQuery {
-    /// The group, `default` unless told.
+    /// Name of the group [default: default].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
 }
 
-/// Moves a target.
+/// Request to pin a target to a poller, or to withdraw the pin.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct MoveTarget {
-    /// The target.
+    /// Name of the target.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 200)))]
     pub target: String,
-    /// The poller that is to have it from now on, by name or instance; without one, whoever should by itself.
+    /// Name or instance of the poller that the target is pinned to; absent to withdraw the pin, so that the assignment
+    /// decides again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub poller: Option<String>,
 }
 
-/// A target will move.
+/// Answer to a move.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Moved {
-    /// The group.
+    /// Name of the group.
     pub group: String,
-    /// The target.
+    /// Name of the target.
     pub target: String,
-    /// Name of the poller that is to have it; null where it goes by itself again.
+    /// Name of the poller that the target is pinned to; null if the pin is withdrawn.
     pub poller: Option<String>,
-    /// Who polls it now; null if nobody does.
+    /// Instance of the poller that holds the target now; null if none does.
     pub owner_id: Option<String>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Takes a poller's targets away, or lets it have some again.
+/// Request to cordon or uncordon a poller.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CordonPoller {
-    /// The poller, by name or instance.
+    /// Name or instance of the poller.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub poller: String,
 }
 
-/// A poller is cordoned, or not any more.
+/// Answer to cordon and uncordon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cordoned {
-    /// The group.
+    /// Name of the group.
     pub group: String,
     /// Name of the poller.
     pub poller: String,
-    /// Whether it is.
+    /// Whether the poller is cordoned.
     pub cordoned: bool,
-    /// How many targets it still has.
+    /// Number of targets that the poller still holds.
     pub owned: u64,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Creates or resizes a pool.
+/// Request to create or resize a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -12,40 +12,40 @@ pub struct PoolSize {
     pub size: u32,
 }
 
-/// Removes a pool.
+/// Options of the removal of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RemovePool {
-    /// Also while members are held; their leases are ended.
+    /// Remove the pool even if leases hold members of it; the daemon ends these leases.
     #[serde(default)]
     pub force: bool,
 }
 
-/// A pool as it is.
+/// A pool: a name with a size, whose members are the resources `name/1` to `name/n`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pool {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
     /// Number of members.
     pub size: u32,
-    /// Members that nobody holds.
+    /// Number of members that no lease covers.
     pub free: u32,
-    /// Removed, while members are still held.
+    /// Set if the pool is removed and leases still hold members of it.
     pub removed: bool,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Every pool, in order of name.
+/// All pools, in order of name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolList {
-    /// The pools.
+    /// Pools.
     pub pools: Vec<Pool>,
-    /// Null: all pools are in one page.
+    /// Always null: all pools are in one page.
     pub next_cursor: Option<String>,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }

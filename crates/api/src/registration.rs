@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Keys of a service with their values; null is a key without a value.
+/// TXT record: keys with their values; null is a key without a value.
 pub type Txt = BTreeMap<String, Option<String>>;
 
-/// Asks for a service to be advertised.
+/// Request to advertise a service by mDNS.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -18,63 +18,64 @@ pub struct Register {
     /// Instance name, 1 to 63 bytes.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 63)))]
     pub name: String,
-    /// Its type, like `_http._tcp`.
+    /// Service type, such as `_http._tcp`.
     #[serde(rename = "type")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 255)))]
     pub service_type: String,
-    /// Where it listens.
+    /// Port of the service.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 65_535)))]
     pub port: u16,
-    /// Its address; without it, those of this host.
+    /// IP address of the service [default: the addresses of this host].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub ip: Option<IpAddr>,
-    /// What is said about it.
+    /// TXT record of the service: keys with their values; null is a key without a value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub txt: Txt,
-    /// Seconds that one heartbeat lasts; 0 asks for a permanent registration; without it, what the transport does.
+    /// Seconds that one heartbeat lasts; 0 asks for a permanent registration [default: 90 over HTTP, none on the
+    /// socket, where the open connection keeps the registration].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400)))]
     pub lease: Option<u64>,
-    /// Another word for `lease`.
+    /// Alternative spelling of `lease`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400)))]
     pub lease_secs: Option<u64>,
-    /// Makes a retry harmless.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// A service is registered.
+/// A registered service.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Registration {
-    /// Eight hexadecimal digits.
+    /// Id of the registration: eight hexadecimal digits.
     pub id: String,
-    /// Instance name as it was asked for.
+    /// Instance name as it was requested.
     pub name: String,
-    /// Its type.
+    /// Service type.
     #[serde(rename = "type")]
     pub service_type: String,
-    /// Where it listens.
+    /// Port of the service.
     pub port: u16,
-    /// Seconds within which a heartbeat is due; 0 where none is.
+    /// Seconds within which the next heartbeat is due; 0 if none is due.
     pub lease: u64,
-    /// What keeps it.
+    /// How the registration is kept alive.
     pub mode: Mode,
-    /// Instance name as it is advertised: another one where the name was taken.
+    /// Instance name on the network; differs from `name` if that was taken.
     pub advertised_name: String,
-    /// Proves that a heartbeat is this registrant's.
+    /// Epoch of the registration: a heartbeat with another epoch is rejected.
     pub epoch: u64,
-    /// An operator has asked it to end.
+    /// Set if an operator drained the registration: finish and unregister.
     pub draining: bool,
-    /// What is odd about what was asked; null if nothing is.
+    /// Unusual part of the request, in a sentence; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// Answers a registration.
+/// Answer to a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Registered {
@@ -82,147 +83,149 @@ pub struct Registered {
     pub registered: Registration,
 }
 
-/// A registration ends.
+/// Answer to the end of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unregistered {
-    /// Its id.
+    /// Id of the registration.
     pub unregistered: String,
 }
 
-/// A registrant says that it lives.
+/// Heartbeat of a registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RegistrationHeartbeat {
-    /// Refused if the registration is another registrant's by now.
+    /// Epoch of the registration; if given, the daemon rejects the heartbeat when another program has registered the
+    /// service since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// A heartbeat of a registration counted.
+/// Answer to a heartbeat of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegistrationRenewed {
-    /// The registration's id.
+    /// Id of the registration.
     pub renewed: String,
-    /// Seconds within which the next heartbeat is due; 0 where none is.
+    /// Seconds within which the next heartbeat is due; 0 if none is due.
     pub lease: u64,
-    /// An operator has asked it to end.
+    /// Set if an operator drained the registration: finish and unregister.
     #[serde(default)]
     pub draining: bool,
 }
 
-/// An operator's drain was carried out.
+/// Answer to a drain of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegistrationDrained {
-    /// The registration's id.
+    /// Id of the registration.
     pub drained: String,
 }
 
-/// A drain was taken back.
+/// Answer to a revive of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegistrationRevived {
-    /// The registration's id.
+    /// Id of the registration.
     pub revived: String,
 }
 
-/// Which epoch of a registration is ended.
+/// Options of the end of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UnregisterQuery {
-    /// The epoch that the registrant knows; with another one `stale_epoch`, and the registration stays.
+    /// Epoch of the registration; if it has another one, the daemon answers `stale_epoch` and the registration stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// A registration as an operator sees it.
+/// A registration with its liveness.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdminRegistration {
-    /// Eight hexadecimal digits.
+    /// Id of the registration: eight hexadecimal digits.
     pub id: String,
-    /// Instance name as it was asked for.
+    /// Instance name as it was requested.
     pub name: String,
-    /// Its type.
+    /// Service type.
     #[serde(rename = "type")]
     pub service_type: String,
-    /// Where it listens.
+    /// Port of the service.
     pub port: u16,
-    /// What keeps it.
+    /// How the registration is kept alive.
     pub mode: Mode,
-    /// Alive or draining.
+    /// Liveness of the registration.
     pub state: Liveness,
-    /// Seconds that one heartbeat lasts; null where none is asked.
+    /// Seconds that one heartbeat lasts; null if none is due.
     pub lease_secs: Option<u64>,
-    /// Seconds until the present phase ends; null where it has no end.
+    /// Seconds until the present phase ends; null if it has no end.
     pub remaining_secs: Option<u64>,
-    /// Seconds that silence is forgiven; 0 for a permanent one.
+    /// Seconds that the registration stays after a ttl without a heartbeat; 0 for a permanent one.
     pub grace_secs: u64,
-    /// The connection or session that keeps it.
+    /// Connection or session that keeps the registration.
     pub session_id: Option<String>,
-    /// Since when it is there.
+    /// When the service was registered.
     pub registered_at: Time,
-    /// Newest proof of life; null where none came since the daemon started or an operator revived the registration.
+    /// When the last heartbeat arrived; null if none arrived since the daemon started or an operator revived the
+    /// registration.
     pub last_seen: Option<Time>,
-    /// Since when a proof of life is waited for, where none came since the daemon started or an operator revived the
+    /// Since when the daemon waits for a heartbeat, if none arrived since it started or an operator revived the
     /// registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Time>,
-    /// What is said about it.
+    /// TXT record of the service.
     pub txt: Txt,
-    /// Its address, where one was given.
+    /// IP address of the service, if the request had one.
     pub ip: Option<IpAddr>,
-    /// Its lease.
+    /// Id of the lease of the registration.
     pub lease_id: String,
-    /// Its epoch.
+    /// Epoch of the registration.
     pub epoch: u64,
-    /// Whether the network has been told of it.
+    /// True if the daemon has announced the service on the network.
     pub advertised: bool,
     /// Instance name on the network.
     pub advertised_name: String,
-    /// Why the network has not been told, where it has not.
+    /// Why the daemon could not announce the service; null if it did.
     pub last_error: Option<String>,
 }
 
-/// The daemon as its registrations see it.
+/// Status of mDNS and the registrations.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DaemonStatus {
     /// Version of the daemon.
     pub version: String,
-    /// Since its start.
+    /// Seconds since the start of the daemon.
     pub uptime_secs: u64,
-    /// Its operating system.
+    /// Operating system of the daemon.
     pub platform: String,
-    /// Registrations, counted.
+    /// Numbers of registrations.
     pub registrations: RegistrationCounts,
-    /// Its process.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// Where it listens for HTTP.
+    /// Address where the daemon listens for HTTP.
     pub http: Option<String>,
-    /// Where its socket is.
+    /// Path of the socket.
     pub ipc: Option<String>,
-    /// Interfaces that services are advertised on.
+    /// Network interfaces on which the daemon advertises services.
     pub interfaces: Vec<String>,
-    /// Health of the mDNS engine; null where it does not run.
+    /// Health of the mDNS engine; null if it does not run.
     pub mdns: Option<String>,
 }
 
-/// Registrations, counted.
+/// Numbers of registrations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegistrationCounts {
-    /// Alive, permanent ones among them.
+    /// Number of live registrations, including permanent ones.
     pub alive: u64,
-    /// Draining.
+    /// Number of draining registrations.
     pub draining: u64,
-    /// Permanent.
+    /// Number of permanent registrations.
     pub permanent: u64,
-    /// In all.
+    /// Number of all registrations.
     pub total: u64,
 }
 
@@ -230,57 +233,57 @@ pub struct RegistrationCounts {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServiceRecord {
-    /// Instance name; of a listing of types, the type.
+    /// Instance name; in a list of service types, the type.
     pub name: String,
-    /// Its type.
+    /// Service type.
     #[serde(rename = "type")]
     pub service_type: String,
-    /// Its host.
+    /// Host name of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// Its first IPv4 address, else its first IPv6 address; a link-local one only where there is no other.
+    /// First IPv4 address, otherwise the first IPv6 address; a link-local one only if there is no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub ip: Option<Address>,
-    /// All its addresses: link-local ones last, those of IPv6 with the zone they are reached over (`fe80::1%eth0`).
+    /// All addresses, link-local ones last; a link-local IPv6 address has its zone (`fe80::1%eth0`).
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub addresses: Vec<Address>,
-    /// Where it listens.
+    /// Port of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// What is said about it, as far as it is text.
+    /// TXT record: the keys whose values are text.
     #[serde(default)]
     pub txt: Txt,
-    /// Values that are no text.
+    /// TXT record: the values that are not text, in Base64.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub txt_base64: BTreeMap<String, String>,
 }
 
-/// Which services to look for.
+/// Services to find.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BrowseQuery {
-    /// Of this type; without it, the types there are.
+    /// Service type [default: find service types].
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub service_type: Option<String>,
-    /// Ends the stream after so many seconds without news.
+    /// End the stream after this many seconds without a new result [default: 0, which means never].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 86_400)))]
     pub idle_for: Option<u64>,
 }
 
-/// Which service to look up.
+/// Service to resolve.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResolveQuery {
-    /// Full instance name, like `My App._http._tcp.local`.
+    /// Full instance name, such as `My App._http._tcp.local`.
     pub name: String,
 }
 
-/// A service was looked up.
+/// Answer to a resolve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolved {
@@ -288,40 +291,40 @@ pub struct Resolved {
     pub resolved: ServiceRecord,
 }
 
-/// What was seen of a service.
+/// Kind of an event about a service on the network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SightingKind {
-    /// It is there.
+    /// A service appeared.
     Found,
-    /// Where it is and what is said about it.
+    /// Host, port, addresses and TXT record of a service are known, or changed.
     Resolved,
-    /// It is gone.
+    /// A service disappeared.
     Removed,
 }
 
-/// Something was seen on the network.
+/// Event about a service on the network.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sighting {
-    /// What.
+    /// Kind of the event.
     pub event: SightingKind,
-    /// Of which service.
+    /// The service.
     pub service: ServiceRecord,
 }
 
-/// What a browse says: what is there, whole, and what is gone.
+/// Result of a browse: a service with everything known about it, or the removal of one.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Browsed {
-    /// A service is there, or what is known of it changed.
+    /// A service is present, or its data changed.
     Found {
         /// The service.
         found: ServiceRecord,
     },
-    /// A service is gone.
+    /// A service disappeared.
     Seen(Sighting),
 }
 

@@ -1,30 +1,30 @@
-//! Resources, and the question a guarded store asks.
+//! Resources, and the check of a protected system.
 
 use crate::Time;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// A resource as it is.
+/// A resource, held or free.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resource {
-    /// Its name.
+    /// Name of the resource.
     pub name: String,
-    /// The lease that covers it; null when it is free.
+    /// Id of the lease that covers the resource; null if it is free.
     pub lease_id: Option<String>,
-    /// Who holds it.
+    /// Holder of that lease.
     pub holder: Option<String>,
-    /// Epoch of the lease.
+    /// Epoch of that lease.
     pub epoch: Option<u64>,
-    /// Fence of the present holder.
+    /// Fencing token of the present holder.
     pub fence: Option<u64>,
-    /// Since when it is held.
+    /// Since when the resource is held.
     pub since: Option<Time>,
-    /// Until the lease's present phase ends.
+    /// Time until the present phase of the lease ends.
     pub remaining_ms: Option<u64>,
-    /// Who waits for it, first first; null in lists.
+    /// Holders in the queue, the next one first; null in lists.
     pub waiters: Option<Vec<String>>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
@@ -33,50 +33,51 @@ pub struct Resource {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResourceQuery {
-    /// Only those whose name begins so.
+    /// Show only resources whose name begins with this prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Just this one; for names that do not fit a path.
+    /// Show only this resource. For names that cannot be part of a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// At most this many leases are looked at, 1 to 1000 (100 unless told).
+    /// Maximum number of leases that the daemon looks at for a page, 1 to 1000 [default: 100].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub limit: Option<u64>,
-    /// Where the page before ended.
+    /// `next_cursor` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// A page of resources that are held, in order of their lease. A page may be short.
+/// A page of held resources, in order of their leases. A page may have fewer resources than `limit`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceList {
-    /// The resources.
+    /// Resources of this page.
     pub resources: Vec<Resource>,
-    /// Where to go on; null at the end.
+    /// `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Is what a holder presents current? Either a resource with a fence, or a lease with an epoch.
+/// Request of a protected system: is this fencing token, or this epoch, the current one? It has either `resource` and
+/// `fence`, or `lease_id` and `epoch`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged, deny_unknown_fields)]
 pub enum Check {
-    /// By resource.
+    /// A resource and a fencing token.
     Fence {
-        /// The resource.
+        /// Name of the resource.
         resource: String,
-        /// The fence presented.
+        /// Fencing token that the holder sent.
         fence: u64,
     },
-    /// By lease.
+    /// A lease and an epoch.
     Epoch {
-        /// The lease.
+        /// Id of the lease.
         lease_id: String,
-        /// The epoch presented.
+        /// Epoch that the holder sent.
         epoch: u64,
     },
 }
@@ -105,20 +106,20 @@ impl<'de> Deserialize<'de> for Check {
     }
 }
 
-/// What a guarded store is told.
+/// Answer to a check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckAnswer {
-    /// Whoever presented it has authority now.
+    /// True if the fencing token or epoch is the current one: accept the write.
     pub current: bool,
-    /// The lease with authority, if any.
+    /// Id of the lease that is current, if any.
     pub lease_id: Option<String>,
-    /// Its holder.
+    /// Holder of that lease.
     pub holder: Option<String>,
-    /// Its epoch.
+    /// Epoch of that lease.
     pub epoch: Option<u64>,
-    /// Its fence.
+    /// Fencing token of that lease.
     pub fence: Option<u64>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }

@@ -1,83 +1,87 @@
-//! Sessions: a holder's conversation whose leases share its liveness.
+//! Sessions: leases that one heartbeat renews together.
 
 use crate::Time;
 use crate::lease::Liveness;
 use serde::{Deserialize, Serialize};
 
-/// What keeps a session.
+/// What keeps a session alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SessionKind {
-    /// An open socket.
+    /// An open connection to the socket.
     Connection,
     /// An open standard input.
     Stdin,
-    /// Heartbeats.
+    /// Heartbeats of the session.
     ByHand,
 }
 
-/// Opens a session by hand.
+/// Request to open a session: one heartbeat renews all its leases.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OpenSession {
-    /// Who speaks in it.
+    /// Name of the program that opens the session, 1 to 128 bytes.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub holder: String,
-    /// How long one heartbeat lasts (90 s unless told).
+    /// Time to live in milliseconds: how long one heartbeat keeps the session and its leases [default: 90000].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1_000, max = 86_400_000)))]
     pub ttl_ms: Option<u64>,
-    /// How long silence is forgiven after that (30 s unless told).
+    /// How long the leases are still held after a ttl without a heartbeat, in milliseconds [default: 30000].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3_600_000)))]
     pub grace_ms: Option<u64>,
-    /// Other principals may hand over leases to this session whose resources all begin so; without it none may.
+    /// Prefix of resource names: other principals may hand over leases to this session if all their resources begin
+    /// with it [default: other principals may not hand over leases].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 255)))]
     pub accepts_handover: Option<String>,
-    /// Makes a retry harmless.
+    /// Idempotency key: a retry with the same key has no second effect. At most 128 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 128)))]
     pub operation_id: Option<String>,
 }
 
-/// A session as it is.
+/// A session or a connection, with the state of its leases.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
-    /// Its id: `s:`, `pipe:` or `cli:` and hexadecimal digits.
+    /// Id of the session: `s:`, `pipe:` or `cli:` and hexadecimal digits.
     pub session: String,
-    /// Who speaks in it.
+    /// Name of the program that opened the session.
     pub holder: String,
-    /// What keeps it.
+    /// What keeps the session alive.
     pub kind: SessionKind,
-    /// How long one heartbeat lasts; null for connections. In a cluster theirs come from their node.
+    /// How long one heartbeat keeps the session. Null for a connection, except in a cluster, where the node of the
+    /// connection sends its heartbeats.
     pub ttl_ms: Option<u64>,
-    /// How long silence is forgiven.
+    /// How long the leases are still held after the ttl.
     pub grace_ms: u64,
-    /// Other principals may hand over leases to it whose resources all begin so; absent where none may.
+    /// Prefix of resource names: other principals may hand over leases to the session if all their resources begin with
+    /// it. Absent if they may not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepts_handover: Option<String>,
-    /// Leases it keeps.
+    /// Number of leases that the session keeps.
     pub leases: u64,
-    /// Null once it is closed and its leases are being ended.
+    /// Liveness; null once the session is closed and its leases are being ended.
     pub liveness: Option<Liveness>,
-    /// Last proof of life; null where none came since the daemon started.
+    /// When the last heartbeat arrived; null if none arrived since the daemon started.
     pub last_seen: Option<Time>,
-    /// Since when a proof of life is waited for, where none came since the daemon started.
+    /// Since when the daemon waits for a heartbeat, if none arrived since it started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unheard_since: Option<Time>,
-    /// What is left of its promise; null for connections. In the answer that opened it: the promise.
+    /// Validity in milliseconds: the new validity in the answer that opened the session, elsewhere what is left of it;
+    /// null for connections.
     pub valid_ms: Option<u64>,
-    /// Until the present phase ends.
+    /// Time until the present phase (ttl or grace) ends.
     pub remaining_ms: Option<u64>,
     /// When the present phase ends.
     pub deadline: Option<Time>,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
@@ -85,58 +89,59 @@ pub struct Session {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionList {
-    /// The sessions.
+    /// Sessions of this page.
     pub sessions: Vec<Session>,
-    /// Where to go on; null at the end.
+    /// `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// As of.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// A session says that it lives.
+/// Heartbeat of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SessionHeartbeat {
-    /// Losses up to here are known already.
+    /// Position up to which the caller knows the lost leases: `lsn` of the previous answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_lsn: Option<u64>,
 }
 
-/// A session's heartbeat counted.
+/// Answer to a heartbeat of a session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionRenewed {
-    /// The session.
+    /// Id of the session.
     pub session: String,
-    /// Everything up to here is told; the next `seen_lsn`.
+    /// Position up to which `ended` is complete; send it as the next `seen_lsn`.
     pub lsn: u64,
-    /// How long its leases may be acted on, from before it asked.
+    /// Validity: how long the holder may act on the leases of the session, counted from before it sent the request.
     pub valid_ms: u64,
-    /// What it lost since `seen_lsn`; null if more than is remembered: list the leases instead.
+    /// Leases that the session lost since `seen_lsn`; null if the daemon does not remember all of them: list the leases
+    /// instead.
     pub ended: Option<Vec<EndedLease>>,
-    /// Leases that an operator drained.
+    /// Ids of leases that an operator drained.
     pub draining: Vec<String>,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
 }
 
-/// A lease that a session lost without asking.
+/// A lease that a session lost without a request of its holder.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EndedLease {
-    /// The lease.
+    /// Id of the lease.
     pub lease_id: String,
-    /// Why.
+    /// Reason code of the end.
     pub reason: String,
 }
 
-/// A session was closed; what it held is released.
+/// Answer to the close of a session: its leases are released.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SessionEnd {
-    /// The session.
+    /// Id of the session.
     pub session: String,
-    /// Position of the event.
+    /// Position of the event in the log.
     pub lsn: u64,
 }

@@ -1,4 +1,4 @@
-//! The daemon about itself.
+//! The status of the daemon, and how it stops.
 
 use crate::Time;
 use serde::{Deserialize, Serialize};
@@ -10,19 +10,19 @@ use std::collections::BTreeMap;
 pub struct Status {
     /// Version of the daemon.
     pub version: String,
-    /// Its process.
+    /// Process id of the daemon.
     pub pid: u32,
-    /// Differs after every start, also after a restart in the same process. With `consistency=stale`, that of the node
-    /// that answers.
+    /// Differs after every start, also after a restart in the same process. With `consistency=stale` it belongs to the
+    /// node that answers.
     #[serde(default)]
     pub instance: String,
-    /// Since its start.
+    /// Seconds since the start.
     pub uptime_secs: u64,
-    /// Where it listens for HTTP.
+    /// Address where the daemon listens for HTTP.
     pub http: Option<String>,
-    /// Where its socket is.
+    /// Path of the socket.
     pub socket: Option<String>,
-    /// Where its data is.
+    /// Path of the data directory.
     pub data_dir: String,
     /// `standalone`: one daemon with its own log.
     pub mode: String,
@@ -32,9 +32,9 @@ pub struct Status {
     pub lsn: u64,
     /// Newest position that is durable.
     pub synced_lsn: u64,
-    /// The newest snapshot; null before the first.
+    /// The newest snapshot; null before the first one.
     pub last_snapshot: Option<SnapshotStatus>,
-    /// Live leases, counted.
+    /// Numbers of live leases.
     pub leases: Counts,
     /// Open sessions and connections, connections without a lease included. `GET /v1/sessions` lists those that keep
     /// leases; slot sessions (`/api/v3/sessions`) are not among them.
@@ -42,7 +42,7 @@ pub struct Status {
     /// Slot sessions that have slots; queued ones are not among them.
     #[serde(default)]
     pub slot_sessions: u64,
-    /// Requests that wait for a lease.
+    /// Requests in the queues of resources.
     pub waiters: u64,
     /// Open event streams.
     pub watches: u64,
@@ -54,55 +54,55 @@ pub struct Status {
     pub stalls: u64,
     /// Mass-expiry protection.
     pub breaker: BreakerStatus,
-    /// Grants are refused for this long because the log was restored from a backup; null otherwise.
+    /// The daemon rejects grants for this long because the log was restored from a backup; null otherwise.
     pub restored_for_ms: Option<u64>,
-    /// Whether the disk has space. While it is `low` the daemon refuses grants; renewals and releases continue.
+    /// Whether the disk has space. While it is `low` the daemon rejects grants; renewals and releases continue.
     #[serde(default)]
     pub disk: DiskStatus,
     /// Tasks of the log whose last attempt failed; the daemon tries again.
     #[serde(default)]
     pub failing: Vec<FailingTask>,
-    /// Notifications given up because `on_end` failed for 24 hours, since the start.
+    /// Notifications that the daemon gave up since the start because `on_end` failed for 24 hours.
     #[serde(default)]
     pub notifications_given_up: u64,
-    /// Pending notifications dropped because `on_end` was removed from the settings, since the start.
+    /// Pending notifications that the daemon dropped since the start because `on_end` was removed from the settings.
     #[serde(default)]
     pub notifications_dropped: u64,
     /// Health of the mDNS engine; null where it does not run.
     pub mdns: Option<String>,
-    /// Operations remembered for retries.
+    /// Idempotency keys that the daemon remembers for retries.
     pub operations: u64,
-    /// Outcomes of operations older than this are forgotten.
+    /// The daemon has forgotten the outcomes of idempotency keys older than this.
     pub operation_floor: Time,
     /// Memory of the process; null where the system does not report it.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
-    /// The file with tokens; null: there is none.
+    /// The file with tokens; null if there is none.
     #[serde(default)]
     pub token_file: Option<CredentialFile>,
-    /// The file with the scopes of certain certificates; null: there is none.
+    /// The file with the scopes of certificates; null if there is none.
     #[serde(default)]
     pub cert_scope_file: Option<CredentialFile>,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
 }
 
-/// A file that says who may do what.
+/// A file with credentials and their scopes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialFile {
-    /// Where it is.
+    /// Path of the file.
     pub path: String,
     /// When the daemon last read it.
     pub read_at: Time,
-    /// Lines in use.
+    /// Number of lines in use.
     pub lines: u64,
-    /// Lines that were not understood.
+    /// Number of lines that the daemon cannot parse.
     pub lines_refused: u64,
-    /// Since when the daemon cannot use the file (unreadable, or writable by others); null: it is in use. Until then the
-    /// credentials that were read last may only renew and release.
+    /// Since when the daemon cannot use the file (unreadable, or writable by others); null if it is in use. Until the
+    /// file is repaired, the credentials that the daemon read last may only renew and release.
     pub unusable_since: Option<Time>,
-    /// Why; null: it is in use.
+    /// Why the daemon cannot use the file; null if it is in use.
     pub error: Option<String>,
 }
 
@@ -110,10 +110,10 @@ pub struct CredentialFile {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryStatus {
-    /// Resident now.
+    /// Resident memory now.
     pub resident_bytes: u64,
-    /// While the next snapshot is built beside the state: what was resident at most while the last one was built, and twice
-    /// what came since, for the state and for its copy. Null before the first since the start.
+    /// Resident memory to expect while the next snapshot is built: the peak of the last snapshot, and twice the growth
+    /// of the state since. Null before the first snapshot since the start.
     pub with_snapshot_bytes: Option<u64>,
 }
 
@@ -121,45 +121,45 @@ pub struct MemoryStatus {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotStatus {
-    /// Everything up to here is in it.
+    /// Position of the snapshot in the log.
     pub lsn: u64,
-    /// How long ago it was taken.
+    /// Age of the snapshot in seconds.
     pub age_secs: u64,
 }
 
-/// Whether the disk has room.
+/// Whether the disk has space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DiskStatus {
-    /// It has.
+    /// The disk has space.
     #[default]
     Ok,
-    /// It is nearly full.
+    /// The disk is nearly full.
     Low,
 }
 
-/// Work on the log that fails.
+/// A task of the log that fails.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailingTask {
     /// `snapshot`, `spare_segment` or `trim`.
     pub task: String,
-    /// Why the last try failed.
+    /// Error of the last attempt.
     pub error: String,
 }
 
-/// Live leases, counted.
+/// Numbers of live leases.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Counts {
-    /// In all.
+    /// Number of all live leases.
     pub total: u64,
-    /// By state.
+    /// Number of leases by state.
     pub by_state: BTreeMap<String, u64>,
-    /// By mode.
+    /// Number of leases by mode.
     pub by_mode: BTreeMap<String, u64>,
-    /// By application.
+    /// Number of leases by application.
     #[serde(default)]
     pub by_application: BTreeMap<String, u64>,
     /// Former name of `by_application`, with `streams` for `slots`.
@@ -168,57 +168,57 @@ pub struct Counts {
     pub by_face: BTreeMap<String, u64>,
 }
 
-/// Durations since the start.
+/// Latencies since the start.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Latency {
-    /// How many were measured.
+    /// Number of measurements.
     pub count: u64,
-    /// Half were at most this long; null if none was measured.
+    /// Median; null without measurements.
     pub p50_ms: Option<f64>,
-    /// All but one in a hundred were at most this long.
+    /// 99th percentile; null without measurements.
     pub p99_ms: Option<f64>,
 }
 
-/// Mass-expiry protection: the daemon postpones ends when too many holders fall silent at once.
+/// Mass-expiry protection: the daemon postpones expiry when too many holders fall silent at once.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BreakerStatus {
-    /// The daemon postpones ends at present.
+    /// True while the daemon postpones expiry.
     pub open: bool,
-    /// For this long from now.
+    /// Time until expiry continues; null while the breaker is closed.
     pub remaining_ms: Option<u64>,
-    /// How often it opened since the start.
+    /// Number of times that the breaker opened since the start.
     pub opened: u64,
 }
 
-/// How to stop.
+/// Options of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ShutDown {
-    /// End every lease first, with reason `shutdown`. Not together with `advertised: "keep"`.
+    /// End every lease first, with the reason `shutdown`. Excludes `advertised: "keep"`.
     #[serde(default)]
     pub end_all: bool,
-    /// What becomes of the services that the daemon advertises by mDNS.
+    /// What the daemon does with the services that it advertises by mDNS.
     // Left out where it says nothing: a daemon of an earlier version does not know it.
     #[serde(default, skip_serializing_if = "is_default")]
     pub advertised: Advertised,
-    /// Start again afterwards, in the same process, from the program that stands at the daemon's path then.
+    /// Start again in the same process, from the program that is at the daemon's path then.
     #[serde(default, skip_serializing_if = "is_default")]
     pub restart: bool,
 }
 
-/// What becomes of advertised services when the daemon stops.
+/// What the daemon does with advertised services when it stops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Advertised {
-    /// The daemon sends a goodbye for every service.
+    /// The daemon sends a goodbye packet for every service.
     #[default]
     Withdraw,
-    /// The daemon sends no goodbye, so that peers see no change. The next start announces the services that live and
-    /// sends the goodbyes of those that ended.
+    /// The daemon sends no goodbye packet, so that peers see no change. After the next start it announces the services
+    /// that live and sends goodbye packets for those that ended.
     Keep,
 }
 
@@ -226,37 +226,37 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The daemon stops.
+/// Answer to a shutdown: the daemon stops.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShuttingDown {
     /// Always true.
     pub shutting_down: bool,
-    /// Leases ended because `end_all` asked for it.
+    /// Number of leases that ended because of `end_all`.
     pub ended: u64,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// The breaker's hold was ended.
+/// Answer to a reset of the breaker: expiry continues.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BreakerReset {
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
 /// `daemon.json`: how programs on the same machine find the daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Breadcrumb {
-    /// Base of its HTTP routes.
+    /// Base URL of the HTTP API.
     pub endpoint: String,
-    /// Its socket.
+    /// Path of the socket.
     pub socket: Option<String>,
-    /// Its process, as it sees itself.
+    /// Process id of the daemon, in its own PID namespace.
     pub pid: u32,
-    /// Since when it runs.
+    /// When the daemon started.
     pub started_at: Time,
-    /// Its version.
+    /// Version of the daemon.
     pub version: String,
 }

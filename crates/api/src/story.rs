@@ -4,76 +4,78 @@ use crate::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Whose story; exactly one is given.
+/// Subject of a story; the request has exactly one of the fields.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WhyQuery {
-    /// A lease by its id.
+    /// Id of a lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<String>,
-    /// A resource or a pool by its name.
+    /// Name of a resource or a pool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// A registration by its id.
+    /// Id of a registration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub registration: Option<String>,
-    /// A session by its id.
+    /// Id of a session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
 
-/// What is known of a subject.
+/// History of a lease, resource, registration or session, one sentence per record.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Story {
-    /// Whom it is about.
+    /// Id or name that the story is about.
     pub subject: String,
-    /// Oldest first.
+    /// Records, oldest first.
     pub entries: Vec<StoryEntry>,
-    /// What would happen next; null when nothing is left to happen.
+    /// What will happen next; null if nothing is left to happen.
     pub next: Option<String>,
-    /// Who waits for it, the next one first; left out where nobody does.
+    /// Requests in the queue, the next one first; absent if the queue is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiters: Vec<Waiter>,
-    /// Older records that were left out.
+    /// Number of older records that the answer does not contain.
     pub left_out: u64,
-    /// The oldest position that is kept.
+    /// Oldest position that the daemon keeps.
     pub oldest_lsn: u64,
-    /// The daemon's directory of what is older (`log.archive`), which `tenure log why` reads; left out where there is none.
+    /// The daemon's directory of older records (setting `log.archive`), which `tenure log why` reads; absent without
+    /// such a directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub archive: Option<String>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Who waits.
+/// A request in the queue of a resource.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Waiter {
-    /// Who is to hold it.
+    /// Holder of the requested lease.
     pub holder: String,
-    /// For how long it has waited.
+    /// How long the request has waited.
     pub waited_ms: u64,
-    /// How many later requests were granted something that it wants, because together they could be.
+    /// Number of later requests that got one of its resources, because that resource was free and another one of the
+    /// request was not.
     pub passed: u64,
 }
 
-/// One thing that happened.
+/// One record of a story.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StoryEntry {
-    /// Its position in the log.
+    /// Position in the log.
     pub lsn: u64,
-    /// When.
+    /// When it happened.
     pub at: Time,
-    /// What kind of thing.
+    /// Kind of the event.
     pub kind: String,
-    /// The lease it concerns.
+    /// Id of the lease that it concerns.
     pub lease_id: Option<String>,
-    /// Who caused it.
+    /// Cause: `holder`, `daemon`, or `operator:` and a principal.
     pub actor: Option<String>,
-    /// What the daemon had seen.
+    /// Evidence on which the daemon acted, such as the last heartbeat.
     pub evidence: Option<Value>,
     /// What happened, in a sentence.
     pub text: String,

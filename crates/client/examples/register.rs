@@ -31,7 +31,7 @@ pub(crate) async fn advertise_while(
 
 /// Everybody who serves the same.
 pub(crate) async fn others(client: &Client) -> Result<Vec<ServiceRecord>, Box<dyn Error + Send + Sync>> {
-    let mut sightings = client.browse_stream(Some("_http._tcp"), Duration::from_secs(1)).await?;
+    let mut sightings = client.browse(Some("_http._tcp"), Duration::from_secs(1)).await?;
     let mut services: Vec<ServiceRecord> = Vec::new();
     while let Some(seen) = sightings.next().await? {
         let service = match &seen {

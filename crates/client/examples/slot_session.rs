@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::time::Duration;
-use tenure_client::api::{Stream, StreamStart, StreamState};
+use tenure_client::api::{SlotSession, SlotSessionStart, SlotSessionState};
 use tenure_client::clock::{BootInstant, wait_until};
 use tenure_client::{CallError, Client, Endpoint};
 
@@ -12,7 +12,7 @@ pub(crate) async fn hold_slot_while(
     pool: &str,
     watching: impl Future<Output = ()>,
 ) -> Result<Option<CallError>, CallError> {
-    let start = StreamStart { pool: Some(pool.to_owned()), ..StreamStart::default() };
+    let start = SlotSessionStart { pool: Some(pool.to_owned()), ..SlotSessionStart::default() };
     let session = client.start_slot_session(&start, None).await?;
     let lost = tokio::select! {
         () = watching => None,
@@ -20,13 +20,13 @@ pub(crate) async fn hold_slot_while(
     };
     if lost.is_none() {
         let stopped = client.stop_slot_session(&session.session_id).await?;
-        assert_eq!(stopped.state, StreamState::Stopped);
+        assert_eq!(stopped.state, SlotSessionState::Stopped);
     }
     Ok(lost)
 }
 
 /// Sends heartbeats until the session has ended.
-async fn keep(client: &Client, session: &Stream) -> CallError {
+async fn keep(client: &Client, session: &SlotSession) -> CallError {
     let mut next = BootInstant::now().after(Duration::from_secs(session.heartbeat_interval));
     loop {
         wait_until(next).await;

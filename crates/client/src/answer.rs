@@ -15,9 +15,9 @@ pub(crate) fn accepted(reply: Reply) -> Result<Bytes, CallError> {
         return Ok(reply.body);
     }
     match serde_json::from_slice(&reply.body) {
-        Ok(error) => Err(CallError::Refused(error)),
+        Ok(error) => Err(CallError::Rejected(error)),
         Err(error) => match serde_json::from_slice(&reply.body) {
-            Ok(problem) => Err(CallError::Refused(of_problem(problem, reply.retry_after))),
+            Ok(problem) => Err(CallError::Rejected(of_problem(problem, reply.retry_after))),
             Err(_) => Err(unexpected(reply.status, &error.to_string(), &reply.body, false)),
         },
     }
@@ -87,7 +87,7 @@ mod tests {
         let body = r#"{"type":"urn:tenure:error:no_capacity","title":"t","status":503,"code":"no_capacity",
             "detail":"all slots are taken","request_id":"r","session_id":null,"pool":"tuner","size":4}"#;
         let reply = Reply { retry_after: Some(7), ..reply(503, body) };
-        let CallError::Refused(error) = accepted(reply).expect_err("a refusal") else { panic!("a refusal") };
+        let CallError::Rejected(error) = accepted(reply).expect_err("a refusal") else { panic!("a refusal") };
         assert_eq!((error.code, error.message.as_str()), (ErrorCode::NoCapacity, "all slots are taken"));
         assert_eq!((error.retry_after_ms, error.lost), (Some(7_000), false));
         assert_eq!(error.details["pool"], "tuner");

@@ -1,12 +1,12 @@
 //! A client of one daemon or of the nodes of a cluster over HTTP: how it is built and how it makes one call. `nodes.rs`
 //! selects the node, `answer.rs` interprets the answer. The typed calls, one per route, are in
-//! `client/calls.rs`, `client/cluster.rs`, `client/registrations.rs`, `client/streams.rs` and `client/polling.rs`.
+//! `client/calls.rs`, `client/cluster.rs`, `client/registrations.rs`, `client/slot_sessions.rs` and `client/polling.rs`.
 
 mod calls;
 mod cluster;
 mod polling;
 mod registrations;
-mod streams;
+mod slot_sessions;
 
 use crate::answer::unexpected;
 use crate::bytes_stream::ByteStream;

@@ -12,7 +12,7 @@ pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 pub enum CallError {
     /// The daemon answered with an error code.
     #[error("{0}")]
-    Refused(Error),
+    Rejected(Error),
     /// No connection could be opened; nothing was sent.
     #[error("cannot reach {endpoint}: {source}")]
     Unreachable {
@@ -57,7 +57,7 @@ impl CallError {
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Refused(error) => Some(error.code),
+            Self::Rejected(error) => Some(error.code),
             Self::Unreachable { .. }
             | Self::Broken { .. }
             | Self::Unexpected { .. }
@@ -70,7 +70,7 @@ impl CallError {
     #[must_use]
     pub fn is_definite(&self) -> bool {
         match self {
-            Self::Refused(error) => error.definite,
+            Self::Rejected(error) => error.definite,
             Self::Unreachable { .. } | Self::Unsendable(_) => true,
             Self::Unexpected { definite, .. } => *definite,
             Self::Broken { .. } | Self::TimedOut { .. } => false,
@@ -81,7 +81,7 @@ impl CallError {
     #[must_use]
     pub fn lost(&self) -> bool {
         match self {
-            Self::Refused(error) => error.lost,
+            Self::Rejected(error) => error.lost,
             Self::Unexpected { lost, .. } => *lost,
             Self::Unreachable { .. } | Self::Broken { .. } | Self::TimedOut { .. } | Self::Unsendable(_) => {
                 false
@@ -93,7 +93,7 @@ impl CallError {
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Refused(error) => error.retry_after_ms.map(Duration::from_millis),
+            Self::Rejected(error) => error.retry_after_ms.map(Duration::from_millis),
             Self::Unreachable { .. }
             | Self::Broken { .. }
             | Self::Unexpected { .. }
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn only_what_certainly_had_no_effect_is_definite() {
-        let refused = CallError::Refused(Error::new(ErrorCode::ResourceHeld, "held"));
+        let refused = CallError::Rejected(Error::new(ErrorCode::ResourceHeld, "held"));
         assert!(refused.is_definite());
         assert_eq!(refused.code(), Some(ErrorCode::ResourceHeld));
         assert_eq!(refused.retry_after(), Some(Duration::from_secs(1)));
-        assert!(!CallError::Refused(Error::new(ErrorCode::OutcomeUnknown, "who knows")).is_definite());
+        assert!(!CallError::Rejected(Error::new(ErrorCode::OutcomeUnknown, "who knows")).is_definite());
         assert!(CallError::Unreachable { endpoint: endpoint(), source: "x".into() }.is_definite());
         assert!(!CallError::Broken { endpoint: endpoint(), source: "x".into() }.is_definite());
         assert!(!CallError::TimedOut { limit: Duration::from_secs(1) }.is_definite());
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_refusal_tells_the_holder_that_it_lost() {
-        assert!(CallError::Refused(Error::new(ErrorCode::StaleEpoch, "moved on").lost()).lost());
-        assert!(!CallError::Refused(Error::new(ErrorCode::StaleEpoch, "moved on")).lost());
+        assert!(CallError::Rejected(Error::new(ErrorCode::StaleEpoch, "moved on").lost()).lost());
+        assert!(!CallError::Rejected(Error::new(ErrorCode::StaleEpoch, "moved on")).lost());
     }
 }

@@ -207,7 +207,7 @@ fn unexpected(fault: impl core::fmt::Display) -> CallError {
 /// `None` where asking again cannot help.
 fn pause_before_retry(error: &CallError, backoff: &mut Backoff) -> Option<Duration> {
     match error {
-        CallError::Refused(refused) => {
+        CallError::Rejected(refused) => {
             let advised = Duration::from_millis(refused.retry_after_ms?);
             Some(advised.max(backoff.next_pause()))
         }

@@ -197,10 +197,10 @@ impl Guard {
             match connection.resume(&self.lease.lease_id, &call).await {
                 Ok(lease) => break (sent, lease),
                 // The daemon has not noticed yet that the old connection is gone.
-                Err(CallError::Refused(error)) if error.code == ErrorCode::NotDraining => {
+                Err(CallError::Rejected(error)) if error.code == ErrorCode::NotDraining => {
                     let pause = Duration::from_millis(error.retry_after_ms.unwrap_or(RESUME_PAUSE_MS));
                     if BootInstant::now().after(pause) >= noticed_by {
-                        return Err(CallError::Refused(error));
+                        return Err(CallError::Rejected(error));
                     }
                     tokio::time::sleep(pause).await;
                 }

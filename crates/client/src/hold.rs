@@ -105,14 +105,16 @@ impl Hold {
         self
     }
 
-    /// Sets how long one heartbeat lasts: the longest time until a death of this program is noticed. Has no effect on a
-    /// connection or under a session, which have their own.
+    /// Sets how long one heartbeat lasts: the longest time until the daemon notices that this program died
+    /// [default: 90 s, the daemon's default over HTTP]. Has no effect on a connection or under a session, which have
+    /// their own.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.request.ttl_ms = Some(milliseconds(ttl));
         self
     }
 
-    /// Sets the grace after the ttl. Has no effect under a session, which has its own.
+    /// Sets the grace after the ttl, in which the lease is still held and a heartbeat saves it, but which is not part
+    /// of its validity [default: 30 s, the daemon's default]. Has no effect under a session, which has its own.
     pub fn grace(mut self, grace: Duration) -> Self {
         self.request.grace_ms = Some(milliseconds(grace));
         self

@@ -40,7 +40,7 @@ where
 
 fn is_final(error: &CallError) -> bool {
     match error {
-        CallError::Refused(refused) => refused.definite && refused.retry_after_ms.is_none(),
+        CallError::Rejected(refused) => refused.definite && refused.retry_after_ms.is_none(),
         CallError::Unexpected { definite, lost, .. } => *definite || *lost,
         CallError::Unsendable(_) => true,
         CallError::Unreachable { .. } | CallError::Broken { .. } | CallError::TimedOut { .. } => false,
@@ -70,7 +70,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_for_good_and_a_closed_way_end_it() {
-        let stale = async || Err::<(), _>(CallError::Refused(Error::new(ErrorCode::StaleEpoch, "no").lost()));
+        let stale =
+            async || Err::<(), _>(CallError::Rejected(Error::new(ErrorCode::StaleEpoch, "no").lost()));
         assert!(insist(stale, || Way::Open).await.expect_err("refused").lost());
         let said = Cell::new(0);
         let call = || {

@@ -22,9 +22,9 @@ mod operation;
 mod registration;
 mod session;
 mod sightings;
+mod slot_session_events;
 pub mod socket;
 mod sse;
-mod stream_events;
 mod transport;
 #[doc(hidden)]
 pub mod web;
@@ -42,8 +42,8 @@ pub use operation::operation_id;
 pub use registration::{RegistrationEnd, RegistrationKeeper, RegistrationStanding, RegistrationState};
 pub use session::SessionKeeper;
 pub use sightings::Sightings;
+pub use slot_session_events::SlotSessionEvents;
 pub use socket::Connection;
-pub use stream_events::SlotSessionEvents;
 /// The request and response types of the calls.
 pub use tenure_api as api;
 pub use transport::Peer;

@@ -337,7 +337,7 @@ async fn falls_silent(transport: &Transport) -> Duration {
 
 fn next(error: &CallError, repeatable: bool) -> Next {
     let speaks_of_node = match error {
-        CallError::Refused(refused) => matches!(
+        CallError::Rejected(refused) => matches!(
             refused.code,
             ErrorCode::NotLeader
                 | ErrorCode::StoreSilent

@@ -228,7 +228,7 @@ async fn obtain(client: &Client, asked: &Register) -> Result<(BootInstant, Regis
 /// There is a daemon, and it may do it yet, or has done it already.
 fn is_busy(error: &CallError) -> bool {
     match error {
-        CallError::Refused(refused) => refused.retry_after_ms.is_some() && refused.code.http_status() >= 500,
+        CallError::Rejected(refused) => refused.retry_after_ms.is_some() && refused.code.http_status() >= 500,
         CallError::Broken { .. } | CallError::TimedOut { .. } => true,
         CallError::Unreachable { .. } | CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
     }
@@ -237,7 +237,7 @@ fn is_busy(error: &CallError) -> bool {
 fn beat_failed(error: &CallError) -> Observation {
     tracing::debug!(%error, "a heartbeat of a registration failed");
     match error {
-        CallError::Refused(refused) => match refused.code {
+        CallError::Rejected(refused) => match refused.code {
             ErrorCode::NotFound => Observation::Gone { reason: word(refused, "reason") },
             ErrorCode::StaleEpoch => {
                 let current = refused.details.get("current").and_then(Value::as_u64);
@@ -257,14 +257,14 @@ fn register_failed(error: &CallError) -> Observation {
     tracing::debug!(%error, "a registration could not be renewed");
     match error {
         // It was carried out by an earlier try, and has ended since.
-        CallError::Refused(refused) if refused.code == ErrorCode::NotFound => {
+        CallError::Rejected(refused) if refused.code == ErrorCode::NotFound => {
             Observation::Gone { reason: word(refused, "reason") }
         }
-        CallError::Refused(refused) if refused.definite && refused.retry_after_ms.is_none() => {
+        CallError::Rejected(refused) if refused.definite && refused.retry_after_ms.is_none() => {
             let Error { code, message, .. } = refused.clone();
-            Observation::Over(RegistrationEnd::Refused { code, message })
+            Observation::Over(RegistrationEnd::Rejected { code, message })
         }
-        CallError::Refused(_)
+        CallError::Rejected(_)
         | CallError::Unreachable { .. }
         | CallError::Broken { .. }
         | CallError::Unexpected { .. }

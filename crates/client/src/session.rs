@@ -204,7 +204,7 @@ impl Keeper {
             return Ok(());
         }
         let message = "the lease ended before its grant was known";
-        Err(CallError::Refused(tenure_api::Error::new(tenure_api::ErrorCode::StaleEpoch, message).lost()))
+        Err(CallError::Rejected(tenure_api::Error::new(tenure_api::ErrorCode::StaleEpoch, message).lost()))
     }
 
     fn state(&self) -> GuardState {

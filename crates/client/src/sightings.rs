@@ -28,7 +28,7 @@ impl Client {
     ///
     /// # Errors
     /// `invalid_type`, ….
-    pub async fn browse_stream(
+    pub async fn browse(
         &self,
         service_type: Option<&str>,
         idle_for: Duration,
@@ -36,11 +36,11 @@ impl Client {
         self.look("/v1/mdns/browse", service_type, idle_for).await
     }
 
-    /// Reports every change of a type: found, resolved and removed. Ends like [`Client::browse_stream`].
+    /// Reports every change of a type: found, resolved and removed. Ends like [`Client::browse`].
     ///
     /// # Errors
     /// `invalid_type`, ….
-    pub async fn subscribe_stream(
+    pub async fn subscribe(
         &self,
         service_type: Option<&str>,
         idle_for: Duration,
@@ -90,7 +90,7 @@ impl<T> fmt::Debug for Sightings<T> {
 
 fn understand<T: DeserializeOwned>(message: &Message) -> Result<T, CallError> {
     if message.event == "closing" {
-        return Err(CallError::Refused(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
+        return Err(CallError::Rejected(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
     }
     serde_json::from_str(&message.data).map_err(unexpected)
 }

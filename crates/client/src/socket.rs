@@ -140,7 +140,7 @@ impl Connection {
     ///
     /// # Errors
     /// The daemon's error, or the reason why there is no answer.
-    pub async fn ask(&self, verb: Verb) -> Result<Answer, CallError> {
+    pub async fn call(&self, verb: Verb) -> Result<Answer, CallError> {
         let limit = limit_of(&verb);
         within(limit, self.begin(verb).await?).await
     }
@@ -255,7 +255,7 @@ impl Future for Pending {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         Pin::new(&mut self.answer).poll(context).map(|answer| match answer {
-            Ok(Ok(Answer::Error(error))) => Err(CallError::Refused(error)),
+            Ok(Ok(Answer::Error(error))) => Err(CallError::Rejected(error)),
             Ok(answer) => answer,
             Err(_) => Err(self.shared.broken()),
         })

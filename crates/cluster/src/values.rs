@@ -209,7 +209,7 @@ pub struct Node {
 
 /// A value that is not what its key should have.
 #[derive(Debug, thiserror::Error)]
-#[error("the value of `{key}` cannot be understood: {why}")]
+#[error("the value of `{key}` cannot be decoded: {why}")]
 pub struct ValueError {
     /// Which key.
     pub key: &'static str,

@@ -31,7 +31,9 @@ pub enum RecoverError {
     #[error("cannot read the snapshot")]
     SnapshotBytes(#[from] std::io::Error),
     /// A record is not one this version knows.
-    #[error("record {lsn} cannot be understood; hint: `tenure log verify`")]
+    #[error(
+        "record {lsn} cannot be decoded: it is damaged or written by a newer version; check it with `tenure log verify`"
+    )]
     Record {
         /// Its position.
         lsn: Lsn,
@@ -40,7 +42,7 @@ pub enum RecoverError {
         source: DecodeError,
     },
     /// The snapshot's bytes are whole but no state.
-    #[error("the snapshot at {lsn} cannot be understood")]
+    #[error("the snapshot at {lsn} cannot be decoded: it is damaged or written by a newer version")]
     State {
         /// Its position.
         lsn: Lsn,

@@ -5,7 +5,7 @@ use crate::call::Call;
 use crate::caller::{Caller, Scope};
 use crate::leases::{self, Order};
 use crate::limits::page;
-use crate::refusal::{Asked, mark, no_lease};
+use crate::refusal::{About, Asked, mark, no_lease};
 use crate::sessions;
 use tenure_api::{Check, Error, ErrorCode, LeaseQuery};
 use tenure_engine::kernel::{Action, Amend, Epoch, Fence, LeaseId, Lsn, Reason, Rebind, SessionId, Text};
@@ -22,7 +22,7 @@ pub(crate) enum Plan {
 
 /// How an answer is told.
 pub(crate) enum Shape {
-    Lease(Asked),
+    Lease(About),
     Renewed { lease: LeaseId, epoch: u64 },
     Leases(LeaseQuery),
     Session(Seen),
@@ -61,11 +61,12 @@ impl Seen {
 }
 
 impl Shape {
-    /// Whether the caller asked as the holder of something.
-    pub(crate) fn asked(&self) -> Asked {
+    /// What the caller named, and whether it asked as its holder.
+    pub(crate) fn about(&self) -> About {
         match self {
-            Self::Lease(asked) => *asked,
-            Self::Renewed { .. } | Self::SessionRenewed(_) | Self::SessionEnd(_) => Asked::AsHolder,
+            Self::Lease(about) => *about,
+            Self::Renewed { lease, .. } => Asked::AsHolder.of_lease(*lease),
+            Self::SessionRenewed(session) | Self::SessionEnd(session) => Asked::AsHolder.of_session(*session),
             Self::Leases(_)
             | Self::Session(_)
             | Self::Sessions(_)
@@ -75,7 +76,7 @@ impl Shape {
             | Self::Pools
             | Self::Checked
             | Self::Status
-            | Self::BreakerReset => Asked::AsAnyone,
+            | Self::BreakerReset => Asked::AsAnyone.into(),
         }
     }
 }
@@ -86,29 +87,31 @@ pub(crate) fn lease_id(identity: &Identity, text: &str, asked: Asked) -> Result<
         let message = format!("{text:?} is not a lease id: {error}");
         mark(Error::new(ErrorCode::NotFound, message), asked)
     })?;
-    wire.lease(identity).ok_or_else(|| no_lease(asked))
+    wire.lease(identity).ok_or_else(|| no_lease(&format!("lease {text}"), asked))
 }
 
 pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<Plan, Error> {
     let held = |id: &str| lease_id(identity, id, Asked::AsHolder);
     let seen = |id: &str| lease_id(identity, id, Asked::AsAnyone);
     let ask = |request: Request, shape: Shape| Ok(Plan::Ask(request, shape));
-    let own = |action: Action, operation_id: Option<String>| {
+    let own = |lease: LeaseId, action: Action, operation_id: Option<String>| {
         let operation = leases::operation(caller, operation_id)?;
         let asker = Some(caller.principal.clone());
         let submit = Submit { operation, asker, via: caller.connection(), ..Submit::now(action) };
-        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder)))
+        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder.of_lease(lease))))
     };
     let moved = |keeper: Option<Keeper>, rebind: Rebind, operation_id: Option<String>| {
+        let shape = Shape::Lease(Asked::AsHolder.of_lease(rebind.token.lease));
         let operation = leases::operation(caller, operation_id)?;
         let (asker, via, opening) = (Some(caller.principal.clone()), caller.connection(), caller.opening());
         let now = Submit::now(Action::Rebind(rebind));
         let submit = Submit { operation, keeper, asker, via, opening, ..now };
-        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsHolder)))
+        Ok(Plan::Ask(Request::Submit(submit), shape))
     };
     let order = |order: Order, id: &str, body| {
-        let submit = leases::order(caller, order, seen(id)?, body)?;
-        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsAnyone)))
+        let lease = seen(id)?;
+        let submit = leases::order(caller, order, lease, body)?;
+        Ok(Plan::Ask(Request::Submit(submit), Shape::Lease(Asked::AsAnyone.of_lease(lease))))
     };
     let close = |id: &str, operation_id: Option<String>| {
         let session = sessions::parse(id)?;
@@ -120,27 +123,38 @@ pub(crate) fn plan(identity: &Identity, caller: &Caller, call: Call) -> Result<P
     };
     match call {
         Call::Acquire(body) => {
-            ask(Request::Submit(leases::acquire(caller, *body)?), Shape::Lease(Asked::AsAnyone))
+            ask(Request::Submit(leases::acquire(caller, *body)?), Shape::Lease(Asked::AsAnyone.into()))
         }
-        Call::Inspect(id) => ask(Request::Read(seen(&id)?), Shape::Lease(Asked::AsAnyone)),
+        Call::Inspect(id) => {
+            let lease = seen(&id)?;
+            ask(Request::Read(lease), Shape::Lease(Asked::AsAnyone.of_lease(lease)))
+        }
         Call::List(query) => {
             let list = list(identity, &query)?;
             ask(Request::List(list), Shape::Leases(query))
         }
-        Call::Activate(id, body) => own(leases::activate(held(&id)?, &body), body.operation_id),
-        Call::Release(id, body) => own(leases::release(held(&id)?, &body), body.operation_id),
+        Call::Activate(id, body) => {
+            let lease = held(&id)?;
+            own(lease, leases::activate(lease, &body), body.operation_id)
+        }
+        Call::Release(id, body) => {
+            let lease = held(&id)?;
+            own(lease, leases::release(lease, &body), body.operation_id)
+        }
         Call::Amend(id, body) => {
-            let token = leases::token(held(&id)?, body.epoch, body.holder);
+            let lease = held(&id)?;
+            let token = leases::token(lease, body.epoch, body.holder);
             let attachment = Some(leases::attachment(Some(&body.attachment))?);
-            own(Action::Amend(Amend { token, attachment, face_data: None }), body.operation_id)
+            own(lease, Action::Amend(Amend { token, attachment, face_data: None }), body.operation_id)
         }
         Call::Heartbeat(id, body) => {
             let (lease, epoch) = (held(&id)?, body.epoch);
             ask(held_as(body.holder, heartbeat(caller, lease, epoch)), Shape::Renewed { lease, epoch })
         }
         Call::Acknowledge(id, body) => {
-            let request = acknowledge(caller, held(&id)?, body.epoch);
-            ask(held_as(body.holder, request), Shape::Lease(Asked::AsHolder))
+            let lease = held(&id)?;
+            let request = acknowledge(caller, lease, body.epoch);
+            ask(held_as(body.holder, request), Shape::Lease(Asked::AsHolder.of_lease(lease)))
         }
         Call::Rebind(id, body) => {
             let rebind = Rebind {

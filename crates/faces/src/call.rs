@@ -110,26 +110,26 @@ pub enum Call {
     /// Start a stream.
     StartStream {
         /// What is asked for.
-        start: Box<api::StreamStart>,
+        start: Box<api::SlotSessionStart>,
         /// Makes a retry harmless.
         operation_id: Option<String>,
     },
     /// Show one stream.
     Stream(String),
     /// Show many.
-    Streams(api::StreamQuery),
+    Streams(api::SlotSessionQuery),
     /// Prove the life of a stream's client.
-    HeartbeatStream(String, api::StreamHeartbeat),
+    HeartbeatStream(String, api::SlotSessionHeartbeat),
     /// Take a stream that has its slots into use.
-    ActivateStream(String, api::StreamActivate),
+    ActivateStream(String, api::SlotSessionActivate),
     /// End a stream that cannot go on.
-    FailStream(String, api::StreamFail),
+    FailStream(String, api::SlotSessionFail),
     /// End a stream.
     StopStream(String),
     /// The same, as an intent.
     IntendStop {
         /// Which.
-        stop: api::StreamStop,
+        stop: api::SlotSessionStop,
         /// Makes a retry harmless.
         operation_id: Option<String>,
     },
@@ -231,11 +231,11 @@ pub enum Reply {
     /// A drain was taken back.
     RegistrationRevived(api::RegistrationRevived),
     /// A stream.
-    Stream(Box<api::Stream>),
+    Stream(Box<api::SlotSession>),
     /// A page of streams.
-    Streams(api::StreamList),
+    Streams(api::SlotSessionList),
     /// A stream's heartbeat counted.
-    StreamRenewed(api::StreamRenewed),
+    StreamRenewed(api::SlotSessionRenewed),
     /// A group of pollers.
     Polling(Box<api::PollingView>),
     /// Every group of pollers.

@@ -8,7 +8,7 @@ use crate::connections::NodeConnections;
 use crate::elsewhere::Elsewhere;
 use crate::events::Versions;
 use crate::polling::Polling;
-use crate::refusal::{self, Asked};
+use crate::refusal::{self, About, Asked, Wait};
 use crate::registrations::{Health, Home, Homes, Neighbours, Network, RegistrationOptions, Registrations};
 use crate::reply::is_told_by_log;
 use crate::show::Lens;
@@ -299,16 +299,18 @@ impl Faces {
             return elsewhere.pass(caller, vec![call]).await.pop().unwrap_or_else(|| Err(unknown()));
         }
         self.reach(caller.freshness).await?;
-        let waits = call.wait_ms() > 0;
+        let wait = Wait::of(&call);
         match self.plan(caller, call)? {
-            Plan::Ask(request, shape) => {
-                let answer = if waits {
-                    self.wait(caller, request).await
-                } else {
-                    self.ask_for(caller.asker(), request).await
-                };
-                self.reply(shape, answer).await
-            }
+            Plan::Ask(request, shape) => match wait {
+                Some(wait) => {
+                    let answer = self.wait(caller, request).await;
+                    self.reply(shape, answer).await.map_err(|error| wait.name_in(error))
+                }
+                None => {
+                    let answer = self.ask_for(caller.asker(), request).await;
+                    self.reply(shape, answer).await
+                }
+            },
             Plan::Steps(call) => self.on_behalf_of(caller).steps(caller, call).await,
         }
     }
@@ -411,20 +413,20 @@ impl Faces {
     }
 
     /// A rejection as an error; a low disk is told with its numbers.
-    pub(crate) fn refused(&self, refused: &Refused, asked: Asked) -> Error {
+    pub(crate) fn refused(&self, refused: &Refused, about: impl Into<About>) -> Error {
         match refused {
             Refused::DiskLow => {
                 let Vitals { data_dir, free_bytes_min, .. } = self.vitals();
                 refusal::disk_low(&data_dir, free_bytes(Path::new(&data_dir)), free_bytes_min)
             }
-            other => refusal::error(&self.lens(), other, asked),
+            other => refusal::error(&self.lens(), other, about),
         }
     }
 
     /// Why an answer is not the one that was asked for: it is a refusal, or a bug.
-    pub(crate) fn not_that(&self, answer: Answer, asked: Asked) -> Error {
+    pub(crate) fn not_that(&self, answer: Answer, about: impl Into<About>) -> Error {
         match answer {
-            Answer::Refused(refused) => self.refused(&refused, asked),
+            Answer::Refused(refused) => self.refused(&refused, about),
             other => {
                 tracing::error!(answer = ?other, "unexpected answer from the engine");
                 Error::new(ErrorCode::Internal, "the engine gave an unexpected answer")

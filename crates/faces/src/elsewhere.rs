@@ -5,14 +5,14 @@ use crate::caller::Caller;
 use crate::streams::ToldSoFar;
 use core::future::Future;
 use core::pin::Pin;
-use tenure_api::{Error, Stream, StreamNews};
+use tenure_api::{Error, SlotSession, SlotSessionEvent};
 use tokio::sync::mpsc::Receiver;
 
 /// What calls come to that were carried out elsewhere, in order.
 pub type Passed<'a> = Pin<Box<dyn Future<Output = Vec<Result<Reply, Error>>> + Send + 'a>>;
 
 /// What happens to one session of `/api/v3`, as the leader tells it. Ends when the session has, or when another node leads.
-pub type FollowedElsewhere = Receiver<(StreamNews, Stream)>;
+pub type FollowedElsewhere = Receiver<(SlotSessionEvent, SlotSession)>;
 
 /// The begin of it.
 pub type Following<'a> = Pin<Box<dyn Future<Output = Result<FollowedElsewhere, Error>> + Send + 'a>>;

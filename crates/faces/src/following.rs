@@ -5,7 +5,7 @@ use crate::elsewhere::FollowedElsewhere;
 use crate::stage::{Stage, is_undecided};
 use crate::streams::{StreamFollow, ToldSoFar};
 use core::time::Duration;
-use tenure_api::{self as api, Error, ErrorCode, StreamNews};
+use tenure_api::{self as api, Error, ErrorCode, SlotSessionEvent};
 use tenure_engine::host::read_clocks;
 use tokio::sync::watch;
 
@@ -83,7 +83,7 @@ impl Stage {
 impl SessionEvents {
     /// The next event; `None` after the session's end was sent, or when no leader knows the session. Nothing is
     /// lost when this is dropped before it is ready.
-    pub async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
+    pub async fn next(&mut self) -> Option<(SlotSessionEvent, api::SlotSession)> {
         while !self.is_over {
             let Some(source) = &mut self.source else {
                 if self.is_passed || !self.stage.is_of_cluster() {
@@ -132,7 +132,7 @@ impl SessionEvents {
         let _ = tokio::time::timeout(AGAIN, self.changes.changed()).await;
     }
 
-    fn note(&mut self, news: StreamNews, session: &api::Stream) {
+    fn note(&mut self, news: SlotSessionEvent, session: &api::SlotSession) {
         let told = self.told.get_or_insert_with(|| ToldSoFar {
             state: session.state,
             last_heartbeat: session.last_heartbeat.clone(),
@@ -140,22 +140,22 @@ impl SessionEvents {
             expired: false,
         });
         match news {
-            StreamNews::Snapshot | StreamNews::State => {
+            SlotSessionEvent::Snapshot | SlotSessionEvent::State => {
                 told.state = session.state;
                 self.is_over = session.state.is_terminal();
             }
-            StreamNews::Renewed => {
+            SlotSessionEvent::Renewed => {
                 told.last_heartbeat.clone_from(&session.last_heartbeat);
                 told.warned = false;
             }
-            StreamNews::Expiring => told.warned = true,
-            StreamNews::Expired => told.expired = true,
+            SlotSessionEvent::Expiring => told.warned = true,
+            SlotSessionEvent::Expired => told.expired = true,
         }
     }
 }
 
 impl Source {
-    async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
+    async fn next(&mut self) -> Option<(SlotSessionEvent, api::SlotSession)> {
         match self {
             Self::Here(follow) => follow.next().await,
             Self::Elsewhere(told) => told.recv().await,

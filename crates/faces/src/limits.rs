@@ -55,6 +55,17 @@ pub fn over_limit(code: ErrorCode, message: String, limit: &str, setting: &str, 
     Error::new(code, message).with("limit", limit).with("setting", setting).with("value", value)
 }
 
+/// An error that names a limit that no setting moves, and its value.
+pub(crate) fn fixed_limit(code: ErrorCode, message: impl Into<String>, limit: &str, value: usize) -> Error {
+    Error::new(code, message).with("limit", limit).with("value", value)
+}
+
+/// The retries of a request that others overtook each time are used up.
+pub(crate) fn attempts_used_up(message: String, attempts: usize) -> Error {
+    fixed_limit(ErrorCode::Overloaded, message, "attempts", attempts)
+        .hint("send the request again after `retry_after_ms`")
+}
+
 /// The size of a page.
 pub(crate) fn page(limit: Option<u64>) -> Result<usize, Error> {
     let limit = limit.unwrap_or(PAGE_DEFAULT);

@@ -141,7 +141,7 @@ pub(crate) fn check_not_operators<'a>(
         Some((group, _)) => (format!("/v1/polling/{group}/cordon"), "a poller is cordoned"),
         None => return Ok(()),
     };
-    Err(contradiction(&format!("{name:?} is not taken by hand: {verb} with POST {route}")))
+    Err(contradiction(&format!("{name:?} cannot be acquired through /v1/leases: {verb} with POST {route}")))
 }
 
 impl Faces {

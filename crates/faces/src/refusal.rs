@@ -1,13 +1,18 @@
 //! Rejections of engine and kernel as errors of the table. The kernel's code and the table's are the same word, except
 //! where the table says otherwise.
 
-use crate::limits::over_limit;
+use crate::call::Call;
+use crate::limits::{fixed_limit, over_limit};
 use crate::show::Lens;
 use tenure_api::{Blocking, Error, ErrorCode};
-use tenure_engine::kernel::{Capacity, Field, Rejection, StateName};
+use tenure_engine::kernel::limits::{
+    ATTACHMENT_BYTES_MAX, BUNDLE_MEMBERS_MAX, HOLDER_BYTES_MAX, POOL_SIZE_MAX, PRINCIPAL_BYTES_MAX,
+    REASON_TEXT_BYTES_MAX,
+};
+use tenure_engine::kernel::{Capacity, Field, LeaseId, Rejection, SessionId, StateName};
 use tenure_engine::liveness::Refusal;
 use tenure_engine::{Blocker, CallLimit, Refused, WaitLimit};
-use tenure_history::{duration, rfc3339};
+use tenure_history::{duration, rfc3339, wire_session};
 
 /// Whether the caller asked as the holder of something, and so has lost it if that is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,24 +21,105 @@ pub(crate) enum Asked {
     AsAnyone,
 }
 
+/// What a request was about, as far as its caller named it: an error repeats the id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct About {
+    asked: Asked,
+    named: Named,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    Nothing,
+    Lease(LeaseId),
+    Session(SessionId),
+}
+
+impl Asked {
+    pub(crate) fn of_lease(self, lease: LeaseId) -> About {
+        About { asked: self, named: Named::Lease(lease) }
+    }
+
+    pub(crate) fn of_session(self, session: SessionId) -> About {
+        About { asked: self, named: Named::Session(session) }
+    }
+}
+
+impl From<Asked> for About {
+    fn from(asked: Asked) -> Self {
+        Self { asked, named: Named::Nothing }
+    }
+}
+
+impl About {
+    /// The subject of a message, such as `lease k3f9-12`.
+    fn subject(self, lens: &Lens<'_>) -> String {
+        match self.named {
+            Named::Nothing => "the lease".to_owned(),
+            Named::Lease(lease) => format!("lease {}", lens.lease_id(lease)),
+            Named::Session(session) => format!("session {}", wire_session(session)),
+        }
+    }
+}
+
+/// What a request waits for, and how long: for the error if its wait ends first.
+pub(crate) struct Wait {
+    ms: u64,
+    names: Vec<String>,
+}
+
+impl Wait {
+    /// `None`: the call does not wait.
+    pub(crate) fn of(call: &Call) -> Option<Self> {
+        let ms = call.wait_ms();
+        let Call::Acquire(body) = call else { return None };
+        if ms == 0 {
+            return None;
+        }
+        let resources = body.resources.iter().map(|name| format!("{name:?}"));
+        let members =
+            body.pools.iter().map(|(pool, count)| format!("{} of {pool:?}", counted(*count, "member")));
+        Some(Self { ms, names: resources.chain(members).collect() })
+    }
+
+    /// The error, which says what was waited for if the wait is over.
+    pub(crate) fn name_in(&self, error: Error) -> Error {
+        if error.message != WAIT_OVER {
+            return error;
+        }
+        let (names, were) = match self.names.as_slice() {
+            [only] => (only.clone(), "it was"),
+            [first, second] => (format!("{first} and {second}"), "they were"),
+            [first, rest @ ..] => (format!("{first} and {} more", rest.len()), "they were"),
+            [] => return error,
+        };
+        let message = format!("the wait of {} for {names} ended before {were} free", duration(self.ms));
+        Error { message, ..error }
+    }
+}
+
 /// A connection that its holder lost is noticed within about this long.
 const CONNECTION_OPEN_RETRY_MS: u64 = 200;
+/// The message that [`Wait`] completes.
+const WAIT_OVER: &str = "the wait ended before the resources were free";
 
-pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, asked: Asked) -> Error {
+pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, about: impl Into<About>) -> Error {
+    let about = about.into();
     let error = match refused {
-        Refused::Rejected(rejection) => rejected(rejection, asked),
-        Refused::Liveness(refusal) => not_live(refusal, asked),
+        Refused::Rejected(rejection) => rejected(lens, rejection, about),
+        Refused::Liveness(refusal) => not_live(lens, refusal, about),
         Refused::Held(blockers) => held(lens, blockers),
-        Refused::Forbidden => Error::new(ErrorCode::Forbidden, "the lease belongs to another principal"),
+        Refused::Forbidden => {
+            let message = format!("{} belongs to another principal", about.subject(lens));
+            Error::new(ErrorCode::Forbidden, message)
+        }
         Refused::ConnectionOpen => {
             Error::new(ErrorCode::NotDraining, "the connection that keeps the lease is open")
                 .hint("close that connection, or send the request on it")
                 .retry_after(CONNECTION_OPEN_RETRY_MS)
         }
         Refused::Queued { resource, waiters } => queued(resource, *waiters),
-        Refused::WaitTimeout => {
-            Error::new(ErrorCode::WaitTimeout, "the wait ended before the resources were free")
-        }
+        Refused::WaitTimeout => Error::new(ErrorCode::WaitTimeout, WAIT_OVER),
         Refused::TooManyWaiters { limit, max } => too_many_waiters(*limit, *max),
         Refused::Overloaded { limit, max } => overloaded(*limit, *max),
         Refused::DiskLow => Error::new(
@@ -103,7 +189,7 @@ fn too_many_waiters(limit: WaitLimit, max: usize) -> Error {
         // No setting moves it.
         WaitLimit::TriesOfOperation => {
             let message = format!("{max} attempts of this operation already wait, which is the limit");
-            new(ErrorCode::TooManyWaiters, message).with("limit", "tries_per_operation").with("value", max)
+            fixed_limit(ErrorCode::TooManyWaiters, message, "tries_per_operation", max)
         }
     }
 }
@@ -127,9 +213,9 @@ fn overloaded(limit: CallLimit, max: usize) -> Error {
         }
         // No setting moves it.
         CallLimit::FrameBytes => {
-            new(ErrorCode::Overloaded, "the request would end more leases than fit into one write")
-                .with("limit", "frame_bytes")
-                .with("value", max)
+            let message = format!("the request would end more leases than fit into one write of {max} bytes");
+            fixed_limit(ErrorCode::Overloaded, message, "frame_bytes", max)
+                .hint("end the leases in several requests")
         }
     }
 }
@@ -138,7 +224,8 @@ fn new(code: ErrorCode, message: impl Into<String>) -> Error {
     Error::new(code, message)
 }
 
-fn rejected(rejection: &Rejection, asked: Asked) -> Error {
+fn rejected(lens: &Lens<'_>, rejection: &Rejection, about: About) -> Error {
+    let asked = about.asked;
     match rejection {
         Rejection::OperationConflict => {
             new(ErrorCode::OperationConflict, "the operation id was used for a different request")
@@ -146,7 +233,9 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
         Rejection::TooLarge { field } => too_large(*field),
         Rejection::BundleEmpty => new(ErrorCode::BundleEmpty, "the request names no resource and no pool"),
         Rejection::BundleTooLarge => {
-            new(ErrorCode::BundleTooLarge, "a lease covers at most 64 resources, pool members included")
+            let message =
+                format!("a lease covers at most {BUNDLE_MEMBERS_MAX} resources, pool members included");
+            fixed_limit(ErrorCode::BundleTooLarge, message, "resources_per_lease", BUNDLE_MEMBERS_MAX)
         }
         Rejection::InvalidName { name, fault } => {
             new(ErrorCode::InvalidName, format!("the name {:?} {}", name.as_str(), fault.as_str()))
@@ -162,14 +251,16 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
             new(ErrorCode::PoolNotFound, format!("pool {:?} does not exist", pool.as_str()))
                 .with("pool", pool.as_str())
         }
-        Rejection::SessionNotFound { .. } => no_session(asked),
-        Rejection::SessionExists { .. } => new(ErrorCode::SessionExists, "the session id is taken"),
+        Rejection::SessionNotFound { session } => no_session(*session, asked),
+        Rejection::SessionExists { session } => {
+            new(ErrorCode::SessionExists, format!("session id {} is taken", wire_session(*session)))
+        }
         Rejection::ResourceHeld(held) => {
             new(ErrorCode::ResourceHeld, format!("{:?} is held by {:?}", held.resource.as_str(), held.holder))
         }
         Rejection::PoolExhausted { pool, wanted, free } => {
-            let message =
-                format!("pool {:?} has {free} free members, the request needs {wanted}", pool.as_str());
+            let free_members = counted(*free, "free member");
+            let message = format!("pool {:?} has {free_members}, the request needs {wanted}", pool.as_str());
             new(ErrorCode::PoolExhausted, message)
                 .with("pool", pool.as_str())
                 .with("wanted", *wanted)
@@ -192,12 +283,18 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
                     .with("setting", format!("limits.{what}")),
             }
         }
-        Rejection::LeaseNotFound => no_lease(asked),
+        Rejection::LeaseNotFound => no_lease(&about.subject(lens), asked),
         Rejection::LeaseRetired => mark(
-            new(ErrorCode::LeaseRetired, "the lease ended, and its details are not kept any more"),
+            new(
+                ErrorCode::LeaseRetired,
+                format!("{} ended, and its details are not kept any more", about.subject(lens)),
+            ),
             asked,
         ),
-        Rejection::HolderMismatch => new(ErrorCode::HolderMismatch, "another holder holds the lease"),
+        Rejection::HolderMismatch => {
+            let message = format!("{} has another holder than the request names", about.subject(lens));
+            new(ErrorCode::HolderMismatch, message)
+        }
         Rejection::StaleEpoch { current } => {
             let message = format!("stale epoch: the current epoch is {current}");
             mark(new(ErrorCode::StaleEpoch, message).with("current", current.0), asked)
@@ -209,18 +306,16 @@ fn rejected(rejection: &Rejection, asked: Asked) -> Error {
         Rejection::AlreadyDraining => new(ErrorCode::AlreadyDraining, "the lease is already draining"),
         Rejection::NotDraining => new(ErrorCode::NotDraining, "the lease is not draining"),
         Rejection::PoolInUse { held } => {
-            let message = match *held {
-                1 => "1 member of the pool is held".to_owned(),
-                held => format!("{held} members of the pool are held"),
-            };
+            let are = if *held == 1 { "is" } else { "are" };
+            let message = format!("{} of the pool {are} held", counted(*held, "member"));
             new(ErrorCode::PoolInUse, message).with("held", *held)
         }
     }
 }
 
-fn not_live(refusal: &Refusal, asked: Asked) -> Error {
+fn not_live(lens: &Lens<'_>, refusal: &Refusal, about: About) -> Error {
     match refusal {
-        Refusal::Rejected(rejection) => rejected(rejection, asked),
+        Refusal::Rejected(rejection) => rejected(lens, rejection, about),
         Refusal::NoLiveness => Error::new(
             ErrorCode::NoLiveness,
             "a session or a connection keeps the lease: a heartbeat of the lease itself does not count",
@@ -228,7 +323,13 @@ fn not_live(refusal: &Refusal, asked: Asked) -> Error {
         Refusal::PermanentLease => {
             Error::new(ErrorCode::PermanentLease, "a permanent lease has no heartbeat and cannot drain")
         }
-        Refusal::SessionNotFound => no_session(asked),
+        Refusal::SessionNotFound => match about.named {
+            Named::Session(session) => no_session(session, about.asked),
+            Named::Nothing | Named::Lease(_) => mark(
+                new(ErrorCode::SessionNotFound, "the session that keeps the lease is closed"),
+                about.asked,
+            ),
+        },
         Refusal::NotYet { remaining_ms } => {
             let message = format!(
                 "cannot reclaim yet: the former holder, a finalizer or the reclaim delay needs another {}",
@@ -259,7 +360,7 @@ fn held(lens: &Lens<'_>, blockers: &[Blocker]) -> Error {
             first.holder.as_str(),
             blockers.len().saturating_sub(1)
         ),
-        [] => "a resource is held".to_owned(),
+        [] => "one of the requested resources is held".to_owned(),
     };
     blocked(message, &blocking)
 }
@@ -286,15 +387,26 @@ fn not_yet(message: &str, remaining_ms: u64) -> Error {
 }
 
 fn too_large(field: Field) -> Error {
-    let (name, bound) = match field {
-        Field::Holder => ("holder", "must have 1 to 128 bytes"),
-        Field::Attachment => ("attachment", "must have at most 4096 bytes as JSON"),
-        Field::FaceData => ("face_data", "must have at most 4096 bytes"),
-        Field::Text => ("reason", "must have at most 256 bytes"),
-        Field::Principal => ("principal", "must have at most 256 bytes"),
-        Field::PoolSize => ("size", "must be at most 65536"),
+    let (field, message, limit, max) = match field {
+        Field::Holder => ("holder", "holder must have 1 to 128 bytes", "holder_bytes", HOLDER_BYTES_MAX),
+        Field::Attachment => {
+            let message = "attachment must have at most 4096 bytes as JSON";
+            ("attachment", message, "attachment_bytes_per_lease", ATTACHMENT_BYTES_MAX)
+        }
+        Field::FaceData => {
+            let message = "the data of a registration or slot session (TXT record, metadata, names) must have at most \
+                           4096 bytes";
+            ("data", message, "data_bytes_per_lease", ATTACHMENT_BYTES_MAX)
+        }
+        Field::Text => {
+            ("reason", "reason must have at most 256 bytes", "reason_bytes", REASON_TEXT_BYTES_MAX)
+        }
+        Field::Principal => {
+            ("principal", "principal must have at most 256 bytes", "principal_bytes", PRINCIPAL_BYTES_MAX)
+        }
+        Field::PoolSize => ("size", "size must be at most 65536", "pool_size", POOL_SIZE_MAX as usize),
     };
-    Error::new(ErrorCode::TooLarge, format!("{name} {bound}")).with("field", name)
+    fixed_limit(ErrorCode::TooLarge, message, limit, max).with("field", field)
 }
 
 /// The lease is in a state in which this cannot be done.
@@ -317,12 +429,18 @@ pub(crate) fn invalid_state(state: StateName, asked: Asked) -> Error {
 }
 
 /// There is no such lease; an id of another log is none.
-pub(crate) fn no_lease(asked: Asked) -> Error {
-    mark(Error::new(ErrorCode::NotFound, "the lease does not exist"), asked)
+pub(crate) fn no_lease(subject: &str, asked: Asked) -> Error {
+    mark(Error::new(ErrorCode::NotFound, format!("{subject} does not exist")), asked)
 }
 
-pub(crate) fn no_session(asked: Asked) -> Error {
-    mark(Error::new(ErrorCode::SessionNotFound, "the session does not exist or is closed"), asked)
+fn no_session(session: SessionId, asked: Asked) -> Error {
+    let message = format!("session {} does not exist or is closed", wire_session(session));
+    mark(Error::new(ErrorCode::SessionNotFound, message), asked)
+}
+
+/// `1 free member`, `2 free members`.
+pub(crate) fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The error, telling whoever asked as the holder that it has lost.
@@ -349,4 +467,49 @@ fn capacity_word(capacity: Capacity) -> &'static str {
 /// `leases_per_principal` as people read it.
 fn spaced(word: &str) -> String {
     word.replace('_', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure_history::Identity;
+
+    fn of(refused: &Refused) -> Error {
+        let identity = Identity { log_id: 1, tag: 1, fence_base: 0, shard: 0, salt: 0 };
+        error(&Lens { identity: &identity, wall_ms: 0 }, refused, Asked::AsAnyone)
+    }
+
+    #[test]
+    fn an_error_over_a_limit_names_the_limit_and_its_value() {
+        let fields = [
+            (Field::Holder, "holder_bytes", 128),
+            (Field::Attachment, "attachment_bytes_per_lease", 4_096),
+            (Field::FaceData, "data_bytes_per_lease", 4_096),
+            (Field::Text, "reason_bytes", 256),
+            (Field::Principal, "principal_bytes", 256),
+            (Field::PoolSize, "pool_size", 65_536),
+        ];
+        let too_large = fields.map(|(field, limit, max)| (Rejection::TooLarge { field }, limit, max));
+        for (rejection, limit, max) in
+            too_large.into_iter().chain([(Rejection::BundleTooLarge, "resources_per_lease", 64)])
+        {
+            let error = of(&Refused::Rejected(rejection));
+            assert_eq!(
+                (&error.details["limit"], &error.details["value"]),
+                (&limit.into(), &max.into()),
+                "{error}"
+            );
+            assert!(error.message.contains(&max.to_string()), "{error}");
+        }
+    }
+
+    #[test]
+    fn counts_are_singular_or_plural() {
+        let exhausted = |free| {
+            let pool = "gpu".into();
+            of(&Refused::Rejected(Rejection::PoolExhausted { pool, wanted: 2, free })).message
+        };
+        assert_eq!(exhausted(0), "pool \"gpu\" has 0 free members, the request needs 2");
+        assert_eq!(exhausted(1), "pool \"gpu\" has 1 free member, the request needs 2");
+    }
 }

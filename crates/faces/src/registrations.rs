@@ -36,7 +36,7 @@ use crate::call::Reply;
 use crate::caller::{Caller, Origin};
 use crate::dispatch::Faces;
 use crate::leases::{self, contradiction};
-use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, out_of_range};
+use crate::limits::{TTL_MS_MAX, TTL_MS_MIN, attempts_used_up, out_of_range};
 use crate::refusal::Asked;
 use crate::sessions;
 use crate::show;
@@ -279,7 +279,8 @@ impl Registrations {
                 return Ok((kept, mark));
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "no registration id is free"))
+        let message = format!("{DRAWS_MAX} random registration ids were taken; none is free");
+        Err(attempts_used_up(message, DRAWS_MAX as usize))
     }
 }
 
@@ -351,7 +352,11 @@ impl Faces {
                 return Ok(Reply::Registered(registered(&live, wish.warning)));
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "too many concurrent registrations of the same name"))
+        let message = format!(
+            "{:?} was not registered: in {TRIES_MAX} attempts another registration of the name came first",
+            wish.described.name
+        );
+        Err(attempts_used_up(message, TRIES_MAX))
     }
 
     /// Live registrations that were asked for by the same name and type, oldest first.
@@ -523,7 +528,9 @@ impl Faces {
                 other => return Err(self.unless_gone(other, id, lease).await),
             }
         }
-        Err(Error::new(ErrorCode::Overloaded, "too many concurrent changes of the registration"))
+        let message =
+            format!("registration {id:?} was not renewed: it changed during each of {TRIES_MAX} attempts");
+        Err(attempts_used_up(message, TRIES_MAX))
     }
 
     /// The lease of a registration, by its whole id.
@@ -584,6 +591,10 @@ impl Faces {
                     Ok(_) => self.not_that(answer, Asked::AsHolder),
                     Err(gone) => gone,
                 }
+            }
+            Answer::Refused(Refused::Forbidden) => {
+                let message = format!("registration {id:?} belongs to another principal");
+                Error::new(ErrorCode::Forbidden, message)
             }
             _ => self.not_that(answer, Asked::AsHolder),
         }

@@ -37,7 +37,7 @@ impl Faces {
             other => return self.reply_now(lens, shape, other),
         };
         let LeaseFound::Ended { ended, fence, .. } = found else {
-            return Err(self.not_that(Answer::Done { lsn, replayed }, shape.asked()));
+            return Err(self.not_that(Answer::Done { lsn, replayed }, shape.about()));
         };
         let EndedLease { ended_lsn, epoch, .. } = ended;
         let (event, wall_ms) = self.logged(ended_lsn).await.ok_or_else(retired)?;
@@ -49,7 +49,7 @@ impl Faces {
     /// The reply to what needs no log to be told.
     pub(crate) fn reply_now(&self, lens: &Lens<'_>, shape: Shape, answer: Answer) -> Result<Reply, Error> {
         let answer = match answer {
-            Answer::Refused(refused) => return Err(self.refused(&refused, shape.asked())),
+            Answer::Refused(refused) => return Err(self.refused(&refused, shape.about())),
             answer => answer,
         };
         Ok(match (shape, answer) {
@@ -96,7 +96,8 @@ impl Faces {
                 Reply::Resource(resource(lens, name, lease.as_deref(), waiters, lsn))
             }
             (Shape::Session(seen), Answer::Session { session, .. }) if !seen.includes(&session.principal) => {
-                return Err(Error::new(ErrorCode::Forbidden, "the session belongs to another principal"));
+                let message = format!("session {} belongs to another principal", wire_session(session.id));
+                return Err(Error::new(ErrorCode::Forbidden, message));
             }
             (Shape::Session(_), Answer::Session { session, lsn }) => {
                 Reply::Session(lens.session(&session, lsn))
@@ -161,7 +162,7 @@ impl Faces {
             (Shape::BreakerReset, Answer::Done { lsn, .. }) => {
                 Reply::BreakerReset(api::BreakerReset { lsn: lsn.0 })
             }
-            (shape, answer) => return Err(self.not_that(answer, shape.asked())),
+            (shape, answer) => return Err(self.not_that(answer, shape.about())),
         })
     }
 }

@@ -31,15 +31,15 @@ use crate::call::Reply;
 use crate::caller::Caller;
 use crate::dispatch::Faces;
 use crate::leases::{self, contradiction};
-use crate::limits::{WAIT_MS_MAX, out_of_range};
+use crate::limits::{WAIT_MS_MAX, fixed_limit, out_of_range};
 use crate::polling::check_not_operators;
-use crate::refusal::Asked;
+use crate::refusal::{Asked, counted};
 use facts::draw_id;
 use queue::Queued;
 use shown::Shown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tenure_api::{self as api, Error, ErrorCode, IntentStatus, StreamState};
+use tenure_api::{self as api, Error, ErrorCode, IntentStatus, SlotSessionState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::limits::{
     BUNDLE_MEMBERS_MAX, HOLDER_BYTES_MAX, OPERATION_KEEP_MS_MAX, RESERVE_MS_MAX,
@@ -129,14 +129,15 @@ impl Streams {
     fn wish(
         &self,
         caller: &Caller,
-        asked: api::StreamStart,
+        asked: api::SlotSessionStart,
         operation_id: Option<String>,
     ) -> Result<Wish, Error> {
         let options = &self.options;
         let fits = |name: &str, text: &Option<String>, max: usize| match text {
             Some(text) if text.len() > max => {
-                Err(Error::new(ErrorCode::TooLarge, format!("{name} must have at most {max} bytes"))
-                    .with("field", name))
+                let message = format!("{name} must have at most {max} bytes");
+                let limit = format!("{name}_bytes");
+                Err(fixed_limit(ErrorCode::TooLarge, message, &limit, max).with("field", name))
             }
             _ => Ok(()),
         };
@@ -191,7 +192,7 @@ impl Streams {
 }
 
 /// The pool that slots are asked from, and how many; `None` where only resources are named.
-pub(crate) fn slots(asked: &api::StreamStart, default_pool: &str) -> Result<Option<(Text, u32)>, Error> {
+pub(crate) fn slots(asked: &api::SlotSessionStart, default_pool: &str) -> Result<Option<(Text, u32)>, Error> {
     if asked.pool.is_none() && asked.count.is_none() && !asked.resources.is_empty() {
         return Ok(None);
     }
@@ -224,7 +225,7 @@ pub(crate) fn operation(
 }
 
 /// One line for a stream that ended.
-pub(crate) fn log_end(id: &str, state: StreamState, reason: &str) {
+pub(crate) fn log_end(id: &str, state: SlotSessionState, reason: &str) {
     let event = if reason == LEASE_EXPIRED { "session.lease_expired" } else { "session.ended" };
     tracing::info!(event = %event, session_id = %id, state = %state.as_str(), reason = %reason, "Session ended:");
 }
@@ -258,7 +259,7 @@ impl Faces {
     pub(crate) async fn start_stream(
         &self,
         caller: &Caller,
-        asked: api::StreamStart,
+        asked: api::SlotSessionStart,
         operation_id: Option<String>,
     ) -> Result<Reply, Error> {
         let started = match self.streams().wish(caller, asked, operation_id) {
@@ -273,7 +274,7 @@ impl Faces {
         };
         match started {
             Ok((shown, status)) => {
-                let stream = api::Stream { status: Some(status), ..shown.stream };
+                let stream = api::SlotSession { status: Some(status), ..shown.stream };
                 Ok(Reply::Stream(Box::new(stream)))
             }
             Err(error) => {
@@ -426,8 +427,11 @@ impl Faces {
         };
         let (size, in_use) = (found.size, found.size.saturating_sub(found.free));
         if wanted > size {
-            let message =
-                format!("the request needs {wanted} slots, but pool {:?} has only {size}", pool.as_str());
+            let message = format!(
+                "the request needs {}, but pool {:?} has only {size}",
+                counted(wanted, "slot"),
+                pool.as_str()
+            );
             return Error::new(ErrorCode::InvalidRequest, message).with("field", "count");
         }
         let message = match found.free {

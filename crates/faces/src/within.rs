@@ -163,7 +163,7 @@ impl<'a> Takes<'a> {
         }
     }
 
-    fn of_stream(start: &'a api::StreamStart, default_pool: &str) -> Self {
+    fn of_stream(start: &'a api::SlotSessionStart, default_pool: &str) -> Self {
         let mut names: Vec<Cow<'a, str>> =
             start.resources.iter().map(|name| Cow::Borrowed(name.as_str())).collect();
         // A count that is refused later takes nothing.

@@ -11,7 +11,7 @@ use crate::record::{Content, LoggedRecord};
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The record is not one this version knows.
-    #[error("record {lsn} cannot be understood: {source}")]
+    #[error("record {lsn} cannot be decoded: {source}")]
     Unreadable {
         /// Which.
         lsn: Lsn,
@@ -19,7 +19,7 @@ pub enum ReplayError {
         source: DecodeError,
     },
     /// The record cannot follow those before it.
-    #[error("record {lsn} does not fit what stands before it: {source}")]
+    #[error("record {lsn} does not follow from the records before it: {source}")]
     Misfit {
         /// Which.
         lsn: Lsn,

@@ -89,7 +89,7 @@ pub(crate) fn change_at(change: &Change, when: When) -> String {
         Change::Rebound(rebound) => rebound_sentence(rebound),
         Change::Amended(amended) => amended_sentence(amended).to_owned(),
         Change::Drained(steered) => format!(
-            "drained{}{}: still valid until its grace ends or an operator revives it",
+            "drained{}{}: still held until its grace ends or an operator revives it",
             by(&steered.actor),
             saying(&steered.text)
         ),

@@ -72,8 +72,8 @@ pub enum Finding {
         /// Where they were compared.
         lsn: Lsn,
     },
-    /// The log begins after its first record and no snapshot stands in for what is gone.
-    #[error("records before lsn {oldest} are gone and no snapshot stands in for them")]
+    /// The log begins after its first record and no snapshot replaces what is gone.
+    #[error("records before lsn {oldest} are gone and no snapshot replaces them")]
     NoBeginning {
         /// The oldest segment.
         place: Place,
@@ -106,7 +106,7 @@ pub enum Warning {
         file: String,
     },
     /// An index is of no use; it is made again, and until then a segment is read whole.
-    #[error("{file}: {problem}; it will be made again")]
+    #[error("{file}: {problem}; the daemon rebuilds it")]
     Index {
         /// Which file.
         file: String,

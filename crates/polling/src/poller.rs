@@ -69,7 +69,7 @@ pub enum PollerError {
     NameTaken(String),
     /// The store rejected a request.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
     /// The store cannot be reached.
     #[error("{0}")]
     Unreachable(String),

@@ -63,7 +63,7 @@ impl Membership {
 
     /// Like [`Membership::valid_until`], and not later than the daemon's `valid_ms`, less a margin for scheduling.
     #[must_use]
-    pub fn promised_until(&self, sent: BootInstant, valid_ms: u64) -> BootInstant {
+    pub fn valid_until_as_answered(&self, sent: BootInstant, valid_ms: u64) -> BootInstant {
         let promised = Duration::from_millis(valid_ms).saturating_sub(SCHEDULING);
         self.valid_until(sent).min(sent.after(promised))
     }
@@ -197,7 +197,7 @@ pub enum Outcome<T> {
     /// Done.
     Done(T),
     /// Another poller holds it, or the claim is lost.
-    Refused(String),
+    Rejected(String),
     /// The successor does not accept the hand-over: the claim stays.
     NotTaken(String),
     /// The outcome is unknown: do not act on the claim until the same call has returned another outcome.
@@ -246,7 +246,7 @@ pub enum StoreError {
     NameTaken(String),
     /// A permanent error: a missing permission, a wrong address, an old version.
     #[error("{0}")]
-    Refused(String),
+    Rejected(String),
 }
 
 /// A coordination backend. One value serves one poller of one group.

@@ -7,6 +7,14 @@ use tenure_api::{ErrorCode, Retry};
 /// How the page looks; served beside it, so that no style is inline.
 pub(crate) const STYLE: &str = include_str!("docs.css");
 
+/// The page for an address without a route.
+pub(crate) const NO_SUCH_PAGE: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Not found · Tenure</title>\
+    <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+    <link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><header><a class=\"brand\" href=\"/\">Tenure</a></header><main>\
+    <h1>Not found</h1><p>This daemon has no page at this address.</p>\
+    <ul><li><a href=\"/\">Dashboard</a></li><li><a href=\"/docs\">HTTP API</a></li><li><a href=\"/docs/errors\">Errors</a></li></ul>\
+    </main></body></html>\n";
+
 /// The page.
 pub(crate) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(128 << 10);

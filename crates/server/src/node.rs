@@ -7,8 +7,8 @@ use core::future::Future;
 use core::pin::Pin;
 use serde::{Deserialize, Serialize};
 use tenure_api::{
-    ClusterStatus, Error, EventsQuery, NodeForgotten, SecretRotated, SteppedDown, Stream, StreamNews,
-    StreamState, Time,
+    ClusterStatus, Error, EventsQuery, NodeForgotten, SecretRotated, SlotSession, SlotSessionEvent,
+    SlotSessionState, SteppedDown, Time,
 };
 use tenure_engine::kernel::{SessionId, SessionKind};
 use tenure_faces::{Call, Caller, Freshness, Origin, Reply, Scope, Stage, ToldSoFar};
@@ -135,7 +135,7 @@ pub struct FollowedOn {
     session_id: String,
     /// `None`: nothing was told yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    state: Option<StreamState>,
+    state: Option<SlotSessionState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     last_heartbeat: Option<Time>,
     #[serde(default)]
@@ -148,9 +148,9 @@ pub struct FollowedOn {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FollowedLine {
     /// What happened.
-    pub news: StreamNews,
+    pub news: SlotSessionEvent,
     /// The session after it.
-    pub session: Stream,
+    pub session: SlotSession,
 }
 
 /// Which node answers at an address.

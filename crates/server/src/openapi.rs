@@ -115,7 +115,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "name": "Idempotency-Key",
             "in": "header",
             "required": false,
-            "description": "Makes a retry harmless; `operation_id` in the body counts more.",
+            "description": "Idempotency key: a retry with the same key has no second effect. `operation_id` in the body takes precedence.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$" },
         }));
     }
@@ -124,7 +124,7 @@ fn parameters(route: &Route, generator: &mut SchemaGenerator) -> Vec<Value> {
             "name": "Last-Event-ID",
             "in": "header",
             "required": false,
-            "description": "Goes on after this event.",
+            "description": "Send events after the event with this id.",
             "schema": { "type": "string", "pattern": "^[!-~]+$" },
         }));
     }
@@ -163,7 +163,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
             let schema = schema(generator);
             let content = json(schema.clone());
             responses.insert("201".to_owned(), json!({ "description": "Granted", "content": content }));
-            let replayed = "The outcome of an earlier try with the same operation id";
+            let replayed = "The outcome of an earlier request with the same operation id";
             responses.insert("200".to_owned(), json!({ "description": replayed, "content": json(schema) }));
         }
         Gives::Events => {
@@ -177,13 +177,13 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         }
         Gives::Sightings(schema) => {
             let sighting = schema(generator);
-            let described = "Server-sent events: `id:` grows, `data:` one JSON object";
+            let described = "Server-sent events: `id:` is a rising number, `data:` one JSON object";
             let content = json!({
                 "text/event-stream": { "schema": { "type": "string" }, "x-event-schema": sighting }
             });
             responses.insert("200".to_owned(), json!({ "description": described, "content": content }));
         }
-        Gives::StreamNews(schema) => {
+        Gives::SlotSessionEvents(schema) => {
             let session = schema(generator);
             let described = "Server-sent events: `event:` is `snapshot`, `lease.renewed`, `lease.expiring`, \
                              `lease.expired` or `state`, `data:` the session";
@@ -195,7 +195,7 @@ fn responses(route: &Route, generator: &mut SchemaGenerator) -> Value {
         Gives::Media(media) => {
             let schema = if media == "application/json" { json!({}) } else { json!({ "type": "string" }) };
             let content = json!({ media: { "schema": schema } });
-            responses.insert("200".to_owned(), json!({ "description": "Here it is", "content": content }));
+            responses.insert("200".to_owned(), json!({ "description": "The content", "content": content }));
         }
     }
     let is_problem = route.path.starts_with(STREAMS_BASE);

@@ -57,12 +57,13 @@ fn http(generated: &str) -> String {
          Every operation with an example: the request as `curl` sends it, and the answer of a daemon. The fields of every\n\
          object are in [openapi.json](openapi.json), which the daemon serves at `/openapi.json` and, for reading, at `/docs`;\n\
          errors are in [errors.md](errors.md).\n\n\
-         - A daemon that asks for credentials takes `Authorization: Bearer TOKEN`. *Scope* is what the token must have.\n\
+         - A daemon that requires credentials accepts `Authorization: Bearer TOKEN`. *Scope* is the scope that the token needs.\n\
          - `Idempotency-Key: TEXT`, or `operation_id` in the body, makes a retry of a change harmless: it is carried out once.\n\
-         - Names with slashes may stand in a path as they are, or with `%2F`.\n\
-         - Reads take `?consistency=stale` (a follower of a cluster answers from its local log) and `?min_lsn=N` (not before\n  \
-           position N is applied).\n\
-         - Times are RFC 3339 in UTC; durations are in the unit that the name of the field ends with.\n"
+         - Names with slashes are written in a path as they are, or with `%2F`.\n\
+         - Reads take `?consistency=stale` (a follower of a cluster answers from its local log) and `?min_lsn=N` (the answer\n  \
+           waits until position N is applied).\n\
+         - Times are RFC 3339 in UTC; durations are in the unit that the name of the field ends with.\n\
+         - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default. The commands of `tenure` use 30 s and 0 s.\n"
     );
     let (routes, examples) = (routes(), examples());
     let mut group = "";
@@ -82,7 +83,7 @@ fn operation(page: &mut String, route: &Route, example: &Example) {
     let scope = route.scope.map(|scope| format!(" Scope `{}`.", scope.as_str())).unwrap_or_default();
     let path = route.path.replace("{*", "{");
     let _ = write!(page, "\n### {} {path}\n\n{}.{scope}\n\n```sh\ncurl", route.method, route.summary);
-    let stream = matches!(route.gives, Gives::Events | Gives::Sightings(_) | Gives::StreamNews(_));
+    let stream = matches!(route.gives, Gives::Events | Gives::Sightings(_) | Gives::SlotSessionEvents(_));
     if stream {
         page.push_str(" -N");
     }

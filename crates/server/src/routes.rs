@@ -21,35 +21,35 @@ use tenure_faces::{Call, Scope};
 /// What a request wants.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Wanted {
-    /// A call of the faces.
+    /// A call of an application.
     Call(Call),
     /// The stream of events.
     Events(api::EventsQuery),
-    /// What is seen on the network: whole services, or everything.
+    /// Services on the network: whole services, or every event.
     Browse { query: api::BrowseQuery, whole: bool },
-    /// What happens to one stream.
+    /// Events of one slot session.
     FollowStream(String),
-    /// A copy of the data.
+    /// A backup.
     Backup,
-    /// The cluster.
+    /// The status of the cluster.
     Cluster,
-    /// The writer's resignation.
+    /// Ask the leader to resign.
     StepDown,
-    /// The secret by which nodes know each other is to be replaced.
+    /// Replace the secret with which nodes authenticate each other.
     RotateSecret,
-    /// The end of a node's place in the cluster.
+    /// Remove a node from the cluster.
     ForgetNode(String),
-    /// The daemon's end.
+    /// Stop the daemon.
     ShutDown(api::ShutDown),
-    /// Who asks.
+    /// The principal of the caller.
     Caller,
     /// A code that signs a browser in.
     SignIn,
-    /// A cookie for such a code.
+    /// Exchange such a code for a cookie.
     Redeem(api::RedeemCode),
-    /// The end of that cookie.
+    /// End that cookie.
     SignOut,
-    /// Something that is not JSON.
+    /// A page or a file.
     Page(Page),
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum Page {
     DocsStyle,
     /// The dashboard.
     Home,
-    /// Where a browser is signed in.
+    /// The page where a browser signs in.
     SignIn,
     /// A file of the dashboard.
     Asset(&'static Asset),
@@ -89,7 +89,7 @@ pub(crate) struct Route {
     pub(crate) summary: &'static str,
     /// Group in the document.
     pub(crate) group: &'static str,
-    /// `None`: no credential is asked.
+    /// `None`: the route needs no credential.
     pub(crate) scope: Option<Scope>,
     pub(crate) query: Option<SchemaOf>,
     pub(crate) body: Option<SchemaOf>,
@@ -113,31 +113,31 @@ impl Route {
     }
 }
 
-/// What a route answers when all is well.
+/// What a route answers if there is no error.
 #[derive(Clone, Copy)]
 pub(crate) enum Gives {
     /// JSON with this status.
     Json(u16, SchemaOf),
-    /// JSON; 201 when new, 200 for the outcome of an earlier try.
+    /// JSON; 201 when new, 200 for the outcome of an earlier request.
     Created(SchemaOf),
     /// The stream of events.
     Events,
-    /// What is seen on the network, as a stream.
+    /// Services on the network, as a stream of events.
     Sightings(SchemaOf),
-    /// What happens to one session, as a stream.
-    StreamNews(SchemaOf),
-    /// Anything else.
+    /// Events of one slot session.
+    SlotSessionEvents(SchemaOf),
+    /// Another media type.
     Media(&'static str),
 }
 
 #[derive(Deserialize, JsonSchema, Default)]
 #[serde(deny_unknown_fields)]
 struct PageQuery {
-    /// At most this many, 1 to 1000 [default: 100].
+    /// Maximum number of entries in a page, 1 to 1000 [default: 100].
     #[serde(default)]
     #[schemars(range(min = 1, max = 1000))]
     limit: Option<u64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default)]
     cursor: Option<String>,
 }
@@ -162,7 +162,7 @@ impl Parts<'_> {
             .map_err(|error| Error::new(ErrorCode::InvalidRequest, format!("in the query: {error}")))
     }
 
-    /// No body at all says the same as an empty object.
+    /// An empty body means the same as an empty object.
     fn body<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let bytes = match self.body.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => b"{}",
@@ -309,7 +309,7 @@ fn leases() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/leases/{lease_id}/heartbeat",
             name: "heartbeat",
-            summary: "Renew a lease; `valid_ms` says for how long the holder may act",
+            summary: "Renew a lease; `valid_ms` is how long the holder may act",
             group: LEASES,
             scope: HOLD,
             query: None,
@@ -318,7 +318,7 @@ fn leases() -> Vec<Route> {
             read: |parts| call(Call::Heartbeat(parts.param("lease_id"), parts.body()?)),
         },
         lease_call!("release", "release", HOLD, api::HolderCall, Call::Release, "Release a lease"),
-        lease_call!("amend", "amend", HOLD, api::Amend, Call::Amend, "Replace the attachment"),
+        lease_call!("amend", "amend", HOLD, api::Amend, Call::Amend, "Replace the attachment of a lease"),
         lease_call!(
             "acknowledge",
             "acknowledge",
@@ -367,7 +367,14 @@ fn leases() -> Vec<Route> {
             Call::Drain,
             "Drain a lease: it ends after its grace unless it is revived"
         ),
-        lease_call!("revive", "revive", ADMIN, api::OperatorCall, Call::Revive, "Withdraw a drain"),
+        lease_call!(
+            "revive",
+            "revive",
+            ADMIN,
+            api::OperatorCall,
+            Call::Revive,
+            "Revive a lease: withdraw a drain"
+        ),
     ]
 }
 
@@ -459,7 +466,7 @@ fn resources() -> Vec<Route> {
             "show_resource",
             RESOURCES,
             api::Resource,
-            "Show a resource: its holder, its fence, and who waits",
+            "Show a resource: its holder, its fencing token and the holders in its queue",
             |parts| call(Call::Resource(parts.param("name")))
         ),
         Route {
@@ -494,7 +501,7 @@ fn resources() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/check",
             name: "check",
-            summary: "Check whether a fence or an epoch is current, for stores that guard writes",
+            summary: "Check whether a fencing token or an epoch is current, for protected systems",
             group: RESOURCES,
             scope: READ,
             query: None,
@@ -511,7 +518,7 @@ fn story() -> Vec<Route> {
             method: Method::GET,
             path: "/v1/events",
             name: "events",
-            summary: "Follow events as server-sent events, from a position or from now on",
+            summary: "Follow events as server-sent events, from a position or only new ones",
             group: STORY,
             scope: READ,
             query: Some(fields::<api::EventsQuery>),
@@ -596,7 +603,7 @@ fn daemon() -> Vec<Route> {
             method: Method::POST,
             path: "/v1/breaker/reset",
             name: "reset_breaker",
-            summary: "End mass-expiry protection: leases end on time again",
+            summary: "End mass-expiry protection: leases expire on time again",
             group: DAEMON,
             scope: ADMIN,
             query: None,

@@ -427,7 +427,8 @@ impl Shared {
     pub(crate) fn admit_copy(&self) -> Result<OwnedSemaphorePermit, Error> {
         let permit = Arc::clone(&self.copies).try_acquire_owned();
         permit.map_err(|_| {
-            Error::new(ErrorCode::Overloaded, "too many nodes copy the log from this node at once")
+            let message = format!("{COPIES_MAX} nodes copy the log from this node, which is the limit");
+            Error::new(ErrorCode::Overloaded, message).with("limit", "copies").with("value", COPIES_MAX)
         })
     }
 

@@ -11,8 +11,14 @@ use super::tree::{File, Tree};
 use phrases::{ALLOWED, Allowed, PHRASES, Phrase};
 use prose::{Block, Readers, Token};
 
-/// Libraries whose public doc comments are their documentation.
-const LIBRARIES: &[&str] = &["crates/client/src/", "crates/polling/src/"];
+/// Sources whose public doc comments are documentation: of libraries, and of the fields in the OpenAPI document.
+const LIBRARIES: &[&str] = &[
+    "crates/api/src/",
+    "crates/client/src/",
+    "crates/polling/src/",
+    "crates/server/src/routes.rs",
+    "crates/server/src/routes/",
+];
 
 /// Modules whose doc comments on types and fields are the help of the command line.
 const HELP: &[&str] = &[

@@ -16,16 +16,16 @@ const POLLER: &str = "@poller/";
 const CORDON: &str = "@cordon/";
 const PIN: &str = "@pin/";
 
-/// The name of one thing in a group.
+/// Name of a resource of a polling group.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PollName {
-    /// Who holds it polls the target of this name.
+    /// A target; its lease belongs to the poller that polls it.
     Target(String),
-    /// Who holds it is the poller of this name.
+    /// The membership of a poller.
     Poller(String),
-    /// Held while the poller of this name is to have no targets.
+    /// A cordon: held while the poller of this name gets no targets.
     Cordon(String),
-    /// Held while the target of this name is to be with one poller.
+    /// A pin: held while the target of this name belongs to one poller.
     Pin(String),
 }
 
@@ -35,21 +35,21 @@ type Kind = (&'static str, fn(String) -> PollName);
 /// Why a name cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PollNameError {
-    /// Not a group.
+    /// The name of the group is not valid.
     #[error(
         "{0:?} is not a valid name for a group: 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first"
     )]
     Group(String),
-    /// Nothing, or too long.
+    /// The name is empty or too long.
     #[error("{0:?} cannot name a target or poller: it needs 1 to 180 bytes once written as a resource")]
     Length(String),
 }
 
 impl PollName {
-    /// Whether a group can be called so.
+    /// Checks the name of a group.
     ///
     /// # Errors
-    /// [`PollNameError::Group`] if not.
+    /// [`PollNameError::Group`] if it is not valid.
     pub fn check_group(group: &str) -> Result<(), PollNameError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         let begins_well = group.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric);
@@ -60,16 +60,16 @@ impl PollName {
         }
     }
 
-    /// What all names of the group begin with.
+    /// Prefix of all resource names of the group.
     #[must_use]
     pub fn prefix(group: &str) -> String {
         format!("{PREFIX}{group}/")
     }
 
-    /// The resource of that name in the group.
+    /// Name of the resource in the group.
     ///
     /// # Errors
-    /// [`PollNameError`] if group or name cannot be one.
+    /// [`PollNameError`] if group or name is not valid.
     pub fn resource(&self, group: &str) -> Result<String, PollNameError> {
         Self::check_group(group)?;
         let (kind, name) = match self {
@@ -85,7 +85,7 @@ impl PollName {
         Ok(format!("{PREFIX}{group}/{kind}{written}"))
     }
 
-    /// Group and name of a resource; `None` if it is none of a group's.
+    /// Group and name of a resource; `None` if the resource belongs to no group.
     #[must_use]
     pub fn of_resource(resource: &str) -> Option<(&str, Self)> {
         let (group, name) = resource.strip_prefix(PREFIX)?.split_once('/')?;
@@ -101,7 +101,7 @@ impl PollName {
         Some((group, Self::Target(read(name))))
     }
 
-    /// Whether the resource is bookkeeping that only an operator's word makes: a cordon or a pin.
+    /// Whether only an operator may take the resource: a cordon or a pin.
     #[must_use]
     pub fn is_operators(resource: &str) -> bool {
         matches!(Self::of_resource(resource), Some((_, Self::Cordon(_) | Self::Pin(_))))

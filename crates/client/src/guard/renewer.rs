@@ -92,9 +92,9 @@ pub(crate) fn failed(error: &CallError) -> Observation {
 /// The loss that a refusal tells of, if it does.
 pub(crate) fn loss_of(error: &CallError) -> Option<LossReason> {
     match error {
-        CallError::Refused(refused) if refused.lost => Some(loss_by_code(refused)),
+        CallError::Rejected(refused) if refused.lost => Some(loss_by_code(refused)),
         CallError::Unexpected { lost: true, .. } => Some(LossReason::Revoked("unknown".to_owned())),
-        CallError::Refused(_)
+        CallError::Rejected(_)
         | CallError::Unexpected { .. }
         | CallError::Unreachable { .. }
         | CallError::Broken { .. }
@@ -222,19 +222,19 @@ mod tests {
     use tokio_util::task::AbortOnDropHandle;
 
     fn refusal(code: ErrorCode) -> CallError {
-        CallError::Refused(Error::new(code, "no").lost())
+        CallError::Rejected(Error::new(code, "no").lost())
     }
 
     #[test]
     fn a_refusal_is_a_loss_only_if_it_says_so() {
-        let stale = CallError::Refused(Error::new(ErrorCode::StaleEpoch, "no").with("current", 7).lost());
+        let stale = CallError::Rejected(Error::new(ErrorCode::StaleEpoch, "no").with("current", 7).lost());
         assert_eq!(loss_of(&stale), Some(LossReason::Superseded { current: Some(7) }));
         assert_eq!(
             loss_of(&refusal(ErrorCode::LeaseRetired)),
             Some(LossReason::Expired("lease_retired".into()))
         );
-        assert_eq!(loss_of(&CallError::Refused(Error::new(ErrorCode::Overloaded, "busy"))), None);
-        assert_eq!(loss_of(&CallError::Refused(Error::new(ErrorCode::Unauthorized, "who"))), None);
+        assert_eq!(loss_of(&CallError::Rejected(Error::new(ErrorCode::Overloaded, "busy"))), None);
+        assert_eq!(loss_of(&CallError::Rejected(Error::new(ErrorCode::Unauthorized, "who"))), None);
         assert_eq!(loss_of(&CallError::TimedOut { limit: Duration::ZERO }), None);
     }
 
@@ -246,7 +246,7 @@ mod tests {
             ("revoking", LossReason::Revoked("revoked".to_owned())),
         ] {
             let error =
-                CallError::Refused(Error::new(ErrorCode::InvalidState, "no").with("state", state).lost());
+                CallError::Rejected(Error::new(ErrorCode::InvalidState, "no").with("state", state).lost());
             assert_eq!(loss_of(&error), Some(reason));
         }
     }

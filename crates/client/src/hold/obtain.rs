@@ -73,8 +73,8 @@ pub(super) async fn obtain(
 
 fn next(error: &CallError, outcome_unknown: bool) -> Next {
     match error {
-        CallError::Refused(refused) if !refused.definite => Next::SameOperation,
-        CallError::Refused(refused) => match refused.code {
+        CallError::Rejected(refused) if !refused.definite => Next::SameOperation,
+        CallError::Rejected(refused) => match refused.code {
             ErrorCode::WaitTimeout => Next::WaitedOut,
             // Refused before anybody looked whether the operation was carried out before.
             code if is_passing(code) && outcome_unknown => Next::SameOperation,
@@ -117,7 +117,7 @@ impl Tries {
     /// Pauses before the next try; gives the error back if there is no next, or if no other answer will come.
     pub(super) async fn pause_after(&mut self, error: CallError) -> Result<(), CallError> {
         let is_final = match &error {
-            CallError::Refused(refused) => refused.lost || refused.retry_after_ms.is_none(),
+            CallError::Rejected(refused) => refused.lost || refused.retry_after_ms.is_none(),
             CallError::Unsendable(_) => true,
             CallError::Unexpected { lost, definite, .. } => *lost || *definite,
             CallError::Unreachable { .. } | CallError::Broken { .. } | CallError::TimedOut { .. } => false,
@@ -138,7 +138,7 @@ mod tests {
     use tenure_api::Error;
 
     fn refused(code: ErrorCode) -> CallError {
-        CallError::Refused(Error::new(code, "no"))
+        CallError::Rejected(Error::new(code, "no"))
     }
 
     fn unreachable() -> CallError {

@@ -12,7 +12,7 @@ fn endpoint() -> Endpoint {
 }
 
 fn refused(code: ErrorCode) -> CallError {
-    CallError::Refused(Error::new(code, "no"))
+    CallError::Rejected(Error::new(code, "no"))
 }
 
 fn unexpected_with(status: u16) -> CallError {
@@ -50,7 +50,7 @@ fn a_node_that_cannot_answer_sends_the_call_on() {
 fn what_may_have_been_carried_out_is_sent_on_only_if_that_does_no_harm() {
     let broken = || CallError::Broken { endpoint: endpoint(), source: "x".into() };
     let stopping =
-        || CallError::Refused(Error { definite: false, ..Error::new(ErrorCode::ShuttingDown, "m") });
+        || CallError::Rejected(Error { definite: false, ..Error::new(ErrorCode::ShuttingDown, "m") });
     let silent = || CallError::TimedOut { limit: SECOND };
     let errors = [broken(), stopping(), silent(), refused(ErrorCode::OutcomeUnknown), unexpected_with(503)];
     for error in errors {

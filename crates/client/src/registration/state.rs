@@ -43,7 +43,7 @@ pub enum RegistrationEnd {
         current: Option<u64>,
     },
     /// It expired, and the daemon rejects a new registration.
-    Refused {
+    Rejected {
         /// The error code.
         code: ErrorCode,
         /// The error message.
@@ -238,7 +238,7 @@ impl fmt::Display for RegistrationEnd {
             Self::TakenOver { .. } => {
                 f.write_str("another registrant of the same name took the registration over")
             }
-            Self::Refused { code, message } => {
+            Self::Rejected { code, message } => {
                 write!(f, "the registration ended and cannot be registered again: {message} ({code})")
             }
             Self::Unregistered => f.write_str("the registration was ended by its keeper"),

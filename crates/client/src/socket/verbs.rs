@@ -67,7 +67,7 @@ impl Connection {
     /// `stale_epoch`, `deadline_passed`, ….
     pub async fn activate(&self, lease_id: &str, call: &HolderCall) -> Result<Lease, CallError> {
         let verb = Verb::Activate(by_lease(lease_id, with_operation(call)));
-        answered!(self.ask(verb).await?, Activated).map(|lease| *lease)
+        answered!(self.call(verb).await?, Activated).map(|lease| *lease)
     }
 
     /// Renews a lease.
@@ -76,7 +76,7 @@ impl Connection {
     /// `stale_epoch`, `no_liveness`, ….
     pub async fn heartbeat(&self, lease_id: &str, epoch: u64) -> Result<Renewed, CallError> {
         let call = HolderCall { epoch, ..HolderCall::default() };
-        answered!(self.ask(Verb::Heartbeat(Heartbeat::Lease(by_lease(lease_id, call)))).await?, Renewed)
+        answered!(self.call(Verb::Heartbeat(Heartbeat::Lease(by_lease(lease_id, call)))).await?, Renewed)
     }
 
     /// Releases a lease.
@@ -85,7 +85,7 @@ impl Connection {
     /// `stale_epoch`, `invalid_state`, ….
     pub async fn release(&self, lease_id: &str, call: &HolderCall) -> Result<Lease, CallError> {
         let verb = Verb::Release(by_lease(lease_id, with_operation(call)));
-        answered!(self.ask(verb).await?, Released).map(|lease| *lease)
+        answered!(self.call(verb).await?, Released).map(|lease| *lease)
     }
 
     /// Confirms that the holder of a revoked lease has stopped.
@@ -94,7 +94,7 @@ impl Connection {
     /// `invalid_state` on a lease that is still live, ….
     pub async fn acknowledge(&self, lease_id: &str, call: &HolderCall) -> Result<Lease, CallError> {
         let verb = Verb::Acknowledge(by_lease(lease_id, with_operation(call)));
-        answered!(self.ask(verb).await?, Acknowledged).map(|lease| *lease)
+        answered!(self.call(verb).await?, Acknowledged).map(|lease| *lease)
     }
 
     /// Replaces the attachment.
@@ -104,7 +104,7 @@ impl Connection {
     pub async fn amend(&self, lease_id: &str, amend: &Amend) -> Result<Lease, CallError> {
         let mut amend = amend.clone();
         amend.operation_id.get_or_insert_with(operation_id);
-        answered!(self.ask(Verb::Amend(by_lease(lease_id, amend))).await?, Amended).map(|lease| *lease)
+        answered!(self.call(Verb::Amend(by_lease(lease_id, amend))).await?, Amended).map(|lease| *lease)
     }
 
     /// Moves a draining lease of a closed connection to this one; epoch and fence rise.
@@ -113,7 +113,7 @@ impl Connection {
     /// `stale_epoch`, `invalid_state`, ….
     pub async fn resume(&self, lease_id: &str, call: &HolderCall) -> Result<Lease, CallError> {
         let verb = Verb::Resume(by_lease(lease_id, with_operation(call)));
-        answered!(self.ask(verb).await?, Resumed).map(|lease| *lease)
+        answered!(self.call(verb).await?, Resumed).map(|lease| *lease)
     }
 
     /// Shows one lease.
@@ -121,7 +121,7 @@ impl Connection {
     /// # Errors
     /// `not_found`, `lease_retired`, ….
     pub async fn inspect(&self, lease_id: &str) -> Result<Lease, CallError> {
-        answered!(self.ask(Verb::Inspect(by_lease(lease_id, Nothing {}))).await?, Lease).map(|lease| *lease)
+        answered!(self.call(Verb::Inspect(by_lease(lease_id, Nothing {}))).await?, Lease).map(|lease| *lease)
     }
 
     /// Shows a page of leases.
@@ -129,7 +129,7 @@ impl Connection {
     /// # Errors
     /// See [`CallError`].
     pub async fn list(&self, query: &LeaseQuery) -> Result<LeaseList, CallError> {
-        answered!(self.ask(Verb::List(query.clone())).await?, Leases)
+        answered!(self.call(Verb::List(query.clone())).await?, Leases)
     }
 
     /// Checks whether a fence or an epoch is current.
@@ -137,7 +137,7 @@ impl Connection {
     /// # Errors
     /// See [`CallError`].
     pub async fn check(&self, check: &Check) -> Result<CheckAnswer, CallError> {
-        answered!(self.ask(Verb::Check(check.clone())).await?, Checked)
+        answered!(self.call(Verb::Check(check.clone())).await?, Checked)
     }
 
     /// Returns the history of a lease, a resource, a registration or a session.
@@ -145,7 +145,7 @@ impl Connection {
     /// # Errors
     /// `not_found`, ….
     pub async fn why(&self, query: &WhyQuery) -> Result<Story, CallError> {
-        answered!(self.ask(Verb::Why(query.clone())).await?, Why)
+        answered!(self.call(Verb::Why(query.clone())).await?, Why)
     }
 
     /// Returns the daemon's status.
@@ -153,7 +153,7 @@ impl Connection {
     /// # Errors
     /// See [`CallError`].
     pub async fn status(&self) -> Result<Status, CallError> {
-        answered!(self.ask(Verb::Status(Nothing {})).await?, Status).map(|status| *status)
+        answered!(self.call(Verb::Status(Nothing {})).await?, Status).map(|status| *status)
     }
 
     /// Shows every pool.
@@ -161,7 +161,7 @@ impl Connection {
     /// # Errors
     /// See [`CallError`].
     pub async fn pools(&self) -> Result<PoolList, CallError> {
-        answered!(self.ask(Verb::Pool(PoolVerb::default())).await?, Pools)
+        answered!(self.call(Verb::Pool(PoolVerb::default())).await?, Pools)
     }
 
     /// Creates or resizes a pool.
@@ -170,7 +170,7 @@ impl Connection {
     /// `pool_in_use`, `forbidden`, ….
     pub async fn define_pool(&self, name: &str, size: u32) -> Result<Pool, CallError> {
         let pool = PoolVerb { name: Some(name.to_owned()), size: Some(size), ..PoolVerb::default() };
-        answered!(self.ask(Verb::Pool(pool)).await?, Pool)
+        answered!(self.call(Verb::Pool(pool)).await?, Pool)
     }
 
     /// Removes a pool.
@@ -180,7 +180,7 @@ impl Connection {
     pub async fn remove_pool(&self, name: &str, remove: &RemovePool) -> Result<Pool, CallError> {
         let name = Some(name.to_owned());
         let pool = PoolVerb { name, remove: true, force: remove.force, ..PoolVerb::default() };
-        answered!(self.ask(Verb::Pool(pool)).await?, Pool)
+        answered!(self.call(Verb::Pool(pool)).await?, Pool)
     }
 
     /// Lets a lease end after its grace.
@@ -188,7 +188,8 @@ impl Connection {
     /// # Errors
     /// `already_draining`, `permanent_lease`, ….
     pub async fn drain(&self, lease_id: &str, call: &OperatorCall) -> Result<Lease, CallError> {
-        answered!(self.ask(Verb::Drain(by_lease(lease_id, call.clone()))).await?, Drained).map(|lease| *lease)
+        answered!(self.call(Verb::Drain(by_lease(lease_id, call.clone()))).await?, Drained)
+            .map(|lease| *lease)
     }
 
     /// Cancels a drain.
@@ -196,7 +197,7 @@ impl Connection {
     /// # Errors
     /// `not_draining`, `no_liveness`, ….
     pub async fn revive(&self, lease_id: &str, call: &OperatorCall) -> Result<Lease, CallError> {
-        answered!(self.ask(Verb::Revive(by_lease(lease_id, call.clone()))).await?, Revived)
+        answered!(self.call(Verb::Revive(by_lease(lease_id, call.clone()))).await?, Revived)
             .map(|lease| *lease)
     }
 
@@ -205,7 +206,7 @@ impl Connection {
     /// # Errors
     /// `stale_epoch`, `forbidden`, ….
     pub async fn revoke(&self, lease_id: &str, call: &OperatorCall) -> Result<Lease, CallError> {
-        answered!(self.ask(Verb::Revoke(by_lease(lease_id, call.clone()))).await?, Revoked)
+        answered!(self.call(Verb::Revoke(by_lease(lease_id, call.clone()))).await?, Revoked)
             .map(|lease| *lease)
     }
 
@@ -215,6 +216,6 @@ impl Connection {
     /// `not_yet`, `invalid_state`, ….
     pub async fn reclaim(&self, lease_id: &str, call: &OperatorCall) -> Result<Lease, CallError> {
         let verb = Verb::Reclaim(by_lease(lease_id, call.clone()));
-        answered!(self.ask(verb).await?, Reclaimed).map(|lease| *lease)
+        answered!(self.call(verb).await?, Reclaimed).map(|lease| *lease)
     }
 }

@@ -72,7 +72,7 @@ impl Watch {
             }
             Answer::Error(error) => {
                 self.ended = true;
-                Err(CallError::Refused(error))
+                Err(CallError::Rejected(error))
             }
             other => Err(verbs::unexpected(&other)),
         }

@@ -76,7 +76,7 @@ async fn every_call_once() {
     assert_eq!(client.unregister(id).await.expect("unregistered").unregistered, id);
     wait_until("the reason of the end", || async {
         let gone = client.unregister(id).await.expect_err("it has ended");
-        let CallError::Refused(error) = &gone else { panic!("{gone}") };
+        let CallError::Rejected(error) = &gone else { panic!("{gone}") };
         assert_eq!(error.code, ErrorCode::NotFound);
         error.details.get("reason") == Some(&Value::from("explicit"))
     })
@@ -265,7 +265,7 @@ async fn a_browse_tells_what_is_there_whole_and_ends_after_a_while_without_news(
     let daemon = Daemon::start().await;
     let client = daemon.client();
     let registered = client.register(&service("App", None)).await.expect("registered");
-    let mut browse = client.browse_stream(Some("_http._tcp"), SECOND).await.expect("a stream");
+    let mut browse = client.browse(Some("_http._tcp"), SECOND).await.expect("a stream");
     let seen = soon("a sighting", browse.next()).await.expect("a sighting").expect("one");
     let api::Browsed::Found { found } = seen else { panic!("{seen:?}") };
     assert_eq!((found.name.as_str(), found.port), ("App", Some(8080)));
@@ -274,9 +274,9 @@ async fn a_browse_tells_what_is_there_whole_and_ends_after_a_while_without_news(
     let api::Browsed::Seen(gone) = seen else { panic!("{seen:?}") };
     assert_eq!((gone.event, gone.service.name.as_str()), (SightingKind::Removed, "App"));
     assert_eq!(soon("the end", browse.next()).await.expect("the end"), None);
-    let mut types = client.browse_stream(None, Duration::from_millis(300)).await.expect("a stream");
+    let mut types = client.browse(None, Duration::from_millis(300)).await.expect("a stream");
     assert_eq!(soon("the end", types.next()).await.expect("the end"), None);
-    let wrong = client.browse_stream(Some("no type at all"), SECOND).await.expect_err("no type");
+    let wrong = client.browse(Some("no type at all"), SECOND).await.expect_err("no type");
     assert_eq!(wrong.code(), Some(ErrorCode::InvalidType));
 }
 
@@ -285,7 +285,7 @@ async fn a_subscription_tells_every_step_and_that_the_daemon_stops() {
     let daemon = Daemon::start().await;
     let client = daemon.client();
     client.register(&service("App", None)).await.expect("registered");
-    let mut events = client.subscribe_stream(Some("http"), Duration::ZERO).await.expect("a stream");
+    let mut events = client.subscribe(Some("http"), Duration::ZERO).await.expect("a stream");
     for kind in [SightingKind::Found, SightingKind::Resolved] {
         let seen = soon("a sighting", events.next()).await.expect("a sighting").expect("one");
         assert_eq!((seen.event, seen.service.name.as_str()), (kind, "App"));

@@ -149,7 +149,7 @@ async fn an_operation_is_carried_out_once_however_often_it_is_asked() {
     let held = client.acquire(&acquire("a")).await.expect_err("held");
     assert_eq!(held.code(), Some(api::ErrorCode::ResourceHeld));
     let api_error = match held {
-        tenure_client::CallError::Refused(error) => error,
+        tenure_client::CallError::Rejected(error) => error,
         other => panic!("{other:?}"),
     };
     assert_eq!(api_error.details["blocking"][0]["holder"], "me");

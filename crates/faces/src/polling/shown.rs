@@ -8,7 +8,7 @@ use super::group::{Free, Group, Held, Phase, Poller, is_absent, poller_name};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use tenure_api::{
-    GroupState, PolledTarget, PollerNode, PollerStatus, PollingView, TargetState, UnownedTarget,
+    self as api, GroupState, PolledTarget, PollerStatus, PollingView, TargetState, UnownedTarget,
 };
 use tenure_assignment::{self as assignment, Member, Target, assign};
 use tenure_engine::kernel::{LeaseId, SessionId};
@@ -163,14 +163,14 @@ pub(crate) fn shown(
 }
 
 /// The pollers with what each has.
-fn live_nodes(group: &Group, preferred: &Preferred, beats: &Beats) -> Vec<PollerNode> {
+fn live_nodes(group: &Group, preferred: &Preferred, beats: &Beats) -> Vec<api::Poller> {
     let statuses = statuses(group);
     let members: Vec<Poller<'_>> = group.members().collect();
-    let mut nodes: BTreeMap<(String, String), PollerNode> = BTreeMap::new();
+    let mut nodes: BTreeMap<(String, String), api::Poller> = BTreeMap::new();
     let mut aliases: HashMap<&str, (String, String)> = HashMap::new();
     let mut failing: HashSet<(&str, &str)> = HashSet::new();
     for poller in &members {
-        let node = PollerNode {
+        let node = api::Poller {
             instance_id: poller.instance.to_owned(),
             name: poller.name.to_owned(),
             is_this_instance: false,
@@ -205,7 +205,7 @@ fn live_nodes(group: &Group, preferred: &Preferred, beats: &Beats) -> Vec<Poller
         };
         nodes.entry(key).or_insert_with_key(stranger).owned_targets.push(polled);
     }
-    let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
+    let mut live_nodes: Vec<api::Poller> = nodes.into_values().collect();
     for node in &mut live_nodes {
         node.owned_targets.sort_by_key(|polled| polled.state == TargetState::Owned && !polled.failing);
     }
@@ -223,8 +223,8 @@ pub(crate) fn failing_of(group: &Group, poller: &Poller<'_>) -> u64 {
 }
 
 /// Somebody who has a target and is no member: it gets no more.
-fn stranger((name, instance): &(String, String)) -> PollerNode {
-    PollerNode {
+fn stranger((name, instance): &(String, String)) -> api::Poller {
+    api::Poller {
         instance_id: instance.clone(),
         name: name.clone(),
         is_this_instance: false,

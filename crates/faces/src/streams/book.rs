@@ -18,7 +18,7 @@ const ENDED_MAX: usize = 1_000_000;
 /// Of them, those that never had a lease.
 const FADED_MAX: usize = 10_000;
 /// Heartbeats that count within one interval.
-const BEATS_PER_INTERVAL: usize = 2;
+pub(crate) const BEATS_PER_INTERVAL: usize = 2;
 
 /// Where an id leads.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     /// To a lease that has ended.
     Ended(LeaseId),
     /// To a wait that ended without a lease.
-    Faded(Arc<api::Stream>),
+    Faded(Arc<api::SlotSession>),
 }
 
 /// What is known of a stream beside its lease.
@@ -174,7 +174,7 @@ impl Book {
     }
 
     /// A wait ended without a lease.
-    pub(crate) fn fade(&self, queued: &Queued, last: api::Stream) {
+    pub(crate) fn fade(&self, queued: &Queued, last: api::SlotSession) {
         let mut pages = self.pages();
         let id = queued.facts.id.clone();
         if !pages.is_queued(&id) {

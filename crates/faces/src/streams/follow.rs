@@ -8,7 +8,7 @@ use core::time::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
-use tenure_api::{self as api, Error, EventsQuery, StreamNews, StreamState};
+use tenure_api::{self as api, Error, EventsQuery, SlotSessionEvent, SlotSessionState};
 use tenure_engine::host::read_clocks;
 use tenure_history::WireLease;
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ToldSoFar {
     /// The state that was told last.
-    pub state: StreamState,
+    pub state: SlotSessionState,
     /// The heartbeat that was told last.
     pub last_heartbeat: Option<api::Time>,
     /// A warning was given since then.
@@ -39,7 +39,7 @@ pub(crate) struct StreamFollow {
     id: String,
     changed: watch::Receiver<()>,
     /// The state that was told last; `None`: nothing was told yet.
-    last: Option<StreamState>,
+    last: Option<SlotSessionState>,
     /// That it ended for silence was told by another leader.
     expired: bool,
     /// A warning was given since the last renewal.
@@ -53,7 +53,7 @@ pub(crate) struct StreamFollow {
     told_beat: Option<api::Time>,
     /// When one that was not told yet may be.
     renewed_at: Option<u64>,
-    ready: VecDeque<(StreamNews, api::Stream)>,
+    ready: VecDeque<(SlotSessionEvent, api::SlotSession)>,
     /// Something may have changed that was not looked at: whoever waits may stop waiting at any moment and come again.
     unseen: bool,
     over: bool,
@@ -135,7 +135,7 @@ impl Drop for StreamFollow {
 
 impl StreamFollow {
     /// What is told next; `None` when the stream has ended and that was told.
-    pub(crate) async fn next(&mut self) -> Option<(StreamNews, api::Stream)> {
+    pub(crate) async fn next(&mut self) -> Option<(SlotSessionEvent, api::SlotSession)> {
         loop {
             if let Some(news) = self.ready.pop_front() {
                 return Some(news);
@@ -176,7 +176,7 @@ impl StreamFollow {
             self.warned = left.is_some_and(|left| left.of_ttl_ms * 3 <= left.ttl_ms);
             self.over = stream.state.is_terminal();
             self.told_beat = stream.last_heartbeat.clone();
-            self.ready.push_back((StreamNews::Snapshot, stream));
+            self.ready.push_back((SlotSessionEvent::Snapshot, stream));
             return;
         };
         let is_renewed = stream.last_heartbeat.is_some() && stream.last_heartbeat != self.told_beat;
@@ -188,19 +188,19 @@ impl StreamFollow {
                 None => {
                     self.told_renewed = Some(now);
                     self.told_beat = stream.last_heartbeat.clone();
-                    self.ready.push_back((StreamNews::Renewed, stream.clone()));
+                    self.ready.push_back((SlotSessionEvent::Renewed, stream.clone()));
                 }
             }
         }
         if stream.state != last {
             if stream.reason.as_deref() == Some(LEASE_EXPIRED) && !self.expired {
-                self.ready.push_back((StreamNews::Expired, stream.clone()));
+                self.ready.push_back((SlotSessionEvent::Expired, stream.clone()));
             }
-            self.ready.push_back((StreamNews::State, stream.clone()));
+            self.ready.push_back((SlotSessionEvent::State, stream.clone()));
         }
         let nearly_over = left.map(|left| left.of_ttl_ms * 3 <= left.ttl_ms);
         if nearly_over == Some(true) && !self.warned {
-            self.ready.push_back((StreamNews::Expiring, stream.clone()));
+            self.ready.push_back((SlotSessionEvent::Expiring, stream.clone()));
         }
         // Renewed, on whichever surface, it may be told again.
         self.warned = nearly_over.unwrap_or(self.warned);

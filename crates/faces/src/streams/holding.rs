@@ -1,6 +1,6 @@
 //! What the client of a stream asks: heartbeat, activate, fail, stop. Its principal may, and operators may.
 
-use super::book::{Known, Place};
+use super::book::{BEATS_PER_INTERVAL, Known, Place};
 use super::facts::read_id;
 use super::queue::Queued;
 use super::shown::{FAILED, Remains, Shown, USER_STOPPED, gone, unknown};
@@ -8,10 +8,11 @@ use crate::call::Reply;
 use crate::caller::{Caller, Scope};
 use crate::dispatch::Faces;
 use crate::leases::{self, Order};
+use crate::limits::{attempts_used_up, fixed_limit};
 use crate::refusal::Asked;
 use core::time::Duration;
 use std::sync::Arc;
-use tenure_api::{self as api, Error, ErrorCode, IntentStatus, StreamState};
+use tenure_api::{self as api, Error, ErrorCode, IntentStatus, SlotSessionState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::limits::REASON_TEXT_BYTES_MAX;
 use tenure_engine::kernel::{Action, Epoch, LeaseId, LeaseState, Lsn, Rejection, Release, Text, Token};
@@ -45,7 +46,7 @@ impl Faces {
         let Some((id, known)) = known else { return Err(self.no_stream(id)) };
         let is_anothers = !speaks_for(&caller.principal, &known.principal);
         if is_anothers && caller.scope < Scope::Admin {
-            let message = "the session belongs to another principal";
+            let message = format!("session {id:?} belongs to another principal");
             return Err(Error::new(ErrorCode::Forbidden, message).with("session_id", id));
         }
         Ok(Held { id, known, is_anothers })
@@ -55,7 +56,7 @@ impl Faces {
         &self,
         caller: &Caller,
         id: &str,
-        body: api::StreamHeartbeat,
+        body: api::SlotSessionHeartbeat,
     ) -> Result<Reply, Error> {
         let Held { id, known, .. } = self.held(caller, id)?;
         let renewed = match &known.place {
@@ -82,8 +83,8 @@ impl Faces {
         id: &str,
         known: &Known,
         lease: LeaseId,
-        body: api::StreamHeartbeat,
-    ) -> Result<api::StreamRenewed, Error> {
+        body: api::SlotSessionHeartbeat,
+    ) -> Result<api::SlotSessionRenewed, Error> {
         self.check_beats(id)?;
         let request = Request::TimelyHeartbeat { lease, epoch: body.epoch.map(Epoch), asker: None };
         match self.ask(request).await {
@@ -99,12 +100,13 @@ impl Faces {
             }
             Answer::Refused(refused) if is_moved(refused.code()) => {
                 let Shown { stream, withdrawn, .. } = self.stream(id).await?;
-                let is_starting = stream.state == StreamState::Starting && refused.code() == "invalid_state";
+                let is_starting =
+                    stream.state == SlotSessionState::Starting && refused.code() == "invalid_state";
                 if stream.state.is_terminal() {
                     Err(self.too_late(&stream))
                 } else if is_starting || withdrawn {
                     // Acknowledged; its deadline stays where it is.
-                    let api::Stream { lease_expires_at, valid_ms, lsn, .. } = stream;
+                    let api::SlotSession { lease_expires_at, valid_ms, lsn, .. } = stream;
                     Ok(self.acknowledged(id, lease_expires_at, valid_ms, Lsn(lsn)))
                 } else {
                     let error = self.not_that(Answer::Refused(refused), Asked::AsHolder);
@@ -115,12 +117,19 @@ impl Faces {
         }
     }
 
-    /// Refuses more heartbeats than anybody needs.
+    /// Rejects more heartbeats than a client needs.
     fn check_beats(&self, id: &str) -> Result<(), Error> {
         let interval_ms = self.streams().options.heartbeat_interval_secs.saturating_mul(1_000);
         self.streams().book.beat(id, read_clocks().boot_ms, interval_ms).map_err(|wait_ms| {
-            let message = "the session sent more than two heartbeats in one heartbeat_interval";
-            Error::new(ErrorCode::RateLimited, message).with("session_id", id).retry_after(wait_ms)
+            let secs = self.streams().options.heartbeat_interval_secs;
+            let message = format!(
+                "session {id:?} sent more than {BEATS_PER_INTERVAL} heartbeats in {secs} s, its heartbeat_interval"
+            );
+            fixed_limit(ErrorCode::RateLimited, message, "heartbeats_per_interval", BEATS_PER_INTERVAL)
+                .hint("send one heartbeat per `heartbeat_interval` (setting sessions.heartbeat_interval)")
+                .with("setting", "sessions.heartbeat_interval")
+                .with("session_id", id)
+                .retry_after(wait_ms)
         })
     }
 
@@ -130,8 +139,8 @@ impl Faces {
         lease_expires_at: api::Time,
         valid_ms: Option<u64>,
         lsn: Lsn,
-    ) -> api::StreamRenewed {
-        api::StreamRenewed {
+    ) -> api::SlotSessionRenewed {
+        api::SlotSessionRenewed {
             session_id: id.to_owned(),
             lease_expires_at,
             acknowledged: true,
@@ -143,7 +152,7 @@ impl Faces {
     }
 
     /// A heartbeat came after the end.
-    fn too_late(&self, stream: &api::Stream) -> Error {
+    fn too_late(&self, stream: &api::SlotSession) -> Error {
         let error = gone(stream);
         if error.code == ErrorCode::SessionExpired {
             self.streams().book.counters.heartbeat_late();
@@ -155,7 +164,7 @@ impl Faces {
         &self,
         caller: &Caller,
         id: &str,
-        body: api::StreamActivate,
+        body: api::SlotSessionActivate,
         operation_id: Option<String>,
     ) -> Result<Reply, Error> {
         let operation = super::operation(caller, operation_id, &("activate", id, &body))?;
@@ -178,10 +187,10 @@ impl Faces {
             }
             match (stream.state, self.lease_of(&held.id)) {
                 // Whoever asks again has what it asked for.
-                (StreamState::Running | StreamState::Draining, _) => {
+                (SlotSessionState::Running | SlotSessionState::Draining, _) => {
                     return Ok(reply(Shown { stream, left, withdrawn }));
                 }
-                (StreamState::Starting, Some(lease)) => {
+                (SlotSessionState::Starting, Some(lease)) => {
                     let token = Token::new(lease, Epoch(stream.epoch.unwrap_or(0)));
                     let operation = operation.clone();
                     let submit = Submit { operation, ..Submit::now(Action::Activate(token)) };
@@ -204,7 +213,7 @@ impl Faces {
                 }
             }
         }
-        Err(changes_too_fast())
+        Err(changes_too_fast(&held.id))
     }
 
     /// A stream that has ended, if an earlier try of this operation took it into use.
@@ -222,7 +231,7 @@ impl Faces {
         &self,
         caller: &Caller,
         id: &str,
-        body: api::StreamFail,
+        body: api::SlotSessionFail,
         operation_id: Option<String>,
     ) -> Result<Reply, Error> {
         let max = REASON_TEXT_BYTES_MAX - FAILED.len();
@@ -249,13 +258,13 @@ impl Faces {
     pub(crate) async fn intend_stop(
         &self,
         caller: &Caller,
-        stop: api::StreamStop,
+        stop: api::SlotSessionStop,
         operation_id: Option<String>,
     ) -> Result<Reply, Error> {
         let operation = super::operation(caller, operation_id, &stop)?;
         let parting = Parting { text: String::new(), operation };
         let (shown, status) = self.part(caller, &stop.session_id, &parting).await?;
-        let stream = api::Stream { status: Some(status), ..shown.stream };
+        let stream = api::SlotSession { status: Some(status), ..shown.stream };
         Ok(Reply::Stream(Box::new(stream)))
     }
 
@@ -289,7 +298,7 @@ impl Faces {
             let known = self.streams().book.find(&held.id).ok_or_else(|| unknown(&held.id))?;
             let lease = match &known.place {
                 Place::Live(lease) | Place::Ended(lease) => *lease,
-                Place::Queued(_) => return Err(changes_too_fast()),
+                Place::Queued(_) => return Err(changes_too_fast(&held.id)),
                 Place::Faded(_) => {
                     let shown = self.shown_stream(&held.id, &known).await?;
                     if !was_queued {
@@ -303,7 +312,7 @@ impl Faces {
                 return Ok(ended);
             }
         }
-        Err(changes_too_fast())
+        Err(changes_too_fast(&held.id))
     }
 
     /// Ends the lease of a stream. `None`: look again at where its id leads.
@@ -444,8 +453,9 @@ fn reply(shown: Shown) -> Reply {
     Reply::Stream(Box::new(shown.stream))
 }
 
-fn changes_too_fast() -> Error {
-    Error::new(ErrorCode::Overloaded, "too many concurrent changes of the session")
+fn changes_too_fast(id: &str) -> Error {
+    let message = format!("session {id:?} changed during each of {TRIES_MAX} attempts");
+    attempts_used_up(message, TRIES_MAX)
 }
 
 fn is_gone(code: &str) -> bool {

@@ -5,7 +5,7 @@ use crate::call::Reply;
 use crate::dispatch::Faces;
 use crate::limits::page;
 use crate::refusal::Asked;
-use tenure_api::{self as api, Error, ErrorCode, StreamQuery, StreamState};
+use tenure_api::{self as api, Error, ErrorCode, SlotSessionQuery, SlotSessionState};
 use tenure_engine::kernel::{Face, LeaseId, Lsn};
 use tenure_engine::{Answer, LeaseFound, Request};
 use tenure_history::WireLease;
@@ -42,7 +42,7 @@ impl Cursor {
 }
 
 impl Faces {
-    pub(crate) async fn list_streams(&self, query: StreamQuery) -> Result<Reply, Error> {
+    pub(crate) async fn list_streams(&self, query: SlotSessionQuery) -> Result<Reply, Error> {
         let limit = page(query.limit)?;
         let mut cursor = match &query.cursor {
             None => Cursor::Waited(0),
@@ -71,7 +71,7 @@ impl Faces {
             }
         };
         let next_cursor = next.map(|next| next.written(self));
-        Ok(Reply::Streams(api::StreamList { sessions, next_cursor, lsn }))
+        Ok(Reply::Streams(api::SlotSessionList { sessions, next_cursor, lsn }))
     }
 
     async fn waited_page(&self, from: u64, limit: usize) -> Result<(Vec<Shown>, Option<Cursor>), Error> {
@@ -131,6 +131,6 @@ impl Faces {
 }
 
 /// Whether only streams that have not ended are asked for.
-fn is_live(state: Option<StreamState>) -> bool {
+fn is_live(state: Option<SlotSessionState>) -> bool {
     state.is_some_and(|state| !state.is_terminal())
 }

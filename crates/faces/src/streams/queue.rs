@@ -9,7 +9,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure_api::{self as api, StreamState};
+use tenure_api::{self as api, SlotSessionState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Policy, Rejection, Text};
 use tenure_engine::{Answer, Control, LeaseFound, Pending, Refused, Ticket};
@@ -107,18 +107,18 @@ impl Faces {
 
     fn left_queue(&self, queued: &Queued, refused: &Refused) {
         let (state, reason) = match refused {
-            Refused::WaitTimeout => (StreamState::Failed, WAIT_TIMEOUT.to_owned()),
+            Refused::WaitTimeout => (SlotSessionState::Failed, WAIT_TIMEOUT.to_owned()),
             Refused::Cancelled => {
                 let reason = queued.leaving().unwrap_or_else(|| ADMIN_REVOKED.to_owned());
                 let failed = reason.starts_with(FAILED);
-                (if failed { StreamState::Failed } else { StreamState::Stopped }, reason)
+                (if failed { SlotSessionState::Failed } else { SlotSessionState::Stopped }, reason)
             }
             Refused::Rejected(Rejection::PoolNotFound { .. }) => {
-                (StreamState::Stopped, ADMIN_REVOKED.to_owned())
+                (SlotSessionState::Stopped, ADMIN_REVOKED.to_owned())
             }
             other => {
                 let error = refusal::error(&self.lens(), other, Asked::AsAnyone);
-                (StreamState::Failed, format!("{FAILED}{}", error.code))
+                (SlotSessionState::Failed, format!("{FAILED}{}", error.code))
             }
         };
         let counters = &self.streams().book.counters;
@@ -126,7 +126,7 @@ impl Faces {
             counters.lease_expired();
         }
         let wall_ms = read_clocks().wall_ms;
-        let last = api::Stream {
+        let last = api::SlotSession {
             state,
             reason: Some(reason.clone()),
             ended_at: Some(rfc3339(wall_ms)),

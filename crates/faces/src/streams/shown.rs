@@ -9,7 +9,7 @@ use crate::dispatch::Faces;
 use crate::events::told_end;
 use crate::show::attachment;
 use serde_json::{Map, Value};
-use tenure_api::{self as api, Error, ErrorCode, StreamState};
+use tenure_api::{self as api, Error, ErrorCode, SlotSessionState};
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::{Actor, Change, Epitaph, Fence, LeaseId, LeaseState, Lsn, Reason, Text};
 use tenure_engine::liveness::{Standing, valid_ms};
@@ -33,7 +33,7 @@ pub(crate) const FAILED: &str = "FAILED:";
 
 /// A stream, and how much of its time is left where that counts.
 pub(crate) struct Shown {
-    pub(crate) stream: api::Stream,
+    pub(crate) stream: api::SlotSession,
     pub(crate) left: Option<Left>,
     /// An operator withdraws it; it ends when its promise does.
     pub(crate) withdrawn: bool,
@@ -51,20 +51,20 @@ pub(crate) struct Left {
 }
 
 /// How an ended stream is called, and why it ended, from why its lease did.
-pub(crate) fn end_words(reason: Reason, text: &str) -> (StreamState, String) {
+pub(crate) fn end_words(reason: Reason, text: &str) -> (SlotSessionState, String) {
     let (state, word) = match reason {
-        Reason::Explicit | Reason::AdminForce if text.starts_with(FAILED) => (StreamState::Failed, text),
-        Reason::Explicit => (StreamState::Stopped, USER_STOPPED),
-        Reason::HeartbeatExpired | Reason::SessionExpired => (StreamState::Stopped, LEASE_EXPIRED),
-        Reason::ReservationExpired => (StreamState::Failed, START_TIMEOUT),
-        Reason::MaxLifetime => (StreamState::Stopped, MAX_LIFETIME),
+        Reason::Explicit | Reason::AdminForce if text.starts_with(FAILED) => (SlotSessionState::Failed, text),
+        Reason::Explicit => (SlotSessionState::Stopped, USER_STOPPED),
+        Reason::HeartbeatExpired | Reason::SessionExpired => (SlotSessionState::Stopped, LEASE_EXPIRED),
+        Reason::ReservationExpired => (SlotSessionState::Failed, START_TIMEOUT),
+        Reason::MaxLifetime => (SlotSessionState::Stopped, MAX_LIFETIME),
         // Whatever else ends a lease was decided by whoever runs the daemon.
         Reason::AdminForce
         | Reason::PoolRemoved
         | Reason::Shutdown
         | Reason::Rebalanced
         | Reason::Abandoned
-        | Reason::Restored => (StreamState::Stopped, ADMIN_REVOKED),
+        | Reason::Restored => (SlotSessionState::Stopped, ADMIN_REVOKED),
     };
     (state, word.to_owned())
 }
@@ -76,7 +76,7 @@ pub(crate) fn unknown(id: &str) -> Error {
 }
 
 /// A stream has ended, so nothing can be done with it.
-pub(crate) fn gone(stream: &api::Stream) -> Error {
+pub(crate) fn gone(stream: &api::SlotSession) -> Error {
     let reason = stream.reason.clone().unwrap_or_default();
     let code = if reason == LEASE_EXPIRED { ErrorCode::SessionExpired } else { ErrorCode::SessionGone };
     let message = format!("the session has ended: {reason}");
@@ -156,7 +156,7 @@ impl Faces {
             }
             Place::Faded(last) => {
                 let lsn = self.synced_lsn().await?.0;
-                let stream = api::Stream { server_time: self.lens().now(), lsn, ..(**last).clone() };
+                let stream = api::SlotSession { server_time: self.lens().now(), lsn, ..(**last).clone() };
                 Ok(Shown { stream, left: None, withdrawn: false })
             }
         }
@@ -192,7 +192,7 @@ impl Faces {
         let (ttl_ms, grace_ms) = (u64::from(policy.ttl_ms), u64::from(policy.grace_ms));
         let mut valid = lease.liveness.valid_ms;
         let (state, end, left, ended) = match &lease.state {
-            LeaseState::Reserved { deadline } => (StreamState::Starting, *deadline, None, None),
+            LeaseState::Reserved { deadline } => (SlotSessionState::Starting, *deadline, None, None),
             LeaseState::Active { since, .. } => {
                 let draining = matches!(lease.liveness.standing, Some(Standing::Draining(_)));
                 let deadline = lease.liveness.deadline.unwrap_or(lease.now);
@@ -201,7 +201,7 @@ impl Faces {
                     0 => end,
                     lifetime_ms => end.min(since.after_ms(lifetime_ms)),
                 };
-                let state = if draining { StreamState::Draining } else { StreamState::Running };
+                let state = if draining { SlotSessionState::Draining } else { SlotSessionState::Running };
                 let of_ttl_ms = if draining { 0 } else { deadline.ms_since(lease.now) };
                 let left = Left { until_end_ms: end.ms_since(lease.now), of_ttl_ms, ttl_ms };
                 (state, end, Some(left), None)
@@ -213,7 +213,7 @@ impl Faces {
                 if promised > lease.now && revocation.active_since.is_some() {
                     valid = Some(valid_ms(promised.ms_since(lease.now)));
                     let left = Left { until_end_ms: promised.ms_since(lease.now), of_ttl_ms: 0, ttl_ms };
-                    (StreamState::Draining, promised, Some(left), None)
+                    (SlotSessionState::Draining, promised, Some(left), None)
                 } else {
                     let (state, reason) = end_words(revocation.reason, &revocation.text);
                     (state, promised.max(revocation.at), None, Some(reason))
@@ -221,7 +221,7 @@ impl Faces {
             }
         };
         let end_wall_ms = lease.wall_of(end);
-        let stream = api::Stream {
+        let stream = api::SlotSession {
             last_heartbeat: self.last_heartbeat(&facts.id),
             session_id: facts.id,
             status: None,
@@ -281,7 +281,7 @@ impl Faces {
         let was = remains.was;
         let facts = StreamFacts::decode(&was.face_data)?;
         let (state, reason) = end_words(remains.reason, remains.text);
-        let stream = api::Stream {
+        let stream = api::SlotSession {
             last_heartbeat: self.last_heartbeat(&facts.id),
             session_id: facts.id,
             status: None,
@@ -318,7 +318,7 @@ impl Faces {
         };
         let now = read_clocks();
         let until_end_ms = queued.lapses_in(now.boot_ms);
-        let stream = api::Stream {
+        let stream = api::SlotSession {
             queue_position: Some(place),
             lsn: lsn.0,
             ..self.waiting_stream(queued, now.wall_ms, now.wall_ms.saturating_add(until_end_ms))
@@ -332,12 +332,12 @@ impl Faces {
     }
 
     /// A stream that waits, as far as the queue is not asked.
-    pub(crate) fn waiting_stream(&self, queued: &Queued, wall_ms: u64, end_wall_ms: u64) -> api::Stream {
+    pub(crate) fn waiting_stream(&self, queued: &Queued, wall_ms: u64, end_wall_ms: u64) -> api::SlotSession {
         let facts = &queued.facts;
-        api::Stream {
+        api::SlotSession {
             session_id: facts.id.clone(),
             status: None,
-            state: StreamState::New,
+            state: SlotSessionState::New,
             lease_expires_at: rfc3339(end_wall_ms),
             heartbeat_interval: self.streams().options.heartbeat_interval_secs,
             last_heartbeat: self.last_heartbeat(&facts.id),

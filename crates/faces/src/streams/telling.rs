@@ -118,7 +118,7 @@ impl Faces {
     }
 
     /// One try; why it failed is logged.
-    async fn tell(&self, stream: api::Stream) -> Result<(), ()> {
+    async fn tell(&self, stream: api::SlotSession) -> Result<(), ()> {
         let Some(hook) = &self.streams().options.on_end else { return Ok(()) };
         let Ok(_room) = self.streams().telling.acquire().await else { return Err(()) };
         let id = stream.session_id.clone();

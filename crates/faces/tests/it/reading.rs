@@ -85,3 +85,38 @@ async fn why_finds_a_target_by_its_group_and_its_name() {
         assert_eq!(refused.code, ErrorCode::NotFound, "{unknown}: {refused}");
     }
 }
+
+#[tokio::test]
+async fn an_error_names_what_the_caller_named() {
+    let daemon = Daemon::start(EngineConfig::default()).await;
+    let acquire = json!({ "resources": ["a"], "holder": "h", "ttl_ms": 60_000 });
+    let lease = daemon.done(json!({ "Acquire": acquire })).await;
+    let id = lease["lease_id"].as_str().unwrap();
+    let local = over_http("local", Scope::Admin);
+    let other = over_http("uid:7", Scope::Hold);
+    let fails = async |caller: &Caller, call| daemon.ask(caller, call).await.expect_err("an error").message;
+    let release =
+        |id: &str, holder: Option<&str>| json!({ "Release": [id, { "epoch": 1, "holder": holder }] });
+
+    assert_eq!(fails(&other, release(id, None)).await, format!("lease {id} belongs to another principal"));
+    assert_eq!(
+        fails(&local, release(id, Some("b"))).await,
+        format!("lease {id} has another holder than the request names")
+    );
+    let unknown = format!("{}-999", id.split_once('-').unwrap().0);
+    assert_eq!(fails(&local, release(&unknown, None)).await, format!("lease {unknown} does not exist"));
+    assert_eq!(fails(&local, json!({ "Inspect": "0000-1" })).await, "lease 0000-1 does not exist");
+    let session = "s:0000000a";
+    for call in [json!({ "Session": session }), json!({ "SessionHeartbeat": [session, {}] })] {
+        assert_eq!(fails(&local, call).await, format!("session {session} does not exist or is closed"));
+    }
+    let waits = |resources| json!({ "Acquire": { "resources": resources, "holder": "b", "wait_ms": 5 } });
+    assert_eq!(
+        fails(&local, waits(json!(["a"]))).await,
+        "the wait of 5 ms for \"a\" ended before it was free"
+    );
+    assert_eq!(
+        fails(&local, waits(json!(["a", "b"]))).await,
+        "the wait of 5 ms for \"a\" and \"b\" ended before they were free"
+    );
+}

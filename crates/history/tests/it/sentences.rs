@@ -140,8 +140,8 @@ fn every_change_has_a_sentence() {
         amended: attachment replaced
         amended: application data replaced
         amended: amended without a change
-        draining: drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
-        draining: drained: still valid until its grace ends or an operator revives it
+        draining: drained by carol, saying "maintenance": still held until its grace ends or an operator revives it
+        draining: drained: still held until its grace ends or an operator revives it
         revived: revived by carol: the drain was withdrawn
         revived: revived by its holder, saying "over": the drain was withdrawn
         released: released by alice: r1, r2 free again

@@ -51,7 +51,7 @@ fn a_lease_tells_its_life() {
             9 22:15:00 #4 daemon | revived | alive again: a heartbeat came within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
             11 22:15:02 #4 holder | rebound | moved to dave: the epoch is now 2
-            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
+            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still held until its grace ends or an operator revives it
             13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was withdrawn
             27 22:16:40 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
             28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); valid for its holder until 2023-11-14T22:17:11.000Z
@@ -124,7 +124,7 @@ fn a_resource_tells_of_all_its_holders() {
             9 22:15:00 #4 daemon | revived | alive again: a heartbeat came within the grace
             10 22:15:01 #4 holder | amended | attachment replaced
             11 22:15:02 #4 holder | rebound | moved to dave: the epoch is now 2
-            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still valid until its grace ends or an operator revives it
+            12 22:15:03 #4 operator:carol | draining | drained by carol, saying "maintenance": still held until its grace ends or an operator revives it
             13 22:15:04 #4 operator:carol | revived | revived by carol: the drain was withdrawn
             27 22:16:40 #4 daemon | draining | fell silent: last heartbeat at 2023-11-14T22:15:10.000Z; grace runs until 2023-11-14T22:17:10.000Z
             28 22:17:10 #4 daemon * | revoked | revoked: no heartbeat for 2m 0s (heartbeat_expired); valid for its holder until 2023-11-14T22:17:11.000Z

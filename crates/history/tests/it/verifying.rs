@@ -102,7 +102,7 @@ fn a_trimmed_log_is_replayed_from_its_oldest_snapshot() {
     }
     expect![[r#"
         3 segments, 20 frames, 24 records [16, 6, 0, 1, 1], lsn 11-34, clean true, from start false, from snapshot None, to 0, snapshots [], scans 0, indexes 0
-        damage: 00000000000000000011.seg at 0: records before lsn 11 are gone and no snapshot stands in for them
+        damage: 00000000000000000011.seg at 0: records before lsn 11 are gone and no snapshot replaces them
     "#]].assert_eq(&told(&verified(&directory)));
 }
 
@@ -167,7 +167,7 @@ fn a_record_that_cannot_be_understood_is_damage() {
     let (directory, _) = tale.stop();
     expect![[r#"
         4 segments, 30 frames, 36 records [24, 9, 1, 1, 0], lsn 1-36, clean true, from start true, from snapshot None, to 34, snapshots [], scans 0, indexes 0
-        damage: 00000000000000000032.seg at 1241: record 35 cannot be understood: unknown event code 238
+        damage: 00000000000000000032.seg at 1241: record 35 cannot be decoded: unknown event code 238
     "#]].assert_eq(&told(&verified(&directory)));
 }
 
@@ -224,17 +224,17 @@ fn records_that_cannot_follow_each_other_are_damage_and_no_panic() {
         writeln!(out, "{}", report.damage.first().unwrap()).unwrap();
     }
     expect![[r#"
-        record 34 does not fit what stands before it: "r1" is held by lease 31
-        record 34 does not fit what stands before it: "a" stands in it twice
-        record 34 cannot be understood: a number is out of range
-        record 34 does not fit what stands before it: there is no session 0000004d
-        record 34 does not fit what stands before it: lease 999 is not live
-        record 34 does not fit what stands before it: lease 31 is active
-        record 34 does not fit what stands before it: there is no pool "gpu"
-        record 34 does not fit what stands before it: pool "huge" of 4294967295 members is too large
-        record 34 does not fit what stands before it: there is no session 0000004d
-        record 34 does not fit what stands before it: no notification of lease 31 is pending
-        record 34 does not fit what stands before it: lease 999 is not live
+        record 34 does not follow from the records before it: "r1" is held by lease 31
+        record 34 does not follow from the records before it: "a" stands in it twice
+        record 34 cannot be decoded: a number is out of range
+        record 34 does not follow from the records before it: there is no session 0000004d
+        record 34 does not follow from the records before it: lease 999 is not live
+        record 34 does not follow from the records before it: lease 31 is active
+        record 34 does not follow from the records before it: there is no pool "gpu"
+        record 34 does not follow from the records before it: pool "huge" of 4294967295 members is too large
+        record 34 does not follow from the records before it: there is no session 0000004d
+        record 34 does not follow from the records before it: no notification of lease 31 is pending
+        record 34 does not follow from the records before it: lease 999 is not live
     "#]]
     .assert_eq(&out);
 }

@@ -154,7 +154,7 @@ impl<S: Store> Control<S> {
                     return Ok(());
                 }
                 Err(StoreError::NameTaken(why)) => return Err(PollerError::NameTaken(why)),
-                Err(StoreError::Refused(why)) => return Err(PollerError::Refused(why)),
+                Err(StoreError::Rejected(why)) => return Err(PollerError::Rejected(why)),
                 Err(error) if self.gives_up(&error, begun) => {
                     return Err(PollerError::Unreachable(error.to_string()));
                 }
@@ -204,7 +204,7 @@ impl<S: Store> Control<S> {
                     return RoundsEnd::MembershipLost;
                 }
                 Err(StoreError::NameTaken(why)) => return RoundsEnd::Failed(PollerError::NameTaken(why)),
-                Err(StoreError::Refused(why)) => return RoundsEnd::Failed(PollerError::Refused(why)),
+                Err(StoreError::Rejected(why)) => return RoundsEnd::Failed(PollerError::Rejected(why)),
                 Err(StoreError::Unreachable(why)) => {
                     tracing::debug!(group = shared.group, reason = why, "the group cannot be looked at");
                     wake = BootInstant::now().after(shared.options.discovery / 10);
@@ -501,7 +501,7 @@ impl<S: Store> Control<S> {
                     holdings.keep(target, now);
                 }
             }
-            Outcome::Refused(reason) | Outcome::Impossible(reason) => {
+            Outcome::Rejected(reason) | Outcome::Impossible(reason) => {
                 tracing::debug!(target = %target, reason, "not ours to hand over");
                 self.successors.remove(target);
                 let lost = self.shared.holdings().lose(target, claim.fence);
@@ -605,7 +605,7 @@ impl<S: Store> Control<S> {
                     self.note_taken(&target, fence, now);
                 }
             }
-            Outcome::Refused(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
+            Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
                 tracing::debug!(target = %wanted.target, reason, "not acquired");
                 wake.by(self.refusals.refused(&wanted.target, now));
             }

@@ -5,7 +5,7 @@ use super::holdings::{Holding, Standing};
 use crate::store::{Store, TargetName, View};
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use tenure_api::{GroupState, PolledTarget, PollerNode, PollingView, TargetState, UnownedTarget};
+use tenure_api::{GroupState, PolledTarget, Poller, PollingView, TargetState, UnownedTarget};
 use tenure_client::clock::{BootInstant, wall_time};
 
 impl<S: Store> Shared<S> {
@@ -38,7 +38,7 @@ impl<S: Store> Shared<S> {
                     continue;
                 }
             };
-            let node = nodes.entry(shown.owner_id.clone()).or_insert_with(|| PollerNode {
+            let node = nodes.entry(shown.owner_id.clone()).or_insert_with(|| Poller {
                 instance_id: shown.owner_id.clone(),
                 name: shown.owner_id.clone(),
                 is_this_instance: false,
@@ -50,7 +50,7 @@ impl<S: Store> Shared<S> {
             node.failing += u64::from(shown.failing);
             node.owned_targets.push(shown);
         }
-        let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
+        let mut live_nodes: Vec<Poller> = nodes.into_values().collect();
         for node in &mut live_nodes {
             let is_settled = |shown: &PolledTarget| {
                 matches!(shown.state, TargetState::Owned | TargetState::Other) && !shown.failing
@@ -73,12 +73,12 @@ impl<S: Store> Shared<S> {
     }
 
     /// The members, itself among them; what they have is not in it.
-    fn member_nodes(&self, view: &View) -> BTreeMap<String, PollerNode> {
+    fn member_nodes(&self, view: &View) -> BTreeMap<String, Poller> {
         let me = &self.membership.instance;
-        let mut nodes: BTreeMap<String, PollerNode> = BTreeMap::new();
+        let mut nodes: BTreeMap<String, Poller> = BTreeMap::new();
         for member in &view.members {
             let instance_id = member.instance.to_string();
-            let node = PollerNode {
+            let node = Poller {
                 name: member.instance.name().to_owned(),
                 is_this_instance: member.instance == *me,
                 status: member.status,
@@ -89,7 +89,7 @@ impl<S: Store> Shared<S> {
             };
             nodes.insert(instance_id, node);
         }
-        nodes.entry(me.to_string()).or_insert_with(|| PollerNode {
+        nodes.entry(me.to_string()).or_insert_with(|| Poller {
             instance_id: me.to_string(),
             name: me.name().to_owned(),
             is_this_instance: true,

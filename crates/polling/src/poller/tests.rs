@@ -333,7 +333,7 @@ impl Store for Failing {
         let mut outcomes = Vec::new();
         for one in wanted {
             match self.never_given.as_ref() == Some(&one.target) {
-                true => outcomes.push(Outcome::Refused("the test keeps it".to_owned())),
+                true => outcomes.push(Outcome::Rejected("the test keeps it".to_owned())),
                 false => outcomes.extend(self.store.acquire(core::slice::from_ref(one)).await?),
             }
         }

@@ -204,7 +204,7 @@ fn is_live(state: State) -> bool {
 /// Whether asking again gives the same answer.
 fn is_final(error: &CallError) -> bool {
     match error {
-        CallError::Refused(refused) => matches!(
+        CallError::Rejected(refused) => matches!(
             refused.code,
             ErrorCode::Unauthorized
                 | ErrorCode::Forbidden

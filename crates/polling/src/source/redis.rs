@@ -86,7 +86,7 @@ impl TargetSource for RedisPatternSource {
             let looked = self.link.within(LOOK_LIMIT, self.look()).await;
             self.due = Some(begun.after(self.every));
             let found = looked.map_err(|error| match error {
-                StoreError::Refused(why) if self.told.is_none() => SourceError::Never(why),
+                StoreError::Rejected(why) if self.told.is_none() => SourceError::Never(why),
                 other => SourceError::NotNow(other.to_string()),
             })?;
             if self.told.as_ref() != Some(&found) {

@@ -229,7 +229,7 @@ impl Store for MemoryStore {
             let mut take = |wanted: &Wanted| {
                 let is_left = |hold: &Hold| wanted.left_to.is_some() && hold.instance.is_absent();
                 match world.holds.get(&wanted.target) {
-                    Some(hold) if !is_left(hold) => Outcome::Refused(format!("{} holds it", hold.instance)),
+                    Some(hold) if !is_left(hold) => Outcome::Rejected(format!("{} holds it", hold.instance)),
                     _ => Outcome::Done(hold(world, &wanted.target, membership, now)),
                 }
             };
@@ -261,7 +261,7 @@ impl Store for MemoryStore {
         self.change_as_member(|world, membership, now| {
             let mut give = |(claim, to): &(Claim, SeenMember)| {
                 if !world.is_held(claim, membership) {
-                    return Outcome::Refused("it is not held any more".to_owned());
+                    return Outcome::Rejected("it is not held any more".to_owned());
                 }
                 let Some(member) = world.members.get(&to.instance) else {
                     return Outcome::NotTaken(format!("{} is not a member", to.instance));

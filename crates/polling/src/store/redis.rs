@@ -148,7 +148,7 @@ impl RedisStore {
     /// Creates a store from options. It opens no connection yet.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if the options are invalid.
+    /// [`StoreError::Rejected`] if the options are invalid.
     pub fn open(options: &RedisOptions) -> Result<Self, StoreError> {
         let link = link(options)?;
         let keys = Keys::new(&options.group, options.prefix.as_deref(), link.is_cluster(), options.hash)?;
@@ -287,7 +287,7 @@ impl RedisStore {
         let answered = BootInstant::now();
         let lists: Vec<Vec<String>> = self.link.read(answer)?;
         let answer = Answer::read(&lists).ok_or_else(|| {
-            StoreError::Refused(format!("redis at {}: the group's keys are not ours", self.link.name()))
+            StoreError::Rejected(format!("redis at {}: the group's keys are not ours", self.link.name()))
         })?;
         Ok((answer, Asked { sent, answered }))
     }
@@ -576,7 +576,7 @@ fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Ou
             }
             Err(_) => Outcome::Impossible(format!("its fence is {fence:?}, which is not a number")),
         },
-        [word, holder] if word == "0" => Outcome::Refused(format!("{holder} has it")),
+        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it")),
         _ => Outcome::Impossible("its fence cannot rise any more".to_owned()),
     }
 }
@@ -584,8 +584,8 @@ fn taken(target: &TargetName, answer: &[String], valid_until: BootInstant) -> Ou
 fn given(answer: &[String]) -> Outcome<()> {
     match answer {
         [word, _] if word == "1" => Outcome::Done(()),
-        [word, holder] if word == "0" && holder.is_empty() => Outcome::Refused("it had expired".to_owned()),
-        [word, holder] if word == "0" => Outcome::Refused(format!("{holder} has it, or it was taken again")),
+        [word, holder] if word == "0" && holder.is_empty() => Outcome::Rejected("it had expired".to_owned()),
+        [word, holder] if word == "0" => Outcome::Rejected(format!("{holder} has it, or it was taken again")),
         [word, successor] if word == "?" => {
             Outcome::NotTaken(format!("{successor} is not a member any more"))
         }

@@ -89,7 +89,7 @@ impl TenureStore {
     }
 
     fn resource(&self, name: PollName) -> Result<String, StoreError> {
-        name.resource(&self.group).map_err(|error| StoreError::Refused(error.to_string()))
+        name.resource(&self.group).map_err(|error| StoreError::Rejected(error.to_string()))
     }
 
     fn member(&self) -> Result<Member, StoreError> {
@@ -304,7 +304,7 @@ impl Store for TenureStore {
         let asked = self.client.session_heartbeat(&member.session, &heartbeat);
         let renewed = within(member.membership.call_limit, asked).await;
         let renewed = renewed.map_err(|error| self.judged(&member.session, &error))?;
-        let valid_until = member.membership.promised_until(sent, renewed.valid_ms);
+        let valid_until = member.membership.valid_until_as_answered(sent, renewed.valid_ms);
         let ended = match renewed.ended.clone() {
             Some(ended) => self.without_our_own(&member, claims, ended).await?,
             None => self.losses_by_list(&member, claims).await?,
@@ -343,7 +343,7 @@ impl Store for TenureStore {
             outcomes.push(match answer {
                 Some(Ok(lease)) => match self.claim(&wanted.target, &lease) {
                     Some(claim) => Outcome::Done(claim),
-                    None => Outcome::Refused("its loss was reported already".to_owned()),
+                    None => Outcome::Rejected("its loss was reported already".to_owned()),
                 },
                 Some(Err(CallError::Unsendable(why))) => Outcome::Impossible(why),
                 Some(Err(error)) => match error.code() {
@@ -351,7 +351,7 @@ impl Store for TenureStore {
                     Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
                         return Err(self.judged(&member.session, &error));
                     }
-                    Some(_) => Outcome::Refused(error.to_string()),
+                    Some(_) => Outcome::Rejected(error.to_string()),
                     // If it was done after all, the book will show it.
                     None => Outcome::Unknown(error.to_string()),
                 },
@@ -414,7 +414,7 @@ impl Store for TenureStore {
                 Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => {
                     Outcome::NotTaken(error.to_string())
                 }
-                _ if is_gone(&error) => Outcome::Refused(error.to_string()),
+                _ if is_gone(&error) => Outcome::Rejected(error.to_string()),
                 _ if error.is_definite() => Outcome::NotTaken(error.to_string()),
                 _ => Outcome::Unknown(error.to_string()),
             },

@@ -142,7 +142,7 @@ impl<S: Store> Member<S> {
     }
 
     async fn is_refused(&self, target: &str) -> bool {
-        matches!(self.try_acquire(target).await, Outcome::Refused(_))
+        matches!(self.try_acquire(target).await, Outcome::Rejected(_))
     }
 
     async fn view(&self, targets: &[&str]) -> View {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::kernel::Text;
+use tenure_faces::over_limit;
 
 /// Most principals that are counted at once. One that was idle for a second needs no entry.
 const PRINCIPALS_MAX: usize = 16 << 10;
@@ -40,7 +41,11 @@ impl RateLimits {
             buckets.retain(|_, bucket| self.filled(*bucket, now_ms).left < self.capacity());
         }
         if buckets.len() >= PRINCIPALS_MAX {
-            return Err(Error::new(ErrorCode::RateLimited, "too many principals send requests at once"));
+            let message = format!("{PRINCIPALS_MAX} principals send requests at once, which is the limit");
+            return Err(Error::new(ErrorCode::RateLimited, message)
+                .hint("send the request again after `retry_after_ms`")
+                .with("limit", "principals")
+                .with("value", PRINCIPALS_MAX));
         }
         let mut bucket = Bucket { left: self.capacity(), filled_ms: now_ms };
         let taken = self.take(&mut bucket);
@@ -68,7 +73,9 @@ impl RateLimits {
             "the principal sent more than limits.requests_per_second = {} requests per second",
             self.per_second
         );
-        Err(Error::new(ErrorCode::RateLimited, message).retry_after(wait_ms))
+        let (limit, setting) = ("requests_per_second", "limits.requests_per_second");
+        let value = usize::try_from(self.per_second).unwrap_or(usize::MAX);
+        Err(over_limit(ErrorCode::RateLimited, message, limit, setting, value).retry_after(wait_ms))
     }
 }
 
@@ -103,6 +110,9 @@ mod tests {
         assert_eq!(allowed(&limits, "a", 0, 9), 4);
         let error = limits.check("a", 100).unwrap_err();
         assert_eq!((error.code, error.retry_after_ms), (ErrorCode::RateLimited, Some(150)));
+        assert_eq!(error.details["limit"], "requests_per_second");
+        assert_eq!(error.details["setting"], "limits.requests_per_second");
+        assert_eq!(error.details["value"], 4);
         assert_eq!(limits.check("a", 250), Ok(()));
     }
 

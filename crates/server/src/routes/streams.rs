@@ -36,7 +36,7 @@ fn intend(parts: &Parts<'_>) -> Result<Wanted, Error> {
 }
 
 pub(super) fn routes() -> Vec<Route> {
-    let stream = Gives::Json(200, schema::<api::Stream>);
+    let stream = Gives::Json(200, schema::<api::SlotSession>);
     vec![
         row(
             HOLD,
@@ -45,22 +45,22 @@ pub(super) fn routes() -> Vec<Route> {
             Row {
                 method: Method::POST,
                 path: "/api/v3/intents",
-                name: "intend",
+                name: "start_or_stop_slot_session",
                 summary: "Start a slot session and take its slots in one step, or stop one",
-                gives: Gives::Json(202, schema::<api::Stream>),
+                gives: Gives::Json(202, schema::<api::SlotSession>),
                 read: intend,
             },
         ),
         row(
             ADMIN,
-            Some(fields::<api::StreamQuery>),
+            Some(fields::<api::SlotSessionQuery>),
             None,
             Row {
                 method: Method::GET,
                 path: "/api/v3/sessions",
-                name: "list_streams",
+                name: "list_slot_sessions",
                 summary: "List slot sessions: queued, live and ended",
-                gives: Gives::Json(200, schema::<api::StreamList>),
+                gives: Gives::Json(200, schema::<api::SlotSessionList>),
                 read: |parts| call(Call::Streams(parts.query()?)),
             },
         ),
@@ -71,7 +71,7 @@ pub(super) fn routes() -> Vec<Route> {
             Row {
                 method: Method::GET,
                 path: "/api/v3/sessions/{session_id}",
-                name: "show_stream",
+                name: "show_slot_session",
                 summary: "Show a slot session; an ended one has its reason while history is kept",
                 gives: stream,
                 read: |parts| call(Call::Stream(id(parts))),
@@ -84,7 +84,7 @@ pub(super) fn routes() -> Vec<Route> {
             Row {
                 method: Method::DELETE,
                 path: "/api/v3/sessions/{session_id}",
-                name: "stop_stream",
+                name: "stop_slot_session",
                 summary: "Stop a slot session; its slots are free at once",
                 gives: stream,
                 read: |parts| call(Call::StopStream(id(parts))),
@@ -93,25 +93,25 @@ pub(super) fn routes() -> Vec<Route> {
         row(
             HOLD,
             None,
-            Some(schema::<api::StreamHeartbeat>),
+            Some(schema::<api::SlotSessionHeartbeat>),
             Row {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/heartbeat",
-                name: "heartbeat_stream",
+                name: "heartbeat_slot_session",
                 summary: "Renew a slot session",
-                gives: Gives::Json(200, schema::<api::StreamRenewed>),
+                gives: Gives::Json(200, schema::<api::SlotSessionRenewed>),
                 read: |parts| call(Call::HeartbeatStream(id(parts), parts.body()?)),
             },
         ),
         row(
             HOLD,
             None,
-            Some(schema::<api::StreamActivate>),
+            Some(schema::<api::SlotSessionActivate>),
             Row {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/activate",
-                name: "activate_stream",
-                summary: "Activate a slot session that was started with `start_timeout`",
+                name: "activate_slot_session",
+                summary: "Activate a slot session that has a `start_timeout`",
                 gives: stream,
                 read: |parts| call(Call::ActivateStream(id(parts), parts.body()?)),
             },
@@ -119,11 +119,11 @@ pub(super) fn routes() -> Vec<Route> {
         row(
             HOLD,
             None,
-            Some(schema::<api::StreamFail>),
+            Some(schema::<api::SlotSessionFail>),
             Row {
                 method: Method::POST,
                 path: "/api/v3/sessions/{session_id}/fail",
-                name: "fail_stream",
+                name: "fail_slot_session",
                 summary: "End a slot session that failed, with a reason",
                 gives: stream,
                 read: |parts| call(Call::FailStream(id(parts), parts.body()?)),
@@ -136,9 +136,9 @@ pub(super) fn routes() -> Vec<Route> {
             Row {
                 method: Method::GET,
                 path: "/api/v3/sessions/{session_id}/events",
-                name: "follow_stream",
+                name: "follow_slot_session",
                 summary: "Follow a slot session as server-sent events",
-                gives: Gives::StreamNews(schema::<api::Stream>),
+                gives: Gives::SlotSessionEvents(schema::<api::SlotSession>),
                 read: |parts| Ok(Wanted::FollowStream(id(parts))),
             },
         ),

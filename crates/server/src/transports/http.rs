@@ -195,9 +195,11 @@ async fn answer(shared: &Arc<Shared>, peer: &Peer, request: Request<Incoming>) -
     let route = found.as_ref().ok().map_or("unknown", |(route, _)| route.path);
     let origin = request.headers().get(header::ORIGIN).cloned();
     let request_id = is_problem(request.uri().path()).then(|| problem::request_id(request.headers()));
+    let is_page = method == Method::GET && request_id.is_none() && shows_pages(request.headers());
     let answered = match found {
         Err(error) => match preflight(shared, peer, &request) {
             Some(answered) => answered,
+            None if is_page && error.code == ErrorCode::NotFound => no_such_page(),
             None => refused_as(&error, request_id, &[]),
         },
         Ok((route, params)) => match carry_out(shared, peer, route, &params, request).await {
@@ -592,14 +594,7 @@ async fn page_answer(
                 Page::DocsErrors => full(docs::errors_page()),
                 _ => full(shared.docs()),
             };
-            let mut answered = media(HeaderValue::from_static("text/html; charset=utf-8"), html);
-            answered.headers_mut().insert(
-                header::CONTENT_SECURITY_POLICY,
-                HeaderValue::from_static(
-                    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-                ),
-            );
-            answered
+            html_page(html)
         }
         Page::DocsStyle => media(HeaderValue::from_static("text/css; charset=utf-8"), full(docs::STYLE)),
         Page::Home => file(dashboard::home(), asked),
@@ -608,7 +603,32 @@ async fn page_answer(
     })
 }
 
-/// A file of the dashboard, unless whoever asks has it already.
+/// A page without scripts.
+fn html_page(html: AnswerBody) -> Answered {
+    let mut answered = media(HeaderValue::from_static("text/html; charset=utf-8"), html);
+    answered.headers_mut().insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    );
+    answered
+}
+
+/// Whether a person looks at the answer: browsers accept HTML when they open an address, programs do not ask for it.
+fn shows_pages(headers: &HeaderMap) -> bool {
+    let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    accepted.split(',').any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/html"))
+}
+
+/// The answer to a browser for an address without a route. The page repeats nothing of the request.
+fn no_such_page() -> Answered {
+    let mut answered = html_page(full(docs::NO_SUCH_PAGE));
+    *answered.status_mut() = StatusCode::NOT_FOUND;
+    answered
+}
+
+/// A file of the dashboard, unless the browser has it already.
 fn file(asset: &'static Asset, asked: &HeaderMap) -> Answered {
     let is_known = asset.is_known_to(asked);
     let mut answered = Response::new(if is_known { full("") } else { full(asset.bytes) });
@@ -735,11 +755,22 @@ fn read_as_daemon(method: &str, target: &str, body: &[u8]) -> Result<(&'static R
 /// A route with the parameters of its path, decoded.
 type Found = (&'static Route, Vec<(String, String)>);
 
+/// A path of a client, as far as an error repeats it.
+fn shortened(path: &str) -> String {
+    const PATH_CHARS_MAX: usize = 200;
+    match path.char_indices().nth(PATH_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &path[..end]),
+        None => path.to_owned(),
+    }
+}
+
 /// Looks a route up.
 fn find(method: &Method, path: &str) -> Result<Found, Error> {
     let router = router();
     let Ok(matched) = router.at(path) else {
-        return Err(Error::new(ErrorCode::NotFound, "the route does not exist"));
+        let message = format!("there is no route {}", shortened(path));
+        return Err(Error::new(ErrorCode::NotFound, message)
+            .hint("check the path; GET /docs and GET /openapi.json list all routes, / is the dashboard"));
     };
     let methods = &matched.value.methods;
     // The body of an answer to HEAD is left out by the HTTP layer.
@@ -747,7 +778,7 @@ fn find(method: &Method, path: &str) -> Result<Found, Error> {
     let Some((_, route)) = methods.iter().find(|(known, _)| known == wanted) else {
         let head = methods.iter().any(|(known, _)| known == Method::GET).then_some("HEAD");
         let allowed: Vec<&str> = methods.iter().map(|(known, _)| known.as_str()).chain(head).collect();
-        let message = format!("the route does not take {method}");
+        let message = format!("{} does not accept {method}", shortened(path));
         return Err(Error::new(ErrorCode::MethodNotAllowed, message).with("allowed", allowed.join(", ")));
     };
     let mut params = Vec::new();

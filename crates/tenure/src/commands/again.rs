@@ -43,7 +43,7 @@ pub(super) async fn open_again<T>(
 /// Asking again may help: the daemon is stopping, starting, or has not come back yet.
 pub(super) fn is_passing(error: &CallError) -> bool {
     match error {
-        CallError::Refused(error) => {
+        CallError::Rejected(error) => {
             error.retry_after_ms.is_some()
                 || matches!(error.code, ErrorCode::ShuttingDown | ErrorCode::NotLeader)
         }

@@ -9,7 +9,7 @@ mod watch;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use tenure_api::Stream;
+use tenure_api::SlotSession;
 
 use crate::connect::{Daemon, Reach};
 use crate::failure::{Failure, Words};
@@ -64,7 +64,7 @@ impl Session {
 }
 
 /// A session as an answer shows it.
-fn print_stream(printer: &mut Printer, stream: &Stream) -> Result<(), Failure> {
+fn print_stream(printer: &mut Printer, stream: &SlotSession) -> Result<(), Failure> {
     match printer.json() {
         true => print_object(printer, stream),
         false => stream_page(stream).print(printer),

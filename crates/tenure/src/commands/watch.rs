@@ -147,10 +147,10 @@ impl Watch {
             match reach.find_again(daemon).await {
                 Ok(daemon) => match self.open_again(&daemon, position, printer).await {
                     Ok(events) => return Ok(events),
-                    Err(CallError::Refused(error)) if error.code == ErrorCode::LsnTrimmed => {
+                    Err(CallError::Rejected(error)) if error.code == ErrorCode::LsnTrimmed => {
                         let oldest = error.details.get("oldest").and_then(serde_json::Value::as_u64);
                         let Some(oldest) = oldest.filter(|oldest| *oldest > position.lsn) else {
-                            return Err(call_failure(CallError::Refused(error)));
+                            return Err(call_failure(CallError::Rejected(error)));
                         };
                         printer.talk(format_args!("note: events before lsn {oldest} have been deleted"));
                         position.lsn = oldest;

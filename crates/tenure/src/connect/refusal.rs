@@ -12,7 +12,7 @@ use crate::failure::{Failure, Words, chain};
 /// A failed call as the failure of a command.
 pub(crate) fn call_failure(error: CallError) -> Failure {
     match error {
-        CallError::Refused(error) => refused(error),
+        CallError::Rejected(error) => refused(error),
         CallError::Unreachable { endpoint, source } if is_absent(source.as_ref()) => {
             Failure::NoDaemon { address: endpoint.to_string(), cause: None }
         }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_api::Stream;
+use tenure_api::SlotSession;
 use tenure_faces::{EndHook, Later};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -107,7 +107,7 @@ fn scheme_of(text: &str) -> Option<String> {
 }
 
 impl Receiver {
-    async fn tell(&self, ended: &Stream) -> Result<(), String> {
+    async fn tell(&self, ended: &SlotSession) -> Result<(), String> {
         match self {
             Self::Webhook(webhook) => webhook.tell(ended).await,
             Self::Command(command) => command.tell(ended).await,
@@ -125,7 +125,7 @@ impl Hook {
 }
 
 impl EndHook for Hook {
-    fn tell(&self, ended: Stream) -> Later<'static, Result<(), String>> {
+    fn tell(&self, ended: SlotSession) -> Later<'static, Result<(), String>> {
         let (receiver, closing) = (Arc::clone(&self.receiver), self.closing.clone());
         Box::pin(self.under_way.track_future(async move {
             let told = closing.run_until_cancelled(receiver.tell(&ended)).await;
@@ -135,7 +135,7 @@ impl EndHook for Hook {
 }
 
 /// The session as it is told.
-fn json_of(ended: &Stream) -> Vec<u8> {
+fn json_of(ended: &SlotSession) -> Vec<u8> {
     serde_json::to_vec(ended).expect("invariant: a session is JSON")
 }
 

@@ -90,12 +90,12 @@ impl Asking {
             let now = BootInstant::now();
             let is_again = match &error {
                 // One request may wait an hour at most; the next one is another operation.
-                CallError::Refused(refused) if refused.code == ErrorCode::WaitTimeout && now < deadline => {
+                CallError::Rejected(refused) if refused.code == ErrorCode::WaitTimeout && now < deadline => {
                     self.acquire.operation_id = Some(operation_id());
                     true
                 }
                 // The daemon that was reached is being restarted; waiting survives that.
-                CallError::Refused(refused) if refused.code == ErrorCode::ShuttingDown => true,
+                CallError::Rejected(refused) if refused.code == ErrorCode::ShuttingDown => true,
                 CallError::Unreachable { .. } => was_reached,
                 error => !error.is_definite(),
             };
@@ -257,7 +257,7 @@ impl Holding {
                     Ok(_) => return None,
                     // Whatever it is now, it is not ours any more.
                     Err(error) if is_lost(&error) => return None,
-                    Err(error @ CallError::Refused(_))
+                    Err(error @ CallError::Rejected(_))
                         if error.is_definite() && error.retry_after().is_none() =>
                     {
                         return Some(error.to_string());

@@ -1,8 +1,8 @@
 //! The nodes of a cluster, its leader, and the store below.
 
 use tenure_api::{
-    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, NodeState, StoreMember, StoreSilence,
-    WriterChange,
+    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, LeaderChange, NodeState, StoreMember,
+    StoreSilence,
 };
 use tenure_history::duration;
 
@@ -26,9 +26,9 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
         (None, _) => "NONE: this node knows of no leader".to_owned(),
     };
     page.row("leader", leader);
-    page.row("leadership", status.authority_ms.map(|ms| format!("lease valid for {}", duration(ms))));
+    page.row("leadership", status.leadership_lease_ms.map(|ms| format!("lease valid for {}", duration(ms))));
     page.row("leader ttl", duration(status.leader_ttl_ms));
-    page.row("log", format!("{} ({}), generation {}", status.tag, status.log_id, status.generation));
+    page.row("log", format!("{} ({}), generation {}", status.log_tag, status.log_id, status.generation));
     page.row("applied", format!("lsn {}, {}", status.applied_lsn, lag_words(status)));
     let nodes: Vec<String> = status.nodes.iter().map(node_name).collect();
     page.row("nodes", format!("{}: {}", nodes.len(), names(&nodes, NAMES_MAX)));
@@ -127,8 +127,8 @@ fn member_words(member: &StoreMember) -> String {
     )
 }
 
-fn change_words(now: Option<Now>, change: &WriterChange) -> String {
-    let WriterChange { epoch, node, at, how } = change;
+fn change_words(now: Option<Now>, change: &LeaderChange) -> String {
+    let LeaderChange { epoch, node, at, how } = change;
     format!("{node} {how}, epoch {epoch}, {}", when(now, at))
 }
 
@@ -160,8 +160,8 @@ mod tests {
         serde_json::from_value(json!({
             "node": "b", "role": "follower",
             "writer": {"node": "a", "url": "http://10.0.0.1:5641", "epoch": 7, "since": "2026-02-07T22:15:00.000Z"},
-            "writer_ttl_ms": 3000, "generation": 1, "log_id": "0f1e", "tag": "k3f9",
-            "applied_lsn": 120, "head_lsn": 123, "lag_lsn": 3, "lag_seconds": 0.25, "authority_ms": null,
+            "writer_ttl_ms": 3000, "generation": 1, "log_id": "0f1e", "log_tag": "k3f9",
+            "applied_lsn": 120, "head_lsn": 123, "lag_lsn": 3, "lag_seconds": 0.25, "leadership_lease_ms": null,
             "nodes": [
                 {"node": "a", "url": "http://10.0.0.1:5641", "incarnation": "01", "version": "0.1.0",
                  "subnets": ["10.0.0.0/24"], "snapshot_lsn": 100, "seen": "2026-02-07T22:15:09.000Z", "state": "writer"},

@@ -1,8 +1,7 @@
 //! Pollers and their targets. What nobody polls and what is uncertain comes first: it is what the reader came for.
 
 use tenure_api::{
-    Cordoned, GroupState, Moved, PolledTarget, PollerNode, PollingGroups, PollingView, TargetState,
-    UnownedTarget,
+    Cordoned, GroupState, Moved, PolledTarget, Poller, PollingGroups, PollingView, TargetState, UnownedTarget,
 };
 
 use super::{Now, Page, age, names, relative, word};
@@ -33,7 +32,7 @@ pub(crate) fn node_table(view: &PollingView) -> Table {
             NOBODY.to_owned(),
         ]);
     }
-    let mut nodes: Vec<&PollerNode> = view.live_nodes.iter().collect();
+    let mut nodes: Vec<&Poller> = view.live_nodes.iter().collect();
     nodes.sort_by_key(|node| (unsettled(node).is_empty(), node.failing == 0, &node.name));
     for node in nodes {
         let unsettled = unsettled(node);
@@ -192,7 +191,7 @@ fn unowned_total(view: &PollingView) -> u64 {
     view.unowned_total.max(view.unowned_targets.len() as u64)
 }
 
-fn unsettled(node: &PollerNode) -> Vec<String> {
+fn unsettled(node: &Poller) -> Vec<String> {
     node.owned_targets
         .iter()
         .filter(|polled| urgency(polled.state) < urgency(TargetState::Owned))

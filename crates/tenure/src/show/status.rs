@@ -38,7 +38,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
         "restored",
         status.restored_for_ms.map(|ms| {
             format!(
-                "from a backup: grants are refused for another {}, until old promises are over",
+                "from a backup: the daemon rejects grants for another {}, until the validity of earlier leases has ended",
                 duration(ms)
             )
         }),
@@ -46,7 +46,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
     if status.disk == DiskStatus::Low {
         page.row(
             "disk",
-            "LOW: the daemon refuses grants until there is room; renewals and ends go on".to_owned(),
+            "LOW: the daemon rejects grants until there is space; renewals and releases continue".to_owned(),
         );
     }
     for failing in &status.failing {

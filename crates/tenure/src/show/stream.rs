@@ -1,6 +1,6 @@
 //! Sessions of `/api/v3`.
 
-use tenure_api::{Stream, StreamNews, StreamRenewed, StreamState};
+use tenure_api::{SlotSession, SlotSessionEvent, SlotSessionRenewed, SlotSessionState};
 use tenure_history::{duration, parse_rfc3339};
 
 use super::{Now, Page, age, names, when};
@@ -11,7 +11,7 @@ use crate::table::Table;
 const NAMES_MAX: usize = 8;
 
 /// Everything about one session.
-pub(crate) fn stream_page(stream: &Stream) -> Page {
+pub(crate) fn stream_page(stream: &SlotSession) -> Page {
     let now = Now::of(&stream.server_time);
     let shown = |time: &Option<String>| time.as_ref().map(|time| when(now, time));
     let mut page = Page::default();
@@ -36,7 +36,7 @@ pub(crate) fn stream_page(stream: &Stream) -> Page {
 }
 
 /// One row each.
-pub(crate) fn stream_table(streams: &[Stream]) -> Table {
+pub(crate) fn stream_table(streams: &[SlotSession]) -> Table {
     let mut table = Table::new(&["ID", "STATE", "CLIENT", "RESOURCES", "LEFT", "AGE", "ABOUT", "STARTED"]);
     for stream in streams {
         let now = Now::of(&stream.server_time);
@@ -55,7 +55,7 @@ pub(crate) fn stream_table(streams: &[Stream]) -> Table {
 }
 
 /// A heartbeat's answer.
-pub(crate) fn stream_renewed_page(renewed: &StreamRenewed) -> Page {
+pub(crate) fn stream_renewed_page(renewed: &SlotSessionRenewed) -> Page {
     let now = Now::of(&renewed.server_time);
     let mut page = Page::default();
     page.row("session", renewed.session_id.clone());
@@ -65,7 +65,7 @@ pub(crate) fn stream_renewed_page(renewed: &StreamRenewed) -> Page {
 }
 
 /// What is about to be ended, in one line.
-pub(crate) fn stream_words(stream: &Stream) -> String {
+pub(crate) fn stream_words(stream: &SlotSession) -> String {
     let age = age(Now::of(&stream.server_time), &stream.created_at);
     let covered =
         if stream.resources.is_empty() { "no slot yet" } else { &names(&stream.resources, NAMES_MAX) };
@@ -79,7 +79,7 @@ pub(crate) fn stream_words(stream: &Stream) -> String {
 }
 
 /// What became of a session that an operator stopped; `None`: it is over.
-pub(crate) fn stream_withdrawn_words(stream: &Stream) -> Option<String> {
+pub(crate) fn stream_withdrawn_words(stream: &SlotSession) -> Option<String> {
     let left = duration(left_ms(stream)?);
     Some(format!(
         "another principal started this session, so it is withdrawn: its slots come free once its client confirms, at the \
@@ -88,14 +88,14 @@ pub(crate) fn stream_withdrawn_words(stream: &Stream) -> Option<String> {
 }
 
 /// News on one line: when, what kind, and what it means.
-pub(crate) fn stream_line(news: StreamNews, stream: &Stream) -> String {
+pub(crate) fn stream_line(news: SlotSessionEvent, stream: &SlotSession) -> String {
     let left = left_ms(stream).map(duration).unwrap_or_else(|| "nothing".to_owned());
     let sentence = match news {
-        StreamNews::Snapshot => stream_words(stream),
-        StreamNews::Renewed => format!("renewed; {left} left"),
-        StreamNews::Expiring => format!("expires unless it is renewed; {left} left"),
-        StreamNews::Expired => "expired".to_owned(),
-        StreamNews::State => match stream.resources.as_slice() {
+        SlotSessionEvent::Snapshot => stream_words(stream),
+        SlotSessionEvent::Renewed => format!("renewed; {left} left"),
+        SlotSessionEvent::Expiring => format!("expires unless it is renewed; {left} left"),
+        SlotSessionEvent::Expired => "expired".to_owned(),
+        SlotSessionEvent::State => match stream.resources.as_slice() {
             [] => state_words(stream),
             resources => format!("{}: {}", state_words(stream), names(resources, NAMES_MAX)),
         },
@@ -103,27 +103,27 @@ pub(crate) fn stream_line(news: StreamNews, stream: &Stream) -> String {
     plain(&format!("{}  {:<14}  {sentence}", stream.server_time, news.as_str()))
 }
 
-fn state_words(stream: &Stream) -> String {
+fn state_words(stream: &SlotSession) -> String {
     let state = stream.state.as_str();
     match (stream.state, stream.queue_position, &stream.reason) {
-        (StreamState::New, Some(place), _) => format!("{state}, position {place} in the queue"),
+        (SlotSessionState::New, Some(place), _) => format!("{state}, position {place} in the queue"),
         (_, _, Some(reason)) => format!("{state}, {reason}"),
         _ => state.to_owned(),
     }
 }
 
-fn next_words(stream: &Stream, now: Option<Now>) -> Option<String> {
+fn next_words(stream: &SlotSession, now: Option<Now>) -> Option<String> {
     let (what, unless) = match stream.state {
-        StreamState::New => ("leaves the queue", "it is renewed"),
-        StreamState::Starting => ("fails", "it is activated"),
-        StreamState::Running | StreamState::Draining => ("expires", "it is renewed"),
-        StreamState::Stopped | StreamState::Failed => return None,
+        SlotSessionState::New => ("leaves the queue", "it is renewed"),
+        SlotSessionState::Starting => ("fails", "it is activated"),
+        SlotSessionState::Running | SlotSessionState::Draining => ("expires", "it is renewed"),
+        SlotSessionState::Stopped | SlotSessionState::Failed => return None,
     };
     Some(format!("{what} {} unless {unless}", when(now, &stream.lease_expires_at)))
 }
 
 /// How long it is good for; `None` when it has ended.
-fn left_ms(stream: &Stream) -> Option<u64> {
+fn left_ms(stream: &SlotSession) -> Option<u64> {
     let until = parse_rfc3339(&stream.lease_expires_at).ok()?;
     let now = parse_rfc3339(&stream.server_time).ok()?;
     (!stream.state.is_terminal()).then(|| until.saturating_sub(now))
@@ -135,7 +135,7 @@ mod tests {
     use expect_test::expect;
     use serde_json::{Value, json};
 
-    fn stream(changes: Value) -> Stream {
+    fn stream(changes: Value) -> SlotSession {
         let mut value = json!({
             "session_id": "5d0c3f1e-0000-4000-8000-000000000001", "state": "running",
             "lease_expires_at": "2026-02-07T22:16:00.000Z", "heartbeat_interval": 5, "lease_ttl": 60,
@@ -179,11 +179,14 @@ mod tests {
     fn news_are_one_line_each() {
         let ended = json!({"state": "stopped", "reason": "LEASE_EXPIRED"});
         let lines = [
-            stream_line(StreamNews::Snapshot, &stream(json!({}))),
-            stream_line(StreamNews::Renewed, &stream(json!({}))),
-            stream_line(StreamNews::Expiring, &stream(json!({"server_time": "2026-02-07T22:15:40.000Z"}))),
-            stream_line(StreamNews::Expired, &stream(ended.clone())),
-            stream_line(StreamNews::State, &stream(ended)),
+            stream_line(SlotSessionEvent::Snapshot, &stream(json!({}))),
+            stream_line(SlotSessionEvent::Renewed, &stream(json!({}))),
+            stream_line(
+                SlotSessionEvent::Expiring,
+                &stream(json!({"server_time": "2026-02-07T22:15:40.000Z"})),
+            ),
+            stream_line(SlotSessionEvent::Expired, &stream(ended.clone())),
+            stream_line(SlotSessionEvent::State, &stream(ended)),
         ];
         expect![[r#"
             2026-02-07T22:15:10.000Z  snapshot        slot session 5d0c3f1e-0000-4000-8000-000000000001 of alice@desk: tuner/1, running, started 10 s ago

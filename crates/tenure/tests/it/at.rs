@@ -133,7 +133,7 @@ fn a_record_in_the_way_that_cannot_be_understood() {
         exit 3
         --- out
         --- err
-        error: the log is damaged: record 10 cannot be understood: unknown event code 255
+        error: the log is damaged: record 10 cannot be decoded: unknown event code 255
         hint: tenure log verify DIR
     "#]],
     );

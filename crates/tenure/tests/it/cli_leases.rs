@@ -209,7 +209,7 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
             exit 1
             --- out
             --- err
-            error: the wait ended before the resources were free (wait_timeout)
+            error: the wait of 20 ms for "printer" ended before it was free (wait_timeout)
             hint: wait longer with --wait; tenure resource show lists holder and waiters
         "#]],
     );
@@ -591,7 +591,7 @@ fn the_name_of_a_pool_stands_for_its_members() {
             exit 1
             --- out
             --- err
-            error: the lease does not exist (not_found)
+            error: lease 0000-1 does not exist (not_found)
             hint: tenure lease ls lists the leases
         "#]],
     );
@@ -602,7 +602,7 @@ fn the_name_of_a_pool_stands_for_its_members() {
             exit 1
             --- out
             --- err
-            error: pool "gpu" has 1 free members, the request needs 2 (pool_exhausted)
+            error: pool "gpu" has 1 free member, the request needs 2 (pool_exhausted)
             hint: wait for it with --wait
         "#]],
     );

@@ -198,10 +198,10 @@ fn what_somebody_else_registered_is_for_operators_to_end() {
         exit 1
         --- out
         --- err
-        error: the lease belongs to another principal (forbidden)
+        error: registration "ID" belongs to another principal (forbidden)
         hint: tenure admin unregister ends any registration
     "#]]
-    .assert_eq(&daemon.plain(&["unregister", &id, "--quiet"]));
+    .assert_eq(&daemon.plain(&["unregister", &id, "--quiet"]).replace(&id, "ID"));
     assert_eq!(daemon.tenure(&["admin", "unregister", &id]).code, 0);
 }
 

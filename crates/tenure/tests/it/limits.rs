@@ -157,6 +157,9 @@ fn requests_per_second_of_one_principal_heartbeats_exempt() {
         refused.header("retry-after").is_some() && refused.json()["retry_after_ms"].is_u64(),
         "{refused:?}"
     );
+    let told = refused.json();
+    assert_eq!((&told["limit"], &told["value"]), (&json!("requests_per_second"), &json!(5)), "{told}");
+    assert_eq!(told["setting"], "limits.requests_per_second", "{told}");
     assert_eq!(daemon.get("/v1/events").refusal().1, "rate_limited", "streams are requests too");
     let path = format!("/v1/leases/{}/heartbeat", lease["lease_id"].as_str().unwrap());
     for _ in 0..50 {

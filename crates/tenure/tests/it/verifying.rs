@@ -131,7 +131,7 @@ fn a_record_that_cannot_be_understood() {
             decoded    8 event records, 1 note record, 1 config record
             replayed   from the start, to lsn 9
             warning    the log does not end with a clean stop
-            damage     00000000000000000008.seg at offset 1228: record 10 cannot be understood: unknown event code 255
+            damage     00000000000000000008.seg at offset 1228: record 10 cannot be decoded: unknown event code 255
             damaged
             --- err
             error: the log is damaged: 00000000000000000008.seg at offset 1228
@@ -160,7 +160,7 @@ fn a_record_that_does_not_fit() {
             decoded    8 event records, 1 note record, 1 config record
             replayed   from the start, to lsn 9
             warning    the log does not end with a clean stop
-            damage     00000000000000000008.seg at offset 1228: record 10 does not fit what stands before it: lease 99 is not live
+            damage     00000000000000000008.seg at offset 1228: record 10 does not follow from the records before it: lease 99 is not live
             damaged
             --- err
             error: the log is damaged: 00000000000000000008.seg at offset 1228

@@ -211,6 +211,6 @@ fn ends_are_told_in_words() {
     let removed = |reason: &str| RegistrationEnd::Removed { reason: reason.to_owned() };
     assert_eq!(words(removed("admin_force")), "an operator ended the registration (admin_force)");
     assert_eq!(words(removed("explicit")), "another caller ended the registration (explicit)");
-    let refused = RegistrationEnd::Refused { code: ErrorCode::Forbidden, message: "no".to_owned() };
+    let refused = RegistrationEnd::Rejected { code: ErrorCode::Forbidden, message: "no".to_owned() };
     assert_eq!(words(refused), "the registration ended and cannot be registered again: no (forbidden)");
 }

@@ -58,11 +58,11 @@ fn view(group: &Group) -> PollingView {
     shown("web", group, &preferred(group), &beats.into(), NOW)
 }
 
-fn node<'a>(view: &'a PollingView, instance: &str) -> &'a PollerNode {
+fn node<'a>(view: &'a PollingView, instance: &str) -> &'a api::Poller {
     view.live_nodes.iter().find(|node| node.instance_id == instance).expect("a node")
 }
 
-fn states(node: &PollerNode) -> Vec<(&str, TargetState)> {
+fn states(node: &api::Poller) -> Vec<(&str, TargetState)> {
     node.owned_targets.iter().map(|polled| (polled.target.as_str(), polled.state)).collect()
 }
 

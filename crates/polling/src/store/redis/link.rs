@@ -144,7 +144,7 @@ impl Link {
     /// What was answered, if it is what was expected.
     pub(crate) fn read<T: redis::FromRedisValue>(&self, value: Value) -> Result<T, StoreError> {
         redis::from_redis_value(value).map_err(|error| {
-            StoreError::Refused(format!("redis at {} answered something else: {error}", self.name))
+            StoreError::Rejected(format!("redis at {} answered something else: {error}", self.name))
         })
     }
 
@@ -248,13 +248,13 @@ impl Link {
     /// What a failed call means for a poller.
     pub(super) fn understood(&self, error: &RedisError) -> StoreError {
         let told = format!("redis at {}: {error}", self.name);
-        if is_final(error) { StoreError::Refused(told) } else { StoreError::Unreachable(told) }
+        if is_final(error) { StoreError::Rejected(told) } else { StoreError::Unreachable(told) }
     }
 }
 
 impl From<Impossible> for StoreError {
     fn from(Impossible(why): Impossible) -> Self {
-        Self::Refused(why)
+        Self::Rejected(why)
     }
 }
 

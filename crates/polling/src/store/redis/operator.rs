@@ -32,7 +32,7 @@ impl RedisStore {
     /// itself again.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if there is no such poller, or it is cordoned.
+    /// [`StoreError::Rejected`] if there is no such poller, or it is cordoned.
     pub async fn pin(&self, target: &str, poller: Option<&str>) -> Result<(), StoreError> {
         let steering = async {
             let name = match poller {
@@ -41,7 +41,7 @@ impl RedisStore {
                     if found.status == PollerStatus::Cordoned {
                         let told =
                             format!("{poller:?} is cordoned: it takes no targets until that is taken back");
-                        return Err(StoreError::Refused(told));
+                        return Err(StoreError::Rejected(told));
                     }
                     found.instance.name().to_owned()
                 }
@@ -55,7 +55,7 @@ impl RedisStore {
     /// Takes a poller's targets away, by name or instance, or lets it have some again.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if there is no such poller to take them from.
+    /// [`StoreError::Rejected`] if there is no such poller to take them from.
     pub async fn cordon(&self, poller: &str, is_cordoned: bool) -> Result<(), StoreError> {
         let steering = async {
             if !is_cordoned {
@@ -76,7 +76,7 @@ impl RedisStore {
         members.iter().find(is_meant).cloned().ok_or_else(|| {
             let names: Vec<&str> = members.iter().map(|member| member.instance.name()).collect();
             let living = if names.is_empty() { "nobody".to_owned() } else { names.join(", ") };
-            StoreError::Refused(format!("there is no poller {poller:?}; in this group lives {living}"))
+            StoreError::Rejected(format!("there is no poller {poller:?}; in this group lives {living}"))
         })
     }
 

@@ -50,7 +50,7 @@ where
 fn is_silence(error: &CallError) -> bool {
     match error {
         CallError::TimedOut { .. } | CallError::Unreachable { .. } | CallError::Broken { .. } => true,
-        CallError::Refused(_) | CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
+        CallError::Rejected(_) | CallError::Unexpected { .. } | CallError::Unsendable(_) => false,
     }
 }
 
@@ -68,9 +68,9 @@ pub(super) fn understood(error: &CallError) -> StoreError {
         Some(ErrorCode::SessionNotFound | ErrorCode::SessionExpired) => StoreError::NotMember(told),
         Some(_) if error.lost() => StoreError::NotMember(told),
         Some(_) if error.retry_after().is_some() || !error.is_definite() => StoreError::Unreachable(told),
-        Some(_) => StoreError::Refused(told),
+        Some(_) => StoreError::Rejected(told),
         None => match error {
-            CallError::Unsendable(_) => StoreError::Refused(told),
+            CallError::Unsendable(_) => StoreError::Rejected(told),
             _ => StoreError::Unreachable(told),
         },
     }
@@ -92,7 +92,7 @@ pub(super) fn is_gone(error: &CallError) -> bool {
 
 /// Who is in the way of a name.
 pub(super) fn blocking(error: &CallError) -> Option<Blocking> {
-    let CallError::Refused(refused) = error else { return None };
+    let CallError::Rejected(refused) = error else { return None };
     let all = refused.details.get("blocking")?.as_array()?;
     serde_json::from_value(all.first()?.clone()).ok()
 }

@@ -40,7 +40,7 @@ impl TenureStore {
         let sent = BootInstant::now();
         let opened = within(limit, self.client().open_session(&open)).await;
         let opened = opened.map_err(|error| understood(&error))?;
-        let valid_until = membership.promised_until(sent, opened.valid_ms.unwrap_or(0));
+        let valid_until = membership.valid_until_as_answered(sent, opened.valid_ms.unwrap_or(0));
         Ok(Opened { session: opened.session, lsn: opened.lsn, valid_until })
     }
 
@@ -58,7 +58,7 @@ impl TenureStore {
             // The name was waited for: what was promised at the beginning is nearly over.
             let sent = BootInstant::now();
             let valid_ms = self.beat(membership, session).await?;
-            valid_until = membership.promised_until(sent, valid_ms);
+            valid_until = membership.valid_until_as_answered(sent, valid_ms);
         }
         Ok(Member {
             membership: membership.clone(),
@@ -134,7 +134,7 @@ impl TenureStore {
                 amended.map(Some).map_err(|error| understood(&error))
             }
             // Another's, or over: waited for like any name.
-            Err(error @ CallError::Refused(_)) if error.retry_after().is_none() => Ok(None),
+            Err(error @ CallError::Rejected(_)) if error.retry_after().is_none() => Ok(None),
             Err(error) => Err(understood(&error)),
         }
     }

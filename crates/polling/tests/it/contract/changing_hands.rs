@@ -70,7 +70,7 @@ pub(super) async fn whoever_handed_over_has_nothing_left_to_let_go<F: Fixture>(f
     giver.store.release(std::slice::from_ref(&claim), LetGo::Voluntary).await.expect("an answer");
     let again = giver.store.hand_over(&[(claim.clone(), successor)], LetGo::Rebalanced).await;
     // Whoever cannot tell a try from the one before it refuses; whoever can gives the first answer again.
-    assert!(matches!(again.expect("an answer").as_slice(), [Outcome::Refused(_) | Outcome::Done(())]));
+    assert!(matches!(again.expect("an answer").as_slice(), [Outcome::Rejected(_) | Outcome::Done(())]));
     let adopted = taker.adopts("t").await;
     let renewal = taker.store.renew(&[adopted]).await.expect("renewed");
     assert!(renewal.lost.is_empty(), "{:?}", renewal.lost);

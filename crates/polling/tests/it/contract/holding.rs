@@ -22,7 +22,7 @@ pub(super) async fn of_fifty_who_want_a_target_one_gets_it<F: Fixture>(fixture: 
     while let Some(tried) = tries.join_next().await {
         match tried.expect("no panic") {
             (member, Outcome::Done(claim)) => winners.push((member, claim)),
-            (member, Outcome::Refused(_)) => others.push(member),
+            (member, Outcome::Rejected(_)) => others.push(member),
             (_, other) => panic!("{other:?}"),
         }
     }
@@ -160,7 +160,7 @@ pub(super) async fn what_cannot_be_a_target_is_told_apart<F: Fixture>(fixture: F
         .iter()
         .map(|outcome| match outcome {
             Outcome::Done(_) => 'd',
-            Outcome::Refused(_) => 'r',
+            Outcome::Rejected(_) => 'r',
             Outcome::Impossible(_) => 'i',
             Outcome::NotTaken(_) | Outcome::Unknown(_) => '?',
         })

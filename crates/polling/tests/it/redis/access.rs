@@ -40,13 +40,13 @@ async fn whoever_is_not_let_in_is_told_so_for_good() {
     for (user, password) in [("ann", "wrong"), ("nobody", "s3cret"), ("ann", "s3cret")] {
         let options = RedisOptions::new(format!("{}?user={user}&pass={password}", server.url()));
         let refused = RedisStore::connect(&options).await.err();
-        let Some(StoreError::Refused(why)) = refused else { panic!("{user}: {refused:?}") };
+        let Some(StoreError::Rejected(why)) = refused else { panic!("{user}: {refused:?}") };
         assert!(!why.contains(password), "{why}");
         assert!(!format!("{options:?}").contains("pass"), "{options:?}");
     }
     server.cli(&["CONFIG", "SET", "requirepass", "s3cret"]);
     let refused = RedisStore::connect(&RedisOptions::new(server.url())).await.err();
-    assert!(matches!(refused, Some(StoreError::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Some(StoreError::Rejected(_))), "{refused:?}");
 }
 
 #[tokio::test]
@@ -112,7 +112,7 @@ async fn certificates_are_looked_at_on_both_sides() {
 
 #[test]
 fn what_cannot_be_is_refused_before_anybody_is_asked() {
-    let refused = |options: RedisOptions| matches!(RedisStore::open(&options), Err(StoreError::Refused(_)));
+    let refused = |options: RedisOptions| matches!(RedisStore::open(&options), Err(StoreError::Rejected(_)));
     assert!(refused(RedisOptions::new("http://h")));
     let cluster = RedisOptions::new("redis-cluster://h");
     assert!(RedisStore::open(&cluster).is_ok());

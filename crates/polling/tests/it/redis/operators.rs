@@ -42,13 +42,13 @@ async fn an_operator_names_pollers_that_live() {
     let poller = Poller::join(&server).await;
     let operator = RedisStore::open(&RedisOptions::new(server.url())).expect("a store");
     for refused in [operator.pin("t", Some("nobody")).await, operator.cordon("nobody", true).await] {
-        let Err(StoreError::Refused(why)) = refused else { panic!("{refused:?}") };
+        let Err(StoreError::Rejected(why)) = refused else { panic!("{refused:?}") };
         assert!(why.contains(poller.instance()), "{why}");
     }
     operator.cordon(poller.instance(), true).await.expect("cordoned");
     operator.cordon(poller.instance(), true).await.expect("twice is once");
     let refused = operator.pin("t", Some(poller.instance())).await;
-    assert!(matches!(refused, Err(StoreError::Refused(_))), "a cordoned poller gets nothing: {refused:?}");
+    assert!(matches!(refused, Err(StoreError::Rejected(_))), "a cordoned poller gets nothing: {refused:?}");
     let about = server.cli(&["HGET", "poll:cordons", poller.instance()]);
     assert!(about.contains("\"at_ms\":1") && about.contains("\"by\":"), "{about}");
     operator.cordon("nobody", false).await.expect("nothing to take back");

@@ -31,7 +31,8 @@ function isElection({ how }) {
 /** The answer with the names of today. @param {any} answer @returns {Cluster} */
 function readAnswer(answer) {
   const { leader = answer.writer, leader_ttl_ms: ttl = answer.writer_ttl_ms } = answer;
-  return { ...answer, leader: leader ?? null, leader_ttl_ms: ttl };
+  const { log_tag: tag = answer.tag, leadership_lease_ms: lease = answer.authority_ms } = answer;
+  return { ...answer, leader: leader ?? null, leader_ttl_ms: ttl, log_tag: tag, leadership_lease_ms: lease };
 }
 
 /** @param {string} value @param {string} name @param {string} part */
@@ -170,12 +171,12 @@ export function mount(root, _params, app) {
       ["Node", outside(`${seen.node}, ${roleWords(seen.role)}`)],
       ["Applied", `position ${count(seen.applied_lsn)} of ${count(seen.head_lsn)}`],
     ];
-    if (seen.authority_ms !== null) told.push(["Leadership lease", `${span(seen.authority_ms)} left`]);
+    if (seen.leadership_lease_ms !== null) told.push(["Leadership lease", `${span(seen.leadership_lease_ms)} left`]);
     told.push(
       ["Leader TTL", span(seen.leader_ttl_ms)],
       ["Log id", h("code", {}, shown(seen.log_id))],
       ["Generation", String(seen.generation)],
-      ["Log tag", h("code", {}, shown(seen.tag))],
+      ["Log tag", h("code", {}, shown(seen.log_tag))],
     );
     setFacts(facts, told);
     const refused = scopeRefusal(app.scope(), "admin") ?? (now ? null : "there is no leader");

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request};
 use hyper::body::Incoming;
 use std::sync::Arc;
-use tenure_api::{Error, Stream, StreamNews};
+use tenure_api::{Error, SlotSession, SlotSessionEvent};
 use tenure_faces::SessionEvents;
 
 const WRITTEN: &str = "invariant: sessions can be written";
@@ -50,7 +50,7 @@ enum Form {
 }
 
 impl Form {
-    fn news(&mut self, news: StreamNews, session: Stream) -> Bytes {
+    fn news(&mut self, news: SlotSessionEvent, session: SlotSession) -> Bytes {
         match self {
             Self::Events { number } => {
                 *number += 1;

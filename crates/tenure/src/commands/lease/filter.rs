@@ -61,7 +61,7 @@ words! {
     LivenessWord => Liveness {
         /// Renewed in time, or permanent
         Alive,
-        /// In its grace period; still valid
+        /// In its grace: still held, and about to end
         Draining,
     }
     ModeWord => Mode {

@@ -53,7 +53,7 @@ impl Browse {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         asking_or_alone(reach, printer, async |found, p| {
             let (of, idle_for) = (self.service_type.as_deref(), self.patience.idle_for);
-            let open = async |daemon: &Daemon| daemon.client().browse_stream(of, idle_for).await;
+            let open = async |daemon: &Daemon| daemon.client().browse(of, idle_for).await;
             let goes_on = idle_for.is_zero();
             let follow = Follow { reach, found, goes_on, idle_for, told: told_browsed };
             follow.run(open, p).await
@@ -65,7 +65,7 @@ impl Subscribe {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {
         asking_or_alone(reach, printer, async |found, p| {
             let (of, idle_for) = (Some(self.service_type.as_str()), self.patience.idle_for);
-            let open = async |daemon: &Daemon| daemon.client().subscribe_stream(of, idle_for).await;
+            let open = async |daemon: &Daemon| daemon.client().subscribe(of, idle_for).await;
             let goes_on = idle_for.is_zero();
             let follow = Follow { reach, found, goes_on, idle_for, told: told_sighting };
             follow.run(open, p).await

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 use tenure_api::{
-    CordonPoller, Cordoned, ErrorCode, GroupState, MoveTarget, Moved, PolledTarget, PollerNode, PollerStatus,
+    CordonPoller, Cordoned, ErrorCode, GroupState, MoveTarget, Moved, PolledTarget, Poller, PollerStatus,
     PollingGroups, PollingView, TargetState, UnownedTarget,
 };
 use tenure_client::clock::{BootInstant, wall_time};
@@ -178,7 +178,7 @@ pub(super) async fn groups(daemon: &Daemon) -> Result<(PollingGroups, Value), Fa
 }
 
 /// The poller of this name or instance.
-pub(super) fn node<'v>(view: &'v PollingView, poller: &str) -> Option<&'v PollerNode> {
+pub(super) fn node<'v>(view: &'v PollingView, poller: &str) -> Option<&'v Poller> {
     view.live_nodes.iter().find(|node| node.name == poller || node.instance_id == poller)
 }
 
@@ -191,7 +191,7 @@ pub(super) fn polled<'v>(view: &'v PollingView, target: &str) -> Option<&'v Poll
 pub(super) fn store_failure(error: StoreError) -> Failure {
     match error {
         StoreError::Unreachable(line) | StoreError::NotMember(line) => Failure::Unexpected(Words::new(line)),
-        StoreError::NameTaken(line) | StoreError::Refused(line) => Failure::Refused(Words::new(line)),
+        StoreError::NameTaken(line) | StoreError::Rejected(line) => Failure::Refused(Words::new(line)),
     }
 }
 
@@ -244,11 +244,11 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
         .into_iter()
         .map(|place| place.map(|place| seen.members[place].instance.to_string()))
         .collect();
-    let mut nodes: BTreeMap<String, PollerNode> = seen
+    let mut nodes: BTreeMap<String, Poller> = seen
         .members
         .iter()
         .map(|member| {
-            let node = PollerNode {
+            let node = Poller {
                 instance_id: member.instance.to_string(),
                 name: member.instance.name().to_owned(),
                 is_this_instance: false,
@@ -270,7 +270,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
         let owner_id = owner.instance.to_string();
         let is_member = nodes.contains_key(&owner_id);
         // Who holds something and is no member any more: what it holds ends with its time.
-        let node = nodes.entry(owner_id.clone()).or_insert_with(|| PollerNode {
+        let node = nodes.entry(owner_id.clone()).or_insert_with(|| Poller {
             instance_id: owner_id.clone(),
             name: owner.instance.name().to_owned(),
             is_this_instance: false,
@@ -299,7 +299,7 @@ fn view_of(group: &str, hash: Hash, seen: &View) -> PollingView {
             failing: false,
         });
     }
-    let mut live_nodes: Vec<PollerNode> = nodes.into_values().collect();
+    let mut live_nodes: Vec<Poller> = nodes.into_values().collect();
     for node in &mut live_nodes {
         node.owned_targets.sort_by_key(|polled| polled.state == TargetState::Owned);
     }

@@ -400,7 +400,7 @@ fn failure(error: PollerError) -> Failure {
         PollerError::NameTaken(_) => Failure::Refused(
             words.hint("choose another --name, or stop the other poller: tenure poll pollers lists them"),
         ),
-        PollerError::Refused(_) => Failure::Refused(words),
+        PollerError::Rejected(_) => Failure::Refused(words),
         PollerError::Unreachable(_) | PollerError::Source(_) | PollerError::NotTold(_) => {
             Failure::Unexpected(words)
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_api::{ErrorCode, Stream, StreamNews};
+use tenure_api::{ErrorCode, SlotSession, SlotSessionEvent};
 use tenure_client::clock::{BootInstant, wait_until};
 use tenure_client::{CallError, Client, SlotSessionEvents};
 use tenure_history::parse_rfc3339;
@@ -16,7 +16,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 pub(super) struct Keeper<'a> {
     reach: &'a Reach,
     client: Client,
-    stream: Stream,
+    stream: SlotSession,
     /// `None`: opened again after the next heartbeat that is heard.
     events: Option<SlotSessionEvents>,
     beat_at: BootInstant,
@@ -30,7 +30,7 @@ pub(super) struct Keeper<'a> {
 /// What is to be reported.
 pub(super) enum Happening {
     /// The session changed, or is about to.
-    News(StreamNews),
+    News(SlotSessionEvent),
     /// The daemon does not answer, or not so that it helps.
     Unheard(CallError),
     /// It did not answer for as long as it had promised.
@@ -46,7 +46,7 @@ impl<'a> Keeper<'a> {
     pub(super) async fn begin(
         reach: &'a Reach,
         daemon: &Daemon,
-        stream: Stream,
+        stream: SlotSession,
         asked_at: BootInstant,
     ) -> Self {
         let client = daemon.client().clone();
@@ -62,13 +62,13 @@ impl<'a> Keeper<'a> {
             told_doubt: false,
             stream,
         };
-        let Stream { valid_ms, lease_expires_at, server_time, .. } = &keeper.stream;
+        let SlotSession { valid_ms, lease_expires_at, server_time, .. } = &keeper.stream;
         keeper.valid_until = asked_at.after(good_for(*valid_ms, lease_expires_at, server_time));
         keeper
     }
 
     /// The session as it is known.
-    pub(super) fn stream(&self) -> &Stream {
+    pub(super) fn stream(&self) -> &SlotSession {
         &self.stream
     }
 
@@ -90,7 +90,10 @@ impl<'a> Keeper<'a> {
         }
     }
 
-    fn hear(&mut self, news: Result<Option<(StreamNews, Stream)>, CallError>) -> Option<Happening> {
+    fn hear(
+        &mut self,
+        news: Result<Option<(SlotSessionEvent, SlotSession)>, CallError>,
+    ) -> Option<Happening> {
         let Ok(Some((news, stream))) = news else {
             // The next heartbeat tells why.
             self.events = None;
@@ -98,10 +101,12 @@ impl<'a> Keeper<'a> {
         };
         let before = std::mem::replace(&mut self.stream, stream);
         match news {
-            StreamNews::Renewed => None,
-            StreamNews::Snapshot if before.state == self.stream.state => None,
-            StreamNews::Snapshot => Some(Happening::News(StreamNews::State)),
-            StreamNews::Expiring | StreamNews::Expired | StreamNews::State => Some(Happening::News(news)),
+            SlotSessionEvent::Renewed => None,
+            SlotSessionEvent::Snapshot if before.state == self.stream.state => None,
+            SlotSessionEvent::Snapshot => Some(Happening::News(SlotSessionEvent::State)),
+            SlotSessionEvent::Expiring | SlotSessionEvent::Expired | SlotSessionEvent::State => {
+                Some(Happening::News(news))
+            }
         }
     }
 
@@ -124,7 +129,7 @@ impl<'a> Keeper<'a> {
                 // How it ended is the same news, whether it is told or found out.
                 Ok(stream) if stream.state.is_terminal() => {
                     self.stream = stream;
-                    Some(Happening::News(StreamNews::State))
+                    Some(Happening::News(SlotSessionEvent::State))
                 }
                 Ok(_) | Err(_) => Some(Happening::Over(error)),
             },
@@ -158,7 +163,7 @@ fn good_for(valid_ms: Option<u64>, until: &str, now: &str) -> Duration {
 
 async fn next_news(
     events: &mut Option<SlotSessionEvents>,
-) -> Result<Option<(StreamNews, Stream)>, CallError> {
+) -> Result<Option<(SlotSessionEvent, SlotSession)>, CallError> {
     match events {
         Some(events) => events.next().await,
         None => std::future::pending().await,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use tenure_api::{Stream, StreamList, StreamQuery, StreamState};
+use tenure_api::{SlotSession, SlotSessionList, SlotSessionQuery, SlotSessionState};
 
 use super::{print_object, print_stream};
 use crate::connect::{Daemon, call_failure};
@@ -13,20 +13,20 @@ use crate::show::stream_table;
 /// Entries of one page at most, as the API has it.
 const PAGE_MAX: u64 = 1000;
 
-const STATES: [StreamState; 6] = [
-    StreamState::New,
-    StreamState::Starting,
-    StreamState::Running,
-    StreamState::Draining,
-    StreamState::Stopped,
-    StreamState::Failed,
+const STATES: [SlotSessionState; 6] = [
+    SlotSessionState::New,
+    SlotSessionState::Starting,
+    SlotSessionState::Running,
+    SlotSessionState::Draining,
+    SlotSessionState::Stopped,
+    SlotSessionState::Failed,
 ];
 
 /// List slot sessions: queued ones first, then live ones
 #[derive(Args)]
 pub(super) struct List {
     /// Show only slot sessions in this state
-    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES.map(StreamState::as_str)))]
+    #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES.map(SlotSessionState::as_str)))]
     state: Option<String>,
     /// Include ended slot sessions, without a limit
     #[arg(long)]
@@ -64,15 +64,15 @@ impl List {
     }
 
     /// The pages in one object; its `lsn` is that of the first one.
-    async fn fetch(&self, daemon: &Daemon) -> Result<StreamList, Failure> {
+    async fn fetch(&self, daemon: &Daemon) -> Result<SlotSessionList, Failure> {
         let state = STATES.into_iter().find(|state| self.state.as_deref() == Some(state.as_str()));
         let max = if self.all { usize::MAX } else { self.limit as usize };
-        let mut whole: Option<StreamList> = None;
+        let mut whole: Option<SlotSessionList> = None;
         let mut cursor = None;
         loop {
             let had = whole.as_ref().map_or(0, |whole| whole.sessions.len());
             let limit = Some(((max - had) as u64).min(PAGE_MAX));
-            let query = StreamQuery { state, limit, cursor: cursor.clone() };
+            let query = SlotSessionQuery { state, limit, cursor: cursor.clone() };
             let mut page = daemon.client().slot_sessions(&query).await.map_err(call_failure)?;
             let mut next = page.next_cursor.take();
             if !self.all && state.is_none() {
@@ -82,7 +82,7 @@ impl List {
                 }
                 page.sessions.retain(|stream| !has_ended(stream));
             }
-            let whole = whole.get_or_insert_with(|| StreamList { sessions: Vec::new(), ..page.clone() });
+            let whole = whole.get_or_insert_with(|| SlotSessionList { sessions: Vec::new(), ..page.clone() });
             whole.sessions.append(&mut page.sessions);
             whole.next_cursor.clone_from(&next);
             if next.is_none() || next == cursor || whole.sessions.len() >= max {
@@ -93,7 +93,7 @@ impl List {
     }
 }
 
-fn has_ended(stream: &Stream) -> bool {
+fn has_ended(stream: &SlotSession) -> bool {
     stream.state.is_terminal()
 }
 

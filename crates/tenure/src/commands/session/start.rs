@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::{Map, Value};
-use tenure_api::{ErrorCode, Stream, StreamNews, StreamStart, StreamState};
+use tenure_api::{ErrorCode, SlotSession, SlotSessionEvent, SlotSessionStart, SlotSessionState};
 use tenure_client::clock::BootInstant;
 use tenure_client::{CallError, Client, operation_id};
 
@@ -87,7 +87,7 @@ impl Start {
         let starting = daemon.client().start_slot_session(&body, Some(&key));
         let Some(started) = stopping.finish(starting).await else { return Err(left_behind()) };
         let stream = started.map_err(call_failure)?;
-        if !keep && stream.state != StreamState::New {
+        if !keep && stream.state != SlotSessionState::New {
             print_stream(printer, &stream)?;
             advise(&stream, printer);
             return Ok(());
@@ -107,8 +107,8 @@ impl Start {
         }
     }
 
-    fn body(self) -> StreamStart {
-        StreamStart {
+    fn body(self) -> SlotSessionStart {
+        SlotSessionStart {
             service_ref: self.service_ref,
             pool: self.pool,
             count: self.count,
@@ -151,14 +151,14 @@ async fn keep_until_asked(
                 print_stream(printer, stream)?;
                 return Ok(Left::Over);
             }
-            Happening::News(StreamNews::State) => {
+            Happening::News(SlotSessionEvent::State) => {
                 print_stream(printer, stream)?;
                 printer.flush()?;
-                if stream.state == StreamState::Draining {
+                if stream.state == SlotSessionState::Draining {
                     let until = &stream.lease_expires_at;
                     printer.talk(format_args!("warning: the slot session is draining; it ends at {until}"));
                 }
-                if !has_slots && stream.state != StreamState::New {
+                if !has_slots && stream.state != SlotSessionState::New {
                     has_slots = true;
                     if !keep {
                         advise(stream, printer);
@@ -167,7 +167,7 @@ async fn keep_until_asked(
                     tell_kept(stream, printer);
                 }
             }
-            Happening::News(StreamNews::Expiring) if stream.state != StreamState::Draining => {
+            Happening::News(SlotSessionEvent::Expiring) if stream.state != SlotSessionState::Draining => {
                 printer.talk("warning: a third of the ttl is left, and the daemon has received no heartbeat");
             }
             Happening::News(_) => {}
@@ -184,8 +184,8 @@ async fn keep_until_asked(
 }
 
 /// Says what happens now; whether the session has its slots.
-fn tell_begin(stream: &Stream, keep: bool, printer: &mut Printer) -> Result<bool, Failure> {
-    if stream.state == StreamState::New {
+fn tell_begin(stream: &SlotSession, keep: bool, printer: &mut Printer) -> Result<bool, Failure> {
+    if stream.state == SlotSessionState::New {
         let place = stream.queue_position.map(|place| format!(" at position {place}")).unwrap_or_default();
         let id = &stream.session_id;
         printer.talk(format_args!("note: {id} waits in the queue{place}; interrupt to leave the queue"));
@@ -199,19 +199,19 @@ fn tell_begin(stream: &Stream, keep: bool, printer: &mut Printer) -> Result<bool
     Ok(true)
 }
 
-fn tell_kept(stream: &Stream, printer: &mut Printer) {
+fn tell_kept(stream: &SlotSession, printer: &mut Printer) {
     let every = stream.heartbeat_interval;
     printer
         .talk(format_args!("note: sending a heartbeat every {every} s; interrupt to stop the slot session"));
-    if stream.state == StreamState::Starting {
+    if stream.state == SlotSessionState::Starting {
         advise(stream, printer);
     }
 }
 
 /// What its client has to do next.
-fn advise(stream: &Stream, printer: &mut Printer) {
+fn advise(stream: &SlotSession, printer: &mut Printer) {
     let (id, until) = (&stream.session_id, &stream.lease_expires_at);
-    if stream.state == StreamState::Starting {
+    if stream.state == SlotSessionState::Starting {
         printer.talk(format_args!("note: fails at {until} unless you run: tenure session activate {id}"));
     } else if !stream.state.is_terminal() {
         printer.talk(format_args!("note: expires at {until} unless you run: tenure session heartbeat {id}"));
@@ -220,7 +220,7 @@ fn advise(stream: &Stream, printer: &mut Printer) {
 
 async fn stop(
     client: &Client,
-    stream: &Stream,
+    stream: &SlotSession,
     stopping: &mut Stopping,
     printer: &mut Printer,
 ) -> Result<(), Failure> {
@@ -230,12 +230,12 @@ async fn stop(
     };
     match stopped {
         Ok(stopped) => print_stream(printer, &stopped),
-        Err(CallError::Refused(error)) if error.code == ErrorCode::SessionGone => Ok(()),
+        Err(CallError::Rejected(error)) if error.code == ErrorCode::SessionGone => Ok(()),
         Err(error) => Err(call_failure(error)),
     }
 }
 
-fn ended(stream: &Stream) -> Failure {
+fn ended(stream: &SlotSession) -> Failure {
     let (id, reason) = (&stream.session_id, stream.reason.as_deref().unwrap_or("reason unknown"));
     let words = Words::new(format_args!("slot session {id} ended: {reason}"));
     Failure::Refused(words.hint(format_args!("tenure why {id} shows its history")))

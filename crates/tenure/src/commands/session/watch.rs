@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde_json::json;
-use tenure_api::{Stream, StreamNews};
+use tenure_api::{SlotSession, SlotSessionEvent};
 
 use crate::commands::again::{is_passing, open_again};
 use crate::connect::{Daemon, Reach, call_failure};
@@ -55,7 +55,7 @@ impl Watch {
     }
 }
 
-fn print(news: StreamNews, stream: &Stream, printer: &mut Printer) -> Result<(), Failure> {
+fn print(news: SlotSessionEvent, stream: &SlotSession, printer: &mut Printer) -> Result<(), Failure> {
     if printer.json() {
         printer.object(&json!({"event": news, "session": stream}))?;
     } else {

@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group};
-use tenure_api::Stream;
+use tenure_api::SlotSession;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
@@ -48,14 +48,14 @@ impl CommandLine {
         Self { limit, ..self }
     }
 
-    pub(super) async fn tell(&self, ended: &Stream) -> Result<(), String> {
+    pub(super) async fn tell(&self, ended: &SlotSession) -> Result<(), String> {
         let mut running = self.start(ended)?;
         let told = tokio::time::timeout(self.limit, running.finish(json_of(ended))).await;
         told.unwrap_or_else(|_| Err(format!("was killed after {} ms", self.limit.as_millis())))
             .map_err(|problem| format!("{} {problem}", self.program))
     }
 
-    fn start(&self, ended: &Stream) -> Result<Running, String> {
+    fn start(&self, ended: &SlotSession) -> Result<Running, String> {
         // A variable cannot hold what ends it.
         let reason = ended.reason.as_deref().unwrap_or_default().replace('\0', "\u{fffd}");
         let child = Command::new(&self.program)

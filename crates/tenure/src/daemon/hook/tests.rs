@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 /// Longer than what is tested, shorter than patience.
 const SHORT: Duration = Duration::from_millis(300);
 
-fn ended() -> Stream {
+fn ended() -> SlotSession {
     let time = "2026-02-07T22:15:00.000Z";
     let session = json!({
         "session_id": "2d9a4c1e-0000-4000-8000-000000000001", "state": "stopped", "reason": "LEASE_EXPIRED",
@@ -133,7 +133,7 @@ async fn a_webhook_gets_the_whole_session() {
     ] {
         assert!(head.lines().any(|line| line.to_ascii_lowercase().starts_with(header)), "{header}: {head}");
     }
-    assert_eq!(serde_json::from_str::<Stream>(body).unwrap(), ended());
+    assert_eq!(serde_json::from_str::<SlotSession>(body).unwrap(), ended());
 }
 
 #[tokio::test]
@@ -296,7 +296,7 @@ async fn a_command_gets_the_session_on_its_standard_input_and_in_its_environment
     let plan = script(directory.path(), &format!("cat > told.json\necho \"{names}\" > told.txt"));
     assert_eq!(tell(plan).await, Ok(()));
     let told = fs::read(directory.path().join("told.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Stream>(&told).unwrap(), ended());
+    assert_eq!(serde_json::from_slice::<SlotSession>(&told).unwrap(), ended());
     let names = fs::read_to_string(directory.path().join("told.txt")).unwrap();
     assert_eq!(names, "session.ended 2d9a4c1e-0000-4000-8000-000000000001 stopped LEASE_EXPIRED\n");
 }
@@ -400,10 +400,10 @@ async fn a_word_that_nobody_waits_for_any_more_leaves_no_command() {
 async fn a_reason_that_is_no_variable_is_told_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let plan = script(directory.path(), "cat > told.json\nprintenv TENURE_SESSION_REASON > reason");
-    let odd = Stream { reason: Some("FAILED:a\0b\nc".to_owned()), ..ended() };
+    let odd = SlotSession { reason: Some("FAILED:a\0b\nc".to_owned()), ..ended() };
     assert_eq!(started(plan).tell(odd.clone()).await, Ok(()));
     let told = fs::read(directory.path().join("told.json")).unwrap();
-    assert_eq!(serde_json::from_slice::<Stream>(&told).unwrap(), odd);
+    assert_eq!(serde_json::from_slice::<SlotSession>(&told).unwrap(), odd);
     assert_eq!(fs::read_to_string(directory.path().join("reason")).unwrap(), "FAILED:a\u{fffd}b\nc\n");
 }
 

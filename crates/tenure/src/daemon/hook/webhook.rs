@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode};
-use tenure_api::Stream;
+use tenure_api::SlotSession;
 use tenure_client::web::{Poster, Url};
 use tenure_client::{CallError, Endpoint};
 use tenure_engine::host::read_clocks;
@@ -99,7 +99,7 @@ pub(super) fn without_secrets(url: &str) -> String {
 }
 
 impl Webhook {
-    pub(super) async fn tell(&self, ended: &Stream) -> Result<(), String> {
+    pub(super) async fn tell(&self, ended: &SlotSession) -> Result<(), String> {
         let json = Bytes::from(json_of(ended));
         let headers = self.headers(ended, &json)?;
         let posted = self.poster.post(headers, json, self.limit).await;
@@ -114,7 +114,7 @@ impl Webhook {
         Err(format!("{} answered {status}{words}", self.endpoint))
     }
 
-    fn headers(&self, ended: &Stream, json: &[u8]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    fn headers(&self, ended: &SlotSession, json: &[u8]) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
         let mut headers = vec![
             (EVENT_HEADER, HeaderValue::from_static(EVENT)),
@@ -138,7 +138,7 @@ impl Webhook {
             CallError::Unreachable { endpoint, source } => {
                 format!("cannot reach {endpoint}: {}", chain(source.as_ref()))
             }
-            CallError::Refused(_) | CallError::Unexpected { .. } | CallError::Unsendable(_) => {
+            CallError::Rejected(_) | CallError::Unexpected { .. } | CallError::Unsendable(_) => {
                 error.to_string()
             }
         }

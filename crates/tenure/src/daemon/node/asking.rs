@@ -11,7 +11,7 @@ use http::header::HOST;
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use tenure_api::{Error, ErrorCode, EventsQuery, Stream, StreamNews};
+use tenure_api::{Error, ErrorCode, EventsQuery, SlotSession, SlotSessionEvent};
 use tenure_cluster::SharedMirror;
 use tenure_cluster::values::Writer;
 use tenure_faces::{FollowedElsewhere, ToldSoFar};
@@ -45,7 +45,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(super) async fn list(shared: &NodeShared, url: &str) -> Result<Vec<NodeSegment>, String> {
     let (body, _connection) = get(shared, url, SEGMENTS_PATH).await?;
     let collected = tokio::time::timeout(PIECE_WITHIN, Limited::new(body, LIST_BYTES_MAX).collect()).await;
-    let bytes = collected.map_err(|_| "it does not go on")?.map_err(|error| error.to_string())?.to_bytes();
+    let bytes = collected
+        .map_err(|_| format!("the node sent nothing for {} s", PIECE_WITHIN.as_secs()))?
+        .map_err(|error| error.to_string())?
+        .to_bytes();
     let listed: NodeSegments = serde_json::from_slice(&bytes).map_err(|error| error.to_string())?;
     Ok(listed.segments)
 }
@@ -160,7 +163,7 @@ pub(super) async fn session(
 }
 
 /// Passes whole lines on. `false`: the receiver is gone, or a line cannot be parsed.
-async fn pass_lines(lines: &mut Vec<u8>, news: &NewsSender<(StreamNews, Stream)>) -> bool {
+async fn pass_lines(lines: &mut Vec<u8>, news: &NewsSender<(SlotSessionEvent, SlotSession)>) -> bool {
     let Some(end) = lines.iter().rposition(|byte| *byte == b'\n') else { return true };
     let rest = lines.split_off(end.saturating_add(1));
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -193,7 +193,9 @@ impl Bringer {
         let taking = async {
             loop {
                 let piece = tokio::time::timeout(PIECE_WITHIN, body.frame()).await;
-                let piece = piece.map_err(|_| unavailable("it does not go on"))?;
+                let piece = piece.map_err(|_| {
+                    unavailable(&format!("the node sent nothing for {} s", PIECE_WITHIN.as_secs()))
+                })?;
                 // The end comes out when the segment is finished.
                 let Some(piece) = piece else { return Ok(earlier) };
                 let piece = piece.map_err(|error| BringError::Unavailable(error.to_string()))?;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tenure_api::ChangeOfWriter;
+use tenure_api::LeaderChangeKind;
 use tenure_cluster::growth::{Growth, Tended};
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
@@ -184,9 +184,9 @@ impl Keeper {
     fn note_changes(&self) {
         let Some(writer) = self.shared.seen().writer.clone() else { return };
         let how = match writer.standing {
-            Standing::Writes => ChangeOfWriter::Claimed,
+            Standing::Writes => LeaderChangeKind::Elected,
             Standing::Resigned | Standing::Moved { .. } | Standing::Restored { .. } => {
-                ChangeOfWriter::Resigned
+                LeaderChangeKind::Resigned
             }
         };
         self.shared.changed(&writer, how);

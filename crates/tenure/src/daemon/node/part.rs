@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tenure_api::ChangeOfWriter;
+use tenure_api::LeaderChangeKind;
 use tenure_cluster::values::Writer;
 use tenure_cluster::{
     BootError, Claimant, FollowEnd, FollowError, FollowedLog, Follower, Forgot, Lookout, RemoteLog,
@@ -371,7 +371,7 @@ impl Parts {
                 self.tell_guardian(None);
                 // Another may write before anybody has looked: whoever resigned knows it best.
                 let resigned = Writer { wall_ms: read_clocks().wall_ms, ..writer };
-                self.shared.changed(&resigned, ChangeOfWriter::Resigned);
+                self.shared.changed(&resigned, LeaderChangeKind::Resigned);
                 tracing::info!("resigned as leader");
             }
             Some(Err(Stop::Fenced)) => {

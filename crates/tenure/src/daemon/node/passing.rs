@@ -98,7 +98,7 @@ impl Passing {
         let answer = tokio::select! {
             answer = self.post(&writer.url, &passed, within) => answer.map_err(error)?,
             () = self.shared.is_deposed(&writer, LOOK_EVERY) => {
-                let message = format!("{} does not write any more", writer.node);
+                let message = format!("node {} lost leadership while the request was under way", writer.node);
                 return Err(Error::new(ErrorCode::OutcomeUnknown, message));
             }
         };

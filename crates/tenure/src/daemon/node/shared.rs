@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use tenure_api::{
-    ChangeOfWriter, ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, Error, ErrorCode, EventsQuery,
-    NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence, WriterChange,
+    ClusterLeader, ClusterNode, ClusterStatus, ClusterStore, Error, ErrorCode, EventsQuery, LeaderChange,
+    LeaderChangeKind, NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
 use tenure_cluster::store::{Compare, Op, Store, Txn};
@@ -69,7 +69,7 @@ struct Now {
     nodes: Vec<(String, NodeValue)>,
     quiet: Quiet,
     store: StoreHeard,
-    changes: VecDeque<WriterChange>,
+    changes: VecDeque<LeaderChange>,
     complaints: Vec<String>,
     /// The engine of the part that this node plays.
     engine: Option<Handle>,
@@ -182,7 +182,7 @@ impl NodeShared {
     pub(super) fn term_begins(&self, term: Term) {
         let writer = term.writer.clone();
         self.seen().writer = Some(writer.clone());
-        self.changed(&writer, ChangeOfWriter::Claimed);
+        self.changed(&writer, LeaderChangeKind::Elected);
         self.now().term = Some(term);
     }
 
@@ -362,7 +362,7 @@ impl NodeShared {
         self.now().nodes.clone()
     }
 
-    pub(super) fn changed(&self, writer: &Writer, how: ChangeOfWriter) {
+    pub(super) fn changed(&self, writer: &Writer, how: LeaderChangeKind) {
         let mut now = self.now();
         let is_known = now.changes.iter().any(|change| change.epoch == writer.epoch && change.how == how);
         if is_known || writer.node.is_empty() {
@@ -371,7 +371,7 @@ impl NodeShared {
         if now.changes.len() == CHANGES_MAX {
             now.changes.pop_front();
         }
-        now.changes.push_back(WriterChange {
+        now.changes.push_back(LeaderChange {
             epoch: writer.epoch,
             node: writer.node.clone(),
             at: rfc3339(writer.wall_ms),
@@ -456,7 +456,7 @@ impl Node for NodeShared {
         // Takes a lock of its own: before the next one is taken.
         let waits_for = self.waits_for();
         let now = self.now();
-        let authority_ms = now.term.as_ref().map(|term| {
+        let leadership_lease_ms = now.term.as_ref().map(|term| {
             let until_ms = term.vitals.lock().map_or(0, |vitals| vitals.authority_until_ms);
             until_ms.saturating_sub(read_clocks().boot_ms)
         });
@@ -487,12 +487,12 @@ impl Node for NodeShared {
             leader_ttl_ms: writer_ttl_ms,
             generation: self.meta.generation,
             log_id: format!("{:016x}", self.meta.log_id),
-            tag: self.tag(),
+            log_tag: self.tag(),
             applied_lsn,
             head_lsn,
             lag_lsn: head_lsn - applied_lsn,
             lag_seconds,
-            authority_ms,
+            leadership_lease_ms,
             nodes,
             store: ClusterStore {
                 kind: "etcd".to_owned(),

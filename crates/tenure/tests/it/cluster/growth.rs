@@ -369,7 +369,7 @@ fn a_full_etcd_is_an_outage_that_ends_with_it() {
         );
         for node in &mut cluster.nodes[..2] {
             let view = node.view().unwrap();
-            assert!(view["role"] != "leader" || view["authority_ms"] == 0, "{view}");
+            assert!(view["role"] != "leader" || view["leadership_lease_ms"] == 0, "{view}");
         }
         wait_until("the alarm to be shown", LIMIT, || {
             cluster.nodes[0].view().unwrap()["store"]["warnings"].to_string().contains("NOSPACE")

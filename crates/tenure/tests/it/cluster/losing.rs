@@ -49,7 +49,7 @@ fn a_node_cut_off_from_etcd_stops_answering() {
     let checked = cut_off.ask_within(SHORT, "POST", "/v1/check", &presented);
     assert!(done(&checked).is_none_or(|told| told["lease_id"] == next["lease_id"]), "{checked:?}");
     let view = cut_off.view().unwrap();
-    assert!(view["role"] != "leader" || view["authority_ms"] == 0, "{view}");
+    assert!(view["role"] != "leader" || view["leadership_lease_ms"] == 0, "{view}");
     assert_eq!(cut_off.ask_within(SHORT, "GET", "/readyz", &Value::Null).unwrap().status, 503);
     cluster.heal_node(writer, Wire::Store);
     cluster.wait_until_whole();

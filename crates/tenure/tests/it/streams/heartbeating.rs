@@ -126,6 +126,13 @@ fn more_than_two_in_an_interval_are_refused_and_harm_nobody() {
     for _ in 0..3 {
         let problem = http.beat(&session).problem("rate_limited");
         assert_eq!(problem["session_id"], id(&session));
+        assert_eq!(problem["limit"], "heartbeats_per_interval");
+        assert_eq!(
+            (&problem["value"], &problem["setting"]),
+            (&json!(2), &json!("sessions.heartbeat_interval"))
+        );
+        let hint = problem["hint"].as_str().unwrap();
+        assert!(hint.contains("heartbeat_interval") && !hint.contains("requests_per_second"), "{hint}");
     }
     let seen = http.seen(&session);
     assert_eq!(

@@ -355,3 +355,16 @@ fn a_request_whose_asker_has_gone_halfway_still_counts_as_whole_or_not_at_all() 
     wait_until("the connection is ended", super::daemon::LONG, || http.is_closed() || http.answer().is_ok());
     assert_eq!(daemon.get("/v1/leases")["leases"], json!([]));
 }
+
+#[test]
+fn an_address_without_a_route_is_a_page_for_browsers_and_an_error_for_programs() {
+    let daemon = Served::start();
+    let answer = daemon.http().json("GET", "/v1/lease", Value::Null);
+    let refused = answer.refused("not_found");
+    assert_eq!(refused["message"], "there is no route /v1/lease", "{refused}");
+    let mut browser = daemon.http().with("accept", "text/html,application/xhtml+xml;q=0.9,*/*;q=0.8");
+    let page = browser.json("GET", "/settings", Value::Null);
+    assert_eq!(page.status, 404);
+    assert!(page.header("content-type").unwrap().starts_with("text/html"), "{page:?}");
+    assert!(page.header("content-security-policy").is_some(), "{page:?}");
+}

@@ -9,7 +9,7 @@ use core::fmt;
 use core::time::Duration;
 use http::Method;
 use serde_json::Value;
-use tenure_api::{Error, ErrorCode, Stream, StreamNews};
+use tenure_api::{Error, ErrorCode, SlotSession, SlotSessionEvent};
 
 /// The daemon sends something at least every 15 s; after three times that the connection is dead.
 const SILENCE_LIMIT: Duration = Duration::from_secs(45);
@@ -37,7 +37,7 @@ impl SlotSessionEvents {
     ///
     /// # Errors
     /// `shutting_down` if the daemon stops; or if the connection broke.
-    pub async fn next(&mut self) -> Result<Option<(StreamNews, Stream)>, CallError> {
+    pub async fn next(&mut self) -> Result<Option<(SlotSessionEvent, SlotSession)>, CallError> {
         loop {
             while let Some(message) = self.parser.next() {
                 match understand(&message) {
@@ -66,9 +66,9 @@ impl fmt::Debug for SlotSessionEvents {
 }
 
 /// `None`: news of a kind that is not known here, from a newer daemon.
-fn understand(message: &Message) -> Result<Option<(StreamNews, Stream)>, CallError> {
+fn understand(message: &Message) -> Result<Option<(SlotSessionEvent, SlotSession)>, CallError> {
     if message.event == "closing" {
-        return Err(CallError::Refused(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
+        return Err(CallError::Rejected(Error::new(ErrorCode::ShuttingDown, "the daemon stops")));
     }
     let Ok(news) = serde_json::from_value(Value::from(message.event.as_str())) else { return Ok(None) };
     let stream = serde_json::from_str(&message.data).map_err(unexpected)?;
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn news_have_a_kind_and_the_session() {
         let (news, stream) = understand(&message("lease.expiring", RUNNING)).expect("news").expect("known");
-        assert_eq!((news, stream.resources), (StreamNews::Expiring, vec!["tuner/1".to_owned()]));
+        assert_eq!((news, stream.resources), (SlotSessionEvent::Expiring, vec!["tuner/1".to_owned()]));
         assert_eq!(understand(&message("from.the.future", "{}")).expect("skipped"), None);
         assert!(understand(&message("state", "{}")).is_err());
         let closing = understand(&message("closing", "{}")).expect_err("the end");

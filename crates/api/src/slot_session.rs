@@ -1,263 +1,265 @@
 //! Sessions of the surface `/api/v3`: one lease, usually over slots of a pool, that ends by itself when its client is
-//! gone. In code they are called streams, because a session is what keeps leases alive.
+//! gone. In `faces` they are called streams.
 
 use crate::Time;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What a client intends.
+/// Request to start or stop a slot session.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "type", deny_unknown_fields)]
 pub enum Intent {
-    /// A session with its slots.
+    /// Start a slot session and take its slots.
     #[serde(rename = "stream.start")]
-    Start(StreamStart),
-    /// The end of one.
+    Start(SlotSessionStart),
+    /// Stop a slot session.
     #[serde(rename = "stream.stop")]
-    Stop(StreamStop),
+    Stop(SlotSessionStop),
 }
 
-/// How a session is asked for.
+/// Request for a slot session.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamStart {
-    /// What the session is about, in the client's words; at most 1024 bytes.
+pub struct SlotSessionStart {
+    /// Name of the work, chosen by the client; at most 1024 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ref: Option<String>,
-    /// Pool that slots are taken from; the configured one where neither `pool` nor `resources` is given.
+    /// Pool to take slots from [default: the setting `sessions.default_pool`, if `resources` is empty].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// How many slots; 1 unless told.
+    /// Number of slots [default: 1].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 64)))]
     pub count: Option<u32>,
-    /// Resources by name, besides the slots or instead of them.
+    /// Names of resources to take besides the slots or instead of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<String>,
-    /// Seconds within which the session must be activated; without it, it runs at once.
+    /// Seconds within which the client must activate the session [default: the session runs at once].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 86400)))]
     pub start_timeout: Option<u64>,
-    /// Whatever the client wants to keep with it; at most 4 KiB.
+    /// JSON metadata of the client; at most 4 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// Who holds it; the principal unless told.
+    /// Name of the holder [default: the principal].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Seconds to queue for a slot where none is free; without it the answer is a refusal.
+    /// Seconds to wait in the queue if no slot is free [default: the daemon answers with an error at once].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 3600)))]
     pub wait: Option<u64>,
-    /// Comes back with the session; at most 256 bytes.
+    /// Text that the daemon returns with the session; at most 256 bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
 }
 
-/// Which session is to end.
+/// Slot session to stop.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamStop {
-    /// Its id.
+pub struct SlotSessionStop {
+    /// Id of the session.
     pub session_id: String,
 }
 
-/// Where a session is in its life.
+/// State of a slot session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum StreamState {
-    /// Queued for a slot.
+pub enum SlotSessionState {
+    /// The session waits in the queue for a slot.
     New,
-    /// Has its slots and must be activated.
+    /// The session has its slots; its client must activate it.
     Starting,
-    /// In use.
+    /// The session is in use.
     Running,
-    /// Silent, or told to end by an operator; honoured for a while yet.
+    /// Its heartbeats stopped, or an operator drained it; the slots are still held until the grace ends.
     Draining,
-    /// Ended.
+    /// The session ended.
     Stopped,
-    /// Ended without having been of use, or failed by its client.
+    /// The session ended because its client did not activate it in time or reported a failure.
     Failed,
 }
 
-/// Whether an intent made a session.
+/// Outcome of an intent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum IntentStatus {
-    /// It was carried out.
+    /// The daemon carried it out.
     Accepted,
-    /// It had been carried out before; the session is shown as it is now.
+    /// The daemon had carried it out before, with the same idempotency key; the answer shows the session as it is now.
     IdempotentReplay,
 }
 
-/// A session.
+/// A slot session: a client that holds slots of a pool.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stream {
-    /// Its id, a UUID.
+pub struct SlotSession {
+    /// Id of the session, a UUID.
     pub session_id: String,
-    /// Only in the answer to an intent.
+    /// Outcome of the intent; only in the answer to an intent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<IntentStatus>,
-    /// Where it is in its life.
-    pub state: StreamState,
-    /// Valid before this instant: last proof of life + ttl + grace, or the deadline to activate. Of an ended
-    /// session, when it ended.
+    /// State of the session.
+    pub state: SlotSessionState,
+    /// When the session ends without a further heartbeat (last heartbeat + ttl + grace) or activation. The client may
+    /// act only for `valid_ms`, which excludes the grace. For an ended session: when it ended.
     pub lease_expires_at: Time,
     /// Seconds between heartbeats.
     pub heartbeat_interval: u64,
-    /// When the last one came.
+    /// When the last heartbeat arrived.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat: Option<Time>,
     /// Seconds that one heartbeat lasts.
     pub lease_ttl: u64,
-    /// How long the client may act, counted from before it sent its request; only while the session is in use.
+    /// Validity: how long the client may act, counted from before it sent its request; only while the session is in
+    /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_ms: Option<u64>,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
-    /// What it is about.
+    /// Name of the work, chosen by the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_ref: Option<String>,
-    /// Slots and resources it covers.
+    /// Slots and resources that the session covers.
     pub resources: Vec<String>,
-    /// What guarded stores compare; null while it is queued.
+    /// Fencing token, which the protected system compares; null while the session is queued.
     pub fence: Option<u64>,
-    /// Rises with each change of authority; null while it is queued.
+    /// Epoch of the lease: rises when the lease is withdrawn or changes hands; null while the session is queued.
     pub epoch: Option<u64>,
-    /// Why it ended.
+    /// Why the session ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// As it was asked with.
+    /// Text from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// When it was asked for.
+    /// When the client requested the session.
     pub created_at: Time,
-    /// As it was asked with.
+    /// JSON metadata from the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// Who holds it, in words that the client chose.
+    /// Name of the holder, chosen by the client.
     pub client: String,
-    /// Whether it belongs to the principal that asks; only where one session is shown.
+    /// True if the session belongs to the principal of the request; only in the answer for one session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<bool>,
-    /// Its place in the queue, 1 for the next; only while it is queued.
+    /// Place in the queue, 1 for the next; only while the session is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<u64>,
-    /// Its lease on the native surface; null while it is queued.
+    /// Id of its lease in `/v1/leases`; null while the session is queued.
     pub lease_id: Option<String>,
-    /// When it ended.
+    /// When the session ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// A page of sessions.
+/// A page of slot sessions. A page may have fewer sessions than `limit`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StreamList {
-    /// Queued ones, live ones in order of lease, ended ones in order of their ends.
-    pub sessions: Vec<Stream>,
-    /// Where to go on; null at the end. A page may be short.
+pub struct SlotSessionList {
+    /// Queued sessions, then live ones in order of their leases, then ended ones in order of their ends.
+    pub sessions: Vec<SlotSession>,
+    /// `cursor` of the next page; null on the last page.
     pub next_cursor: Option<String>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// Which sessions.
+/// Slot sessions to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamQuery {
-    /// Only those in this state.
+pub struct SlotSessionQuery {
+    /// Show only sessions in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<StreamState>,
-    /// At most this many, 1 to 1000 [default: 100].
+    pub state: Option<SlotSessionState>,
+    /// Maximum number of sessions in a page, 1 to 1000 [default: 100].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
     pub limit: Option<u64>,
-    /// `next_cursor` of the page before.
+    /// `next_cursor` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }
 
-/// A client says that it lives.
+/// Heartbeat of a slot session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamHeartbeat {
-    /// Only if this is still the session's epoch.
+pub struct SlotSessionHeartbeat {
+    /// Epoch of the session; if given, the daemon rejects the call when the session has another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// A client takes its session into use.
+/// Activation of a slot session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamActivate {
-    /// Only if this is still the session's epoch.
+pub struct SlotSessionActivate {
+    /// Epoch of the session; if given, the daemon rejects the call when the session has another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
 }
 
-/// A client gives up.
+/// Report of the client that its session failed.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct StreamFail {
-    /// Why; at most 249 bytes.
+pub struct SlotSessionFail {
+    /// Reason in the words of the client; at most 249 bytes.
     #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 249)))]
     pub reason: String,
 }
 
-/// A heartbeat counted.
+/// Answer to a heartbeat of a slot session.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct StreamRenewed {
-    /// The session.
+pub struct SlotSessionRenewed {
+    /// Id of the session.
     pub session_id: String,
-    /// Valid before this instant.
+    /// When the session ends without a further heartbeat.
     pub lease_expires_at: Time,
     /// Always true.
     pub acknowledged: bool,
-    /// The daemon's clock.
+    /// Time of the daemon's clock.
     pub server_time: Time,
-    /// Seconds until the next one is due.
+    /// Seconds until the next heartbeat is due.
     pub next_heartbeat_in: u64,
-    /// How long the client may act, counted from before it sent its request; null before the session is in use.
+    /// Validity: how long the client may act, counted from before it sent its request; null before the session is in
+    /// use.
     pub valid_ms: Option<u64>,
-    /// As of this position in the log.
+    /// Position in the log that the answer reflects.
     pub lsn: u64,
 }
 
-/// What a stream of one session tells.
+/// Kind of an event in the stream of one slot session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub enum StreamNews {
-    /// The session as it is; always first.
+pub enum SlotSessionEvent {
+    /// The session as it is; always the first event.
     #[serde(rename = "snapshot")]
     Snapshot,
-    /// A heartbeat came; told at most once a second.
+    /// A heartbeat arrived; at most one event per second.
     #[serde(rename = "lease.renewed")]
     Renewed,
     /// A third of the ttl is left.
     #[serde(rename = "lease.expiring")]
     Expiring,
-    /// It ended for silence.
+    /// The session ended because no heartbeat arrived.
     #[serde(rename = "lease.expired")]
     Expired,
-    /// Its state changed.
+    /// The state of the session changed.
     #[serde(rename = "state")]
     State,
 }
 
-impl StreamNews {
+impl SlotSessionEvent {
     /// Wire word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -271,7 +273,7 @@ impl StreamNews {
     }
 }
 
-impl StreamState {
+impl SlotSessionState {
     /// Wire word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -292,32 +294,32 @@ impl StreamState {
     }
 }
 
-/// An error as `application/problem+json` (RFC 9457), which everything under `/api/v3` answers.
+/// An error as `application/problem+json` (RFC 9457), the format of all errors under `/api/v3`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
-    /// `urn:tenure:error:` and the code.
+    /// `urn:tenure:error:` and the error code.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What the code means.
+    /// Meaning of the error code.
     pub title: String,
-    /// Status over HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// Which error.
+    /// Error code.
     pub code: crate::ErrorCode,
-    /// What failed, and why.
+    /// What failed, with the value, and why.
     pub detail: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Path of the daemon's page that explains the code: `/docs/errors#CODE`.
+    /// Path of the page on the daemon that explains the code: `/docs/errors#CODE`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub docs: String,
-    /// Names this request in the daemon's log.
+    /// Id of this request in the daemon's log.
     pub request_id: String,
-    /// The session it is about; null where it is about none.
+    /// Id of the session that the error concerns; null if it concerns none.
     pub session_id: Option<String>,
-    /// More, depending on the code: `pool`, `size`, `in_use`, `state`, `reason`, ….
+    /// More fields, depending on the code: `pool`, `size`, `in_use`, `state`, `reason`, `limit`, ….
     #[serde(flatten)]
     pub details: Map<String, Value>,
 }
@@ -342,21 +344,21 @@ mod tests {
     #[test]
     fn words_on_the_wire_are_those_of_serde() {
         for state in [
-            StreamState::New,
-            StreamState::Starting,
-            StreamState::Running,
-            StreamState::Draining,
-            StreamState::Stopped,
-            StreamState::Failed,
+            SlotSessionState::New,
+            SlotSessionState::Starting,
+            SlotSessionState::Running,
+            SlotSessionState::Draining,
+            SlotSessionState::Stopped,
+            SlotSessionState::Failed,
         ] {
             assert_eq!(serde_json::to_value(state).expect("a word"), state.as_str());
         }
         for news in [
-            StreamNews::Snapshot,
-            StreamNews::Renewed,
-            StreamNews::Expiring,
-            StreamNews::Expired,
-            StreamNews::State,
+            SlotSessionEvent::Snapshot,
+            SlotSessionEvent::Renewed,
+            SlotSessionEvent::Expiring,
+            SlotSessionEvent::Expired,
+            SlotSessionEvent::State,
         ] {
             assert_eq!(serde_json::to_value(news).expect("a word"), news.as_str());
         }

@@ -1,5 +1,5 @@
 //! The typed calls of `/api/v3`, one per route: slot sessions, each of which is one lease, usually over slots of a
-//! pool. Their events are in `stream_events.rs`.
+//! pool. Their events are in `slot_session_events.rs`.
 
 use super::{Client, IDEMPOTENCY_KEY, Manner, segment, with_query};
 use crate::error::CallError;
@@ -10,7 +10,8 @@ use http::{HeaderValue, Method};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_api::{
-    Intent, Stream, StreamFail, StreamHeartbeat, StreamList, StreamQuery, StreamRenewed, StreamStart,
+    Intent, SlotSession, SlotSessionFail, SlotSessionHeartbeat, SlotSessionList, SlotSessionQuery,
+    SlotSessionRenewed, SlotSessionStart,
 };
 
 const SESSIONS: &str = "/api/v3/sessions";
@@ -25,9 +26,9 @@ impl Client {
     /// `no_capacity` with `pool`, `size` and `in_use`, `operation_conflict`, ….
     pub async fn start_slot_session(
         &self,
-        start: &StreamStart,
+        start: &SlotSessionStart,
         key: Option<&str>,
-    ) -> Result<Stream, CallError> {
+    ) -> Result<SlotSession, CallError> {
         let key = key.map_or_else(operation_id, str::to_owned);
         let key = HeaderValue::from_str(&key)
             .map_err(|error| CallError::Unsendable(format!("the key: {error}")))?;
@@ -40,7 +41,7 @@ impl Client {
     ///
     /// # Errors
     /// `session_not_found`, ….
-    pub async fn slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
+    pub async fn slot_session(&self, session_id: &str) -> Result<SlotSession, CallError> {
         self.stream_call(Method::GET, session_id, "", None::<&()>).await
     }
 
@@ -48,7 +49,7 @@ impl Client {
     ///
     /// # Errors
     /// `forbidden` without scope `admin`, ….
-    pub async fn slot_sessions(&self, query: &StreamQuery) -> Result<StreamList, CallError> {
+    pub async fn slot_sessions(&self, query: &SlotSessionQuery) -> Result<SlotSessionList, CallError> {
         self.ask(Method::GET, &with_query(SESSIONS, query)?, None::<&()>, Manner::REPEATABLE).await
     }
 
@@ -60,7 +61,7 @@ impl Client {
         &self,
         session_id: &str,
         epoch: Option<u64>,
-    ) -> Result<StreamRenewed, CallError> {
+    ) -> Result<SlotSessionRenewed, CallError> {
         self.heartbeat_slot_session_within(session_id, epoch, Duration::MAX).await
     }
 
@@ -73,17 +74,17 @@ impl Client {
         session_id: &str,
         epoch: Option<u64>,
         limit: Duration,
-    ) -> Result<StreamRenewed, CallError> {
+    ) -> Result<SlotSessionRenewed, CallError> {
         let path = format!("{SESSIONS}/{}/heartbeat", segment(session_id));
         let manner = Manner { patience: Patience::AtMost(limit), ..Manner::REPEATABLE };
-        self.ask(Method::POST, &path, Some(&StreamHeartbeat { epoch }), manner).await
+        self.ask(Method::POST, &path, Some(&SlotSessionHeartbeat { epoch }), manner).await
     }
 
     /// Activates a starting slot session.
     ///
     /// # Errors
     /// `session_gone` if its start timed out, `invalid_state` while it queues, ….
-    pub async fn activate_slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
+    pub async fn activate_slot_session(&self, session_id: &str) -> Result<SlotSession, CallError> {
         self.stream_call(Method::POST, session_id, "/activate", None::<&()>).await
     }
 
@@ -91,8 +92,8 @@ impl Client {
     ///
     /// # Errors
     /// `session_gone` if it has ended, ….
-    pub async fn fail_slot_session(&self, session_id: &str, reason: &str) -> Result<Stream, CallError> {
-        let body = StreamFail { reason: reason.to_owned() };
+    pub async fn fail_slot_session(&self, session_id: &str, reason: &str) -> Result<SlotSession, CallError> {
+        let body = SlotSessionFail { reason: reason.to_owned() };
         self.stream_call(Method::POST, session_id, "/fail", Some(&body)).await
     }
 
@@ -100,7 +101,7 @@ impl Client {
     ///
     /// # Errors
     /// `session_gone` if it has ended, ….
-    pub async fn stop_slot_session(&self, session_id: &str) -> Result<Stream, CallError> {
+    pub async fn stop_slot_session(&self, session_id: &str) -> Result<SlotSession, CallError> {
         self.stream_call(Method::DELETE, session_id, "", None::<&()>).await
     }
 
