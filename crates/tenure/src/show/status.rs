@@ -38,7 +38,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
         "restored",
         status.restored_for_ms.map(|ms| {
             format!(
-                "from a backup: grants are refused for another {}, until old promises are over",
+                "from a backup: grants are rejected for another {}, until the leases of the lost log have expired",
                 duration(ms)
             )
         }),
@@ -46,7 +46,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
     if status.disk == DiskStatus::Low {
         page.row(
             "disk",
-            "LOW: the daemon refuses grants until there is room; renewals and ends go on".to_owned(),
+            "LOW: the daemon rejects grants until there is room; renewals and ends continue".to_owned(),
         );
     }
     for failing in &status.failing {
@@ -69,7 +69,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
 fn credential_file(file: &CredentialFile) -> String {
     let refused = match file.lines_refused {
         0 => String::new(),
-        refused => format!(", {} REFUSED", counted(refused, "line")),
+        refused => format!(", {} REJECTED", counted(refused, "line")),
     };
     let unusable = match (&file.unusable_since, &file.error) {
         (Some(since), Some(error)) => format!("; UNUSABLE since {since}: {error}"),
