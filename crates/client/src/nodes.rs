@@ -180,7 +180,7 @@ impl Nodes {
                 let advised = error.retry_after().unwrap_or_default().min(PAUSE_LONGEST);
                 resume = resume.after(backoff.next_pause().max(advised));
             }
-            tracing::debug!(%error, "asking another node");
+            tracing::debug!(%error, "sending the request to another node");
             // Once the outcome is unknown, only an answer makes it known.
             let error = unknown.take().unwrap_or(error);
             if resume >= times.deadline {

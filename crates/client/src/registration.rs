@@ -108,7 +108,7 @@ impl Drop for RegistrationKeeper {
         self.runtime.spawn(async move {
             let id = parting.state.borrow().registration.id.clone();
             if let Err(error) = parting.say().await {
-                tracing::debug!(%error, id, "a registration was left to its deadline");
+                tracing::debug!(%error, id, "cannot unregister: the registration ends at its deadline");
             }
         });
     }
@@ -254,7 +254,7 @@ fn beat_failed(error: &CallError) -> Observation {
 }
 
 fn register_failed(error: &CallError) -> Observation {
-    tracing::debug!(%error, "a registration could not be renewed");
+    tracing::debug!(%error, "cannot register the service again");
     match error {
         // It was carried out by an earlier try, and has ended since.
         CallError::Rejected(refused) if refused.code == ErrorCode::NotFound => {

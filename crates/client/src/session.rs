@@ -152,7 +152,7 @@ impl Drop for SessionKeeper {
         let keeper = self.keeper.clone();
         self.runtime.spawn(async move {
             if let Err(error) = keeper.close().await {
-                tracing::debug!(%error, session = keeper.session, "a session was left to its deadline");
+                tracing::debug!(%error, session = keeper.session, "cannot close the session: it ends at its deadline");
             }
         });
     }

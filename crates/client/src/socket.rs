@@ -226,7 +226,7 @@ impl Shared {
             tag: Option<Tag>,
         }
         let tag = serde_json::from_slice::<Tagged>(line).ok().and_then(|tagged| number(tagged.tag.as_ref()));
-        tracing::warn!(%error, "an answer that is not understood");
+        tracing::warn!(%error, "cannot decode an answer");
         if let Some(tag) = tag {
             let message = error.to_string();
             let error = CallError::Unexpected { status: 0, message, definite: false, lost: false };
@@ -244,7 +244,7 @@ impl Shared {
                 Err(_) => false,
             };
             if !sent {
-                tracing::debug!("a line was not sent: the connection is closed");
+                tracing::debug!("cannot send a line: the connection is closed");
             }
         });
     }

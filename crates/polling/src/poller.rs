@@ -458,7 +458,7 @@ async fn read<T: TargetSource>(
                 targets.send_replace(Some(list.into()));
             }
             Err(SourceError::NotNow(why)) => {
-                tracing::warn!(reason = why, "the targets cannot be read now; the last ones count");
+                tracing::warn!(reason = why, "the targets cannot be read now; polling the last known ones");
                 tokio::time::sleep(backoff.next_pause()).await;
             }
             Err(error @ SourceError::Never(_)) => return error,

@@ -18,12 +18,7 @@ pub(crate) const NO_SUCH_PAGE: &str = "<!doctype html><html lang=\"en\"><head><m
 /// The page.
 pub(crate) fn page(document: &Value) -> String {
     let mut html = String::with_capacity(128 << 10);
-    html.push_str("<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Tenure API</title>");
-    html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.push_str("<link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><header><a class=\"brand\" href=\"/\">Tenure</a>");
-    html.push_str(
-        "<nav><a href=\"/\">Dashboard</a> <a href=\"/docs/errors\">Errors</a> <a href=\"/openapi.json\">openapi.json</a></nav></header><main>",
-    );
+    begin(&mut html, "Tenure API");
     let said = |pointer: &str| document.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let _ = write!(
         html,
@@ -60,14 +55,8 @@ pub(crate) fn page(document: &Value) -> String {
 /// The page of error codes: what `docs` of every error leads to.
 pub(crate) fn errors_page() -> String {
     let mut html = String::with_capacity(64 << 10);
-    html.push_str(
-        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>Tenure errors</title>",
-    );
-    html.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.push_str(
-        "<link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body><main><h1>Tenure errors</h1>",
-    );
-    html.push_str("<p>Errors are alike over HTTP and over the socket. <a href=\"/docs\">API</a></p>");
+    begin(&mut html, "Tenure errors");
+    html.push_str("<h1>Tenure errors</h1><p>Errors are alike over HTTP and over the socket.</p>");
     for code in ErrorCode::ALL {
         let retry = match code.retry() {
             Retry::Never => "no".to_owned(),
@@ -90,6 +79,19 @@ pub(crate) fn errors_page() -> String {
     }
     html.push_str("</main></body></html>");
     html
+}
+
+/// The head and the navigation, which both pages have.
+fn begin(html: &mut String, title: &str) {
+    let _ = write!(
+        html,
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <link rel=\"stylesheet\" href=\"/assets/docs.css\"></head><body>\
+         <header><a class=\"brand\" href=\"/\">Tenure</a>\
+         <nav><a href=\"/\">Dashboard</a> <a href=\"/docs\">API</a> <a href=\"/docs/errors\">Errors</a> \
+         <a href=\"/openapi.json\">openapi.json</a></nav></header><main>"
+    );
 }
 
 struct Operation<'a> {

@@ -39,7 +39,7 @@ pub(crate) struct Words {
     pub(crate) hint: Option<String>,
 }
 
-/// 0 done, 1 refused, 2 usage, 3 unreachable or unexpected.
+/// 0 done, 1 rejected, 2 usage, 3 unreachable or unexpected.
 pub(crate) fn exit_code(outcome: &Result<(), Failure>) -> u8 {
     match outcome {
         Ok(()) => 0,

@@ -59,7 +59,7 @@ struct Cli {
 }
 
 const EXIT_CODES: &str = "Data goes to standard output, notes and errors to standard error.
-Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.";
+Exit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.";
 
 /// What `tenure` alone prints: what one does first.
 const FIRST_STEPS: &str = "Durable leases and locks that clean up after crashed clients.
@@ -119,4 +119,79 @@ fn main() -> ExitCode {
         printer.failure(failure);
     }
     ExitCode::from(exit_code(&outcome))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages of the help that people can reach.
+    fn pages(command: &clap::Command, found: &mut Vec<clap::Command>) {
+        let shown = |command: &&clap::Command| command.get_name() != "help";
+        for below in command.get_subcommands().filter(shown) {
+            found.push(below.clone());
+            pages(below, found);
+        }
+    }
+
+    /// The lines below `Example:`, with continued lines in one.
+    fn examples(command: &clap::Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let help = help.replace("\\\n", " ");
+        let mut lines = help.lines().skip_while(|line| !matches!(*line, "Example:" | "Examples:")).skip(1);
+        lines.by_ref().map_while(|line| line.strip_prefix("  ")).map(str::to_owned).collect()
+    }
+
+    /// The commands of one line of a shell, as words; without its redirections.
+    fn commands_in(line: &str) -> Vec<Vec<String>> {
+        let mut commands = vec![vec![String::new()]];
+        let mut quote = None;
+        for c in line.chars() {
+            let words = commands.last_mut().unwrap();
+            match (quote, c) {
+                (Some(open), c) if open == c => quote = None,
+                (None, '\'' | '"') => quote = Some(c),
+                (None, ' ') => words.push(String::new()),
+                (None, '|') => commands.push(vec![String::new()]),
+                (_, c) => words.last_mut().unwrap().push(c),
+            }
+        }
+        for words in &mut commands {
+            words.retain(|word| !word.is_empty() && word != "sudo");
+            let end = words.iter().position(|word| word == ">").unwrap_or(words.len());
+            words.truncate(end);
+        }
+        commands
+    }
+
+    /// The name of the command that the words call.
+    fn called(words: &[String]) -> String {
+        let matches = command_line().try_get_matches_from(words).unwrap_or_else(|error| panic!("{error}"));
+        let mut at = &matches;
+        let mut name = "tenure".to_owned();
+        while let Some((below, matches)) = at.subcommand() {
+            (name, at) = (below.to_owned(), matches);
+        }
+        name
+    }
+
+    #[test]
+    fn every_help_ends_with_examples_that_can_be_parsed() {
+        let mut found = Vec::new();
+        pages(&command_line(), &mut found);
+        assert!(found.len() > 100);
+        for command in found {
+            let name = command.get_name();
+            if matches!(name, "guardian" | "reference") && command.is_hide_set() {
+                continue;
+            }
+            let commands: Vec<Vec<String>> =
+                examples(&command).iter().flat_map(|it| commands_in(it)).collect();
+            let ours = commands.iter().filter(|words| words.first().is_some_and(|word| word == "tenure"));
+            let called: Vec<String> = ours.map(|words| called(words)).collect();
+            assert!(!called.is_empty(), "{name} has no example");
+            let is_group = command.has_subcommands();
+            assert!(is_group || called.iter().all(|called| called == name), "{name}: {called:?}");
+        }
+    }
 }

@@ -59,7 +59,7 @@ impl Parting {
         }
         self.runtime.clone().spawn(async move {
             if let Err(error) = self.say(farewell).await {
-                tracing::debug!(%error, lease_id = self.lease_id, "a lease was left to its deadline");
+                tracing::debug!(%error, lease_id = self.lease_id, "cannot release the lease: it ends at its deadline");
             }
         });
     }

@@ -126,7 +126,7 @@ impl Tries {
         if is_final || BootInstant::now().after(pause) >= self.deadline {
             return Err(error);
         }
-        tracing::debug!(%error, "asking again");
+        tracing::debug!(%error, "retrying");
         tokio::time::sleep(pause).await;
         Ok(())
     }

@@ -206,7 +206,7 @@ impl<S: Store> Control<S> {
                 Err(StoreError::NameTaken(why)) => return RoundsEnd::Failed(PollerError::NameTaken(why)),
                 Err(StoreError::Rejected(why)) => return RoundsEnd::Failed(PollerError::Rejected(why)),
                 Err(StoreError::Unreachable(why)) => {
-                    tracing::debug!(group = shared.group, reason = why, "the group cannot be looked at");
+                    tracing::debug!(group = shared.group, reason = why, "cannot read the group");
                     wake = BootInstant::now().after(shared.options.discovery / 10);
                 }
             }
@@ -285,7 +285,7 @@ impl<S: Store> Control<S> {
             self.log_lost(&claim);
         }
         for (target, fence) in handed {
-            self.log_taken(&target, fence, "lease acquired", "handed over");
+            self.log_acquired(&target, fence, "handed over");
         }
         self.shared.runner_wake.notify_one();
         Ok(Arc::new(view))
@@ -343,7 +343,7 @@ impl<S: Store> Control<S> {
         match self.shared.store.tell(PollerStatus::Online).await {
             Ok(()) => self.proven_at = None,
             Err(error) => {
-                tracing::debug!(group = self.shared.group, %error, "the others were not told that it lasts");
+                tracing::debug!(group = self.shared.group, %error, "cannot report the status of this poller to the group");
                 wake.by(now.after(SETTLE));
             }
         }
@@ -493,7 +493,7 @@ impl<S: Store> Control<S> {
                 );
             }
             Outcome::NotTaken(reason) => {
-                tracing::debug!(target = %target, reason, "not taken");
+                tracing::debug!(target = %target, reason, "the other poller did not take the target");
                 self.successors.remove(target);
                 let mut holdings = self.shared.holdings();
                 holdings.doubt_letting_go(target, false);
@@ -502,7 +502,7 @@ impl<S: Store> Control<S> {
                 }
             }
             Outcome::Rejected(reason) | Outcome::Impossible(reason) => {
-                tracing::debug!(target = %target, reason, "not ours to hand over");
+                tracing::debug!(target = %target, reason, "cannot hand over a target that this poller does not hold");
                 self.successors.remove(target);
                 let lost = self.shared.holdings().lose(target, claim.fence);
                 if lost.is_some() {
@@ -510,7 +510,7 @@ impl<S: Store> Control<S> {
                 }
             }
             Outcome::Unknown(reason) => {
-                tracing::debug!(target = %target, reason, "it is not known whether it was handed over");
+                tracing::debug!(target = %target, reason, "outcome of a handover is unknown");
                 wake.by(now.after(SETTLE));
             }
         }
@@ -606,13 +606,13 @@ impl<S: Store> Control<S> {
                 }
             }
             Outcome::Rejected(reason) | Outcome::Unknown(reason) | Outcome::NotTaken(reason) => {
-                tracing::debug!(target = %wanted.target, reason, "not acquired");
+                tracing::debug!(target = %wanted.target, reason, "lease not acquired");
                 wake.by(self.refusals.refused(&wanted.target, now));
             }
             Outcome::Impossible(reason) => {
                 tracing::warn!(
                     instance = %self.shared.membership.instance, target = %wanted.target,
-                    group = self.shared.group, reason, "cannot be a target"
+                    group = self.shared.group, reason, "the store rejects this target"
                 );
                 self.impossible.insert(wanted.target.clone());
             }
@@ -627,23 +627,30 @@ impl<S: Store> Control<S> {
         let last = orphan.and_then(|(_, last)| last);
         if last.is_some_and(|last| last != self.shared.membership.instance) {
             self.shared.counters.moved(MoveReason::TtlExpiry);
-            self.log_taken(target, fence, "lease taken over", MoveReason::TtlExpiry.as_str());
+            self.log_taken_over(target, fence);
         } else {
-            self.log_taken(target, fence, "lease acquired", "unowned");
+            self.log_acquired(target, fence, "unowned");
         }
     }
 
-    fn log_taken(&self, target: &TargetName, fence: u64, what: &'static str, reason: &str) {
+    fn log_acquired(&self, target: &TargetName, fence: u64, reason: &str) {
         tracing::info!(
             instance = %self.shared.membership.instance, target = %target, group = self.shared.group,
-            fence, ttl_ms = self.shared.ttl_ms(), reason, "{what}"
+            fence, ttl_ms = self.shared.ttl_ms(), reason, "lease acquired"
+        );
+    }
+
+    fn log_taken_over(&self, target: &TargetName, fence: u64) {
+        tracing::info!(
+            instance = %self.shared.membership.instance, target = %target, group = self.shared.group,
+            fence, ttl_ms = self.shared.ttl_ms(), reason = MoveReason::TtlExpiry.as_str(), "lease taken over"
         );
     }
 
     fn log_lost(&self, claim: &Claim) {
         tracing::warn!(
             instance = %self.shared.membership.instance, target = %claim.target, group = self.shared.group,
-            fence = claim.fence, ttl_ms = self.shared.ttl_ms(), reason = "not ours any more", "lease lost"
+            fence = claim.fence, ttl_ms = self.shared.ttl_ms(), reason = "not held by this poller", "lease lost"
         );
     }
 

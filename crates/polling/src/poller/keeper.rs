@@ -69,7 +69,7 @@ async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
         }
     }
     if shared.counters.set_paused(false) {
-        tracing::info!(instance = %shared.membership.instance, group = shared.group, "polling goes on");
+        tracing::info!(instance = %shared.membership.instance, group = shared.group, "polling resumed");
     }
     shared.renewals.send_modify(|renewals| *renewals += 1);
     shared.runner_wake.notify_one();
@@ -94,13 +94,13 @@ fn doubt<S: Store>(shared: &Arc<Shared<S>>, error: &StoreError) {
     if doubted > 0 {
         tracing::warn!(
             instance = %shared.membership.instance, group = shared.group, targets = doubted,
-            ttl_ms = shared.ttl_ms(), reason = %error, "uncertain"
+            ttl_ms = shared.ttl_ms(), reason = %error, "targets are uncertain until a renewal succeeds"
         );
     }
     if last.is_none_or(|last| now >= last) && shared.counters.set_paused(true) {
         tracing::warn!(
             instance = %shared.membership.instance, group = shared.group, targets = held,
-            ttl_ms = shared.ttl_ms(), reason = %error, "paused"
+            ttl_ms = shared.ttl_ms(), reason = %error, "polling paused: no lease is valid"
         );
     }
 }

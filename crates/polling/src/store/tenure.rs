@@ -289,7 +289,7 @@ impl Store for TenureStore {
         if joined.is_err() {
             // Left alone, it would keep the name from the next try if it has it after all.
             let closed = self.close(&opened.session, membership.call_limit).await;
-            tracing::debug!(?closed, "a session that was opened to join was closed");
+            tracing::debug!(?closed, "closed a session that was opened to join");
         }
         let mut inner = self.inner();
         inner.joining = None;

@@ -125,10 +125,10 @@ impl<L: Clone> CredentialFile<L> {
         let path = self.path.display();
         let (entries, faults) = (self.parse)(text);
         for fault in faults.iter().take(PROBLEMS_LOGGED_MAX) {
-            tracing::warn!(%path, %fault, "a line of a credential file is not understood; the other lines count");
+            tracing::warn!(%path, %fault, "ignored an invalid line of a credential file");
         }
         let (count, refused) = (entries.len(), faults.len());
-        tracing::info!(%path, lines = count, refused, "credential file reloaded");
+        tracing::info!(%path, lines = count, rejected = refused, "credential file reloaded");
         Known { entries, state: FileState { read_boot_ms: boot_ms, lines_refused: refused, unusable: None } }
     }
 

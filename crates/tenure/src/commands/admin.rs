@@ -16,10 +16,16 @@ use crate::printer::{Printer, counted};
 
 /// Manage the daemon: registrations, sessions, mass-expiry protection, restart, shutdown
 #[derive(Args)]
+#[command(after_help = ADMIN_EXAMPLES)]
 pub(crate) struct Admin {
     #[command(subcommand)]
     command: AdminCommand,
 }
+
+const ADMIN_EXAMPLES: &str = "Examples:
+  tenure admin registrations
+  tenure admin session ls
+  tenure admin restart";
 
 #[derive(Subcommand)]
 enum AdminCommand {
@@ -33,6 +39,7 @@ enum AdminCommand {
 
 /// Manage mass-expiry protection, which pauses expiry if most holders fall silent at once
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin breaker reset")]
 struct Breaker {
     #[command(subcommand)]
     command: BreakerCommand,
@@ -45,6 +52,7 @@ enum BreakerCommand {
 
 /// Resume expiry now
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin breaker reset")]
 struct Reset {
     #[command(flatten)]
     consent: Consent,
@@ -52,6 +60,7 @@ struct Reset {
 
 /// Stop the daemon; without --end-all, leases survive until it starts again
 #[derive(Args)]
+#[command(after_help = SHUTDOWN_EXAMPLES)]
 struct Shutdown {
     /// End every lease first
     #[arg(long)]
@@ -62,6 +71,11 @@ struct Shutdown {
     #[command(flatten)]
     consent: Consent,
 }
+
+const SHUTDOWN_EXAMPLES: &str = "Examples:
+  tenure admin shutdown
+  tenure admin shutdown --advertised keep --yes
+  tenure admin shutdown --end-all";
 
 /// What becomes of advertised services.
 #[derive(Clone, Copy, PartialEq, Eq, Default, ValueEnum)]

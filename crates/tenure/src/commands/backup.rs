@@ -16,6 +16,7 @@ use crate::printer::Printer;
 ///
 /// The file appears complete or not at all. `tenure restore` creates a data directory from it.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure backup tenure.tar\n  tenure backup - | gzip > tenure.tar.gz")]
 pub(crate) struct Backup {
     /// Archive to write; - is standard output
     #[arg(value_name = "FILE")]

@@ -12,6 +12,7 @@ use crate::show::check_page;
 ///
 /// Exits with 0 if it is current, with 1 if not.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure check printer --fence 7\n  tenure check k3f9-4 --epoch 1")]
 #[command(group = clap::ArgGroup::new("presented").required(true).args(["fence", "epoch"]))]
 pub(crate) struct Check {
     /// Resource (with --fence) or lease ID (with --epoch)

@@ -21,10 +21,16 @@ use crate::show::{Now, cluster_page, node_list};
 
 /// Show and manage the nodes of a cluster
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Cluster {
     #[command(subcommand)]
     command: ClusterCommand,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure cluster status
+  tenure cluster nodes
+  tenure cluster step-down";
 
 #[derive(Subcommand)]
 enum ClusterCommand {

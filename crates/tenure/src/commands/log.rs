@@ -22,10 +22,15 @@ use crate::writer::Writer;
 ///
 /// Reads only and locks nothing, so it works on the directory of a running daemon too.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Log {
     #[command(subcommand)]
     command: LogCommand,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure log verify /var/lib/tenure
+  tenure log why /var/lib/tenure printer";
 
 #[derive(Subcommand)]
 enum LogCommand {

@@ -10,6 +10,7 @@ use crate::printer::{Printer, counted};
 
 /// Write the manual pages into a directory
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure man ~/.local/share/man/man1")]
 pub(crate) struct Man {
     /// Directory; created if it does not exist
     #[arg(value_name = "DIR")]

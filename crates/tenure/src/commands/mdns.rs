@@ -47,6 +47,7 @@ enum MdnsCommand {
 
 /// Manage registrations; the same as in tenure admin
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure mdns admin registrations\n  tenure mdns admin inspect 9430")]
 struct Admin {
     #[command(subcommand)]
     command: RegistrationCommand,

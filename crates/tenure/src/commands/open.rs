@@ -35,6 +35,7 @@ const LEAD: &str = "open.html";
 /// The page asks for one click and then signs the browser in as the user who ran this command, for twelve hours. The
 /// printed address works once, within a minute.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure open")]
 pub(crate) struct Open {}
 
 impl Open {

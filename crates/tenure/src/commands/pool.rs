@@ -15,6 +15,7 @@ const SHOWN_MAX: u64 = 20;
 
 /// Create, list and remove pools: named sets of interchangeable slots
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure pool set gpu 4\n  tenure pool ls")]
 pub(crate) struct Pool {
     #[command(subcommand)]
     command: PoolCommand,
@@ -29,6 +30,7 @@ enum PoolCommand {
 
 /// Create or resize a pool
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure pool set gpu 4")]
 struct Set {
     /// Pool name; the members are POOL/1, POOL/2 and so on
     #[arg(value_name = "POOL")]
@@ -40,10 +42,12 @@ struct Set {
 
 /// List pools with their size and free members
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure pool ls")]
 struct List {}
 
 /// Remove a pool
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure pool rm gpu\n  tenure pool rm gpu --force --yes")]
 struct Remove {
     /// Pool name
     #[arg(value_name = "POOL")]

@@ -51,13 +51,13 @@ fn cli_page(command: clap::Command) -> String {
         "{GENERATED}\n\n# Command line\n\n\
          Every command accepts the options of the first block too, before or after its own. Data goes to standard output, \
          notes and\nerrors to standard error. With `--json` a command prints one object; a list is an object with a named \
-         list, such as\n`{{\"leases\": […]}}`, and a stream (`watch`, `session watch`, `mdns browse`, `poll run`) prints one \
-         object per line.\n\n\
+         list, such as\n`{{\"leases\": […]}}`, except that `admin registrations` prints an array of objects. A stream \
+         (`watch`, `session watch`,\n`mdns browse`, `poll run`) prints one object per line.\n\n\
          ## Exit codes\n\n\
          | code | meaning |\n|---|---|\n\
          | 0 | done |\n\
-         | 1 | rejected: the daemon or the command refused, and the same command gets the same answer (held resource, \
-         missing right, existing file) |\n\
+         | 1 | rejected by the daemon or by the command: the same command gets the same answer (held resource, missing \
+         right, existing file) |\n\
          | 2 | wrong usage: command line, configuration, or a file that they name |\n\
          | 3 | unreachable or unexpected: no daemon, no network, damaged data |\n\
          | 75 | `tenure run` lost the lease and ended the command |\n\

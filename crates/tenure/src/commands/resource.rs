@@ -12,6 +12,7 @@ use crate::show::{Now, resource_page, resource_table};
 
 /// List held resources, or show one
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure resource ls\n  tenure resource show printer")]
 pub(crate) struct Resource {
     #[command(subcommand)]
     command: ResourceCommand,
@@ -25,6 +26,7 @@ enum ResourceCommand {
 
 /// List held resources
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure resource ls --prefix db/")]
 struct List {
     /// Show only resources with this prefix
     #[arg(long, value_name = "PREFIX")]
@@ -35,6 +37,7 @@ struct List {
 
 /// Show the holder and the waiters of a resource
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure resource show printer")]
 struct Show {
     /// Resource name
     #[arg(value_name = "RESOURCE")]

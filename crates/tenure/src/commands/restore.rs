@@ -24,6 +24,7 @@ use crate::printer::{Printer, counted};
 /// The log gets a new identity, so the daemon does not mistake old holders for current ones: it ends the leases of the
 /// backup when it starts, and grants nothing until every lease that the lost log may have granted has expired.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Restore {
     /// Archive of `tenure backup`; - is standard input
     #[arg(value_name = "FILE")]
@@ -32,6 +33,10 @@ pub(crate) struct Restore {
     #[arg(value_name = "DIR")]
     directory: PathBuf,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure restore tenure.tar /var/lib/tenure
+  gunzip -c tenure.tar.gz | tenure restore - /var/lib/tenure";
 
 /// Why an archive was not unpacked.
 #[derive(Debug, thiserror::Error)]

@@ -151,7 +151,7 @@ fn failed(error: &DaemonError) -> Failure {
 
 fn say(printer: &mut Printer, started: &Started, data_dir: &str) {
     for warning in &started.warnings {
-        tracing::warn!("{warning}");
+        tracing::warn!(%warning, "started with a warning");
     }
     if let Some(endpoint) = &started.endpoint {
         printer.talk(format_args!("listening on {endpoint}"));

@@ -29,7 +29,7 @@ pub(crate) struct Session {
 const EXAMPLES: &str = "Examples:
   tenure session start --pool tuner --keep
   tenure session ls
-  tenure session stop 2f1c9a4e-…";
+  tenure session stop 94305303-1dc3-41b4-a150-bf26d0043d01";
 
 #[derive(Subcommand)]
 enum SessionCommand {

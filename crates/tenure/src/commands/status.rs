@@ -10,6 +10,7 @@ use crate::show::status_page;
 
 /// Show the status of the daemon
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure status\n  tenure status --json")]
 pub(crate) struct Status {}
 
 impl Status {

@@ -41,6 +41,7 @@ enum TokenCommand {
 ///
 /// Clients send it as `Authorization: Bearer TOKEN`, `--token` or TENURE_TOKEN. It cannot be shown again.
 #[derive(Args)]
+#[command(after_help = NEW_EXAMPLES)]
 struct New {
     /// Token name; the principal is token:NAME
     name: String,
@@ -53,8 +54,13 @@ struct New {
     file: Place,
 }
 
+const NEW_EXAMPLES: &str = "Examples:
+  tenure token new ci --scope 'hold:build/*'
+  sudo tenure token new ops --scope admin --file /etc/tenure/tokens";
+
 /// List the names of tokens
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure token ls\n  tenure token ls --file /etc/tenure/tokens")]
 struct List {
     #[command(flatten)]
     file: Place,
@@ -62,6 +68,7 @@ struct List {
 
 /// Remove a token; the daemon rejects it from then on
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure token rm ci")]
 struct Remove {
     /// Token name
     name: String,

@@ -18,6 +18,7 @@ use crate::printer::Printer;
 ///
 /// Data, settings and the daemon's user remain. The command is idempotent.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  sudo tenure uninstall --dry-run\n  sudo tenure uninstall")]
 pub(crate) struct Uninstall {
     /// Remove below this directory and run no command, for packages
     #[arg(long, value_name = "DIR")]

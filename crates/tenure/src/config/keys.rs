@@ -112,7 +112,7 @@ settings! {
         socket: Option<PathBuf> = Place(super::places::Places::socket), "socket", like "/srv/tenure.sock";
         /// Serve HTTPS with this certificate chain (PEM)
         ///
-        /// The daemon then refuses plain HTTP. It reloads the certificate, the key, the client CA and the revocation lists
+        /// The daemon then rejects plain HTTP. It reloads the certificate, the key, the client CA and the revocation lists
         /// when the files change.
         tls_cert: Option<PathBuf> = Text(""), "tls-cert", as "FILE", like "/srv/cert.pem";
         /// Use this private key (PEM) for the certificate

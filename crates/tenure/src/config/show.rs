@@ -88,7 +88,7 @@ pub(crate) fn reference_page(generated: &str) -> String {
                 "| `{}` | `--{}` | {} | {} |",
                 key.name,
                 key.flag,
-                default_in_words(key),
+                said_default(key).map_or_else(|| default_in_words(key), |(_, default)| default.to_owned()),
                 meaning(key)
             );
         }
@@ -110,12 +110,20 @@ pub(super) fn default_in_words(key: &Key) -> String {
     }
 }
 
+/// What its documentation calls the default, where no value in the table is one.
+fn said_default(key: &Key) -> Option<(&str, &str)> {
+    let (about, default) = key.docs[0].trim().strip_suffix(']')?.split_once(" [default: ")?;
+    Some((about, default))
+}
+
 fn meaning(key: &Key) -> String {
-    let lines: Vec<&str> = key.docs.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).collect();
-    let mut meaning = lines.join(". ").replace("..", ".").replace('|', "\\|");
-    if !meaning.ends_with('.') {
-        meaning.push('.');
+    // The first paragraph is one line without a full stop; the others are sentences over several lines.
+    let about = said_default(key).map_or_else(|| key.docs[0].trim(), |(about, _)| about);
+    let mut meaning = format!("{about}.");
+    for line in key.docs[1..].iter().map(|line| line.trim()).filter(|line| !line.is_empty()) {
+        let _ = write!(meaning, " {line}");
     }
+    meaning = meaning.replace('|', "\\|");
     if !key.choices.is_empty() {
         let choices: Vec<String> = key.choices.iter().map(|choice| format!("`{choice}`")).collect();
         let _ = write!(meaning, " One of {}.", choices.join(", "));

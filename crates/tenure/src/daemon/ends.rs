@@ -88,7 +88,7 @@ impl Second {
                     "most holders fell silent at once: the daemon postpones ends (mass-expiry protection)"
                 );
             }
-            Report::BreakerClosed => tracing::info!("expiry resumed: ends go on"),
+            Report::BreakerClosed => tracing::info!("expiry resumed"),
             Report::TaskFailed { task, error } => {
                 tracing::warn!(task = task.as_str(), error, "log maintenance failed; retrying");
             }

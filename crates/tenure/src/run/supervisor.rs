@@ -289,7 +289,9 @@ impl<'a> Supervisor<'a> {
             self.order(&Order::PassOn(Signal::CONT.as_raw()));
         } else if is_from_terminal {
             let left = self.valid_until.since(BootInstant::now()).as_secs();
-            self.printer.talk(format_args!("stopped; unless continued within {left} s the lease is lost"));
+            self.printer.talk(format_args!(
+                "tenure run: stopped; the lease is lost if the command is not continued within {left} s"
+            ));
             terminal.take_back_from(main);
             terminal.stop_our_job();
         }

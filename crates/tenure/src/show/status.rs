@@ -69,7 +69,7 @@ pub(crate) fn status_page(status: &Status) -> Page {
 fn credential_file(file: &CredentialFile) -> String {
     let refused = match file.lines_refused {
         0 => String::new(),
-        refused => format!(", {} REFUSED", counted(refused, "line")),
+        refused => format!(", {} REJECTED", counted(refused, "line")),
     };
     let unusable = match (&file.unusable_since, &file.error) {
         (Some(since), Some(error)) => format!("; UNUSABLE since {since}: {error}"),

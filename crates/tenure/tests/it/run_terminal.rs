@@ -103,7 +103,7 @@ fn a_stopped_command_gives_the_terminal_back_to_the_shell_and_goes_on_in_the_for
     let mut seat = Seat::sit(&desk, &["sh", "-c", &script]);
     seat.shows("ready");
     seat.typed(CONTROL_Z);
-    seat.shows("unless continued within");
+    seat.shows("not continued within");
     // 128 + SIGSTOP: the shell has seen its job stop.
     seat.shows("left with 147");
     seat.typed("hello\n");

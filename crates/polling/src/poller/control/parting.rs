@@ -34,7 +34,7 @@ impl<S: Store> Control<S> {
         if given.is_err() {
             tracing::warn!(
                 instance = %self.shared.membership.instance, group = self.shared.group,
-                targets = self.shared.holdings().len(), "not everything could be handed over"
+                targets = self.shared.holdings().len(), "some targets were not handed over"
             );
         }
         self.stop_polls(lead).await;
@@ -65,7 +65,7 @@ impl<S: Store> Control<S> {
                 false => self.let_go(&mut Wake(BootInstant::now())).await,
             };
             if let Err(error) = given {
-                tracing::debug!(%error, "not handed over yet");
+                tracing::debug!(%error, "cannot hand over targets yet");
             }
             if self.shared.holdings().len() == 0 {
                 return;

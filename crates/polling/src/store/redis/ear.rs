@@ -116,13 +116,13 @@ impl Tries {
     fn succeeded(&mut self, redis: &str) {
         self.backoff.reset();
         if core::mem::take(&mut self.is_warned) {
-            tracing::info!(redis, "changes are heard again");
+            tracing::info!(redis, "receiving changes from Redis again");
         }
     }
 
     fn failed(&mut self, redis: &str, error: &RedisError) -> Duration {
         if !core::mem::replace(&mut self.is_warned, true) {
-            tracing::warn!(redis, %error, "changes are not heard: the group is looked at from time to time");
+            tracing::warn!(redis, %error, "cannot receive changes from Redis: reading the group periodically");
         }
         if is_final(error) { PAUSE_REFUSED } else { self.backoff.next_pause() }
     }

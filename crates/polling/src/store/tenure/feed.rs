@@ -130,7 +130,7 @@ async fn follow(shared: Arc<Shared>) {
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
     loop {
         if let Err(error) = shared.read_and_follow(&mut backoff).await {
-            tracing::debug!(%error, "the group's leases are read again");
+            tracing::debug!(%error, "reading the leases of the group again");
             shared.standing.send_if_modified(|standing| match standing {
                 Standing::Whole => false,
                 Standing::Unread | Standing::Failed(_) => {

@@ -67,7 +67,7 @@ export function mount(root, _params, app) {
       "aria-describedby": stepDownWhy.id,
       on: { click: () => void askToStepDown() },
     },
-    "Make the leader resign",
+    "Step down (the leader resigns)",
   );
   const nodes = h("ul", { class: "nodes", "aria-label": "Nodes", data: { part: "nodes" } });
   const facts = h("dl", { class: "facts" });
@@ -312,8 +312,8 @@ export function mount(root, _params, app) {
     const isFollower = (/** @type {ClusterNode} */ other) => standingOf(other)[0] === "follower";
     const others = seen.nodes.filter(isFollower);
     const done = await confirm({
-      title: "Make the leader resign?",
-      verb: "Resign",
+      title: "Ask the leader to step down?",
+      verb: "Step down",
       tone: "warn",
       body: [
         h(
@@ -343,7 +343,7 @@ export function mount(root, _params, app) {
         await ask("/v1/cluster/step-down", { method: "POST" });
       },
     });
-    if (done) app.say(`${shown(node)} resigned`);
+    if (done) app.say(`${shown(node)} stepped down`);
     await read();
   }
 

@@ -125,7 +125,7 @@ export function mount(root, _params, app) {
   const reset = h(
     "button",
     { type: "button", class: "button", hidden: true, data: { action: "reset-breaker" } },
-    "Close the breaker",
+    "Resume expiry",
   );
   const resetError = h("p", { class: "error", role: "alert" });
   const welcome = h("section", { class: "card welcome", hidden: true });
@@ -184,7 +184,7 @@ export function mount(root, _params, app) {
   reset.addEventListener("click", async () => {
     try {
       await ask("/v1/breaker/reset", { method: "POST" });
-      app.say("Breaker closed");
+      app.say("Expiry resumed");
       void pulse.beat();
     } catch (refusal) {
       write(resetError, refusal instanceof Refusal ? refusal.message : String(refusal));

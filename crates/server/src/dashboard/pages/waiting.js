@@ -35,8 +35,8 @@ export function mount(root, _params, app) {
   replace(
     nothing,
     empty(
-      "Nobody is waiting",
-      "A request can wait in line for what somebody else holds. Hold a lock in one terminal, wait for it in another:",
+      "No requests are waiting",
+      "A request can wait in line for a resource that another holder has. Hold a lock in one terminal, wait for it in another:",
       ["tenure run --resource deploy -- sleep 60", "tenure lease acquire deploy --holder me --wait 1m"],
     ),
   );

@@ -27,14 +27,17 @@ pub(crate) enum RegistrationCommand {
 
 /// Show the daemon and the number of its registrations
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin status")]
 pub(crate) struct Status {}
 
 /// List registrations by name, with mode and time left
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure admin registrations\n  tenure admin registrations --json")]
 pub(crate) struct Registrations {}
 
 /// Show one registration
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin inspect 9430")]
 pub(crate) struct Inspect {
     #[command(flatten)]
     which: Which,
@@ -44,6 +47,7 @@ pub(crate) struct Inspect {
 ///
 /// On a terminal the command shows the registration and asks for confirmation.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin unregister 9430")]
 pub(crate) struct Unregister {
     #[command(flatten)]
     which: Which,
@@ -55,6 +59,7 @@ pub(crate) struct Unregister {
 ///
 /// On a terminal the command shows the registration and asks for confirmation.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin drain 9430")]
 pub(crate) struct Drain {
     #[command(flatten)]
     which: Which,
@@ -64,6 +69,7 @@ pub(crate) struct Drain {
 
 /// Cancel a drain
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin revive 9430")]
 pub(crate) struct Revive {
     #[command(flatten)]
     which: Which,

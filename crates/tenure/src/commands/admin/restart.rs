@@ -19,6 +19,7 @@ use crate::printer::{Printer, counted};
 /// process and with the same arguments. This command waits until the new daemon answers. The daemon closes all
 /// connections; their holders have at least 5 s to reconnect.
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure admin restart\n  tenure admin restart --yes --timeout 2m")]
 pub(super) struct Restart {
     /// Wait this long for the new daemon
     #[arg(long, value_name = "DURATION", default_value = "60s")]

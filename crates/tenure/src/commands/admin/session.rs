@@ -19,10 +19,16 @@ use crate::show::{session_page, session_renewed_page, session_table};
 
 /// Manage sessions: groups of leases that one heartbeat renews
 #[derive(Args)]
+#[command(after_help = SESSION_EXAMPLES)]
 pub(super) struct Session {
     #[command(subcommand)]
     command: SessionCommand,
 }
+
+const SESSION_EXAMPLES: &str = "Examples:
+  tenure admin session open --ttl 60s
+  tenure lease acquire printer --session s:0000002c
+  tenure admin session heartbeat s:0000002c";
 
 #[derive(Subcommand)]
 enum SessionCommand {
@@ -35,6 +41,7 @@ enum SessionCommand {
 
 /// List sessions and connections
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin session ls")]
 struct List {
     #[command(flatten)]
     extent: Extent,
@@ -42,6 +49,7 @@ struct List {
 
 /// Show one session
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin session show s:0000002c")]
 struct Show {
     /// Session ID
     #[arg(value_name = "SESSION")]
@@ -50,6 +58,7 @@ struct Show {
 
 /// Open a session, whose heartbeats renew all its leases
 #[derive(Args)]
+#[command(after_help = OPEN_EXAMPLES)]
 struct Open {
     /// Set the holder's name [default: user@host]
     #[arg(long, value_name = "HOLDER")]
@@ -68,8 +77,13 @@ struct Open {
     operation_id: Option<String>,
 }
 
+const OPEN_EXAMPLES: &str = "Examples:
+  tenure admin session open --ttl 60s --grace 10s
+  tenure admin session open --holder worker-7 --accepts-handover jobs/";
+
 /// Renew a session and all its leases
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin session heartbeat s:0000002c")]
 struct Heartbeat {
     /// Session ID
     #[arg(value_name = "SESSION")]
@@ -81,6 +95,7 @@ struct Heartbeat {
 
 /// Close your own session and release all its leases
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure admin session close s:0000002c")]
 struct Close {
     /// Session ID
     #[arg(value_name = "SESSION")]

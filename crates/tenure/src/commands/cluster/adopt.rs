@@ -26,11 +26,12 @@ use crate::printer::Printer;
 
 /// Recover a cluster after etcd was restored from a backup
 ///
-/// Required after every restore: nodes refuse to serve until then. Stop all nodes first. Name the data directories of as
+/// Required after every restore: nodes do not serve until then. Stop all nodes first. Name the data directories of as
 /// many nodes as possible: records that a node has and etcd has lost are recovered from them. The command revokes every
 /// live lease (reason `restored`), and the cluster grants nothing until the longest known TTL has passed: 24 h if the data
 /// of a node is missing, or --longest-ttl. `tenure why` still shows the history of old lease IDs.
 #[derive(Args)]
+#[command(after_help = EXAMPLE)]
 pub(super) struct Adopt {
     /// Recover the log in this etcd: `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
     #[arg(long, alias = "log", value_name = "URL")]
@@ -44,6 +45,9 @@ pub(super) struct Adopt {
     #[command(flatten)]
     consent: Consent,
 }
+
+const EXAMPLE: &str = "Example:
+  tenure cluster adopt --store etcd://10.0.0.9:2379/tenure --data-dir /var/lib/tenure";
 
 /// Longest ttl that is assumed where a node's memory is missing.
 const ASSUMED_TTL_MS: u64 = 24 * 60 * 60 * 1_000;

@@ -14,6 +14,7 @@ use crate::show::cluster_node_words;
 ///
 /// Use it only for a node whose machine or data is lost: other nodes no longer wait for records that only this node has.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure cluster forget c")]
 pub(super) struct Forget {
     /// Node name
     #[arg(value_name = "NODE")]

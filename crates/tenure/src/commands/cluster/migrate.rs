@@ -23,10 +23,12 @@ use crate::printer::Printer;
 
 /// Move a log from a data directory into etcd, or back
 ///
-/// Stop the daemon, or all nodes, first. The target must be empty. Leases, lease IDs and fencing tokens continue. The
-/// source refuses to start afterwards and names the target. History before the move stays with the source. After a crash,
-/// repeat the command to finish the move.
+/// Stop the daemon, or all nodes, first. The target is a directory that is empty or missing, or an etcd prefix that has no
+/// log or from which this log was moved away. Leases, lease IDs and fencing tokens continue. Afterwards no daemon starts on
+/// the source: its error names the target. History before the move stays with the source. After a crash, repeat the command
+/// to finish the move.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Migrate {
     /// Move from this data directory or `etcd://HOST:PORT[,HOST:PORT]/PREFIX`
     #[arg(long, value_name = "DIR|URL")]
@@ -37,6 +39,10 @@ pub(super) struct Migrate {
     #[command(flatten)]
     consent: Consent,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure cluster migrate --from /var/lib/tenure --to etcd://10.0.0.9:2379/tenure
+  tenure cluster migrate --from etcd://10.0.0.9:2379/tenure --to /var/lib/tenure-back";
 
 /// How long a step of a writer is good for until one claims.
 const WRITER_TTL_MS: u64 = 3_000;

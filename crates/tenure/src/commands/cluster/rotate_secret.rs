@@ -15,6 +15,7 @@ use crate::printer::Printer;
 /// Use it if the secret may have leaked, from etcd or a backup. Nodes read the new secret within seconds and accept the
 /// former one for a minute, so running nodes are not interrupted. All nodes must run this version.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure cluster rotate-secret")]
 pub(super) struct RotateSecret {
     #[command(flatten)]
     consent: Consent,

@@ -16,6 +16,7 @@ use crate::show::leader_words;
 /// Holders keep their leases; requests during the election are answered a moment later. The command works on any node. The
 /// former leader can be elected again.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure cluster step-down")]
 pub(super) struct StepDown {
     #[command(flatten)]
     consent: Consent,

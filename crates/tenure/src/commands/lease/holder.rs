@@ -26,6 +26,7 @@ struct Presented {
 
 /// Renew a lease for another TTL
 #[derive(Args)]
+#[command(after_help = HEARTBEAT_EXAMPLES)]
 pub(super) struct Heartbeat {
     #[command(flatten)]
     presented: Presented,
@@ -34,8 +35,13 @@ pub(super) struct Heartbeat {
     holder: Option<String>,
 }
 
+const HEARTBEAT_EXAMPLES: &str = "Examples:
+  tenure lease heartbeat printer
+  tenure lease heartbeat k3f9-4 --epoch 1 --holder alice";
+
 /// Activate a reserved lease
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease activate printer")]
 pub(super) struct Activate {
     #[command(flatten)]
     presented: Presented,
@@ -48,6 +54,7 @@ pub(super) struct Activate {
 ///
 /// Only the principal that acquired the lease can release it, so the command does not ask for confirmation.
 #[derive(Args)]
+#[command(after_help = RELEASE_EXAMPLES)]
 pub(super) struct Release {
     #[command(flatten)]
     presented: Presented,
@@ -61,8 +68,13 @@ pub(super) struct Release {
     _consent: Consent,
 }
 
+const RELEASE_EXAMPLES: &str = "Examples:
+  tenure lease release printer
+  tenure lease release k3f9-4 --epoch 1 --reason done";
+
 /// Replace the attachment of a lease
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease amend printer --attachment '{\"job\": 17}'")]
 pub(super) struct Amend {
     #[command(flatten)]
     presented: Presented,
@@ -79,6 +91,7 @@ pub(super) struct Amend {
 /// The resources are free at once, instead of when the validity of the lease ends. The epoch can be the one before the
 /// revoke, or the current one.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease acknowledge k3f9-4 --epoch 1")]
 pub(super) struct Acknowledge {
     #[command(flatten)]
     presented: Presented,
@@ -89,6 +102,7 @@ pub(super) struct Acknowledge {
 
 /// Change holder, session or attachment of a lease; epoch and fencing token increase
 #[derive(Args)]
+#[command(after_help = REBIND_EXAMPLES)]
 pub(super) struct Rebind {
     #[command(flatten)]
     presented: Presented,
@@ -103,8 +117,13 @@ pub(super) struct Rebind {
     attachment: Option<Value>,
 }
 
+const REBIND_EXAMPLES: &str = "Examples:
+  tenure lease rebind printer --holder bob
+  tenure lease rebind printer --session s:0000002c";
+
 /// Hand a lease over to the holder of another session, without a gap
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease handover printer --to-session s:0000002c")]
 pub(super) struct Handover {
     #[command(flatten)]
     presented: Presented,

@@ -13,6 +13,7 @@ use crate::show::lease_table;
 
 /// List live leases by ID
 #[derive(Args)]
+#[command(after_help = LIST_EXAMPLES)]
 pub(super) struct List {
     #[command(flatten)]
     filter: Filter,
@@ -20,8 +21,13 @@ pub(super) struct List {
     extent: Extent,
 }
 
+const LIST_EXAMPLES: &str = "Examples:
+  tenure lease ls --holder alice
+  tenure lease ls --application polling --all";
+
 /// Show one lease
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure lease show printer\n  tenure lease show k3f9-4")]
 pub(super) struct Show {
     #[command(flatten)]
     target: Target,

@@ -16,6 +16,7 @@ use crate::show::lease_words;
 
 /// Revoke a lease; its resources are free when its validity ends
 #[derive(Args)]
+#[command(after_help = REVOKE_EXAMPLES)]
 pub(super) struct Revoke {
     #[command(flatten)]
     target: Target,
@@ -29,8 +30,13 @@ pub(super) struct Revoke {
     consent: Consent,
 }
 
+const REVOKE_EXAMPLES: &str = "Examples:
+  tenure lease revoke printer --reason maintenance
+  tenure lease revoke k3f9-4 --no-reclaim --yes";
+
 /// Free the resources of a revoked lease
 #[derive(Args)]
+#[command(after_help = RECLAIM_EXAMPLES)]
 pub(super) struct Reclaim {
     #[command(flatten)]
     target: Target,
@@ -44,8 +50,13 @@ pub(super) struct Reclaim {
     consent: Consent,
 }
 
+const RECLAIM_EXAMPLES: &str = "Examples:
+  tenure lease reclaim k3f9-4
+  tenure lease reclaim k3f9-4 --force --yes";
+
 /// Drain a lease: notify its holder and end the lease after its grace period
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease drain printer --reason maintenance")]
 pub(super) struct Drain {
     #[command(flatten)]
     target: Target,
@@ -58,6 +69,7 @@ pub(super) struct Drain {
 
 /// Cancel a drain
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure lease revive printer")]
 pub(super) struct Revive {
     #[command(flatten)]
     target: Target,

@@ -21,6 +21,7 @@ use crate::table::Table;
 /// Rebuilds the state from the newest snapshot before that point, or from the start of the log. A time selects the state
 /// after the last frame written up to it.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct At {
     /// LSN, time like 2026-02-07T22:15:00Z, or Unix milliseconds
     ///
@@ -30,6 +31,10 @@ pub(super) struct At {
     #[command(flatten)]
     directory: DataDirectory,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure log at 1000 /var/lib/tenure
+  tenure log at 2026-02-07T22:15:00Z /var/lib/tenure";
 
 #[derive(Clone, Copy)]
 struct PointArgument(Point);

@@ -15,6 +15,7 @@ use crate::printer::Printer;
 /// Prints one record per line. A record with a correct checksum that this version cannot decode is printed with its bytes
 /// and the reason. If the log is damaged, the records before the damage are printed and the exit code is 3.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Dump {
     #[command(flatten)]
     directory: DataDirectory,
@@ -28,6 +29,10 @@ pub(super) struct Dump {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<Kind>,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure log dump /var/lib/tenure
+  tenure log dump /var/lib/tenure --from 1000 --kind event,note";
 
 /// Kinds of records, as the command line names them.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -16,6 +16,7 @@ use crate::writer::Writer;
 /// replayed state. Exits with 0 if the log is sound, with 1 if it is damaged (the first damaged file and offset are
 /// named), and with 3 if it cannot be read.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure log verify /var/lib/tenure")]
 pub(super) struct Verify {
     #[command(flatten)]
     directory: DataDirectory,

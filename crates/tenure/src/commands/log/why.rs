@@ -15,6 +15,7 @@ use crate::show::{Now, story_lines};
 ///
 /// Use it for history that the daemon no longer has, such as the directory of log.archive.
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct Why {
     #[command(flatten)]
     directory: DataDirectory,
@@ -22,6 +23,10 @@ pub(super) struct Why {
     #[arg(value_name = "NAME|ID")]
     subject: String,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure log why /var/lib/tenure printer
+  tenure log why /srv/tenure-archive k3f9-4";
 
 impl Why {
     pub(super) fn run(self, printer: &mut Printer) -> Result<(), Failure> {

@@ -22,6 +22,7 @@ use crate::stopping::{Stopping, output_closed};
 
 /// List services of a type as they appear and disappear; without a type, list the types
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure mdns browse\n  tenure mdns browse _http._tcp --timeout 30s")]
 pub(crate) struct Browse {
     /// Service type, like _http._tcp
     #[arg(value_name = "TYPE")]
@@ -32,6 +33,7 @@ pub(crate) struct Browse {
 
 /// Watch a service type: print every service that is found, resolved or removed
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure mdns subscribe _http._tcp --timeout 0")]
 pub(crate) struct Subscribe {
     /// Service type, like _http._tcp
     #[arg(value_name = "TYPE")]

@@ -22,6 +22,7 @@ use crate::stopping::Stopping;
 /// terminated. If it is killed, the registration ends after TTL and grace period. The registration survives a restart of
 /// the daemon. If the name is taken, the daemon advertises the service as NAME (2).
 #[derive(Args)]
+#[command(after_help = EXAMPLES)]
 pub(crate) struct Register {
     /// Instance name
     #[arg(value_name = "NAME")]
@@ -43,6 +44,10 @@ pub(crate) struct Register {
     #[arg(long, value_name = "SECONDS", value_parser = whole_seconds)]
     lease: Option<u64>,
 }
+
+const EXAMPLES: &str = "Examples:
+  tenure mdns register \"My App\" _http._tcp 8080
+  tenure mdns register \"My App\" _http._tcp 8080 --txt path=/admin --lease 30";
 
 impl Register {
     pub(crate) fn run(self, reach: &Reach, printer: &mut Printer) -> Result<(), Failure> {

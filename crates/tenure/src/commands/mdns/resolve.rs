@@ -12,6 +12,7 @@ use crate::show::service_page;
 
 /// Resolve one service to its host, port and addresses
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure mdns resolve \"My App._http._tcp.local\"")]
 pub(crate) struct Resolve {
     /// Full instance name, like "My App._http._tcp.local"
     #[arg(value_name = "INSTANCE")]

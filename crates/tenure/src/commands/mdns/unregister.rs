@@ -13,6 +13,7 @@ use crate::printer::Printer;
 
 /// End your own registration and send its goodbye packet
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure mdns unregister 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(crate) struct Unregister {
     /// Full registration ID
     #[arg(value_name = "ID")]

@@ -29,6 +29,7 @@ pub(super) struct Group {
     store: StoreChoice,
     /// Read the store URL from this file, to keep a password off the command line
     #[arg(long, value_name = "FILE", value_parser = store_in_file, env = "TENURE_POLL_STORE_FROM")]
+    #[arg(hide_env_values = true)]
     store_from: Option<StoreChoice>,
     #[command(flatten)]
     pub(super) redis: RedisFlags,

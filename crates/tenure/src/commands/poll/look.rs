@@ -19,6 +19,7 @@ use crate::table::Table;
 ///
 /// A group without pollers is abandoned; the daemon removes it a day after its last target became free.
 #[derive(Args, Default)]
+#[command(after_help = "Example:\n  tenure poll groups")]
 pub(super) struct Groups {}
 
 impl Groups {
@@ -40,13 +41,19 @@ impl Groups {
 
 /// List the pollers of a group and the number of their targets
 #[derive(Args)]
+#[command(after_help = POLLERS_EXAMPLES)]
 pub(super) struct Pollers {
     #[command(flatten)]
     look: Look,
 }
 
+const POLLERS_EXAMPLES: &str = "Examples:
+  tenure poll pollers --group web
+  tenure poll pollers --group web --watch";
+
 /// List targets and their pollers; targets without a poller first
 #[derive(Args)]
+#[command(after_help = TARGETS_EXAMPLES)]
 pub(super) struct Targets {
     /// Show only targets without a poller (unowned and abandoned)
     #[arg(long)]
@@ -54,6 +61,10 @@ pub(super) struct Targets {
     #[command(flatten)]
     look: Look,
 }
+
+const TARGETS_EXAMPLES: &str = "Examples:
+  tenure poll targets --group web --unowned
+  tenure poll targets --group web --targets sites.txt";
 
 /// How to look.
 #[derive(Args)]

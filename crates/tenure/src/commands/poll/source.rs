@@ -35,7 +35,7 @@ pub(super) struct TargetsRedis {
     targets_store: Option<String>,
     /// Read that URL from this file, to keep a password off the command line
     #[arg(long, value_name = "FILE", value_parser = in_file, env = "TENURE_POLL_TARGETS_STORE_FROM")]
-    #[arg(help_heading = REDIS, hide_short_help = true)]
+    #[arg(hide_env_values = true, help_heading = REDIS, hide_short_help = true)]
     targets_store_from: Option<String>,
 }
 

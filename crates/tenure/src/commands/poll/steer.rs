@@ -19,6 +19,7 @@ use crate::show::{cordoned_page, group_line, moved_page, node_table, target_tabl
 ///
 /// The target is handed over without a gap and stays with the poller while the poller is alive and not cordoned.
 #[derive(Args)]
+#[command(after_help = MOVE_EXAMPLES)]
 pub(super) struct Move {
     /// Target to move
     #[arg(value_name = "TARGET")]
@@ -36,10 +37,15 @@ pub(super) struct Move {
     group: Group,
 }
 
+const MOVE_EXAMPLES: &str = "Examples:
+  tenure poll move --group web https://example.org/ eu-1
+  tenure poll move --group web https://example.org/ --auto";
+
 /// Cordon a poller: it hands over its targets and gets no new ones
 ///
 /// It keeps polling targets that no other poller takes.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure poll cordon --group web eu-1 --watch")]
 pub(super) struct Cordon {
     /// The poller, by name or instance
     #[arg(value_name = "POLLER")]
@@ -53,6 +59,7 @@ pub(super) struct Cordon {
 
 /// Uncordon a poller: it can take targets again
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure poll uncordon --group web eu-1")]
 pub(super) struct Uncordon {
     /// The poller, by name or instance
     #[arg(value_name = "POLLER")]

@@ -11,6 +11,7 @@ use crate::show::{stream_renewed_page, stream_withdrawn_words, stream_words};
 
 /// Renew a slot session for another TTL
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure session heartbeat 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(super) struct Heartbeat {
     /// Slot session ID
     #[arg(value_name = "SESSION")]
@@ -22,6 +23,7 @@ pub(super) struct Heartbeat {
 
 /// Activate a starting slot session
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure session activate 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(super) struct Activate {
     /// Slot session ID
     #[arg(value_name = "SESSION")]
@@ -32,6 +34,7 @@ pub(super) struct Activate {
 ///
 /// On a terminal the command asks for confirmation if the slot session belongs to another principal.
 #[derive(Args)]
+#[command(after_help = FAIL_EXAMPLE)]
 pub(super) struct Fail {
     /// Slot session ID
     #[arg(value_name = "SESSION")]
@@ -43,12 +46,16 @@ pub(super) struct Fail {
     consent: Consent,
 }
 
+const FAIL_EXAMPLE: &str = "Example:
+  tenure session fail 94305303-1dc3-41b4-a150-bf26d0043d01 --reason \"no signal\"";
+
 /// Stop a slot session and free its slots
 ///
 /// On a terminal the command asks for confirmation if the slot session belongs to another principal. The slots of your
 /// own slot session are free at once. If an operator stops it, they are free when the client confirms, at the latest when
 /// its TTL ends.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure session stop 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(super) struct Stop {
     /// Slot session ID
     #[arg(value_name = "SESSION")]

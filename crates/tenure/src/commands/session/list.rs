@@ -24,6 +24,7 @@ const STATES: [SlotSessionState; 6] = [
 
 /// List slot sessions: queued ones first, then live ones
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure session ls\n  tenure session ls --state running")]
 pub(super) struct List {
     /// Show only slot sessions in this state
     #[arg(long, value_name = "STATE", value_parser = PossibleValuesParser::new(STATES.map(SlotSessionState::as_str)))]
@@ -41,6 +42,7 @@ pub(super) struct List {
 ///
 /// Ended slot sessions can be shown for as long as history.ended_age allows.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure session show 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(super) struct Show {
     /// Slot session ID
     #[arg(value_name = "SESSION")]

@@ -15,6 +15,7 @@ use crate::stopping::{Stopping, output_closed};
 ///
 /// Prints one line each for its current state, renewals, warnings and changes.
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure session watch 94305303-1dc3-41b4-a150-bf26d0043d01")]
 pub(super) struct Watch {
     /// Slot session ID
     #[arg(value_name = "SESSION")]

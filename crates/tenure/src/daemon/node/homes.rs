@@ -61,7 +61,7 @@ impl Parting {
             Advertised::Withdraw => {
                 for (_, goodbye) in self.network.close().await {
                     if let Goodbye::Unsent(error) = goodbye {
-                        tracing::warn!(error, "no goodbye could be sent");
+                        tracing::warn!(error, "cannot send a goodbye packet");
                     }
                 }
             }

@@ -329,7 +329,7 @@ impl Keeper {
     fn check_store(&self) -> bool {
         match interlock::check_syncs(&self.shared.store, &self.shared.keys, WITHIN) {
             Ok(warnings) => {
-                warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+                warnings.iter().for_each(|warning| tracing::warn!(%warning, "etcd needs attention"));
                 self.shared.is_store_checked.store(true, Ordering::SeqCst);
                 true
             }

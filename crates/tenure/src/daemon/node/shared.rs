@@ -217,7 +217,7 @@ impl NodeShared {
         let now = &mut *self.now();
         if now.differing.0 != names {
             match agreement::warning(&names, lsn) {
-                Some(warning) => tracing::error!("{warning}"),
+                Some(warning) => tracing::error!(%warning, "states of nodes differ"),
                 None => tracing::info!("the states of all nodes are equal again"),
             }
         }
@@ -323,7 +323,7 @@ impl NodeShared {
         let complaints = interlock::complaints(&survey);
         let mut now = self.now();
         for complaint in complaints.iter().filter(|complaint| !now.complaints.contains(complaint)) {
-            tracing::warn!("{complaint}");
+            tracing::warn!(warning = %complaint, "etcd needs attention");
         }
         now.complaints = complaints;
         now.survey = survey;

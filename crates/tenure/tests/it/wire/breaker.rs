@@ -67,7 +67,7 @@ fn ends_are_postponed_until_the_breaker_is_reset() {
     assert!(daemon.post("/v1/breaker/reset", Value::Null)["lsn"].is_u64());
     wait_until("they end", LONG, || count(&daemon, "draining") == 0);
     assert_eq!(daemon.get("/v1/status")["breaker"]["open"], false);
-    for told in ["the daemon postpones ends", "ends go on"] {
+    for told in ["the daemon postpones ends", "expiry resumed"] {
         wait_until(told, LONG, || daemon.said().contains(told));
     }
 }

@@ -89,13 +89,13 @@ fn the_writer_is_asked_to_step_down_and_a_dead_node_is_forgotten() {
     let was = cluster.nodes[writer].name;
     visit(&tab, &cluster, here, "cluster");
     wait_for_writer(&tab, was);
-    tab.click("button", "Make the leader resign");
+    tab.click("button", "Step down (the leader resigns)");
     let asked = tab.wait_until("document.querySelector('dialog[open]')?.innerText");
-    assert!(asked.as_str().unwrap().contains("Make the leader resign?"), "{asked}");
+    assert!(asked.as_str().unwrap().contains("Ask the leader to step down?"), "{asked}");
     tab.click_on("dialog[open] [data-action='cancel']");
     tab.wait_until("document.querySelector('dialog[open]') === null");
     assert_eq!(cluster.nodes[here].view().unwrap()["writer"]["node"], was);
-    tab.click("button", "Make the leader resign");
+    tab.click("button", "Step down (the leader resigns)");
     tab.click_on("dialog[open] [data-action='confirm']");
     tab.wait_until_with(
         "!['no leader', given[0]].includes(document.querySelector('[data-part=leader]').textContent)",
