@@ -40,7 +40,10 @@ impl Engine {
     pub(crate) fn copied(&mut self, batch: Batch) {
         debug_assert_eq!(self.role, Role::Following);
         if let Err(error) = self.apply_copied(&batch) {
-            return self.stop_for(Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")));
+            return self.stop_for(match error {
+                RecoverError::Newer { lsn, found, reads } => Stop::Newer { lsn, found, reads },
+                error => Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")),
+            });
         }
         self.journal.copied(Lsn(batch.next_lsn().0), self.tick);
         if batch.count() > 0 {
@@ -53,7 +56,7 @@ impl Engine {
         self.tick = self.tick.max(Tick(batch.at().tick));
         for record in batch.records() {
             let lsn = Lsn(record.lsn.0);
-            let fail = |source| RecoverError::Record { lsn, source };
+            let fail = |source| RecoverError::record(lsn, source);
             match record.kind {
                 RecordKind::Event | RecordKind::Config => {
                     if lsn > self.kernel.applied().lsn {

@@ -1,7 +1,7 @@
 //! From bytes to a running engine: the newest good snapshot, then every record after it. No rule is asked
 //! again; what cannot be understood is refused, never skipped.
 
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::{Engine, EngineConfig, newer_words};
 use crate::ticker::Now;
 use std::io::Read;
 use tenure_kernel::codec::{DecodeError, decode_event, decode_state};
@@ -39,6 +39,16 @@ pub enum RecoverError {
         #[source]
         source: DecodeError,
     },
+    /// Written by a newer program.
+    #[error("{}", newer_words(*lsn, *found, *reads))]
+    Newer {
+        /// Position of the record, or of the snapshot.
+        lsn: Lsn,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        reads: u32,
+    },
     /// The snapshot's bytes are whole but no state.
     #[error("the snapshot at {lsn} cannot be understood")]
     State {
@@ -51,6 +61,24 @@ pub enum RecoverError {
     /// The state breaks an invariant.
     #[error("the recovered state is broken: {0}")]
     Broken(#[from] Violation),
+}
+
+impl RecoverError {
+    /// Why a record cannot be applied.
+    pub(crate) fn record(lsn: Lsn, source: DecodeError) -> Self {
+        match source {
+            DecodeError::Newer { found, reads } => Self::Newer { lsn, found, reads },
+            source => Self::Record { lsn, source },
+        }
+    }
+
+    /// Why a snapshot is no state.
+    fn state(lsn: Lsn, source: DecodeError) -> Self {
+        match source {
+            DecodeError::Newer { found, reads } => Self::Newer { lsn, found, reads },
+            source => Self::State { lsn, source },
+        }
+    }
 }
 
 /// What a writer's log says when it goes on with it.
@@ -84,7 +112,7 @@ impl Replay {
     /// # Errors
     /// When the bytes are no state, or a broken one.
     pub fn from_snapshot(setup: Setup, lsn: Lsn, tick: Tick, bytes: &[u8]) -> Result<Self, RecoverError> {
-        let kernel = decode_state(setup, bytes).map_err(|source| RecoverError::State { lsn, source })?;
+        let kernel = decode_state(setup, bytes).map_err(|source| RecoverError::state(lsn, source))?;
         kernel.check_invariants()?;
         Ok(Self { kernel, tick })
     }
@@ -108,7 +136,7 @@ impl Replay {
             if lsn > upto {
                 break;
             }
-            let fail = |source| RecoverError::Record { lsn, source };
+            let fail = |source| RecoverError::record(lsn, source);
             match record.kind {
                 RecordKind::Event | RecordKind::Config => {
                     if lsn > self.kernel.applied().lsn {
