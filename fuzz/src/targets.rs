@@ -157,7 +157,7 @@ impl Target {
         match self {
             Self::Event => codec::decode_event(input).is_ok_and(|event| {
                 let mut bytes = Vec::new();
-                codec::encode_event(&event, &mut bytes);
+                codec::encode_event(&event, codec::FORMAT, &mut bytes);
                 assert_eq!(bytes, input, "an event has one spelling");
                 true
             }),

@@ -5,7 +5,7 @@ use crate::kernel::{Asked, grant};
 use crate::{HotPath, Round};
 use std::hint::black_box;
 use std::sync::Arc;
-use tenure_kernel::codec::encode_event;
+use tenure_kernel::codec::{FORMAT, encode_event};
 use tenure_kernel::{Event, RecordKind};
 use tenure_log::{
     AppendOutcome, Batch, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog,
@@ -41,7 +41,7 @@ fn append() -> anyhow::Result<Round> {
             };
             for event in &events {
                 bytes.clear();
-                encode_event(black_box(event), &mut bytes);
+                encode_event(black_box(event), FORMAT, &mut bytes);
                 batch.push(RecordKind::Event, &bytes).expect("invariant: a frame holds 64 events");
             }
             let batch = batch.finish();

@@ -2,7 +2,7 @@
 
 use crate::{HotPath, ROUNDS, Round, resource, scattered};
 use anyhow::bail;
-use tenure_kernel::codec::encode_event;
+use tenure_kernel::codec::{FORMAT, encode_event};
 use tenure_kernel::{
     Action, Bundle, Command, Decision, Epoch, Event, Grant, Kernel, LeaseId, Lsn, Policy, Release, Setup,
     Stamp, Text, Tick, Token,
@@ -65,9 +65,9 @@ fn grant_and_release() -> anyhow::Result<Round> {
         bytes.clear();
         for (number, grant) in pairs.by_ref().take(PAIRS) {
             let (_, released) = asked.ask(&release(leases[number])).expect("invariant: it is held");
-            encode_event(&released, &mut bytes);
+            encode_event(&released, FORMAT, &mut bytes);
             let (at, granted) = asked.ask(&grant).expect("invariant: it is free");
-            encode_event(&granted, &mut bytes);
+            encode_event(&granted, FORMAT, &mut bytes);
             leases[number] = LeaseId::new(0, at.lsn);
         }
     }))

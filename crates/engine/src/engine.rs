@@ -17,6 +17,7 @@ use crate::status::Counters;
 use crate::ticker::{Now, Ticker};
 use crate::waiters::{Freed, Waiters, Wanted, queues_for};
 use hashbrown::HashMap;
+use tenure_kernel::codec::FORMAT;
 use tenure_kernel::{
     Change, Event, Face, Hashing, Internal, Kernel, LeaseId, LeaseSlot, Limits, Lsn, Note, OpenSession,
     Rejection, Retention, SessionId, Stamp, Text, Tick,
@@ -47,6 +48,8 @@ pub struct EngineConfig {
     pub liveness: LivenessConfig,
     /// How the kernel's tables hash; never reaches any output.
     pub hashing: Hashing,
+    /// The newest format in which events may be written: one that every program reads which has this log.
+    pub format: u32,
 }
 
 impl Default for EngineConfig {
@@ -62,6 +65,7 @@ impl Default for EngineConfig {
             retention: Retention::default(),
             liveness: LivenessConfig::default(),
             hashing: Hashing::fixed(0),
+            format: FORMAT,
         }
     }
 }
@@ -122,6 +126,8 @@ pub enum Completion {
     Copied(Batch),
     /// A fact that nothing may refuse.
     Told(Control),
+    /// The newest format in which events may be written from now on.
+    Format(u32),
 }
 
 /// What an engine does with its log.
@@ -172,6 +178,16 @@ pub enum Stop {
     /// Another writer took over; this state is no longer the truth.
     #[error("another leader was elected")]
     Fenced,
+    /// Another writer wrote what this program cannot read.
+    #[error("{}", newer_words(*lsn, *found, *reads))]
+    Newer {
+        /// Position of the record.
+        lsn: Lsn,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        reads: u32,
+    },
 }
 
 /// Kernel, liveness and log as one machine.
@@ -290,6 +306,13 @@ impl Engine {
     #[must_use]
     pub fn liveness(&self) -> &Liveness {
         &self.liveness
+    }
+
+    /// Whether events of a format may be written. Whatever decides an event that older programs cannot read asks first,
+    /// and until then does what the version before did.
+    #[must_use]
+    pub fn may_write(&self, format: u32) -> bool {
+        format <= self.config.format
     }
 
     /// What it does with its log.
@@ -614,7 +637,7 @@ impl Engine {
 
     /// Logs and applies one event, and does what follows from it.
     pub(crate) fn apply(&mut self, event: &Event) -> Stamp {
-        let stamp = self.journal.record(self.now, self.tick, event);
+        let stamp = self.journal.record(self.now, self.tick, event, self.config.format);
         let own = LeaseId::new(self.kernel.shard(), stamp.lsn);
         if let Some(was) = event.change.epitaph() {
             let ending = self.kernel.live(was.lease).expect("invariant: what ends was live");
@@ -763,6 +786,7 @@ impl Engine {
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),
             Completion::Told(control) => self.facts.push(control),
+            Completion::Format(format) => self.config.format = format,
         }
     }
 
@@ -815,6 +839,14 @@ impl Engine {
             Authority::Until { boot_ms } => self.now.boot_ms < boot_ms,
         }
     }
+}
+
+/// What is said of a record that this program cannot read.
+pub(crate) fn newer_words(lsn: Lsn, found: u32, reads: u32) -> String {
+    format!(
+        "the log has a record of format {found} at lsn {lsn}, and this program reads up to format {reads}: upgrade it to the \
+         version of the program that wrote the record, or a newer one"
+    )
 }
 
 /// What was said to an end.

@@ -41,7 +41,10 @@ impl Engine {
     pub(crate) fn copied(&mut self, batch: Batch) {
         assert_eq!(self.role, Role::Following, "invariant: an engine that decides copies nothing");
         if let Err(error) = self.apply_copied(&batch) {
-            return self.stop_for(Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")));
+            return self.stop_for(match error {
+                RecoverError::Newer { lsn, found, reads } => Stop::Newer { lsn, found, reads },
+                error => Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")),
+            });
         }
         self.journal.copied(Lsn(batch.next_lsn().0), self.tick);
         if batch.count() > 0 {

@@ -160,11 +160,11 @@ impl Journal {
         Stamp { lsn: Lsn(self.next_lsn.0 + u64::from(tick_record)), tick }
     }
 
-    /// Adds an event at the place that `peek` named.
-    pub(crate) fn record(&mut self, now: Now, tick: Tick, event: &Event) -> Stamp {
+    /// Adds an event at the place that `peek` named, in no newer format than this one.
+    pub(crate) fn record(&mut self, now: Now, tick: Tick, event: &Event, format: u32) -> Stamp {
         self.gather(now, tick);
         self.scratch.clear();
-        encode_event(event, &mut self.scratch);
+        encode_event(event, format, &mut self.scratch);
         let stamp = Stamp { lsn: self.next_lsn, tick };
         self.push(RecordKind::of_event(event), true);
         stamp

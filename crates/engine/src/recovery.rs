@@ -1,7 +1,7 @@
 //! From bytes to a running engine: the newest good snapshot, then every record after it. No rule is asked
 //! again; what cannot be understood is refused, never skipped.
 
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::{Engine, EngineConfig, newer_words};
 use crate::ticker::Now;
 use std::io::Read;
 use tenure_kernel::codec::DecodeError;
@@ -41,6 +41,16 @@ pub enum RecoverError {
         #[source]
         source: DecodeError,
     },
+    /// Written by a newer program.
+    #[error("{}", newer_words(*lsn, *found, *reads))]
+    Newer {
+        /// Position of the record, or of the snapshot.
+        lsn: Lsn,
+        /// Its format.
+        found: u32,
+        /// The newest format that this program reads.
+        reads: u32,
+    },
     /// The snapshot's bytes are whole but no state.
     #[error("the snapshot at {lsn} cannot be decoded: it is damaged or written by a newer version")]
     State {
@@ -53,6 +63,24 @@ pub enum RecoverError {
     /// The state breaks an invariant.
     #[error("the recovered state is broken: {0}")]
     Broken(#[from] Violation),
+}
+
+impl RecoverError {
+    /// Why a record cannot be applied.
+    pub(crate) fn record(lsn: Lsn, source: DecodeError) -> Self {
+        match source {
+            DecodeError::Newer { found, reads } => Self::Newer { lsn, found, reads },
+            source => Self::Record { lsn, source },
+        }
+    }
+
+    /// Why a snapshot is no state.
+    fn state(lsn: Lsn, source: DecodeError) -> Self {
+        match source {
+            DecodeError::Newer { found, reads } => Self::Newer { lsn, found, reads },
+            source => Self::State { lsn, source },
+        }
+    }
 }
 
 /// What a writer's log says when it goes on with it.
@@ -70,7 +98,7 @@ pub struct GoingOn {
 
 impl From<Unreadable> for RecoverError {
     fn from(Unreadable { lsn, error }: Unreadable) -> Self {
-        Self::Record { lsn, source: error }
+        Self::record(lsn, error)
     }
 }
 
@@ -80,7 +108,7 @@ impl From<Unreadable> for RecoverError {
 /// When the bytes are not a state, or a broken one.
 pub fn load_state(setup: Setup, lsn: Lsn, tick: Tick, bytes: &[u8]) -> Result<Replica, RecoverError> {
     Replica::from_snapshot(setup, tick, bytes).map_err(|error| match error {
-        StateError::Decode(source) => RecoverError::State { lsn, source },
+        StateError::Decode(source) => RecoverError::state(lsn, source),
         StateError::Broken(violation) => RecoverError::Broken(violation),
     })
 }

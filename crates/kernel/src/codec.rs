@@ -9,8 +9,11 @@ mod primitive;
 mod state;
 mod words;
 
-/// The version of events, notes and states. One that an older program cannot read raises it.
-pub const FORMAT: u32 = 1;
+/// The newest format that this program reads: of events, of states, and of what nodes share in their store. Whatever an
+/// older program cannot read raises it. `docs/internals/formats/cluster.md` lists what each one brought.
+pub const FORMAT: u32 = 2;
+/// The format of everything that does not name one.
+pub const FIRST_FORMAT: u32 = 1;
 
 pub use action::encode_action;
 pub use event::{decode_event, encode_event};
@@ -39,6 +42,16 @@ pub enum DecodeError {
         what: &'static str,
         /// The byte.
         code: u8,
+    },
+    /// Written in a newer format than this program reads.
+    #[error(
+        "format {found} is newer than format {reads}, the newest that this program reads: use a newer tenure"
+    )]
+    Newer {
+        /// The format it names.
+        found: u32,
+        /// The newest one that this program reads.
+        reads: u32,
     },
     /// The parts of a state do not fit each other.
     #[error("the state contradicts itself: {0}")]

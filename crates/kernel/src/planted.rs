@@ -191,6 +191,19 @@ mod switch {
 
     thread_local! {
         static PLANTED: Cell<Option<Planted>> = const { Cell::new(None) };
+        static NEWER_FORMAT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Makes this thread a program of a later version, or again of this one: it reads events up to this format, and
+    /// spells definitions of pools in it where it may. No bug: what tests of upgrades need until there is such a program.
+    pub fn plant_newer_format(format: Option<u32>) {
+        NEWER_FORMAT.with(|cell| cell.set(format));
+    }
+
+    /// The format of the later version that this thread plays.
+    #[must_use]
+    pub fn newer_format() -> Option<u32> {
+        NEWER_FORMAT.with(Cell::get)
     }
 
     /// Plants a bug in this thread, or removes it.
@@ -206,7 +219,7 @@ mod switch {
 }
 
 #[cfg(feature = "plant")]
-pub use switch::{plant, planted};
+pub use switch::{newer_format, plant, plant_newer_format, planted};
 
 /// Whether this bug is planted: never, in this build.
 #[cfg(not(feature = "plant"))]
@@ -214,4 +227,12 @@ pub use switch::{plant, planted};
 #[inline(always)]
 pub const fn planted(_bug: Planted) -> bool {
     false
+}
+
+/// The format of a later version that this thread plays: none, in this build.
+#[cfg(not(feature = "plant"))]
+#[must_use]
+#[inline(always)]
+pub const fn newer_format() -> Option<u32> {
+    None
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::file::SEGMENT_VERSION;
 use crate::frame::FrameError;
 use crate::ids::Lsn;
 
@@ -33,7 +34,9 @@ pub enum DamageCause {
     #[error("the segment header is damaged")]
     SegmentHeader,
     /// A segment written by another version of the format.
-    #[error("segment format version {0} is not known to this program")]
+    #[error(
+        "segment format version {0} is not known to this program, which knows version {SEGMENT_VERSION}: use the tenure that wrote it, or a newer one"
+    )]
     SegmentVersion(u32),
     /// The header belongs to a segment of another name.
     #[error("the segment's header says it begins at lsn {0}")]

@@ -117,7 +117,9 @@ pub enum FrameError {
     #[error("the frame header's checksum does not match")]
     HeaderChecksum,
     /// Written by another version of the format.
-    #[error("frame format version {0} is not known to this program")]
+    #[error(
+        "frame format version {0} is not known to this program, which knows version {FRAME_VERSION}: use the tenure that wrote it, or a newer one"
+    )]
     Version(u8),
     /// The checksum is right but the fields contradict each other or exceed a limit.
     #[error("the frame header's fields are out of bounds")]

@@ -138,6 +138,11 @@ impl Handle {
         self.of(Asker::Daemon).call_as(ticket, vec![request], |message| self.mailbox.put(message))
     }
 
+    /// Lets the engine write events up to this format, and no newer ones.
+    pub fn write_up_to(&self, format: u32) {
+        let _ = self.mailbox.put(Message::Completed(Completion::Format(format)));
+    }
+
     /// Asks the engine to finish what it has, end the log cleanly and stop.
     pub fn shut_down(&self) {
         // An engine that is gone has nothing left to finish.

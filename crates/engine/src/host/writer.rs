@@ -341,6 +341,7 @@ impl Writer {
             | Completion::Authority(_)
             | Completion::Gather(_)
             | Completion::Told(_)
+            | Completion::Format(_)
             | Completion::Fenced => {}
         }
         self.completions.push(completion);

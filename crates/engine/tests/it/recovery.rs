@@ -4,9 +4,10 @@ use crate::desk::{Desk, bytes_of, tell_with};
 use crate::watching::Random;
 use expect_test::expect;
 use std::collections::BTreeMap;
-use tenure_engine::{EngineConfig, apply_frame, setup};
-use tenure_kernel::Replica;
-use tenure_log::OrderedLog;
+use tenure_engine::{EngineConfig, RecoverError, apply_frame, setup};
+use tenure_kernel::codec::FORMAT;
+use tenure_kernel::{RecordKind, Replica};
+use tenure_log::{AppendOutcome, BatchBuilder, BatchId, Moment, OrderedLog};
 
 /// A life with some of everything, in which frames gather several turns.
 fn live(desk: &mut Desk, random: &mut Random, steps: u64) {
@@ -197,4 +198,28 @@ fn ticks_continue_from_the_log_and_what_was_never_synced_never_was() {
          list: list
          settle",
     ));
+}
+
+#[test]
+fn a_log_with_a_record_of_a_newer_format_is_refused_with_both_numbers() {
+    let mut desk = Desk::new();
+    desk.play("one: grant one\n settle");
+    let at = Moment { tick: desk.engine.tick().0, wall_ms: desk.now.wall_ms };
+    let id = BatchId::first(desk.log.writer_epoch() + 1);
+    let mut frame = BatchBuilder::new(id, desk.log.next_lsn(), at);
+    let lsn = frame.push(RecordKind::Event, &[0, u8::try_from(FORMAT + 1).unwrap(), 77, 1, 2, 3]).unwrap();
+    assert!(matches!(desk.log.append(&frame.finish()), AppendOutcome::Committed { .. }));
+    let mut reader = desk.log.reader();
+    reader.seek(lsn).unwrap();
+    let mut replay = Replay::new(setup(&desk.log.identity(), &desk.config));
+    let error = replay.frame(&reader.next_frame().unwrap().unwrap()).unwrap_err();
+    let RecoverError::Newer { lsn: at, found, reads } = error else { panic!("{error}") };
+    assert_eq!((at.0, found, reads), (lsn.0, FORMAT + 1, FORMAT));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "the log has a record of format 3 at lsn {at}, and this program reads up to format 2: upgrade it to the version \
+             of the program that wrote the record, or a newer one"
+        )
+    );
 }

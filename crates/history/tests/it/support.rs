@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 use tenure_history::History;
 use tenure_kernel::RecordKind;
-use tenure_kernel::codec::{encode_event, encode_note, encode_state};
+use tenure_kernel::codec::{FORMAT, encode_event, encode_note, encode_state};
 use tenure_kernel::*;
 use tenure_log::disk::{DiskFile, DiskLock, LockError, LockHolder, OpenMode};
 use tenure_log::{
@@ -82,7 +82,7 @@ impl Tale {
                 Line::Event(change) => {
                     let event = Event { operation: None, change };
                     self.kernel.evolve(Stamp { lsn: Lsn(lsn), tick: Tick(self.tick) }, &event);
-                    encode_event(&event, &mut bytes);
+                    encode_event(&event, FORMAT, &mut bytes);
                     RecordKind::of_event(&event)
                 }
                 Line::Note(note) => {

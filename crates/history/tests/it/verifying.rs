@@ -217,7 +217,7 @@ fn records_that_cannot_follow_each_other_are_damage_and_no_panic() {
     for change in cases {
         let (mut tale, _) = tale();
         let mut bytes = Vec::new();
-        codec::encode_event(&Event { operation: None, change }, &mut bytes);
+        codec::encode_event(&Event { operation: None, change }, codec::FORMAT, &mut bytes);
         tale.frame(500_000, vec![Line::Raw(RecordKind::Event, bytes)]);
         let (directory, _) = tale.stop();
         let report = verified(&directory);

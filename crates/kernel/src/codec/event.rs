@@ -1,16 +1,28 @@
-//! Bytes of events: kind, flags, operation if there is one, then the fields of the kind in order.
+//! Bytes of events: kind, flags, operation if there is one, then the fields of the kind in order. An event that is not
+//! spelled in the first format begins with the format that it is spelled in.
 
-use super::DecodeError;
 use super::primitive::{Reader, Writer};
+use super::{DecodeError, FIRST_FORMAT, FORMAT};
 use crate::event::{Amended, Change, ChangeKind, Epitaph, Event, Expired, Granted, Names, Rebound};
 use crate::event::{Reclaimed, Released, Revoked, Steered};
 use crate::ids::SessionId;
 use crate::limits::BUNDLE_MEMBERS_MAX;
+use crate::planted::newer_format;
 
-/// Appends an event.
-pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
+/// In place of a kind: the format follows, then the event.
+const NAMES_FORMAT: u8 = 0;
+
+/// Appends an event, in the newest spelling that a format allows. All spellings of an event say the same: what cannot be
+/// said in a format must not be decided while nothing newer may be written.
+pub fn encode_event(event: &Event, format: u32, out: &mut Vec<u8>) {
+    let kind = event.change.kind();
     let mut w = Writer { out };
-    w.coded(event.change.kind());
+    let spelled_in = spelling(kind, format);
+    if spelled_in > FIRST_FORMAT {
+        w.byte(NAMES_FORMAT);
+        w.number(spelled_in.into());
+    }
+    w.coded(kind);
     w.optional(event.operation.as_ref(), Writer::operation);
     match &event.change {
         Change::Granted(granted) => {
@@ -85,7 +97,11 @@ pub fn encode_event(event: &Event, out: &mut Vec<u8>) {
 /// When the bytes are not an event this version knows.
 pub fn decode_event(bytes: &[u8]) -> Result<Event, DecodeError> {
     let mut r = Reader::new(bytes);
+    let format = r.format()?;
     let kind: ChangeKind = r.coded()?;
+    if spelling(kind, format) != format {
+        return Err(DecodeError::Range);
+    }
     let operation = r.optional(Reader::operation)?;
     let change = match kind {
         ChangeKind::Granted => Change::Granted(Granted {
@@ -147,6 +163,30 @@ pub fn decode_event(bytes: &[u8]) -> Result<Event, DecodeError> {
     Ok(Event { operation, change })
 }
 
+/// The newest spelling of a kind of event that a format allows. So far each kind has the first one alone.
+fn spelling(kind: ChangeKind, format: u32) -> u32 {
+    let newest = match kind {
+        ChangeKind::Granted
+        | ChangeKind::Activated
+        | ChangeKind::Rebound
+        | ChangeKind::Amended
+        | ChangeKind::Drained
+        | ChangeKind::Revived
+        | ChangeKind::Released
+        | ChangeKind::Revoked
+        | ChangeKind::Reclaimed
+        | ChangeKind::Expired
+        | ChangeKind::SessionOpened
+        | ChangeKind::SessionClosed
+        | ChangeKind::PoolRemoved
+        | ChangeKind::Notified
+        | ChangeKind::Trimmed
+        | ChangeKind::Configured => FIRST_FORMAT,
+        ChangeKind::PoolDefined => newer_format().unwrap_or(FIRST_FORMAT),
+    };
+    if newest <= format { newest } else { FIRST_FORMAT }
+}
+
 impl Writer<'_> {
     pub(super) fn names(&mut self, names: &Names) {
         self.number(names.len() as u64);
@@ -168,6 +208,20 @@ impl Writer<'_> {
 }
 
 impl Reader<'_> {
+    /// The format that an event is spelled in.
+    fn format(&mut self) -> Result<u32, DecodeError> {
+        if self.rest.first() != Some(&NAMES_FORMAT) {
+            return Ok(FIRST_FORMAT);
+        }
+        self.byte()?;
+        let reads = newer_format().unwrap_or(FORMAT);
+        match self.small()? {
+            found if found <= FIRST_FORMAT => Err(DecodeError::Range),
+            found if found > reads => Err(DecodeError::Newer { found, reads }),
+            found => Ok(found),
+        }
+    }
+
     pub(super) fn names(&mut self) -> Result<Names, DecodeError> {
         let count = self.count()?;
         if count == 0 || count > BUNDLE_MEMBERS_MAX {

@@ -1,8 +1,8 @@
 //! Bytes of the whole state at one position, in an order that depends on nothing but the state: pools by
 //! name, sessions and leases by id, ended leases by age, operations by retirement.
 
-use super::DecodeError;
 use super::primitive::{Reader, Writer};
+use super::{DecodeError, FORMAT};
 use crate::command::OpenSession;
 use crate::event::ChangeKind;
 use crate::ids::{LeaseId, Lsn, SessionId, Stamp, Tick};
@@ -14,6 +14,7 @@ use crate::retained::EndedLease;
 use crate::session::{Loss, Session};
 use crate::tables::slab::NO_SLOT;
 
+/// The format in which the layout of a state changed last.
 const VERSION: u8 = 1;
 /// Begins the section of former holders, which may be absent.
 const FORMERS: u8 = 1;
@@ -113,6 +114,9 @@ pub fn decode_state(setup: Setup, bytes: &[u8]) -> Result<Kernel, DecodeError> {
     let r = &mut Reader::new(bytes);
     match r.byte()? {
         VERSION => {}
+        code if u32::from(code) > FORMAT => {
+            return Err(DecodeError::Newer { found: code.into(), reads: FORMAT });
+        }
         code => return Err(DecodeError::Unknown { what: "state version", code }),
     }
     let mut kernel = Kernel::new(setup);

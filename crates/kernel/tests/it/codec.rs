@@ -5,13 +5,14 @@ use crate::script::bytes_of;
 use proptest::prelude::*;
 use std::path::PathBuf;
 use tenure_kernel::codec::{
-    DecodeError, decode_event, decode_note, decode_state, encode_action, encode_event, encode_note,
+    DecodeError, FIRST_FORMAT, FORMAT, decode_event, decode_note, decode_state, encode_action, encode_event,
+    encode_note,
 };
 use tenure_kernel::*;
 
 fn event_bytes(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
-    encode_event(event, &mut bytes);
+    encode_event(event, FORMAT, &mut bytes);
     bytes
 }
 
@@ -182,7 +183,7 @@ fn every_enum_value_comes_back_from_its_code() {
 
 #[test]
 fn an_unknown_code_is_named_and_zero_is_never_one() {
-    for code in [0, 18, 255] {
+    for code in [18, 255] {
         assert_eq!(decode_event(&[code, 0]), Err(DecodeError::Unknown { what: "event", code }));
     }
     // Session 1 closed, with a reason that does not exist.
@@ -193,10 +194,37 @@ fn an_unknown_code_is_named_and_zero_is_never_one() {
     assert_eq!(decode_event(&[5, 0, 0, 1, 4]), Err(DecodeError::Unknown { what: "actor", code: 4 }));
     let revoked = [8, 0, 0, 1, 2, 1, 0, 2, 6];
     assert_eq!(decode_event(&revoked), Err(DecodeError::Unknown { what: "evidence", code: 6 }));
+    for code in [0, 2] {
+        assert_eq!(
+            decode_state(Setup::plain(), &[code]).unwrap_err(),
+            DecodeError::Unknown { what: "state version", code }
+        );
+    }
+}
+
+#[test]
+fn a_newer_format_is_named_with_the_newest_that_is_read() {
+    let newer = DecodeError::Newer { found: FORMAT + 1, reads: FORMAT };
+    let found = u8::try_from(FORMAT + 1).unwrap();
+    // Whatever follows: nothing of a newer format is known but its number.
+    assert_eq!(decode_event(&[0, found, 13, 0, 1, b'p', 3]), Err(newer));
+    assert_eq!(decode_event(&[0, found]), Err(newer));
+    assert_eq!(decode_state(Setup::plain(), &[found]).unwrap_err(), newer);
     assert_eq!(
-        decode_state(Setup::plain(), &[2]).unwrap_err(),
-        DecodeError::Unknown { what: "state version", code: 2 }
+        newer.to_string(),
+        "format 3 is newer than format 2, the newest that this program reads: use a newer tenure"
     );
+    // What is spelled in the first format does not say so, and so far nothing is spelled in another one.
+    for format in 0..=FORMAT {
+        let named = [0, u8::try_from(format).unwrap(), 13, 0, 1, b'p', 3];
+        assert_eq!(decode_event(&named), Err(DecodeError::Range), "{format}");
+    }
+    for event in samples::events().iter().chain(&samples::more_events()) {
+        let mut first = Vec::new();
+        encode_event(event, FIRST_FORMAT, &mut first);
+        assert_eq!(event_bytes(event), first);
+    }
+    assert_eq!(decode_event(&[0]), Err(DecodeError::Short));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::script::{Watch, bytes_of};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tenure_kernel::codec::{decode_event, decode_state, encode_event};
+use tenure_kernel::codec::{FORMAT, decode_event, decode_state, encode_event};
 use tenure_kernel::*;
 
 /// Small numbers that [`World`] turns into a command that mostly makes sense.
@@ -425,7 +425,7 @@ fn replay(log: &[(Stamp, Event)], snapshot: &[u8], hash_seed: u64) -> Vec<u8> {
     kernel.check_invariants().unwrap();
     for (at, event) in log {
         let mut bytes = Vec::new();
-        encode_event(event, &mut bytes);
+        encode_event(event, FORMAT, &mut bytes);
         kernel.evolve(*at, &decode_event(&bytes).unwrap());
     }
     kernel.check_invariants().unwrap();

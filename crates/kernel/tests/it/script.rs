@@ -15,7 +15,7 @@
 use expect_test::Expect;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use tenure_kernel::codec::{decode_event, decode_state, encode_event, encode_state};
+use tenure_kernel::codec::{FORMAT, decode_event, decode_state, encode_event, encode_state};
 use tenure_kernel::*;
 
 /// Runs a script and compares what it printed.
@@ -161,7 +161,7 @@ impl Runner {
     /// Takes an event over, checks everything, and tells what it changed.
     fn apply(&mut self, at: Stamp, event: Event, words: &Words) -> String {
         let mut encoded = Vec::new();
-        encode_event(&event, &mut encoded);
+        encode_event(&event, FORMAT, &mut encoded);
         let decoded = decode_event(&encoded).expect("an encoded event is read");
         assert_eq!(decoded, event);
 

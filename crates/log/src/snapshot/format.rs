@@ -35,7 +35,9 @@ pub enum SnapshotDamage {
     #[error("the snapshot's header is damaged")]
     Header,
     /// Written by another version of the format.
-    #[error("snapshot format version {0} is not known to this program")]
+    #[error(
+        "snapshot format version {0} is not known to this program, which knows version {VERSION}: use the tenure that wrote it, or a newer one"
+    )]
     Version(u32),
     /// The file is not as long as its header says.
     #[error("the snapshot's length is not what its header says")]

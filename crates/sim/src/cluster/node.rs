@@ -343,7 +343,9 @@ impl World {
                 self.tell(node, format_args!("is fenced"));
                 self.follow_again(node, life)
             }
-            Some(stop @ Stop::LogFailed(_)) => Err(Violation::new("copies_continue", stop.to_string())),
+            Some(stop @ (Stop::LogFailed(_) | Stop::Newer { .. })) => {
+                Err(Violation::new("copies_continue", stop.to_string()))
+            }
         }
     }
 

@@ -3,5 +3,6 @@
 
 mod cluster;
 mod disk;
+mod formats;
 mod planted;
 mod seeds;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use tenure_kernel::RecordKind;
-use tenure_kernel::codec::{encode_event, encode_note, encode_state};
+use tenure_kernel::codec::{FORMAT, encode_event, encode_note, encode_state};
 use tenure_kernel::*;
 use tenure_log::{
     AppendOutcome, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, Moment, OrderedLog, RealDisk,
@@ -145,7 +145,7 @@ impl Fixture {
         let lsn = Lsn(self.log.next_lsn().0);
         self.kernel.evolve(Stamp { lsn, tick: Tick(tick) }, &event);
         let mut bytes = Vec::new();
-        encode_event(&event, &mut bytes);
+        encode_event(&event, FORMAT, &mut bytes);
         self.raw(tick, RecordKind::of_event(&event), &bytes);
         LeaseId::new(0, lsn)
     }

@@ -146,7 +146,8 @@ fn a_record_that_does_not_fit() {
     fixture.write_a_story();
     let mut bytes = Vec::new();
     let change = Change::Activated { lease: LeaseId::new(0, Lsn(99)) };
-    tenure_kernel::codec::encode_event(&tenure_kernel::Event { operation: None, change }, &mut bytes);
+    let event = tenure_kernel::Event { operation: None, change };
+    tenure_kernel::codec::encode_event(&event, tenure_kernel::codec::FORMAT, &mut bytes);
     fixture.raw(20_000, RecordKind::Event, &bytes);
     let directory = fixture.directory;
     drop(fixture.log);
