@@ -47,7 +47,7 @@ pub use host::{Account, Accounts, Asker, Handle, HandleOf, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
 pub use journal::{Ending, Followed, Out};
 pub use quota::Counts;
-pub use recovery::{GoingOn, RecoverError, apply_frame, load_state, record_parts, setup};
+pub use recovery::{GoingOn, RecoverError, apply_frame, load_state, rebuild, record_parts, setup};
 pub use report::{Report, Stall, Task};
 pub use request::{
     Check, Control, Input, Keeper, Lane, List, OperationId, Request, Share, Submit, TakeOver, Ticket,

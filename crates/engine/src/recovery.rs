@@ -9,8 +9,10 @@ use tenure_kernel::{
     Internal, Kernel, LeaseId, LeaseState, LeaseView, Lsn, Mode, Note, Replica, SessionId, Setup, StateError,
     Text, Tick, Unreadable, Violation,
 };
-use tenure_log::snapshot::LoadError;
-use tenure_log::{Authority, Frame, Identity, OrderedLog, ReadError, Record, Recovery};
+use tenure_log::snapshot::{LoadError, SnapshotHeader};
+use tenure_log::{
+    Authority, Frame, Identity, LogReader, OrderedLog, ReadError, Record, Recovery, SnapshotStore,
+};
 
 /// Why a log cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -113,6 +115,33 @@ pub fn load_state(setup: Setup, lsn: Lsn, tick: Tick, bytes: &[u8]) -> Result<Re
     })
 }
 
+/// The state that a snapshot, or the beginning of the log, and every frame after it come to.
+///
+/// # Errors
+/// When something cannot be read or understood.
+pub fn rebuild(
+    setup: Setup,
+    snapshots: &SnapshotStore,
+    newest: Option<&SnapshotHeader>,
+    reader: &mut dyn LogReader,
+) -> Result<Replica, RecoverError> {
+    let mut replica = match newest {
+        None => Replica::new(setup),
+        Some(header) => {
+            let lsn = Lsn(header.lsn.0);
+            let unreadable = |source| RecoverError::Snapshot { lsn, source };
+            let mut bytes = Vec::new();
+            snapshots.open(header.lsn).map_err(unreadable)?.read_to_end(&mut bytes)?;
+            load_state(setup, lsn, Tick(header.at.tick), &bytes)?
+        }
+    };
+    reader.seek(newest.map_or(tenure_log::Lsn(1), |header| header.lsn.next()))?;
+    while let Some(frame) = reader.next_frame()? {
+        apply_frame(&mut replica, &frame)?;
+    }
+    Ok(replica)
+}
+
 /// Applies the records of one frame that the state does not have yet.
 ///
 /// # Errors
@@ -151,24 +180,8 @@ impl Engine {
         now: Now,
     ) -> Result<Self, RecoverError> {
         let setup = setup(&log.identity(), &config);
-        let mut replica = match &recovery.snapshot {
-            None => Replica::new(setup),
-            Some(header) => {
-                let lsn = Lsn(header.lsn.0);
-                let mut reader = log
-                    .snapshots()
-                    .open(header.lsn)
-                    .map_err(|source| RecoverError::Snapshot { lsn, source })?;
-                let mut bytes = Vec::new();
-                reader.read_to_end(&mut bytes)?;
-                load_state(setup, lsn, Tick(header.at.tick), &bytes)?
-            }
-        };
         let mut reader = log.reader();
-        reader.seek(recovery.replay_from())?;
-        while let Some(frame) = reader.next_frame()? {
-            apply_frame(&mut replica, &frame)?;
-        }
+        let replica = rebuild(setup, &log.snapshots(), recovery.snapshot.as_ref(), &mut *reader)?;
         let (kernel, tick) = replica.into_parts();
         Ok(Self::take_over(log, kernel, tick, Lsn(recovery.identity_since.0), config, now))
     }

@@ -211,8 +211,8 @@ fn a_log_with_a_record_of_a_newer_format_is_refused_with_both_numbers() {
     assert!(matches!(desk.log.append(&frame.finish()), AppendOutcome::Committed { .. }));
     let mut reader = desk.log.reader();
     reader.seek(lsn).unwrap();
-    let mut replay = Replay::new(setup(&desk.log.identity(), &desk.config));
-    let error = replay.frame(&reader.next_frame().unwrap().unwrap()).unwrap_err();
+    let mut replica = Replica::new(setup(&desk.log.identity(), &desk.config));
+    let error = apply_frame(&mut replica, &reader.next_frame().unwrap().unwrap()).unwrap_err();
     let RecoverError::Newer { lsn: at, found, reads } = error else { panic!("{error}") };
     assert_eq!((at.0, found, reads), (lsn.0, FORMAT + 1, FORMAT));
     assert_eq!(

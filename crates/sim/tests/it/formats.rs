@@ -7,8 +7,8 @@ use tenure_engine::{
 };
 use tenure_kernel::codec::{FORMAT, encode_state};
 use tenure_kernel::planted::plant_newer_format;
-use tenure_kernel::{Action, Kernel, Lsn, Setup, Tick};
-use tenure_log::{Authority, Batch, RecordKind};
+use tenure_kernel::{Action, Kernel, Lsn, RecordKind, Setup, Tick};
+use tenure_log::{Authority, Batch};
 
 const NEWER: u32 = FORMAT + 1;
 const NOW: Now = Now { boot_ms: 1_000, wall_ms: 1_000 };
@@ -83,7 +83,7 @@ fn state(engine: &Engine) -> Vec<u8> {
 
 /// Whether any of its events is spelled in a newer format than the first.
 fn names_format(batch: &Batch) -> bool {
-    batch.records().any(|record| record.kind == RecordKind::Event && record.bytes.first() == Some(&0))
+    batch.records().any(|record| record.kind == RecordKind::Event.code() && record.bytes.first() == Some(&0))
 }
 
 #[test]
@@ -113,7 +113,10 @@ fn a_follower_stops_at_a_record_that_it_cannot_read_and_says_which_format_it_nee
     let mut leader = Leader::among(NEWER);
     let mut older = Follower::that_reads(None);
     let batch = leader.define("one");
-    let lsn = batch.records().find(|record| record.kind == RecordKind::Event).map(|record| Lsn(record.lsn.0));
+    let lsn = batch
+        .records()
+        .find(|record| record.kind == RecordKind::Event.code())
+        .map(|record| Lsn(record.lsn.0));
     let stop = Stop::Newer { lsn: lsn.expect("an event"), found: NEWER, reads: FORMAT };
     let said = stop.to_string();
     assert!(said.contains("format 3 at lsn") && said.contains("up to format 2: upgrade"), "{said}");

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tenure_cluster::Keys;
 use tenure_cluster::etcd::EtcdStore;
 use tenure_engine::host::read_clocks;
-use tenure_engine::{EngineConfig, Replay, setup};
+use tenure_engine::{EngineConfig, rebuild, setup};
 use tenure_kernel::codec::encode_state;
-use tenure_kernel::{Lsn, Tick};
+use tenure_kernel::Tick;
 use tenure_log::{FileLogOptions, Genesis, Identity, LogReader, Moment, RealDisk, SharedDisk, SnapshotStore};
 
 use crate::config::{Environment, EtcdAddress, Flags, Settings};
@@ -64,24 +64,10 @@ pub(super) fn state_of(
 ) -> Result<StateBytes, Failure> {
     let config = EngineConfig::default();
     let setup = setup(identity, &config);
-    let mut from = tenure_log::Lsn(1);
-    let mut replay = match snapshots.newest() {
-        None => Replay::new(setup),
-        Some(header) => {
-            let mut bytes = Vec::new();
-            let mut reader = snapshots.open(header.lsn).map_err(|error| failed(&error))?;
-            std::io::Read::read_to_end(&mut reader, &mut bytes)?;
-            from = header.lsn.next();
-            Replay::from_snapshot(setup, Lsn(header.lsn.0), Tick(header.at.tick), &bytes)
-                .map_err(|error| failed(&error))?
-        }
-    };
-    reader.seek(from).map_err(|error| failed(&error))?;
-    while let Some(frame) = reader.next_frame().map_err(|error| failed(&error))? {
-        replay.frame(&frame).map_err(|error| failed(&error))?;
-    }
-    let tick = replay.tick();
-    let kernel = replay.kernel();
+    let newest = snapshots.newest();
+    let replica = rebuild(setup, snapshots, newest.as_ref(), reader).map_err(|error| failed(&error))?;
+    let tick = replica.tick();
+    let kernel = replica.kernel();
     let leases = kernel.leases_from(tenure_kernel::LeaseId(0)).map(|view| u64::from(view.terms().ttl_ms));
     let sessions =
         kernel.sessions_from(tenure_kernel::SessionId(0)).map(|session| u64::from(session.ttl_ms()));

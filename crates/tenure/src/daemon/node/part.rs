@@ -3,7 +3,6 @@
 //! Invariant: one engine at a time. What a writer applied and could not commit is never looked at again: after a term the
 //! state is rebuilt from this machine's copy.
 
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -16,13 +15,13 @@ use tenure_cluster::{
     SharedMirror, Vitals as LogVitals, mark,
 };
 use tenure_engine::host::{Host, HostOptions, read_clocks};
-use tenure_engine::{Engine, EngineConfig, RecoverError, Replay, Stop, setup};
+use tenure_engine::{Engine, EngineConfig, RecoverError, Stop, rebuild, setup};
 use tenure_faces::{
     EndHook, Faces, Network, NodeConnections, RegistrationOptions, Stage, StreamOptions, Switchboard, Vitals,
 };
 use tenure_history::History;
 use tenure_kernel::{Kernel, Lsn, Tick};
-use tenure_log::{AppendOutcome, LogReader, Moment, OrderedLog, Resolution, SharedDisk};
+use tenure_log::{AppendOutcome, Moment, OrderedLog, Resolution, SharedDisk};
 use tokio::runtime::Handle as Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -157,23 +156,8 @@ impl Parts {
             (mirror.snapshots(), mirror.reader(), mirror.identity())
         };
         let setup = setup(&identity, &self.engine);
-        let mut from = tenure_log::Lsn(1);
-        let mut replay = match snapshots.newest() {
-            None => Replay::new(setup),
-            Some(header) => {
-                let lsn = Lsn(header.lsn.0);
-                let unreadable = |source| RecoverError::Snapshot { lsn, source };
-                let mut bytes = Vec::new();
-                snapshots.open(header.lsn).map_err(unreadable)?.read_to_end(&mut bytes)?;
-                from = header.lsn.next();
-                Replay::from_snapshot(setup, lsn, Tick(header.at.tick), &bytes)?
-            }
-        };
-        reader.seek(from)?;
-        while let Some(frame) = reader.next_frame()? {
-            replay.frame(&frame)?;
-        }
-        Ok(replay.finish())
+        let newest = snapshots.newest();
+        Ok(rebuild(setup, &snapshots, newest.as_ref(), &mut reader)?.into_parts())
     }
 
     /// Begins to follow with the state at hand.
@@ -378,7 +362,7 @@ impl Parts {
                 self.tell_guardian(None);
                 tracing::warn!("another node was elected leader");
             }
-            Some(Err(stop @ Stop::LogFailed(_))) => return Err(stopped(&stop)),
+            Some(Err(stop @ (Stop::LogFailed(_) | Stop::Newer { .. }))) => return Err(stopped(&stop)),
         }
         Ok(())
     }
