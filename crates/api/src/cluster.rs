@@ -20,6 +20,9 @@ pub struct ClusterStatus {
     #[serde(flatten, with = "crate::former::leader_ttl_ms")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader_ttl_ms::Written"))]
     pub leader_ttl_ms: u64,
+    /// The newest format that every listed node reads, as far as this node knows. A leader writes no newer one.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// Rises each time the log is restored or moved.
     pub generation: u64,
     /// Names the log for good, in hexadecimal digits.
@@ -86,6 +89,9 @@ pub struct ClusterNode {
     pub subnets: Vec<String>,
     /// Position of its newest snapshot; 0 before the first.
     pub snapshot_lsn: u64,
+    /// The newest format that it reads.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// When it last wrote its entry.
     pub seen: Time,
     /// Its state, as far as this node knows.
@@ -223,6 +229,11 @@ pub struct NodeForgotten {
     pub forgotten: String,
 }
 
+/// What daemons read that do not say it.
+fn first_format() -> u32 {
+    1
+}
+
 impl Role {
     /// Wire name.
     #[must_use]
@@ -283,7 +294,7 @@ mod tests {
     #[test]
     fn a_node_without_a_leader_says_so_with_null() {
         let told = json!({
-            "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "generation": 1,
+            "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "format": 2, "generation": 1,
             "log_id": "0f", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
             "authority_ms": null, "nodes": [],
             "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": [],
