@@ -21,6 +21,9 @@ pub struct ClusterStatus {
     #[serde(flatten, with = "crate::former::leader_ttl_ms")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::former::leader_ttl_ms::Written"))]
     pub leader_ttl_ms: u64,
+    /// The newest format that every listed node reads, as far as this node knows. A leader writes no newer one.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// Number that rises each time the log is restored or moved.
     pub generation: u64,
     /// Permanent id of the log, in hexadecimal digits.
@@ -91,6 +94,9 @@ pub struct ClusterNode {
     pub subnets: Vec<String>,
     /// Position of the newest snapshot of the node; 0 before the first one.
     pub snapshot_lsn: u64,
+    /// The newest format that the node reads.
+    #[serde(default = "first_format")]
+    pub format: u32,
     /// When the node last wrote its entry in the store.
     pub seen: Time,
     /// State of the node, as far as the answering node knows.
@@ -229,6 +235,11 @@ pub struct NodeForgotten {
     pub forgotten: String,
 }
 
+/// What daemons read that do not say it.
+fn first_format() -> u32 {
+    1
+}
+
 impl Role {
     /// Wire name.
     #[must_use]
@@ -289,7 +300,7 @@ mod tests {
     #[test]
     fn a_node_without_a_leader_says_so_with_null() {
         let told = json!({
-            "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "generation": 1,
+            "node": "a", "role": "follower", "leader": null, "writer": null, "leader_ttl_ms": 3000, "writer_ttl_ms": 3000, "format": 2, "generation": 1,
             "log_id": "0f", "log_tag": "k3f9", "tag": "k3f9", "applied_lsn": 1, "head_lsn": 3, "lag_lsn": 2, "lag_seconds": 0.5,
             "leadership_lease_ms": null, "authority_ms": null, "nodes": [],
             "store": {"kind": "etcd", "endpoints": [], "members": [], "bytes": 1, "quota_bytes": 2, "warnings": [],

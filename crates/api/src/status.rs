@@ -26,6 +26,9 @@ pub struct Status {
     pub data_dir: String,
     /// `standalone`: one daemon with its own log.
     pub mode: String,
+    /// A leader that was silent for this long is replaced; null where the daemon is not a node of a cluster.
+    #[serde(default)]
+    pub leader_ttl_ms: Option<u64>,
     /// First four characters of every lease id.
     pub log_tag: String,
     /// Newest position in the log.

@@ -13,6 +13,7 @@ use crate::bytes_stream::ByteStream;
 use crate::clock::BootInstant;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::error::{CallError, Cause};
+use crate::fail_over::Told;
 use crate::nodes::{Asking, Nodes};
 use crate::operation::{is_change, operation_id, takes_operation_id};
 use crate::transport::{Connector, Identity, Patience, Peer, PeerCheck, Request, TlsSetup, Transport};
@@ -50,6 +51,7 @@ pub struct Client {
 struct Shared {
     nodes: Nodes,
     holder: String,
+    told: Told,
 }
 
 /// Builds a [`Client`].
@@ -190,7 +192,7 @@ impl ClientBuilder {
         }
         let nodes = Nodes::new(transports, self.answer_limit);
         let holder = self.holder.unwrap_or_else(this_process);
-        Ok(Client { shared: Arc::new(Shared { nodes, holder }) })
+        Ok(Client { shared: Arc::new(Shared { nodes, holder, told: Told::default() }) })
     }
 }
 
@@ -310,6 +312,11 @@ impl Client {
         let asking = self.asking(method, path_and_query, None::<&()>, manner)?;
         let opened = self.nodes().open(&asking).await?;
         Ok(ByteStream::new(self.clone(), opened))
+    }
+
+    /// What this client knows of its cluster's failover.
+    pub(crate) fn told(&self) -> &Told {
+        &self.shared.told
     }
 
     pub(crate) fn nodes(&self) -> &Nodes {

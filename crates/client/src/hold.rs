@@ -245,7 +245,11 @@ impl Hold {
     fn renewed(&self, client: Client, lease: Lease, promised: &Promised, parting: Parting) -> Guard {
         let core = Core::new(client.terms(self.margin), Scatter::from_system(), promised);
         let life = Arc::new(Life::new(GuardState::held(&lease, Some(core.valid_until()))));
-        let task = renew(client, lease.lease_id.clone(), core, life.clone(), lease.epoch);
+        let renewing = renew(client.clone(), lease.lease_id.clone(), core, life.clone(), lease.epoch);
+        let (ttl_ms, margin) = (lease.ttl_ms.unwrap_or(promised.valid_ms), self.margin);
+        let task = async move {
+            tokio::join!(renewing, client.warn_of_fail_over(Duration::from_millis(ttl_ms), margin));
+        };
         let keeping = Keeping::Renewer(AbortOnDropHandle::new(tokio::spawn(task)));
         Guard::new(lease, life, keeping, parting)
     }

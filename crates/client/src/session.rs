@@ -85,7 +85,11 @@ impl Client {
             life: Life::new(state),
             roll: Mutex::new(Roll::new(session.lsn)),
         });
-        let task = AbortOnDropHandle::new(tokio::spawn(keep(keeper.clone(), core)));
+        let (keeping, client) = (keep(keeper.clone(), core), self.clone());
+        let ttl = Duration::from_millis(session.ttl_ms.unwrap_or(valid_ms));
+        let task = AbortOnDropHandle::new(tokio::spawn(async move {
+            tokio::join!(keeping, client.warn_of_fail_over(ttl, margin));
+        }));
         Ok(SessionKeeper { keeper, task, runtime: Handle::current(), closed: false })
     }
 }

@@ -68,7 +68,9 @@ pub enum BootError {
         to: String,
     },
     /// Written by another version.
-    #[error("the store's layout {found} is not known to this program, which knows {FORMAT}")]
+    #[error(
+        "layout {found} of the store is not known to this program, which knows layout {FORMAT}: upgrade this node"
+    )]
     Format {
         /// What was found.
         found: u32,

@@ -10,8 +10,9 @@ use tenure_log::snapshot::{SnapshotHeader, SnapshotReader};
 use tenure_log::{LogEnd, LogReader, Lsn, SnapshotStore};
 
 use crate::boot::BootError;
+use crate::format::FIRST;
 use crate::keys::{Keys, PIECES_MAX};
-use crate::pieces::{Pieces, Put, PutError};
+use crate::pieces::{FORMER_BYTES_MAX, Layout, Pieces, Put, PutError};
 use crate::planted::{Planted, has};
 use crate::remote::{SharedMirror, lock};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
@@ -70,6 +71,8 @@ pub struct Growth {
     compacted: u64,
     /// Whether what keys had before is let go by us.
     compacts: bool,
+    /// What every listed node reads.
+    layout: Layout,
 }
 
 /// A snapshot on this machine and the last frame that it covers.
@@ -173,7 +176,23 @@ impl Growth {
             compact_at: None,
             compacted: 0,
             compacts,
+            layout: Layout::of(FIRST),
         })
+    }
+
+    /// Lets snapshots be put in the layout of this format, which every listed node reads; until it is told, in the first.
+    /// One that is being put stays in the layout in which it began.
+    pub fn write_up_to(&mut self, format: u32) {
+        self.layout = Layout::of(format);
+    }
+
+    /// How long a packed snapshot may be.
+    fn bytes_max(&self, quota_bytes: u64) -> u64 {
+        let bytes_max = snapshot_bytes_max(quota_bytes);
+        match self.layout {
+            Layout::ByPiece => bytes_max,
+            Layout::Former => bytes_max.min(FORMER_BYTES_MAX),
+        }
     }
 
     /// Looks whether anything is due, and does the next part of it. `revision` is how far the store has come.
@@ -234,7 +253,7 @@ impl Growth {
         }
         let Some(candidate) = self.candidate else { return Ok(Some(Tended::SnapshotDue)) };
         let left = grown.saturating_sub(candidate.covered);
-        let bytes_max = snapshot_bytes_max(quota_bytes);
+        let bytes_max = self.bytes_max(quota_bytes);
         // What did not fit is not packed again: a newer one is tried when as much was written as brings a snapshot.
         if let Some((lsn, bytes)) = self.too_large
             && lsn == candidate.header.lsn
@@ -257,7 +276,9 @@ impl Growth {
             ..Floor::default()
         };
         let fits = candidate.header.payload_bytes <= bytes_max;
-        self.putting = Some(Putting { floor, pieces: open(&snapshots, candidate.header.lsn)?, fits });
+        // Whether it fits is found out piece by piece, whatever the layout.
+        let layout = if fits { self.layout } else { Layout::ByPiece };
+        self.putting = Some(Putting { floor, pieces: open(&snapshots, candidate.header.lsn, layout)?, fits });
         Ok(None)
     }
 
@@ -279,7 +300,7 @@ impl Growth {
         let lsn = Lsn(putting.floor.snapshot_lsn);
         let unreadable = |why: String| GrowthError::Snapshot { lsn, why };
         if !putting.fits {
-            let bytes_max = snapshot_bytes_max(quota_bytes);
+            let bytes_max = self.bytes_max(quota_bytes);
             for _ in 0..PIECES_PER_LOOK {
                 if putting.pieces.next().map_err(|error| unreadable(error.to_string()))?.is_some() {
                     putting.pieces.taken();
@@ -291,7 +312,7 @@ impl Growth {
                     return Ok(Tended::TooLarge { bytes, bytes_max });
                 }
                 let snapshots = lock(mirror).snapshots();
-                (putting.pieces, putting.fits) = (open(&snapshots, lsn)?, true);
+                (putting.pieces, putting.fits) = (open(&snapshots, lsn, self.layout)?, true);
                 break;
             }
             self.putting = Some(putting);
@@ -437,9 +458,10 @@ pub(crate) fn next_lot(
     Ok((Some(Op::Delete { from: first, to: end }), ranged.revision))
 }
 
-fn open(snapshots: &SnapshotStore, lsn: Lsn) -> Result<Pieces<SnapshotReader>, GrowthError> {
-    let opened = snapshots.open(lsn);
-    Ok(Pieces::of(opened.map_err(|error| GrowthError::Snapshot { lsn, why: error.to_string() })?))
+fn open(snapshots: &SnapshotStore, lsn: Lsn, layout: Layout) -> Result<Pieces<SnapshotReader>, GrowthError> {
+    let opened =
+        snapshots.open(lsn).map_err(|error| GrowthError::Snapshot { lsn, why: error.to_string() })?;
+    Ok(Pieces::of(opened, layout))
 }
 
 /// A snapshot as a trim would use it; `None`: the frames after it cannot be read just now.

@@ -10,6 +10,7 @@ mod claim;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 mod follow;
+pub mod format;
 pub mod growth;
 mod keys;
 pub mod moving;

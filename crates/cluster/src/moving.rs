@@ -6,15 +6,18 @@ use std::time::Duration;
 use tenure_log::{Identity, LogEnd, Lsn};
 
 use crate::boot::{BootError, read_meta_of};
+use crate::format::{FIRST, PIECES, safe_format};
 use crate::growth::next_lot;
 use crate::keys::Keys;
 use crate::pieces::{PutError, put_whole};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::values::{Beat, Floor, Head, Meta, Standing, State, Writer, decode, encode};
+use crate::values::{Beat, Floor, Head, Meta, Node, Standing, State, Writer, decode, encode};
 
 const WITHIN: Duration = Duration::from_secs(10);
 /// Tags of the generations before that are remembered.
 const FORMER_TAGS_MAX: usize = 16;
+/// Nodes that are listed at most.
+const NODES_MAX: usize = 1_000;
 
 /// Why a log was not moved or adopted.
 #[derive(Debug, thiserror::Error)]
@@ -144,7 +147,7 @@ pub fn import(store: &dyn Store, keys: &Keys, beginning: &Beginning<'_>) -> Resu
     let head = Head::of(0, &beginning.end);
     let mut floor = Floor { frame: 1, end: head, ..Floor::default() };
     if head.lsn > 0 {
-        let put = put_whole(store, keys, &importing, Lsn(head.lsn), beginning.snapshot)?;
+        let put = put_whole(store, keys, &importing, Lsn(head.lsn), beginning.snapshot, PIECES)?;
         floor = floor.with(Lsn(head.lsn), &put);
     }
     let writer = nobody(head.epoch, beginning.writer_ttl_ms, head.tick, beginning.wall_ms);
@@ -255,6 +258,8 @@ pub struct Adopted<'a> {
     pub generation: u64,
     /// Unix milliseconds now.
     pub wall_ms: u64,
+    /// The newest format that this program reads.
+    pub format: u32,
 }
 
 /// Goes on with what is known after the store has forgotten something: a new generation, which begins with a snapshot.
@@ -269,7 +274,8 @@ pub fn adopt(
 ) -> Result<Meta, MoveError> {
     let same = Compare::Value { key: keys.meta(), value: stands.meta_bytes.clone() };
     let lsn = adopted.end.last_lsn;
-    let put = put_whole(store, keys, &same, lsn, adopted.snapshot)?;
+    let format = read_format(store, keys, adopted.format)?;
+    let put = put_whole(store, keys, &same, lsn, adopted.snapshot, format)?;
     let mut former_tags = stands.meta.former_tags.clone();
     former_tags.push(stands.meta.tag);
     let surplus = former_tags.len().saturating_sub(FORMER_TAGS_MAX);
@@ -302,6 +308,15 @@ pub fn adopt(
     ];
     held(store, &Txn { compares, then, otherwise: Vec::new() })?;
     Ok(meta)
+}
+
+/// The newest format that every listed node reads.
+fn read_format(store: &dyn Store, keys: &Keys, own: u32) -> Result<u32, StoreError> {
+    let (from, to) = keys.nodes();
+    let ranged = store.range(&from, &to, NODES_MAX, WITHIN)?;
+    let nodes: Vec<Option<Node>> =
+        ranged.found.iter().map(|found| decode("nodes", &found.value).ok()).collect();
+    Ok(safe_format(own, (!ranged.more).then(|| nodes.iter().map(Option::as_ref)), FIRST))
 }
 
 impl Standings {

@@ -1,7 +1,7 @@
 //! A snapshot in the store, piece by piece: packing or putting one takes the memory of a piece, however large it is.
 //!
 //! Each piece is an LZ4 block of its own behind its length. `floor` says how many there are; with none it is of the former
-//! layout, one block that was cut after packing.
+//! layout, one block that was cut after packing. That one is still written while a listed node reads no other.
 
 use std::hash::Hasher;
 use std::io::{self, Read};
@@ -10,6 +10,7 @@ use std::time::Duration;
 use tenure_log::Lsn;
 use twox_hash::XxHash64;
 
+use crate::format::PIECES;
 use crate::keys::{Keys, PIECES_MAX};
 use crate::store::{Compare, Op, Store, StoreError, Txn};
 use crate::values::Floor;
@@ -18,16 +19,31 @@ use crate::values::Floor;
 pub const PIECE_BYTES: usize = 1_000_000;
 /// What a block of the former layout unpacks to at most: LZ4 adds up lengths in bytes of 255.
 const LZ4_RATIO_MAX: usize = 256;
-/// Snapshots of the former layout were at most this large.
-const FORMER_BYTES_MAX: usize = 129 << 20;
+/// What nodes load of the former layout at most.
+const FORMER_LOAD_BYTES_MAX: usize = 129 << 20;
+/// A packed snapshot of the former layout is at most this long, and its pieces so long each.
+pub const FORMER_BYTES_MAX: u64 = 128 << 20;
+const FORMER_PIECE_BYTES: usize = 1 << 20;
 /// How long a step of this may take.
 const WITHIN: Duration = Duration::from_secs(10);
+
+/// How a snapshot is in the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Each piece is packed by itself.
+    ByPiece,
+    /// Packed whole, then cut: what programs of the first format read. It is packed in memory.
+    Former,
+}
 
 /// The pieces of a snapshot, packed one after the other.
 pub(crate) struct Pieces<R> {
     from: R,
+    layout: Layout,
     hash: XxHash64,
     buffer: Vec<u8>,
+    /// The block of the former layout, once it is packed.
+    block: Option<Vec<u8>>,
     /// Packed and not yet taken.
     next: Option<Vec<u8>>,
     /// So many were taken.
@@ -65,23 +81,47 @@ pub enum PutError {
 }
 
 impl<R: Read> Pieces<R> {
-    pub(crate) fn of(from: R) -> Self {
+    pub(crate) fn of(from: R, layout: Layout) -> Self {
         let hash = XxHash64::with_seed(0);
-        Self { from, hash, buffer: Vec::new(), next: None, count: 0, bytes: 0 }
+        Self { from, layout, hash, buffer: Vec::new(), block: None, next: None, count: 0, bytes: 0 }
     }
 
     /// The next piece, again and again until it is taken; `None` after the last.
     pub(crate) fn next(&mut self) -> io::Result<Option<&[u8]>> {
         if self.next.is_none() {
-            self.buffer.clear();
-            (&mut self.from).take(PIECE_BYTES as u64).read_to_end(&mut self.buffer)?;
-            if self.buffer.is_empty() {
-                return Ok(None);
-            }
-            self.hash.write(&self.buffer);
-            self.next = Some(pack_piece(&self.buffer));
+            self.next = match self.layout {
+                Layout::ByPiece => self.pack_next()?,
+                Layout::Former => self.cut_next()?,
+            };
         }
         Ok(self.next.as_deref())
+    }
+
+    fn pack_next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        self.buffer.clear();
+        (&mut self.from).take(PIECE_BYTES as u64).read_to_end(&mut self.buffer)?;
+        if self.buffer.is_empty() {
+            return Ok(None);
+        }
+        self.hash.write(&self.buffer);
+        Ok(Some(pack_piece(&self.buffer)))
+    }
+
+    fn cut_next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let index = self.count as usize;
+        let piece = self.pack_whole()?.chunks(FORMER_PIECE_BYTES).nth(index);
+        Ok(piece.map(<[u8]>::to_vec))
+    }
+
+    /// The block of the former layout.
+    fn pack_whole(&mut self) -> io::Result<&[u8]> {
+        if self.block.is_none() {
+            let mut whole = Vec::new();
+            self.from.read_to_end(&mut whole)?;
+            self.hash.write(&whole);
+            self.block = Some(lz4_flex::compress_prepend_size(&whole));
+        }
+        Ok(self.block.as_deref().expect("invariant: just packed"))
     }
 
     /// Goes on to the piece after it.
@@ -91,9 +131,13 @@ impl<R: Read> Pieces<R> {
         }
     }
 
-    /// What was taken, once there is nothing left.
+    /// What was taken, once there is nothing left. `floor` names no pieces of the former layout.
     pub(crate) fn put(&self) -> Put {
-        Put { pieces: self.count, bytes: self.bytes, hash: self.hash.finish() }
+        let (pieces, bytes) = match self.layout {
+            Layout::ByPiece => (self.count, self.bytes),
+            Layout::Former => (0, 0),
+        };
+        Put { pieces, bytes, hash: self.hash.finish() }
     }
 
     /// Puts the next so many into the store for as long as a comparison holds. `Some`: that was all. After an error it
@@ -128,7 +172,15 @@ impl<R: Read> Pieces<R> {
     }
 }
 
-/// Puts a whole snapshot into the store for as long as a comparison holds.
+impl Layout {
+    /// The one that every program reads which reads this format.
+    pub(crate) fn of(format: u32) -> Self {
+        if format < PIECES { Self::Former } else { Self::ByPiece }
+    }
+}
+
+/// Puts a whole snapshot into the store for as long as a comparison holds, in a layout that programs of this format read.
+/// One that is too large for the former layout is put piece by piece: the nodes that cannot load it have to be upgraded.
 ///
 /// # Errors
 /// When it cannot be read, the comparison does not hold any more, or the store does not take it.
@@ -138,8 +190,12 @@ pub(crate) fn put_whole(
     holds: &Compare,
     lsn: Lsn,
     bytes: &[u8],
+    format: u32,
 ) -> Result<Put, PutError> {
-    let mut pieces = Pieces::of(bytes);
+    let mut pieces = Pieces::of(bytes, Layout::of(format));
+    if pieces.layout == Layout::Former && pieces.pack_whole()?.len() as u64 > FORMER_BYTES_MAX {
+        pieces = Pieces::of(bytes, Layout::ByPiece);
+    }
     loop {
         if let Some(put) = pieces.put_next(store, keys, holds, lsn, usize::MAX)? {
             return Ok(put);
@@ -166,7 +222,7 @@ pub(crate) fn load(store: &dyn Store, keys: &Keys, floor: &Floor) -> Result<Opti
             let Some(piece) = unpack_piece(&found.value) else { return Ok(None) };
             bytes.extend_from_slice(&piece);
         }
-        if floor.pieces == 0 && bytes.len() > FORMER_BYTES_MAX {
+        if floor.pieces == 0 && bytes.len() > FORMER_LOAD_BYTES_MAX {
             return Ok(None);
         }
         from = format!("{}\0", found.key);
@@ -250,7 +306,7 @@ mod tests {
         let noise: Vec<u8> =
             (0..PIECE_BYTES as u64 / 8).flat_map(|n| snapshot_hash(&n.to_le_bytes()).to_le_bytes()).collect();
         for bytes in [&b"state"[..], &[0; PIECE_BYTES], &noise] {
-            let mut pieces = Pieces::of(bytes);
+            let mut pieces = Pieces::of(bytes, Layout::ByPiece);
             let packed = pieces.next().unwrap().unwrap().to_vec();
             assert!(packed.len() <= 1 << 20, "{}", packed.len());
             assert_eq!(unpack_piece(&packed).as_deref(), Some(bytes));
@@ -275,8 +331,23 @@ mod tests {
 
     #[test]
     fn a_snapshot_of_the_former_layout_is_read_back_or_not_at_all() {
-        for bytes in [&b""[..], b"state", &[0; 1 << 20]] {
-            let (packed, hash) = (lz4_flex::compress_prepend_size(bytes), snapshot_hash(bytes));
+        let noise: Vec<u8> =
+            (0..300_000_u64).flat_map(|n| snapshot_hash(&n.to_le_bytes()).to_le_bytes()).collect();
+        for bytes in [&b""[..], b"state", &[0; 1 << 20], &noise] {
+            let mut pieces = Pieces::of(bytes, Layout::Former);
+            let mut packed = Vec::new();
+            while let Some(piece) = pieces.next().unwrap() {
+                assert!(piece.len() <= 1 << 20, "{}", piece.len());
+                packed.extend_from_slice(piece);
+                pieces.taken();
+            }
+            let hash = snapshot_hash(bytes);
+            assert_eq!(pieces.put(), Put { pieces: 0, bytes: 0, hash });
+            assert_eq!(
+                packed,
+                lz4_flex::compress_prepend_size(bytes),
+                "as programs of the first format put it"
+            );
             assert_eq!(unpack_former(&packed, hash).as_deref(), Some(bytes));
             assert_eq!(unpack_former(&packed, hash + 1), None);
             assert_eq!(unpack_former(&packed[..packed.len() - 1], hash), None);

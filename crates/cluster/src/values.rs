@@ -5,6 +5,7 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
 
+use crate::format::FIRST;
 use crate::pieces::Put;
 
 /// The layout of keys and values this code writes and reads.
@@ -199,7 +200,7 @@ pub struct Node {
     /// Whose memory it has.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub memory: String,
-    /// The newest version of events and states that it reads.
+    /// The newest format that it reads, of events, states and what is shared here: see [`crate::format`].
     #[serde(default = "first", skip_serializing_if = "is_first")]
     pub format: u32,
     /// An operator has struck it off: nobody waits for what it remembers.
@@ -236,7 +237,7 @@ pub fn decode<T: DeserializeOwned>(key: &'static str, bytes: &[u8]) -> Result<T,
 
 /// What nodes read that do not say it.
 fn first() -> u32 {
-    1
+    FIRST
 }
 
 fn is_first(format: &u32) -> bool {

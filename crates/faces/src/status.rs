@@ -26,6 +26,8 @@ pub struct Vitals {
     pub free_bytes_min: u64,
     /// Its version.
     pub version: String,
+    /// How long a leader may be silent before it is replaced; `None`: it is not a node of a cluster.
+    pub leader_ttl_ms: Option<u64>,
 }
 
 pub(crate) fn shown(
@@ -46,6 +48,7 @@ pub(crate) fn shown(
         socket: vitals.socket.clone(),
         data_dir: vitals.data_dir.clone(),
         mode: "standalone".to_owned(),
+        leader_ttl_ms: vitals.leader_ttl_ms,
         log_tag: LogTag::of(lens.identity).to_string(),
         lsn: status.applied_lsn.0,
         synced_lsn: status.synced_lsn.0,

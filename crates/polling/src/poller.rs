@@ -160,11 +160,23 @@ pub(crate) struct Shared<S> {
     stop: CancellationToken,
 }
 
+/// Everything is renewed so often within a ttl.
+const RENEWALS: u32 = 3;
+
 /// How long before its deadline a poll is cancelled, for pollers with this ttl. A poll that has not ended this long
 /// after its cancellation is dropped, and its target may move.
 #[must_use]
 pub fn lead(ttl: Duration) -> Duration {
     (ttl / 20).min(Duration::from_secs(1))
+}
+
+/// How long the store may be silent, at least, before a poller with this ttl stops polling: a renewal may have been due when
+/// it fell silent.
+#[must_use]
+pub fn bears(ttl: Duration) -> Duration {
+    // The slack for clock rates, and more: the store alone computes it.
+    let valid = ttl - ttl / 100;
+    valid.saturating_sub(lead(ttl)).saturating_sub(ttl / RENEWALS)
 }
 
 impl Poller<(), ()> {

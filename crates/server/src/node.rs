@@ -93,6 +93,8 @@ pub struct NodeNumbers {
     pub silent_nodes: u64,
     /// Listed nodes whose state differs from the leader's.
     pub differing_nodes: u64,
+    /// The newest format that every listed node reads.
+    pub format: u32,
 }
 
 /// Upper ends of the buckets of appends, in seconds.

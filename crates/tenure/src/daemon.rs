@@ -418,6 +418,7 @@ async fn serve(
         data_dir: data_dir.display().to_string(),
         free_bytes_min,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        leader_ttl_ms: None,
     });
     let breadcrumb = bound.endpoint.clone().map(|endpoint| Breadcrumb {
         endpoint,

@@ -52,6 +52,14 @@ pub(crate) enum OnLost {
     Warn,
 }
 
+/// For how long a command goes on without a renewal.
+pub(crate) struct Silence {
+    pub(crate) ttl: Duration,
+    pub(crate) bears: Duration,
+    /// What happens then.
+    pub(crate) then: &'static str,
+}
+
 /// What to hold, and what to run meanwhile.
 pub(crate) struct Run {
     pub(crate) acquire: Acquire,
@@ -68,7 +76,7 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
-/// How long the cluster may take to say how long a change of leader takes.
+/// How long the cluster may take to say how long a failover takes.
 const TOLD_WITHIN: Duration = Duration::from_millis(500);
 /// The exit code of a run whose lease was lost: EX_TEMPFAIL of sysexits.
 pub(crate) const EXIT_LOST: u8 = 75;
@@ -97,7 +105,8 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
         }
     };
     let (holding, validity) = begun?;
-    warn_of_fail_over(&client, run.ttl, run.pace, printer).await;
+    let silence = Silence { ttl: run.ttl, bears: run.pace.bears(run.ttl), then: "the command ends" };
+    silence.warn(&client, |ttl| Pace::new(ttl, None).bears(ttl), printer).await;
     let errand = Errand {
         command: run.command,
         environment: environment(&holding, &validity),
@@ -135,36 +144,30 @@ pub(crate) async fn run(run: Run, client: Client, printer: &mut Printer) -> Resu
     }
 }
 
-/// Says so where a change of leader takes longer than this run bears. A daemon that does not say how long one takes is
-/// not waited for.
-async fn warn_of_fail_over(client: &Client, ttl: Duration, pace: Pace, printer: &mut Printer) {
-    let Ok(Ok(cluster)) = tokio::time::timeout(TOLD_WITHIN, client.cluster()).await else { return };
-    let (takes, bears) = (fail_over(cluster.leader_ttl_ms), pace.bears(ttl));
-    if bears < takes {
-        let enough = enough_ttl(takes);
-        printer.talk(format_args!(
-            "warning: a failover takes up to {}, but with --ttl {} the command ends after {} without a renewal; use \
-             --ttl {} or longer to survive a failover",
-            duration(takes.as_millis() as u64),
-            duration(ttl.as_millis() as u64),
-            duration(bears.as_millis() as u64),
-            duration(enough.as_millis() as u64),
-        ));
+impl Silence {
+    /// Says so where a failover takes longer than this. A daemon that does not say how long one takes is not waited for.
+    /// `bears` is how long a holder of a ttl goes on.
+    pub(crate) async fn warn(
+        self,
+        client: &Client,
+        bears: impl Fn(Duration) -> Duration,
+        printer: &mut Printer,
+    ) {
+        let asked = tokio::time::timeout(TOLD_WITHIN, client.fail_over()).await;
+        let Ok(Ok(Some(fail_over))) = asked else { return };
+        if self.bears < fail_over.takes() {
+            let shown = |time: Duration| duration(time.as_millis() as u64);
+            printer.talk(format_args!(
+                "warning: a failover takes up to {}, but with --ttl {} {} after {} without a renewal; use --ttl {} or \
+                 longer to survive a failover",
+                shown(fail_over.takes()),
+                shown(self.ttl),
+                self.then,
+                shown(self.bears),
+                shown(fail_over.enough_ttl(bears)),
+            ));
+        }
     }
-}
-
-/// How long a cluster may be without a leader after one was lost (promise C2).
-fn fail_over(writer_ttl_ms: u64) -> Duration {
-    Duration::from_millis(writer_ttl_ms.saturating_add(writer_ttl_ms / 100).saturating_add(900))
-}
-
-/// The shortest ttl, in seconds, that bears so long a silence.
-fn enough_ttl(takes: Duration) -> Duration {
-    let bears = |secs: &u64| {
-        let ttl = Duration::from_secs(*secs);
-        Pace::new(ttl, None).bears(ttl) >= takes
-    };
-    (1..=600).find(bears).map_or(Duration::from_secs(600), Duration::from_secs)
 }
 
 async fn begin(asking: &mut Asking) -> Result<(Holding, Validity), Failure> {

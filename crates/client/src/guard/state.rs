@@ -129,6 +129,15 @@ impl Terms {
         Promise { valid, until: promised.sent.after(believed), half_used: promised.sent.after(believed / 2) }
     }
 
+    /// How long the daemon may be silent, at least, before a holder with this ttl has lost: a renewal may have been due, a
+    /// tenth late, when it fell silent.
+    pub(crate) fn bears(self, ttl: Duration) -> Duration {
+        // The slack for clock rates, and more: the daemon alone computes it.
+        let valid = ttl - ttl / 100;
+        let renewed = (valid / RENEWALS).mul_f64(1.1).max(RENEW_GAP_MIN);
+        valid.saturating_sub(self.margin).saturating_sub(renewed)
+    }
+
     /// Whether so much of a promise went by before it was known that it is better asked for again.
     pub(crate) fn is_stale(self, now: BootInstant, promised: &Promised) -> bool {
         let promise = self.promise(promised);

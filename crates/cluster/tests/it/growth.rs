@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure_cluster::format::{FIRST, PIECES};
 use tenure_cluster::growth::{FRAMES_PER_LOT, Growth, PIECES_PER_LOT, Tended};
+use tenure_cluster::pieces::unpack_former;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, decode, encode};
 use tenure_cluster::{FollowError, RemoteLog, SharedMirror};
@@ -119,7 +121,8 @@ impl Grown {
         let node = Node::at(Arc::clone(&store) as Arc<dyn Store>, "a");
         let (log, mirror) = node.claim_with_copy();
         let writer = Writer::new(&log);
-        let growth = Growth::begin(&*store, keys(), encode(&log.writer()), true).unwrap();
+        let mut growth = Growth::begin(&*store, keys(), encode(&log.writer()), true).unwrap();
+        growth.write_up_to(PIECES);
         Self { store, node, log, mirror, writer, growth }
     }
 
@@ -204,6 +207,36 @@ fn a_snapshot_that_the_store_does_not_take_goes_on_where_it_was() {
     let mut found = Vec::new();
     other.boot().mirror.snapshots().open(lsn).unwrap().read_to_end(&mut found).unwrap();
     assert!(found == state);
+}
+
+#[test]
+fn a_snapshot_is_put_in_the_former_layout_while_a_listed_node_reads_no_other() {
+    let mut grown = Grown::new();
+    let state = noise(3_000_000);
+    for (format, pieces) in [(FIRST, 0), (PIECES, 3), (FIRST, 0)] {
+        grown.growth.write_up_to(format);
+        grown.write(300, 4_000);
+        let lsn = grown.snapshot(&state);
+        assert!(matches!(grown.tend_on(32 * MIB), Tended::Trimmed { .. }), "{format}");
+        let floor = grown.store.floor();
+        assert_eq!((floor.snapshot_lsn, floor.pieces, floor.packed_bytes > 0), (lsn.0, pieces, pieces > 0));
+        let stored = grown.store.under.range(&keys().pieces(lsn.0).0, &keys().pieces(lsn.0).1, 99, WITHIN);
+        let packed: Vec<u8> = stored.unwrap().found.into_iter().flat_map(|piece| piece.value).collect();
+        // What the first format's programs do with it.
+        let read_by_former = unpack_former(&packed, floor.snapshot_hash);
+        assert_eq!(read_by_former.is_some_and(|read| read == state), format == FIRST);
+        let other = Node::at(Arc::clone(&grown.store) as Arc<dyn Store>, "b");
+        let mut found = Vec::new();
+        other.boot().mirror.snapshots().open(lsn).unwrap().read_to_end(&mut found).unwrap();
+        assert!(found == state, "{format}");
+    }
+    // Until a list of nodes was read it is the former one.
+    let begun = Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), true).unwrap();
+    grown.growth = begun;
+    grown.write(300, 4_000);
+    grown.snapshot(&state);
+    assert!(matches!(grown.tend_on(32 * MIB), Tended::Trimmed { .. }));
+    assert_eq!(grown.store.floor().pieces, 0);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Renews the membership and everything held, in one call every third of the ttl, and says until when it holds. What
 //! cannot be renewed is uncertain; what the store says is lost is lost at once.
 
-use super::Shared;
+use super::{RENEWALS, Shared};
 use crate::store::{Store, StoreError};
 use core::time::Duration;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use tenure_client::Backoff;
 use tenure_client::clock::{BootInstant, wait_until};
 
 pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
-    let interval = shared.membership.ttl / 3;
+    let interval = shared.membership.ttl / RENEWALS;
     let mut backoff = Backoff::new(interval / 20, interval / 4);
     loop {
         let membership = shared.until_member().await;

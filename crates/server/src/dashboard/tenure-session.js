@@ -93,6 +93,8 @@ const TIMER_MS_MAX = 30_000;
 const FROZEN_ANSWER_MS = 2_000;
 /** Taken off every promise: how late a timer of the page may be. */
 const MARGIN_MS = 50;
+/** Whether the page was told that a failover of the cluster takes longer than its sessions survive. */
+let was_told_of_failover = false;
 
 /** Why a request was not carried out. */
 export class TenureError extends Error {
@@ -205,6 +207,26 @@ class Line {
     } finally {
       clearTimeout(timer);
       more.signal?.removeEventListener("abort", giveUp);
+    }
+  }
+
+  /**
+   * How long a cluster may be without a leader after one was lost; null where the daemon is no node of one, or does not
+   * say. It is asked once.
+   * @returns {Promise<number | null>}
+   */
+  async failoverMs() {
+    try {
+      const status = await fetch(new URL("v1/status", this.base), {
+        headers: await this.#headers({}),
+        cache: "no-store",
+        redirect: "error",
+        signal: AbortSignal.timeout(ANSWER_MS),
+      });
+      const ttl_ms = status.ok ? (await status.json())?.leader_ttl_ms : null;
+      return typeof ttl_ms === "number" ? failoverMs(ttl_ms) : null;
+    } catch {
+      return null;
     }
   }
 
@@ -332,6 +354,7 @@ export class TenureSession {
     this.#look = shown.state === "new" ? new Span(sent, LOOK_MS) : null;
     this.#listen();
     this.#schedule();
+    void this.#warnOfFailover();
   }
 
   get id() {
@@ -404,6 +427,22 @@ export class TenureSession {
   /** @param {Word} word @param {(told: Told) => void} listener */
   off(word, listener) {
     this.#listenersOf(word).delete(listener);
+  }
+
+  /** Says once per page that a failover takes longer than this session survives. Nothing is refused for it. */
+  async #warnOfFailover() {
+    if (was_told_of_failover) {
+      return;
+    }
+    const takes_ms = await this.#line.failoverMs();
+    const bears_ms = bearsMs(this.ttl_ms, this.#shown.heartbeat_interval * 1_000);
+    if (takes_ms !== null && bears_ms < takes_ms && !was_told_of_failover) {
+      was_told_of_failover = true;
+      console.warn(
+        `tenure: a failover of the cluster takes up to ${takes_ms} ms, and a session with a ttl of ${this.ttl_ms} ms ` +
+          `is lost after ${bears_ms} ms without an answer; set a longer ttl for slot sessions`,
+      );
+    }
   }
 
   /** Stops the heartbeats and nothing else: the session runs out unless it is resumed in time. */
@@ -770,6 +809,24 @@ const isFinal = (error) => error.status === 404 || error.status === 410 || error
 function said(error) {
   const { state, reason } = error.problem ?? {};
   return { ...(isTerminal(state) ? { state } : {}), reason: reason ?? error.code };
+}
+
+/**
+ * How long a cluster may be without a leader, where one that was silent for `leader_ttl_ms` is replaced.
+ * @param {number} leader_ttl_ms
+ */
+function failoverMs(leader_ttl_ms) {
+  return leader_ttl_ms + Math.floor(leader_ttl_ms / 100) + 900;
+}
+
+/**
+ * How long a page goes on without an answer, at least: a heartbeat may have been due, a tenth late, when the daemon fell
+ * silent. A hundredth of the ttl is more than the slack for clock rates.
+ * @param {number} ttl_ms
+ * @param {number} interval_ms
+ */
+function bearsMs(ttl_ms, interval_ms) {
+  return Math.max(0, Math.floor(ttl_ms * 0.99 - MARGIN_MS - interval_ms * 1.1));
 }
 
 /** What the daemon says is left, on its own clock. @param {Promised} answer */

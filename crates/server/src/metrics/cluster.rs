@@ -42,4 +42,10 @@ pub(super) fn write(page: &mut Page, numbers: &NodeNumbers) {
     page.sample(&[], numbers.silent_nodes);
     page.family("cluster_nodes_differing", Kind::Gauge, "Nodes whose state differs from the leader's.");
     page.sample(&[], numbers.differing_nodes);
+    page.family(
+        "cluster_format",
+        Kind::Gauge,
+        "The newest format that every listed node reads: a leader writes no newer one.",
+    );
+    page.sample(&[], numbers.format);
 }

@@ -244,6 +244,7 @@ const NAMES_OF_NODES: &[&str] = &[
     "cluster_store_silent_seconds",
     "cluster_nodes_silent",
     "cluster_nodes_differing",
+    "cluster_format",
 ];
 
 /// A node that writes, with five appends of which one took longer than every bound.
@@ -261,6 +262,7 @@ fn node_numbers() -> NodeNumbers {
         store_silent_seconds: 2.5,
         silent_nodes: 49,
         differing_nodes: 50,
+        format: 51,
     }
 }
 
@@ -338,6 +340,7 @@ fn a_node_has_numbers_that_other_daemons_have_not() {
     assert_eq!(scrape.value("tenure_cluster_store_silent_seconds", &[]), 2.5);
     assert_eq!(scrape.value("tenure_cluster_nodes_silent", &[]), 49.0);
     assert_eq!(scrape.value("tenure_cluster_nodes_differing", &[]), 50.0);
+    assert_eq!(scrape.value("tenure_cluster_format", &[]), 51.0);
 }
 
 #[test]

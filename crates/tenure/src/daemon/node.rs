@@ -234,6 +234,7 @@ pub(crate) fn run(
         data_dir: plan.data_dir.display().to_string(),
         free_bytes_min: plan.log.free_bytes_min,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        leader_ttl_ms: Some(shared.writer_ttl_ms),
     };
     first.faces.set_vitals(vitals.clone());
     parts.set_vitals(vitals);

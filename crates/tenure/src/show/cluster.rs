@@ -29,6 +29,7 @@ pub(crate) fn cluster_page(now: Option<Now>, status: &ClusterStatus) -> Page {
     page.row("leadership", status.leadership_lease_ms.map(|ms| format!("lease valid for {}", duration(ms))));
     page.row("leader ttl", duration(status.leader_ttl_ms));
     page.row("log", format!("{} ({}), generation {}", status.log_tag, status.log_id, status.generation));
+    page.row("format", format_words(status));
     page.row("applied", format!("lsn {}, {}", status.applied_lsn, lag_words(status)));
     let nodes: Vec<String> = status.nodes.iter().map(node_name).collect();
     page.row("nodes", format!("{}: {}", nodes.len(), names(&nodes, NAMES_MAX)));
@@ -81,6 +82,25 @@ fn node_name(node: &ClusterNode) -> String {
         NodeState::Leader | NodeState::Follower => node.node.clone(),
         NodeState::Silent => format!("{} (silent)", node.node),
     }
+}
+
+/// The format that is written, and which nodes keep it from being a newer one.
+fn format_words(status: &ClusterStatus) -> String {
+    let oldest: Vec<String> = status
+        .nodes
+        .iter()
+        .filter(|node| node.format <= status.format)
+        .map(|node| node.node.clone())
+        .collect();
+    let newest = status.nodes.iter().map(|node| node.format).max().unwrap_or(status.format);
+    if newest <= status.format {
+        return status.format.to_string();
+    }
+    format!(
+        "{}, and not {newest}, which these nodes do not read: {}",
+        status.format,
+        names(&oldest, NAMES_MAX)
+    )
 }
 
 fn silence_words(now: Option<Now>, silence: &StoreSilence) -> String {
@@ -193,6 +213,7 @@ mod tests {
             leader      a at http://10.0.0.1:5641, epoch 7, since 10 s ago (2026-02-07T22:15:00.000Z)
             leader ttl  3 s
             log         k3f9 (0f1e), generation 1
+            format      1
             applied     lsn 120, 3 records behind lsn 123, for 0.2 s
             nodes       3: a, b, c (silent)
             store       etcd at 10.0.0.9:2379: 1.1 GiB of 2.0 GiB, 54 %
@@ -209,6 +230,16 @@ mod tests {
             a     leader    http://10.0.0.1:5641  0.1.0    100       10.0.0.0/24  1 s ago (2026-02-07T22:15:09.000Z)
             b     follower  http://10.0.0.2:5641  0.1.0    none                   2 s ago (2026-02-07T22:15:08.000Z)
             c     silent    http://10.0.0.3:5641  0.1.0    none                   62 s ago (2026-02-07T22:14:08.000Z)"#]].assert_eq(&node_list(now(), &status()).lines(None).join("\n"));
+    }
+
+    #[test]
+    fn nodes_that_keep_the_format_old_are_named() {
+        let mut status = status();
+        (status.nodes[0].format, status.nodes[1].format) = (2, 2);
+        let page = cluster_page(now(), &status).lines().join("\n");
+        assert!(page.contains("format      1, and not 2, which these nodes do not read: c"), "{page}");
+        (status.nodes[2].format, status.format) = (2, 2);
+        assert!(cluster_page(now(), &status).lines().contains(&"format      2".to_owned()));
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod asking;
 mod changing;
 mod connections;
 mod encrypted;
+mod formats;
 mod growth;
 mod guardian;
 mod joining;

@@ -15,6 +15,7 @@ use tenure_cluster::values::{Head, Meta, Node, decode};
 use tenure_cluster::{BootOptions, Remembered, copy_whole, recall};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
+use tenure_kernel::codec::FORMAT;
 use tenure_log::{LogEnd, LogReader, Lsn, Mirror};
 
 use super::store::{Opened, disk, failed, genesis, log_options, moment, open, pause, state_of};
@@ -168,6 +169,7 @@ impl Adopt {
             not_before_tick: tick + longest_ttl_ms,
             generation,
             wall_ms: read_clocks().wall_ms,
+            format: FORMAT,
         };
         let meta =
             moving::adopt(&opened.store, &opened.keys, &stands, &adopted).map_err(|error| failed(&error))?;

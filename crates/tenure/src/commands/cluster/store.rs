@@ -8,8 +8,8 @@ use tenure_cluster::Keys;
 use tenure_cluster::etcd::EtcdStore;
 use tenure_engine::host::read_clocks;
 use tenure_engine::{EngineConfig, rebuild, setup};
-use tenure_kernel::codec::encode_state;
 use tenure_kernel::Tick;
+use tenure_kernel::codec::encode_state;
 use tenure_log::{FileLogOptions, Genesis, Identity, LogReader, Moment, RealDisk, SharedDisk, SnapshotStore};
 
 use crate::config::{Environment, EtcdAddress, Flags, Settings};

@@ -28,7 +28,7 @@ use crate::duration::Span;
 use crate::failure::{Failure, Words, chain};
 use crate::poll::{Commands, CommandsPlan, Template, metrics_page, serve_metrics};
 use crate::printer::Printer;
-use crate::run::Pace;
+use crate::run::{Pace, Silence};
 use crate::secrets::Credentials;
 use crate::stopping::{Stopping, output_closed};
 
@@ -201,6 +201,10 @@ impl Run {
                 // Whoever was told where the daemon is has not asked it yet.
                 daemon.get(route(&["status"])).await?;
                 let client = daemon.client().clone();
+                let ttl = self.ttl.duration();
+                let then = "this poller stops polling";
+                let silence = Silence { ttl, bears: tenure_polling::bears(ttl), then };
+                silence.warn(&client, tenure_polling::bears, printer).await;
                 let store = TenureStore::new(client.clone(), &self.group.group)
                     .map_err(|error| Failure::Usage(Words::new(error)))?;
                 let source = self.source(Some(&client), reach, printer).await?;

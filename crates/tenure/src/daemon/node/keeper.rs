@@ -31,6 +31,8 @@ const EVERY: Duration = Duration::from_millis(500);
 const SOON: Duration = Duration::from_millis(50);
 /// How often the store is surveyed.
 const SURVEY_EVERY_MS: u64 = 5_000;
+/// Nodes that are listed at most.
+const NODES_MAX: usize = 1_000;
 /// How often a node tells of itself.
 const TELL_EVERY_MS: u64 = 10_000;
 /// How long others may take to start before people are told that they are waited for.
@@ -194,13 +196,19 @@ impl Keeper {
 
     fn list_nodes(&self) {
         let (from, to) = self.shared.keys.nodes();
-        let Ok(ranged) = self.shared.store.range(&from, &to, 1_000, WITHIN) else { return };
-        let named = ranged.found.into_iter().filter_map(|found| {
-            let name = found.key.strip_prefix(&from)?.to_owned();
-            let value = decode::<NodeValue>("nodes", &found.value).ok()?;
-            Some((name, value))
-        });
-        self.shared.listed(named.filter(|(name, _)| !name.starts_with('@')).collect());
+        let Ok(ranged) = self.shared.store.range(&from, &to, NODES_MAX, WITHIN) else {
+            return self.shared.read_formats(None);
+        };
+        let named: Vec<(String, Option<NodeValue>)> = ranged
+            .found
+            .into_iter()
+            .filter_map(|found| {
+                let name = found.key.strip_prefix(&from).filter(|name| !name.starts_with('@'))?;
+                Some((name.to_owned(), decode("nodes", &found.value).ok()))
+            })
+            .collect();
+        self.shared.read_formats((!ranged.more).then_some(&named));
+        self.shared.listed(named.into_iter().filter_map(|(name, node)| Some((name, node?))).collect());
     }
 
     fn read_floor(&mut self) {
@@ -361,6 +369,7 @@ impl Keeper {
         if self.shared.any_differ() {
             return;
         }
+        growth.write_up_to(self.shared.format());
         match growth.tend(&*self.shared.store, &mirror, quota, self.shared.store_revision()) {
             Ok(Tended::SnapshotDue) => term.handle.take_snapshot(),
             Ok(Tended::Trimmed { floor }) => {

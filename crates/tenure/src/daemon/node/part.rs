@@ -329,12 +329,14 @@ impl Parts {
         let measured = Arc::clone(&vitals);
         let watched = (!keeps_authority).then(|| Arc::clone(&vitals));
         tracing::info!(epoch = writer.epoch, "became leader");
-        let mut engine =
-            Engine::take_over(&*log, kernel, tick, self.identity_since, self.engine.clone(), read_clocks());
+        let config = EngineConfig { format: self.shared.format(), ..self.engine.clone() };
+        let mut engine = Engine::take_over(&*log, kernel, tick, self.identity_since, config, read_clocks());
         engine.wait_with_grants(Tick(self.shared.meta.not_before_tick));
         let part = self.begin(engine, log);
         let term = Term { writer: writer.clone(), handle: part.host.handle(), vitals, is_short };
         self.shared.term_begins(term);
+        // A list that was read while the term began told nobody.
+        part.host.handle().write_up_to(self.shared.format());
         if self.shared.is_stopping() {
             part.host.handle().shut_down();
         }

@@ -12,12 +12,14 @@ use tenure_api::{
     LeaderChangeKind, NodeForgotten, NodeState, Role, SecretRotated, SteppedDown, StoreMember, StoreSilence,
 };
 use tenure_cluster::etcd::{AlarmKind, EtcdStore, Surveyed};
+use tenure_cluster::format::{FIRST, safe_format};
 use tenure_cluster::store::{Compare, Op, Store, Txn};
 use tenure_cluster::values::{Meta, Node as NodeValue, Standing, Writer, decode, encode};
 use tenure_cluster::{Keys, Peer, Remembered, Seen, SharedMirror, Told, Trust, Vitals, remember};
 use tenure_engine::Handle;
 use tenure_engine::host::read_clocks;
 use tenure_history::{WireLease, duration, rfc3339};
+use tenure_kernel::codec::FORMAT;
 use tenure_kernel::{LeaseId, Lsn};
 use tenure_server::{APPEND_BUCKETS, Done, Node, NodeNumbers, NodeSelf, Segments, ToldElsewhere};
 
@@ -75,6 +77,8 @@ struct Now {
     engine: Option<Handle>,
     /// Nodes whose state differs from the leader's, and where.
     differing: (Vec<String>, u64),
+    /// The newest format that every listed node reads; 0: no list was read yet.
+    format: u32,
     numbers: NodeNumbers,
 }
 
@@ -347,6 +351,30 @@ impl NodeShared {
         now.nodes = nodes;
     }
 
+    /// What the listed nodes read, `None` of one whose value cannot be understood; `None`: there is no list. A leader's
+    /// engine writes no newer format from then on.
+    pub(super) fn read_formats(&self, listed: Option<&Vec<(String, Option<NodeValue>)>>) {
+        let before = self.format();
+        let listed = listed.map(|listed| listed.iter().map(|(_, node)| node.as_ref()));
+        let format = safe_format(FORMAT, listed, before);
+        let term = {
+            let mut now = self.now();
+            now.format = format;
+            now.term.clone()
+        };
+        if format != before {
+            tracing::info!(format, before, "the newest format that every listed node reads has changed");
+        }
+        if let Some(term) = term {
+            term.handle.write_up_to(format);
+        }
+    }
+
+    /// The newest format that this node may write while it leads: the first one until a list was read.
+    pub(super) fn format(&self) -> u32 {
+        self.now().format.max(FIRST)
+    }
+
     /// Whether the store does not answer this node.
     pub(super) fn hears_nothing(&self) -> bool {
         self.now().store.silence().is_some()
@@ -485,6 +513,7 @@ impl Node for NodeShared {
                 since: rfc3339(writer.wall_ms),
             }),
             leader_ttl_ms: writer_ttl_ms,
+            format: now.format.max(FIRST),
             generation: self.meta.generation,
             log_id: format!("{:016x}", self.meta.log_id),
             log_tag: self.tag(),
@@ -664,6 +693,7 @@ impl Node for NodeShared {
                 .silence()
                 .map_or(0.0, |(since_ms, _)| read_clocks().boot_ms.saturating_sub(since_ms) as f64 / 1_000.0),
             differing_nodes: now.differing.0.len() as u64,
+            format: now.format.max(FIRST),
             silent_nodes: now
                 .nodes
                 .iter()
@@ -682,6 +712,7 @@ fn shown_node(name: &str, node: &NodeValue) -> ClusterNode {
         version: node.version.clone(),
         subnets: node.subnets.clone(),
         snapshot_lsn: node.snapshot_lsn,
+        format: node.format,
         seen: rfc3339(node.wall_ms),
         state: NodeState::Follower,
     }

@@ -222,3 +222,28 @@ fn a_command_whose_ttl_is_too_short_for_a_change_of_leader_is_run_with_a_warning
     long.guardian();
     assert!(!long.errors().contains("warning"), "{}", long.errors());
 }
+
+#[test]
+fn a_poller_whose_ttl_is_too_short_for_a_change_of_leader_polls_with_a_warning() {
+    let cluster = Cluster::on_one_member(&[], &[]);
+    let desk = &cluster.nodes[0].daemon.desk;
+    let targets = desk.path().join("targets");
+    std::fs::write(&targets, "one\n").unwrap();
+    let endpoint = format!("http://{}", cluster.nodes[0].address);
+    let poll = |group: &str, ttl: &str| {
+        let words = ["--endpoint", &endpoint, "poll", "run", "--group", group, "--ttl", ttl];
+        let more = ["--targets", targets.to_str().unwrap(), "--every", "1s", "--", "true", "{target}"];
+        let poller = Running::begin(desk.path(), &mut desk.command(&[&words[..], &more].concat()));
+        wait_until(&format!("a poller\n{}", poller.errors()), LIMIT, || {
+            poller.errors().contains("polling in group")
+        });
+        poller
+    };
+    let short = poll("short", "3s");
+    let told =
+        "warning: a failover takes up to 3.9 s, but with --ttl 3 s this poller stops polling after 1.8 s";
+    assert!(short.errors().contains(told), "{}", short.errors());
+    assert!(short.errors().contains("--ttl 7 s or longer"), "{}", short.errors());
+    let long = poll("long", "7s");
+    assert!(!long.errors().contains("failover"), "{}", long.errors());
+}

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::super::proxy::Fault;
 use super::{Stage, tuner};
+use crate::daemon::LIMIT;
+use crate::run_support::wait_until;
 
 #[test]
 fn a_page_that_starts_a_session_has_what_it_holds() {
@@ -131,4 +133,30 @@ fn a_start_deadline_that_passes_is_told() {
     assert_eq!((&lost["state"], &lost["reason"]), (&json!("failed"), &json!("START_TIMEOUT")));
     assert_eq!(stage.state(&id), ("failed".to_owned(), "START_TIMEOUT".to_owned()));
     assert_eq!(stage.in_use(), 0);
+}
+
+#[test]
+fn a_page_is_warned_once_of_a_ttl_that_a_failover_of_the_cluster_outlasts() {
+    let stage = Stage::begin();
+    let status = |leader_ttl_ms: &'static str| Fault::Answered(200, "application/json", "", leader_ttl_ms);
+    stage.tab.run("window.warned = []; console.warn = (text) => warned.push(text)");
+    let asked = || stage.proxy.seen("GET", "/v1/status").len();
+    // One daemon alone, and a cluster whose failover a ttl of six seconds survives.
+    stage.start(tuner());
+    wait_until("the question", LIMIT, || asked() == 1);
+    stage.proxy.fault_all("GET", "/v1/status", status(r#"{"leader_ttl_ms":3000}"#));
+    stage.tab.run("return s.stop()");
+    stage.start(tuner());
+    wait_until("the question", LIMIT, || asked() == 2);
+    stage.tab.run("return s.stop()");
+    stage.proxy.heal();
+    stage.proxy.fault_all("GET", "/v1/status", status(r#"{"leader_ttl_ms":10000}"#));
+    stage.start(tuner());
+    stage.tab.wait_until("warned.length === 1");
+    stage.start(tuner());
+    stage.tab.wait_until("seen('renewed') > 1");
+    let warned = stage.tab.run("return warned");
+    let told = "tenure: a failover of the cluster takes up to 11000 ms, and a session with a ttl of 6000 ms is lost after 4790 ms";
+    assert!(warned[0].as_str().unwrap().starts_with(told), "{warned}");
+    assert_eq!(warned.as_array().unwrap().len(), 1);
 }
