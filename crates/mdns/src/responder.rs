@@ -5,6 +5,7 @@
 mod answering;
 mod conflicts;
 mod entry;
+mod known;
 mod leaving;
 
 use core::time::Duration;
@@ -16,6 +17,7 @@ use self::answering::Pending;
 use self::conflicts::Contests;
 pub(crate) use self::entry::{Entry, EntryId};
 use self::entry::{OTHER_TTL, Phase, Presence};
+use self::known::KnownAnswers;
 use self::leaving::Owed;
 use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
@@ -68,6 +70,8 @@ pub(crate) struct Responder {
 struct OnLink {
     link: Link,
     pending: HashMap<(Name, u16), Pending>,
+    /// Of the hosts whose questions wait.
+    known: KnownAnswers,
     /// When pointers to types were last sent to everybody here.
     types_multicast: HashMap<Name, Instant>,
 }
@@ -119,7 +123,12 @@ impl Responder {
     /// A link is there. What is to be on it is probed for first, also what was on it before (RFC 6762 §8).
     pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
         let (id, interface) = (link.id, link.interface.clone());
-        let on_link = OnLink { link, pending: HashMap::new(), types_multicast: HashMap::new() };
+        let on_link = OnLink {
+            link,
+            pending: HashMap::new(),
+            known: KnownAnswers::default(),
+            types_multicast: HashMap::new(),
+        };
         self.links.insert(id, on_link);
         self.away.remove(&interface);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
@@ -361,6 +370,15 @@ impl Responder {
         }
     }
 
+    /// How much is kept of questions that wait: questions, the hosts that asked, known answers, and records that were sent.
+    pub(crate) fn waiting_entries(&self) -> usize {
+        let of_link = |on_link: &OnLink| {
+            let sent: usize = on_link.pending.values().map(|pending| pending.sent.len()).sum();
+            on_link.pending.len() + sent + on_link.known.len()
+        };
+        self.links.values().map(of_link).sum()
+    }
+
     /// When something is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
@@ -467,8 +485,9 @@ impl Responder {
 /// RFC 6762 §8.1, §8.2: asks for everything of the names, and proposes what they are to be.
 fn probe(entry: &Entry, link: &Link) -> Message {
     let question = |name: &Name| Question { name: name.clone(), kind: ANY, wants_unicast: false };
+    let host = Some(&entry.names.host).filter(|_| !entry.is_without_host);
     Message {
-        questions: vec![question(&entry.names.instance), question(&entry.names.host)],
+        questions: core::iter::once(&entry.names.instance).chain(host).map(question).collect(),
         authorities: entry.unique_records(link),
         ..Message::default()
     }
