@@ -128,6 +128,10 @@ pub(crate) const FOR_TESTS: &[Need] = &[
         check: &["chromedriver", "--version"],
         from: Client::Apt(&["chromium-driver"]),
     },
+    // Console blocks of the documents use them.
+    Need { name: "curl", check: &["curl", "--version"], from: Client::Apt(&["curl"]) },
+    Need { name: "jq", check: &["jq", "--version"], from: Client::Apt(&["jq"]) },
+    Need { name: "openssl", check: &["openssl", "version"], from: Client::Apt(&["openssl"]) },
     // mDNS as others speak it, each in a network namespace of a test.
     Need { name: "dbus", check: &["dbus-daemon", "--version"], from: Client::Apt(&["dbus"]) },
     Need {

@@ -75,7 +75,7 @@ pub enum AuthError {
     /// Everybody in reach could do everything.
     #[error(
         "{bind} can be reached from other machines, and no authentication is set: give a token file or a client CA, \
-         or accept everybody with --insecure-no-auth"
+         or accept every caller with --insecure-no-auth"
     )]
     Open {
         /// The address.

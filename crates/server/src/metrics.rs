@@ -132,7 +132,7 @@ fn streams(page: &mut Page, numbers: &Numbers<'_>) {
     page.family(
         "session_start_rejected_total",
         Kind::Counter,
-        "Slot sessions that were refused, by error code.",
+        "Slot sessions that were rejected, by error code.",
     );
     for (code, count) in &streams.rejected {
         // Of the many codes, those that say something about slots are always shown.
@@ -265,7 +265,7 @@ fn trouble(page: &mut Page, status: &Status) {
     page.family(
         "disk_low",
         Kind::Gauge,
-        "1 while the daemon refuses grants because the disk is nearly full.",
+        "1 while the daemon rejects grants because the disk is nearly full.",
     );
     page.sample(&[], u8::from(status.space == Space::Low));
     page.family(
@@ -286,15 +286,15 @@ fn trouble(page: &mut Page, status: &Status) {
 
 fn credential_files(page: &mut Page, tokens: Option<&FileState>, certificates: Option<&FileState>) {
     if let Some(state) = tokens {
-        page.family("token_lines_refused", Kind::Gauge, "Lines of the token file that were not understood.");
+        page.family("token_lines_rejected", Kind::Gauge, "Invalid lines of the token file.");
         page.sample(&[], state.lines_refused);
         let help = "1 while the token file cannot be read; its tokens may only renew and release.";
         page.family("token_file_outdated", Kind::Gauge, help);
         page.sample(&[], u8::from(state.is_outdated()));
     }
     if let Some(state) = certificates {
-        let help = "Lines of the certificate scope file that were not understood.";
-        page.family("cert_scope_lines_refused", Kind::Gauge, help);
+        let help = "Invalid lines of the certificate scope file.";
+        page.family("cert_scope_lines_rejected", Kind::Gauge, help);
         page.sample(&[], state.lines_refused);
         let help =
             "1 while the certificate scope file cannot be read; certificates may only renew and release.";

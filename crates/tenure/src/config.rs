@@ -58,7 +58,7 @@ pub(crate) struct Key {
 pub(crate) enum Preset {
     /// The same everywhere.
     Text(&'static str),
-    /// One for root's daemon, one for everybody else's.
+    /// One for root's daemon, one for that of every other user.
     ByUser { root: &'static str, others: &'static str },
     /// Depends on who runs the daemon; `None`: there is nowhere it could be.
     Place(fn(&Places) -> Option<PathBuf>),

@@ -26,7 +26,12 @@ const HELP: &[&str] = &[
     "crates/tenure/src/commands/",
     "crates/tenure/src/config.rs",
     "crates/tenure/src/config/",
+    "crates/tenure/src/connect.rs",
+    "crates/tenure/src/main.rs",
 ];
+
+/// Scripts and pages whose texts people read in a browser.
+const DASHBOARD: &str = "crates/server/src/dashboard/";
 
 /// Only contributors see what the simulator prints.
 const WITHOUT_USERS: &[&str] = &["crates/sim/"];
@@ -68,6 +73,16 @@ fn breaches(file: &File) -> Vec<(usize, String, &'static str)> {
     let mut blocks = Vec::new();
     if file.path.ends_with(".md") {
         blocks.extend(prose::markdown(&file.text));
+    }
+    if file.path.ends_with("Cargo.toml") {
+        blocks.extend(prose::description(&file.text));
+    }
+    if file.path.starts_with(DASHBOARD) {
+        match file.path.rsplit_once('.') {
+            Some((_, "js")) => blocks.extend(prose::script(&file.text)),
+            Some((_, "html")) => blocks.extend(prose::page(&file.text)),
+            _ => {}
+        }
     }
     if let Some(views) = file.rust()
         && file.path.starts_with("crates/")

@@ -353,7 +353,7 @@ fn beyond_loopback_the_daemon_does_not_start_open() {
     for bind in ["127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"] {
         assert_eq!(start(AuthSettings { bind: bind.parse().unwrap(), ..settings() }), "starts");
     }
-    expect![[r#":: can be reached from other machines, and no authentication is set: give a token file or a client CA, or accept everybody with --insecure-no-auth"#]]
+    expect![[r#":: can be reached from other machines, and no authentication is set: give a token file or a client CA, or accept every caller with --insecure-no-auth"#]]
         .assert_eq(&start(everywhere.clone()));
     assert_eq!(start(AuthSettings { token_file: Some(path.clone()), ..everywhere.clone() }), "starts");
     assert_eq!(start(AuthSettings { client_certificates: true, ..everywhere.clone() }), "starts");

@@ -11,7 +11,7 @@ pub(super) fn write(page: &mut Page, numbers: &NodeNumbers) {
     page.sample(&[], numbers.lag_lsn);
     page.family("cluster_lag_seconds", Kind::Gauge, "Time for which this node has been behind.");
     page.sample(&[], numbers.lag_seconds);
-    page.family("cluster_claims_total", Kind::Counter, "Elections that this node stood in, by outcome.");
+    page.family("cluster_elections_total", Kind::Counter, "Elections that this node stood in, by outcome.");
     for (outcome, count) in ["won", "lost", "unknown"].into_iter().zip(numbers.claims) {
         page.sample(&[("outcome", outcome)], count);
     }
@@ -23,7 +23,7 @@ pub(super) fn write(page: &mut Page, numbers: &NodeNumbers) {
     let bounds = APPEND_BUCKETS.into_iter().zip(numbers.append_buckets);
     page.histogram_by_bounds(bounds, numbers.append_seconds, numbers.appends);
     page.family(
-        "cluster_unknown_total",
+        "cluster_appends_unanswered_total",
         Kind::Counter,
         "Appends without an answer from the store, by their outcome as read back.",
     );

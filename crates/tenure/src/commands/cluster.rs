@@ -45,10 +45,12 @@ enum ClusterCommand {
 
 /// Show the leader, the replication lag of this node and the health of etcd
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure cluster status")]
 struct Status {}
 
 /// List the nodes of the cluster
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure cluster nodes")]
 struct Nodes {}
 
 impl Cluster {

@@ -32,8 +32,8 @@ const EXAMPLES: &str = "Examples:
   tenure serve
   tenure serve --port 7000 --data-dir /srv/tenure --no-mdns
   tenure serve --bind 10.0.0.1 --token-file /etc/tenure/tokens
-  tenure serve --store etcd://10.0.0.9:2379/tenure --node a --bind 10.0.0.1 --advertise http://10.0.0.1:5641 \\
-      --token-file /etc/tenure/tokens";
+  tenure serve --store etcd://10.0.0.9:2379/tenure --node a --bind 10.0.0.1 \\
+      --advertise http://10.0.0.1:5641 --token-file /etc/tenure/tokens";
 
 /// How long calls under way may take once the daemon stops.
 const FINISH_WITHIN: Duration = Duration::from_millis(500);

@@ -29,18 +29,20 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The page for one group. Names of groups need no escaping.
 pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
     let mut page = Page::default();
-    page.family("poll_targets", "gauge", "Targets by state, as this poller sees them.");
+    page.family("poll_targets", "gauge", "Targets on the list of this poller, by state: owned, uncertain and draining are its own, other belongs to other pollers.");
     for (state, count) in numbers.targets {
         page.sample("", &format!("group=\"{group}\",state=\"{state}\""), &count);
     }
-    let help = "Targets that this poller holds and whose polls fail.";
+    let help = "Targets of this poller whose last three polls failed.";
     page.family("poll_failing_targets", "gauge", help);
     page.sample("", &format!("group=\"{group}\""), &numbers.failing);
-    page.family("poll_moves_total", "counter", "Targets that this poller let go of or took, by reason.");
+    let help = "Targets that this poller released or handed over; with reason ttl_expiry, targets that it took over from \
+                silent pollers.";
+    page.family("poll_moves_total", "counter", help);
     for (reason, count) in &numbers.moves {
         page.sample("", &format!("group=\"{group}\",reason=\"{}\"", reason.as_str()), count);
     }
-    let help = "How long targets that this poller took had no owner.";
+    let help = "Time that targets had no poller before this one took them.";
     page.family("poll_unowned_seconds", "histogram", help);
     let bounds = UNOWNED_BUCKETS_MS.iter().map(|ms| (*ms as f64 / 1e3).to_string());
     let mut total: u64 = 0;
@@ -50,17 +52,21 @@ pub(crate) fn metrics_page(group: &str, numbers: &Numbers) -> String {
     }
     page.sample("_sum", "", &(numbers.unowned_ms as f64 / 1e3));
     page.sample("_count", "", &total);
-    let help = "Whether all polling stands still because nothing could be renewed.";
+    let help = "1 while this poller polls nothing because it cannot renew its leases.";
     page.family("poll_paused", "gauge", help);
     page.sample("", &format!("group=\"{group}\""), &u8::from(numbers.paused));
-    page.family("poll_runs_total", "counter", "Polls that ended, by outcome.");
+    page.family("poll_runs_total", "counter", "Polls of this poller that ended, by outcome.");
     for (outcome, count) in &numbers.runs {
         page.sample("", &format!("group=\"{group}\",outcome=\"{}\"", outcome.as_str()), count);
     }
-    let help = "Pollers of the group that died: their time was over before they left.";
+    let help = "Other pollers of the group whose leases expired before they left.";
     page.family("poll_member_deaths_total", "counter", help);
     page.sample("", &format!("group=\"{group}\""), &numbers.member_deaths);
-    page.family("poll_store_calls_total", "counter", "Calls made to the store.");
+    page.family(
+        "poll_store_calls_total",
+        "counter",
+        "Requests of this poller to its store (the daemon or Redis).",
+    );
     page.sample("", &format!("group=\"{group}\""), &numbers.store_calls);
     page.text
 }
@@ -136,8 +142,7 @@ mod tests {
     use expect_test::expect;
     use tenure_polling::{MoveReason, RunOutcome};
 
-    #[test]
-    fn every_number_has_its_line() {
+    fn numbers() -> Numbers {
         let mut numbers = Numbers {
             targets: [("owned", 3), ("other", 6), ("uncertain", 0), ("draining", 0), ("unowned", 1)],
             failing: 2,
@@ -151,25 +156,30 @@ mod tests {
         };
         numbers.unowned[1] = 2;
         numbers.unowned[UNOWNED_BUCKETS_MS.len()] = 1;
+        numbers
+    }
+
+    #[test]
+    fn every_number_has_its_line() {
         expect![[r##"
-            # HELP tenure_poll_targets Targets by state, as this poller sees them.
+            # HELP tenure_poll_targets Targets on the list of this poller, by state: owned, uncertain and draining are its own, other belongs to other pollers.
             # TYPE tenure_poll_targets gauge
             tenure_poll_targets{group="web",state="owned"} 3
             tenure_poll_targets{group="web",state="other"} 6
             tenure_poll_targets{group="web",state="uncertain"} 0
             tenure_poll_targets{group="web",state="draining"} 0
             tenure_poll_targets{group="web",state="unowned"} 1
-            # HELP tenure_poll_failing_targets Targets that this poller holds and whose polls fail.
+            # HELP tenure_poll_failing_targets Targets of this poller whose last three polls failed.
             # TYPE tenure_poll_failing_targets gauge
             tenure_poll_failing_targets{group="web"} 2
-            # HELP tenure_poll_moves_total Targets that this poller let go of or took, by reason.
+            # HELP tenure_poll_moves_total Targets that this poller released or handed over; with reason ttl_expiry, targets that it took over from silent pollers.
             # TYPE tenure_poll_moves_total counter
             tenure_poll_moves_total{group="web",reason="voluntary"} 0
             tenure_poll_moves_total{group="web",reason="rebalanced"} 1
             tenure_poll_moves_total{group="web",reason="shutdown"} 2
             tenure_poll_moves_total{group="web",reason="target_removed"} 3
             tenure_poll_moves_total{group="web",reason="ttl_expiry"} 4
-            # HELP tenure_poll_unowned_seconds How long targets that this poller took had no owner.
+            # HELP tenure_poll_unowned_seconds Time that targets had no poller before this one took them.
             # TYPE tenure_poll_unowned_seconds histogram
             tenure_poll_unowned_seconds_bucket{le="0.05"} 0
             tenure_poll_unowned_seconds_bucket{le="0.1"} 2
@@ -185,23 +195,60 @@ mod tests {
             tenure_poll_unowned_seconds_bucket{le="+Inf"} 3
             tenure_poll_unowned_seconds_sum 1.25
             tenure_poll_unowned_seconds_count 3
-            # HELP tenure_poll_paused Whether all polling stands still because nothing could be renewed.
+            # HELP tenure_poll_paused 1 while this poller polls nothing because it cannot renew its leases.
             # TYPE tenure_poll_paused gauge
             tenure_poll_paused{group="web"} 1
-            # HELP tenure_poll_runs_total Polls that ended, by outcome.
+            # HELP tenure_poll_runs_total Polls of this poller that ended, by outcome.
             # TYPE tenure_poll_runs_total counter
             tenure_poll_runs_total{group="web",outcome="ok"} 7
             tenure_poll_runs_total{group="web",outcome="failed"} 0
             tenure_poll_runs_total{group="web",outcome="timed_out"} 1
             tenure_poll_runs_total{group="web",outcome="cancelled"} 0
             tenure_poll_runs_total{group="web",outcome="panicked"} 0
-            # HELP tenure_poll_member_deaths_total Pollers of the group that died: their time was over before they left.
+            # HELP tenure_poll_member_deaths_total Other pollers of the group whose leases expired before they left.
             # TYPE tenure_poll_member_deaths_total counter
             tenure_poll_member_deaths_total{group="web"} 4
-            # HELP tenure_poll_store_calls_total Calls made to the store.
+            # HELP tenure_poll_store_calls_total Requests of this poller to its store (the daemon or Redis).
             # TYPE tenure_poll_store_calls_total counter
             tenure_poll_store_calls_total{group="web"} 12
         "##]]
-        .assert_eq(&metrics_page("web", &numbers));
+        .assert_eq(&metrics_page("web", &numbers()));
+    }
+
+    /// What the page of the reference says of pollers. The part before it is the server's.
+    const POLLERS: &str = "\n## Pollers";
+
+    /// The part of `docs/reference/metrics.md` about pollers: `UPDATE_EXPECT=1` writes it.
+    #[test]
+    fn the_reference_lists_every_metric_of_a_poller() {
+        let text = metrics_page("web", &numbers());
+        let mut rows = String::new();
+        for line in text.lines() {
+            let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' '))
+            else {
+                continue;
+            };
+            let kind = text.lines().find_map(|line| line.strip_prefix(&format!("# TYPE {name} "))).unwrap();
+            let sample = text.lines().find(|line| line.starts_with(name)).unwrap();
+            let labels = sample.split_once('{').and_then(|(_, rest)| rest.split_once('}')).unwrap().0;
+            let labels = labels.split(',').filter_map(|label| label.split_once('='));
+            let labels: Vec<String> =
+                labels.filter(|(key, _)| *key != "le").map(|(key, _)| format!("`{key}`")).collect();
+            let help = help.trim_end_matches('.');
+            rows.push_str(&format!("| `{name}` | {kind} | {} | {help} |\n", labels.join(" ")));
+        }
+        let of_pollers = format!(
+            "{POLLERS} (`--metrics`)\n\n\
+             `tenure poll run --metrics ADDRESS` serves these at `http://ADDRESS/metrics`. Four names are also names of the \
+             daemon and count\nsomething else there: the daemon counts the targets of every poller in every group, a poller \
+             counts what it sees and does\nitself. Its states are `owned`, `other`, `uncertain`, `draining` and `unowned`; \
+             only the daemon has `abandoned`, and only a\npoller has `other`. If Prometheus reads both, select one by its \
+             `job` label, or targets count twice.\n\n\
+             | metric | type | labels | meaning |\n|---|---|---|---|\n{rows}"
+        );
+        let page = expect_test::expect_file!["../../../../docs/reference/metrics.md"];
+        let committed = page.data();
+        let before = committed.split_once(POLLERS).map_or(committed.as_str(), |(before, _)| before);
+        page.assert_eq(&format!("{before}{of_pollers}"));
     }
 }

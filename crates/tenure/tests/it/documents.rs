@@ -52,6 +52,7 @@ macro_rules! documents {
 
 documents! {
     readme "README.md"
+    install "docs/install.md"
     quick_start "docs/quick-start.md"
     recipes "docs/recipes.md"
     cluster "docs/guides/cluster.md"

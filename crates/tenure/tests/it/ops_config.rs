@@ -118,7 +118,7 @@ fn a_daemon_that_would_be_open_to_others_does_not_start() {
         exit 2
         --- out
         --- err
-        error: 0.0.0.0 can be reached from other machines, and no authentication is set: give a token file or a client CA, or accept everybody with --insecure-no-auth
+        error: 0.0.0.0 can be reached from other machines, and no authentication is set: give a token file or a client CA, or accept every caller with --insecure-no-auth
     "#]]
     .assert_eq(&desk.tenure(&serve).all());
     assert!(!desk.path().join("data").exists(), "nothing was made");

@@ -40,6 +40,8 @@ pub(super) const PHRASES: &[Phrase] = &[
     phrase("whosoever", NOUN),
     phrase("nobody|nobody's", NOUN),
     phrase("somebody|somebody's", NOUN),
+    phrase("anybody|anybody's", NOUN),
+    phrase("everybody|everybody's", NOUN),
     phrase("who writes", "the leader"),
     phrase("who asks", "the caller"),
     phrase("who may ask", "who is allowed to call the daemon"),

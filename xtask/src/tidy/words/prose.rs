@@ -179,6 +179,87 @@ pub(super) fn literals(strings: &str, lines: usize) -> Vec<Block> {
     blocks
 }
 
+/// What a manifest says of its package.
+pub(super) fn description(manifest: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (number, line) in numbered(manifest) {
+        if let Some(text) = line.strip_prefix("description = ") {
+            let mut block = Block::default();
+            append(&mut block.tokens, number, text, &mut Code::default());
+            blocks.push(block);
+        }
+    }
+    blocks
+}
+
+/// The string literals of a JavaScript source; each is a block, and code in a template is a mark.
+pub(super) fn script(source: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut template: Option<Block> = None;
+    for (number, line) in numbered(source) {
+        let mut rest = line.trim_start();
+        if template.is_none() && (rest.starts_with("/*") || rest.starts_with('*')) {
+            continue;
+        }
+        loop {
+            if let Some(block) = &mut template {
+                let Some(end) = rest.find('`') else {
+                    append(&mut block.tokens, number, &without_code(rest), &mut Code::default());
+                    break;
+                };
+                append(&mut block.tokens, number, &without_code(&rest[..end]), &mut Code::default());
+                rest = &rest[end + 1..];
+                blocks.extend(template.take());
+            }
+            let Some(start) = rest.find(['"', '\'', '`', '/']) else { break };
+            let (mark, behind) = rest[start..].split_at(1);
+            match mark {
+                "/" if behind.starts_with('/') => break,
+                "/" => rest = behind,
+                "`" => {
+                    template = Some(Block::default());
+                    rest = behind;
+                }
+                _ => {
+                    let Some(length) = behind.find(mark) else { break };
+                    let mut block = Block::default();
+                    append(&mut block.tokens, number, &behind[..length], &mut Code::default());
+                    blocks.push(block);
+                    rest = &behind[length + 1..];
+                }
+            }
+        }
+    }
+    blocks.retain(Block::has_two_words_in_a_row);
+    blocks
+}
+
+/// A template's text with a mark for each `${…}`.
+fn without_code(template: &str) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    while let Some((before, behind)) = rest.split_once("${") {
+        text.push_str(before);
+        text.push_str(" | ");
+        rest = behind.split_once('}').map_or("", |(_, after)| after);
+    }
+    text + rest
+}
+
+/// The texts of an HTML page: between tags, and in the values of attributes.
+pub(super) fn page(source: &str) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    for (number, line) in numbered(source) {
+        for text in line.split(['<', '>', '"']) {
+            let mut block = Block::default();
+            append(&mut block.tokens, number, text, &mut Code::default());
+            blocks.push(block);
+        }
+    }
+    blocks.retain(Block::has_two_words_in_a_row);
+    blocks
+}
+
 /// How many lines of a code view come before its tests, which are last.
 pub(super) fn lines_before_tests(code: &str) -> usize {
     let lines: Vec<&str> = code.lines().collect();

@@ -133,3 +133,23 @@ fn an_exception_covers_one_phrase_of_one_file_or_all_of_them() {
     let all = Allowed { path: "docs/a.md", phrase: "*" };
     assert!(all.covers("docs/a.md", "whoever") && !all.covers("docs/b.md", "whoever"));
 }
+
+#[test]
+fn texts_of_the_dashboard_and_of_manifests_are_read() {
+    let script = "// nobody knows\n\
+                  h(\"p\", {}, \"Nobody is waiting\"); // nobody asks\n\
+                  /** Somebody else. */\n\
+                  write(a, `held by ${name(\"x\")} as\n\
+                  somebody else`);\n\
+                  const a = b ? 'told to stop' : 'it is told';\n\
+                  const url = \"https://nobody.example/nobody\", nobody = `${nobody}`;\n";
+    let lines = |path: &str, text: &str| -> Vec<usize> {
+        check(&Tree::of(&[(path, text)])).iter().map(|finding| finding.line).collect()
+    };
+    assert_eq!(lines("crates/server/src/dashboard/pages/a.js", script), [2, 5, 6, 6]);
+    assert_eq!(lines("crates/client/js/a.js", script), [0; 0]);
+    let page = "<title>Tenure</title>\n<p title=\"for somebody\">For everybody here</p>\n";
+    assert_eq!(lines("crates/server/src/dashboard/a.html", page), [2, 2]);
+    let manifest = "[package]\nname = \"nobody\"\ndescription = \"A server for those who cannot\"\n";
+    assert_eq!(lines("crates/a/Cargo.toml", manifest), [3]);
+}

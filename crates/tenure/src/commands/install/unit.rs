@@ -77,7 +77,7 @@ WatchdogSec=30s
 TimeoutStartSec=10min
 TimeoutStopSec=30s
 LimitNOFILE=65536
-# The socket has its own mode; the breadcrumb beside it is readable for everybody, the data only for the daemon.
+# The socket has its own mode; the breadcrumb beside it is readable for every user, the data only for the daemon.
 RuntimeDirectory=tenure
 RuntimeDirectoryMode=0755
 StateDirectory=tenure

@@ -149,12 +149,12 @@ fn a_readable_token_file_counts_line_by_line() {
     assert_eq!(status("b"), 200, "a slip in another line takes nothing from this one");
     let said = daemon.said();
     assert!(
-        said.contains("a line of a credential file is not understood") && said.contains("line 2"),
+        said.contains("ignored an invalid line of a credential file") && said.contains("line 2"),
         "{said}"
     );
     assert!(!said.contains("tenure_slip"), "{said}");
     let metrics = as_token(&daemon, "b").get("/metrics").text();
-    assert!(metrics.contains("tenure_token_lines_refused 1\n"), "{metrics}");
+    assert!(metrics.contains("tenure_token_lines_rejected 1\n"), "{metrics}");
     let status = as_token(&daemon, "b").get("/v1/status").json();
     let file = &status["token_file"];
     assert_eq!((&file["lines"], &file["lines_refused"]), (&json!(1), &json!(1)), "{status}");
