@@ -80,10 +80,10 @@ pub struct Status {
     /// Memory of the process; null where the system does not report it.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
-    /// The file with tokens; null if there is none.
+    /// The file with tokens; null without one.
     #[serde(default)]
     pub token_file: Option<CredentialFile>,
-    /// The file with the scopes of certificates; null if there is none.
+    /// The file with the scopes of certificates; null without one.
     #[serde(default)]
     pub cert_scope_file: Option<CredentialFile>,
     /// Time of the daemon's clock.

@@ -13,7 +13,7 @@ const WITHIN: Duration = Duration::from_secs(2);
 /// The longest ttl that [`FailOver::enough_ttl`] looks at.
 const TTL_SECS_MAX: u64 = 600;
 
-/// What the loss of a leader takes: for so long nothing is renewed.
+/// How long the loss of a leader takes. Meanwhile no lease is renewed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FailOver {
     takes: Duration,
@@ -64,7 +64,7 @@ impl Client {
     pub async fn fail_over(&self) -> Result<Option<FailOver>, CallError> {
         match self.cluster().await {
             Ok(cluster) => Ok(Some(FailOver::of(cluster.leader_ttl_ms))),
-            Err(CallError::Refused(error)) if error.code == ErrorCode::NotClustered => Ok(None),
+            Err(CallError::Rejected(error)) if error.code == ErrorCode::NotClustered => Ok(None),
             Err(error) => Err(error),
         }
     }
