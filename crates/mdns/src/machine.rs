@@ -21,6 +21,16 @@ pub(crate) struct Machine {
     port: u16,
 }
 
+/// What other hosts have made a machine keep.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Questions that wait, with what is known of them.
+    pub(crate) waiting_entries: usize,
+    pub(crate) cache_bytes: usize,
+    /// Packets that have not left yet.
+    pub(crate) packets: usize,
+}
+
 /// The QR bit of the third byte.
 const RESPONSE: u8 = 0x80;
 
@@ -95,6 +105,15 @@ impl Machine {
     /// The socket has taken a packet, or has not.
     pub(crate) fn transmitted(&mut self, now: Instant, link: LinkId, goodbyes: &[EntryId], is_sent: bool) {
         self.responder.transmitted(now, link, goodbyes, is_sent);
+    }
+
+    /// What others have made it keep.
+    pub(crate) fn load(&self) -> Load {
+        Load {
+            waiting_entries: self.responder.waiting_entries(),
+            cache_bytes: self.querier.kept_bytes(),
+            packets: self.outbox.waiting(),
+        }
     }
 
     /// When [`Machine::tick`] has something to do.

@@ -1,5 +1,6 @@
 //! Packets that are to leave, in order and at a pace that receivers bear: a burst of hundreds overflows their buffers.
-//! First goodbyes go before everything else. Remembers what left, so that our own packets are known when they are heard.
+//! First goodbyes leave before everything else. Answers for one host, records for everybody and questions of our own take
+//! turns, so that none of them holds up the others. Remembers what left, so that our own packets are known when they are heard.
 
 use core::hash::BuildHasher;
 use core::time::Duration;
@@ -27,7 +28,12 @@ pub(crate) struct Outbox {
     goodbyes: VecDeque<Transmit>,
     /// Answers for one host alone.
     direct: VecDeque<Transmit>,
+    /// Probes, announcements, answers, repeated goodbyes.
     others: VecDeque<Transmit>,
+    /// Questions of browses.
+    questions: VecDeque<Transmit>,
+    /// The queue that is next of these three.
+    turn: usize,
     tokens: u32,
     filled_at: Instant,
     hashes: RandomState,
@@ -43,6 +49,10 @@ const PER_MILLISECOND: u32 = 2;
 const ECHO_WITHIN: Duration = Duration::from_secs(3);
 /// Answers to single hosts that may wait; more of them are asked for than can be sent.
 const UNICAST_MAX: usize = 64;
+/// From so many packets for everybody on, answers wait as questions: a quarter of a second, at the pace above.
+const CROWDED_AT: usize = 512;
+/// From so many packets with questions on, no more questions are asked.
+const QUESTIONS_MAX: usize = 64;
 
 impl Outbox {
     pub(crate) fn new(now: Instant) -> Self {
@@ -50,6 +60,8 @@ impl Outbox {
             goodbyes: VecDeque::new(),
             direct: VecDeque::new(),
             others: VecDeque::new(),
+            questions: VecDeque::new(),
+            turn: 0,
             tokens: BURST,
             filled_at: now,
             hashes: RandomState::new(),
@@ -66,6 +78,19 @@ impl Outbox {
         self.others.extend(packed.into_iter().map(|packed| to_all(link, packed)));
     }
 
+    pub(crate) fn questions(&mut self, link: LinkId, packed: Vec<Packed>) {
+        self.questions.extend(packed.into_iter().map(|packed| to_all(link, packed)));
+    }
+
+    /// More packets for everybody wait than leave soon.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.others.len() >= CROWDED_AT
+    }
+
+    pub(crate) fn takes_questions(&self) -> bool {
+        self.questions.len() < QUESTIONS_MAX
+    }
+
     pub(crate) fn unicast(&mut self, link: LinkId, to: SocketAddr, bytes: Option<Vec<u8>>) {
         if let Some(bytes) = bytes.filter(|_| self.direct.len() < UNICAST_MAX) {
             self.direct.push_back(Transmit { link, to: Some(to), bytes, goodbyes: Vec::new() });
@@ -74,9 +99,14 @@ impl Outbox {
 
     /// Nothing leaves on a link that is gone.
     pub(crate) fn forget(&mut self, link: LinkId) {
-        for queue in [&mut self.goodbyes, &mut self.direct, &mut self.others] {
+        for queue in [&mut self.goodbyes, &mut self.direct, &mut self.others, &mut self.questions] {
             queue.retain(|transmit| transmit.link != link);
         }
+    }
+
+    /// Packets that wait.
+    pub(crate) fn waiting(&self) -> usize {
+        [&self.goodbyes, &self.direct, &self.others, &self.questions].into_iter().map(VecDeque::len).sum()
     }
 
     /// The next packet, if it may leave now.
@@ -90,8 +120,7 @@ impl Outbox {
         if self.tokens == 0 {
             return None;
         }
-        let queues = [&mut self.goodbyes, &mut self.direct, &mut self.others];
-        let transmit = queues.into_iter().find_map(VecDeque::pop_front)?;
+        let transmit = self.goodbyes.pop_front().or_else(|| self.next_in_turn())?;
         self.tokens -= 1;
         if transmit.to.is_none() {
             let hash = self.hashes.hash_one(&transmit.bytes);
@@ -101,11 +130,19 @@ impl Outbox {
         Some(transmit)
     }
 
+    fn next_in_turn(&mut self) -> Option<Transmit> {
+        let queues = [&mut self.direct, &mut self.others, &mut self.questions];
+        let count = queues.len();
+        let turns = (0..count).map(|after| (self.turn + after) % count);
+        let turn = turns.into_iter().find(|turn| !queues[*turn].is_empty())?;
+        self.turn = (turn + 1) % count;
+        queues[turn].pop_front()
+    }
+
     /// When the next packet may leave; `None` where no packet waits.
     pub(crate) fn next_due(&self, now: Instant) -> Option<Instant> {
-        let is_empty = [&self.goodbyes, &self.direct, &self.others].into_iter().all(VecDeque::is_empty);
         let at = if self.tokens > 0 { now } else { self.filled_at + Duration::from_millis(1) };
-        (!is_empty).then_some(at)
+        (self.waiting() > 0).then_some(at)
     }
 
     /// Whether a packet that was heard is one of ours.

@@ -1,14 +1,18 @@
 //! The querier: what is looked for, what was heard of it, and when to ask again (RFC 6762 §5, §7.1, §10). Keeps records of
-//! names that somebody looks for, of the instances found there and of their hosts, and nothing else, so that what it
-//! keeps is bounded whatever the network says. Time and packets come in as values. Pure.
+//! names that are looked for, of the instances found there and of their hosts, and no others; their number and bytes are
+//! bounded (`cache.rs`). Whatever the network says, a question is sent once a second at most, and questions of all kinds at
+//! a bounded rate. Time and packets come in as values. Pure.
 
 mod cache;
 
+pub(crate) use self::cache::BYTES_MAX as CACHE_BYTES_MAX;
+
 use core::time::Duration;
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 
-use self::cache::{Cache, Look};
+use self::cache::{Cache, Look, Refreshes, Stored, text_strings};
 use crate::clock::Instant;
 use crate::link::{Link, LinkId};
 use crate::outbox::Outbox;
@@ -51,8 +55,31 @@ pub(crate) struct Querier {
     changed: HashSet<Name>,
     findings: Vec<Finding>,
     random: Random,
-    /// Instances asked for one by one in this second, and when it began.
-    resolved: (u32, Option<Instant>),
+    /// Instances that were asked for one by one.
+    resolves: Rate,
+    /// Records that were asked for before they run out.
+    refreshes: Rate,
+    /// When the cache was last looked at.
+    looked_at: Option<Instant>,
+    /// When each question of the last second was sent.
+    sent: HashMap<(Name, u16), Instant>,
+}
+
+/// How often something was done in one second.
+#[derive(Default)]
+struct Rate {
+    began: Option<Instant>,
+    done: u32,
+}
+
+impl Rate {
+    /// How often it may still be done in this second.
+    fn left(&mut self, now: Instant, max: u32) -> u32 {
+        if self.began.is_none_or(|began| began + SECOND <= now) {
+            *self = Self { began: Some(now), done: 0 };
+        }
+        max.saturating_sub(self.done)
+    }
 }
 
 /// Something that is looked for.
@@ -88,16 +115,23 @@ const RESOLVE_TRIES: u8 = 4;
 const TEXT_TRIES: u8 = 2;
 /// Instances that are asked for by themselves in one second; the network may name any number of them.
 const RESOLVES_PER_SECOND: u32 = 100;
+/// Questions of one second for records that run out. A thousand services have three thousand in the last 24 s of their
+/// records' two minutes.
+const REFRESHES_PER_SECOND: u32 = 1_000;
+/// Records that run out one after the other share packets.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 const QUESTIONS_PER_PACKET: usize = 24;
+/// Packets of known answers beside a question: about 700 pointers. More are not listed, and come as answers.
+const KNOWN_PACKETS_MAX: usize = 16;
 
 impl Querier {
-    pub(crate) fn new(random: Random) -> Self {
+    pub(crate) fn new(mut random: Random) -> Self {
         Self {
             links: BTreeMap::new(),
             looks: HashMap::new(),
             instances: HashMap::new(),
             hosts: HashMap::new(),
-            cache: Cache::default(),
+            cache: Cache::new(random.branch()),
             timers: BinaryHeap::new(),
             timers_ever: 0,
             timed: HashMap::new(),
@@ -105,7 +139,10 @@ impl Querier {
             changed: HashSet::new(),
             findings: Vec::new(),
             random,
-            resolved: (0, None),
+            resolves: Rate::default(),
+            refreshes: Rate::default(),
+            looked_at: None,
+            sent: HashMap::new(),
         }
     }
 
@@ -116,6 +153,8 @@ impl Querier {
 
     /// Asks for everything as at first.
     pub(crate) fn ask_all(&mut self, now: Instant) {
+        // A link that is new was asked nothing.
+        self.sent.clear();
         let domains: Vec<Name> = self.looks.keys().cloned().collect();
         domains.into_iter().for_each(|domain| self.ask_from_the_start(now, &domain));
     }
@@ -180,34 +219,55 @@ impl Querier {
 
     pub(crate) fn next_due(&self) -> Option<Instant> {
         let timer = self.timers.peek().map(|Reverse((at, _))| *at);
-        [timer, self.cache.next_due()].into_iter().flatten().min()
+        let earliest = self.looked_at.map(|at| at + LOOK_EVERY);
+        let cache = self.cache.next_due().map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
+        [timer, cache].into_iter().flatten().min()
     }
 
     pub(crate) fn tick(&mut self, now: Instant, outbox: &mut Outbox) {
+        let may_ask = outbox.takes_questions();
         while let Some(Reverse((at, id))) = self.timers.peek().copied()
             && at <= now
         {
             self.timers.pop();
             match self.timed.remove(&id) {
-                Some(Timer::Ask(domain)) => self.ask_again(now, at, domain),
-                Some(Timer::Resolve(instance)) => self.resolve_again(now, at, instance),
+                Some(Timer::Ask(domain)) => self.ask_again(now, at, domain, may_ask),
+                Some(Timer::Resolve(instance)) => self.resolve_again(now, at, instance, may_ask),
                 None => {}
             }
         }
-        for look in self.cache.due(now) {
-            match look {
-                Look::Refresh(name, kind) => self.questions.push((name, kind)),
-                Look::Expired(name, data) => self.lost(&name, &data),
-            }
+        if self.looked_at.is_none_or(|at| at + LOOK_EVERY <= now) {
+            self.look_at_cache(now, may_ask);
         }
         self.evaluate();
         self.send_questions(now, outbox);
     }
 
-    fn ask_again(&mut self, now: Instant, at: Instant, domain: Name) {
+    fn look_at_cache(&mut self, now: Instant, may_ask: bool) {
+        if self.cache.next_due().is_none_or(|due| due > now) {
+            return;
+        }
+        self.looked_at = Some(now);
+        let left = self.refreshes.left(now, REFRESHES_PER_SECOND);
+        for look in self.cache.due(now, Refreshes { left, may_ask, otherwise_at: now + SECOND }) {
+            match look {
+                Look::Refresh(name, kind) => {
+                    self.refreshes.done += u32::from(kind != PTR);
+                    self.questions.push((name, kind));
+                }
+                Look::Expired(name, data) => self.lost(&name, &data),
+            }
+        }
+    }
+
+    fn ask_again(&mut self, now: Instant, at: Instant, domain: Name, may_ask: bool) {
         let Some(looking) = self.looks.get_mut(&domain).filter(|looking| looking.next_at == at) else {
             return;
         };
+        if !may_ask {
+            looking.next_at = now + SECOND;
+            return self.arm(now + SECOND, Timer::Ask(domain));
+        }
         looking.asked_at = Some(now);
         looking.next_at = now + looking.wait;
         looking.wait = looking.wait.saturating_mul(2).min(ASK_EVERY_MAX);
@@ -217,7 +277,7 @@ impl Querier {
     }
 
     /// Asks for what is missing of an instance.
-    fn resolve_again(&mut self, now: Instant, at: Instant, name: Name) {
+    fn resolve_again(&mut self, now: Instant, at: Instant, name: Name, may_ask: bool) {
         let missing = self.missing(&name);
         let Some(instance) = self.instances.get_mut(&name).filter(|instance| instance.next_at == Some(at))
         else {
@@ -227,11 +287,8 @@ impl Querier {
         if missing.is_empty() || instance.asked >= RESOLVE_TRIES {
             return;
         }
-        if self.resolved.1.is_none_or(|began| began + SECOND <= now) {
-            self.resolved = (0, Some(now));
-        }
-        let next = if self.resolved.0 < RESOLVES_PER_SECOND {
-            self.resolved.0 += 1;
+        let next = if may_ask && self.resolves.left(now, RESOLVES_PER_SECOND) > 0 {
+            self.resolves.done += 1;
             instance.asked += 1;
             self.questions.extend(missing);
             now + SECOND * u32::from(instance.asked)
@@ -256,7 +313,8 @@ impl Querier {
         missing
     }
 
-    /// Takes in a response: pointers first, because what they point to is of no interest before.
+    /// Takes in a response: pointers first, because what they point to is of no interest before. What that changes is
+    /// looked at in [`Querier::tick`], once for many packets.
     pub(crate) fn receive(&mut self, now: Instant, link: LinkId, message: &Message) {
         if !message.is_response || self.looks.is_empty() {
             return;
@@ -267,14 +325,21 @@ impl Querier {
                 && self.looks.contains_key(&record.name)
             {
                 let target = target.clone();
-                if self.cache.store(now, link, record) {
+                if self.cache.store(now, link, record).is_new() {
                     self.pointed(now, &record.name, target);
                 }
             }
         }
         for record in records() {
             let is_wanted = matches!(record.data, Data::Srv { .. } | Data::Txt(_));
-            if is_wanted && self.instances.contains_key(&record.name) && self.cache.store(now, link, record) {
+            if !is_wanted || !self.instances.contains_key(&record.name) {
+                continue;
+            }
+            let stored = self.cache.store(now, link, record);
+            if let Stored::Instead(gone) = &stored {
+                self.lost(&record.name, gone);
+            }
+            if stored.is_new() {
                 self.changed.insert(record.name.clone());
                 if let Data::Srv { target, .. } = &record.data {
                     self.hosts.entry(target.clone()).or_default().insert(record.name.clone());
@@ -284,11 +349,11 @@ impl Querier {
         }
         for record in records() {
             let is_wanted = matches!(record.data, Data::A(_) | Data::Aaaa(_));
-            if is_wanted && self.hosts.contains_key(&record.name) && self.cache.store(now, link, record) {
-                self.changed.extend(self.hosts.get(&record.name).into_iter().flatten().cloned());
+            let Some(instances) = self.hosts.get(&record.name).filter(|_| is_wanted) else { continue };
+            if self.cache.store(now, link, record).is_new() {
+                self.changed.extend(instances.iter().cloned());
             }
         }
-        self.evaluate();
     }
 
     /// A name that is looked for points to another one.
@@ -415,26 +480,46 @@ impl Querier {
         })
     }
 
+    /// The weight of all records that are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.cache.bytes()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn kept_records(&self) -> usize {
+        self.cache.records()
+    }
+
     pub(crate) fn take_findings(&mut self) -> Vec<Finding> {
         core::mem::take(&mut self.findings)
     }
 
-    /// Sends the questions of this moment on all links, with what is known already (RFC 6762 §7.1).
+    /// Sends the questions of this moment on all links, with what is known already (RFC 6762 §7.1). One that was sent
+    /// within the last second is not sent again (§5.2).
     fn send_questions(&mut self, now: Instant, outbox: &mut Outbox) {
         let mut questions = core::mem::take(&mut self.questions);
-        let mut seen = HashSet::new();
-        questions.retain(|question| seen.insert(question.clone()));
+        if questions.is_empty() {
+            return;
+        }
+        self.sent.retain(|_, at| *at + SECOND > now);
+        questions.retain(|question| match self.sent.entry(question.clone()) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(unsent) => {
+                unsent.insert(now);
+                true
+            }
+        });
         for asked in questions.chunks(QUESTIONS_PER_PACKET) {
             for link in self.links.keys() {
                 let known = asked.iter().filter(|(_, kind)| *kind == PTR);
                 let known = known.flat_map(|(name, _)| self.cache.known_pointers(now, name, *link));
-                outbox.multicast(*link, query(asked, known));
+                outbox.questions(*link, query(asked, known));
             }
         }
     }
 }
 
-/// A query as one packet, or as several if what is known does not fit one (RFC 6762 §7.2).
+/// A query as one packet, or as some if what is known does not fit one (RFC 6762 §7.2).
 fn query(asked: &[(Name, u16)], known: impl Iterator<Item = wire::Record>) -> Vec<Packed> {
     let question =
         |(name, kind): &(Name, u16)| Question { name: name.clone(), kind: *kind, wants_unicast: false };
@@ -446,6 +531,9 @@ fn query(asked: &[(Name, u16)], known: impl Iterator<Item = wire::Record>) -> Ve
         let group = Message { answers: vec![record], ..Message::default() };
         room.fill(&group);
         if room.used() > PACKET_BYTES {
+            if messages.len() >= KNOWN_PACKETS_MAX {
+                break;
+            }
             if let Some(full) = messages.last_mut() {
                 full.is_truncated = true;
             }
@@ -468,13 +556,10 @@ fn type_text(name: &Name) -> Option<String> {
     is_type(text).then(|| text.to_owned())
 }
 
-/// The strings of a TXT record as keys and values (RFC 6763 §6): the first of each key counts.
+/// The first strings of a TXT record as keys and values (RFC 6763 §6): the first of each key counts.
 fn text(strings: &[u8]) -> Vec<(String, Option<Vec<u8>>)> {
     let mut pairs: Vec<(String, Option<Vec<u8>>)> = Vec::new();
-    let mut rest = strings;
-    while let Some((&length, tail)) = rest.split_first() {
-        let Some((string, tail)) = tail.split_at_checked(usize::from(length)) else { break };
-        rest = tail;
+    for string in text_strings(strings) {
         let mut parts = string.splitn(2, |byte| *byte == b'=');
         let key = parts.next().and_then(|key| core::str::from_utf8(key).ok()).filter(|key| !key.is_empty());
         let value = parts.next().map(<[u8]>::to_vec);

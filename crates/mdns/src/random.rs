@@ -18,6 +18,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
+    /// Another sequence.
+    pub(crate) fn branch(&mut self) -> Self {
+        Self(self.next())
+    }
+
     /// At least `least` and less than `most`, in whole milliseconds.
     pub(crate) fn within(&mut self, least: Duration, most: Duration) -> Duration {
         let span = u64::try_from(most.saturating_sub(least).as_millis()).unwrap_or(u64::MAX).max(1);

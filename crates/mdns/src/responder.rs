@@ -5,6 +5,7 @@
 mod answering;
 mod conflicts;
 mod entry;
+mod known;
 mod leaving;
 
 use core::time::Duration;
@@ -16,6 +17,7 @@ use self::answering::Pending;
 use self::conflicts::Contests;
 pub(crate) use self::entry::{Entry, EntryId};
 use self::entry::{OTHER_TTL, Phase, Presence};
+use self::known::KnownAnswers;
 use self::leaving::Owed;
 use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
@@ -68,6 +70,8 @@ pub(crate) struct Responder {
 struct OnLink {
     link: Link,
     pending: HashMap<(Name, u16), Pending>,
+    /// Of the hosts whose questions wait.
+    known: KnownAnswers,
     /// When pointers to types were last sent to everybody here.
     types_multicast: HashMap<Name, Instant>,
 }
@@ -119,7 +123,12 @@ impl Responder {
     /// A link is there. What is to be on it is probed for first, also what was on it before (RFC 6762 §8).
     pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
         let (id, interface) = (link.id, link.interface.clone());
-        let on_link = OnLink { link, pending: HashMap::new(), types_multicast: HashMap::new() };
+        let on_link = OnLink {
+            link,
+            pending: HashMap::new(),
+            known: KnownAnswers::default(),
+            types_multicast: HashMap::new(),
+        };
         self.links.insert(id, on_link);
         self.away.remove(&interface);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
@@ -359,6 +368,15 @@ impl Responder {
             let at = earliest.map_or(now, |earliest| earliest.max(now));
             self.set_phase(id, link, Phase::Announcing { sent: 0 }, at);
         }
+    }
+
+    /// How much is kept of questions that wait: questions, the hosts that asked, known answers, and records that were sent.
+    pub(crate) fn waiting_entries(&self) -> usize {
+        let of_link = |on_link: &OnLink| {
+            let sent: usize = on_link.pending.values().map(|pending| pending.sent.len()).sum();
+            on_link.pending.len() + sent + on_link.known.len()
+        };
+        self.links.values().map(of_link).sum()
     }
 
     /// When something is due.

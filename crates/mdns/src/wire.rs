@@ -138,6 +138,11 @@ impl Name {
         self.0[1 + first.len()..].eq_ignore_ascii_case(&parent.0).then_some(first)
     }
 
+    /// The bytes it takes on the wire without compression.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn suffixes(&self) -> impl Iterator<Item = &[u8]> {
         let mut rest = &*self.0;
         core::iter::from_fn(move || {

@@ -16,7 +16,7 @@ use crate::responder::Event;
 use crate::service::Service;
 use crate::service::tests::service;
 use crate::sighting::{Record, Wanted};
-use crate::wire::{ANY, Data, Message, Name, Question, Record as Heard, SRV};
+use crate::wire::{A, ANY, Data, Message, NSEC, Name, PTR, Question, Record as Heard, SRV, TXT};
 
 const PORT: u16 = 5353;
 const LATENCY: Duration = Duration::from_millis(1);
@@ -31,6 +31,12 @@ struct World {
     /// A host that is no machine: what it answers to each packet on its network.
     stranger: Option<fn(&Message) -> Option<Message>>,
     probes: BTreeSet<String>,
+    /// When each name was first probed for.
+    probed_at: BTreeMap<String, Instant>,
+    /// When each question of a browse was sent.
+    asked: BTreeMap<(String, u16), Vec<Instant>>,
+    /// Records that were sent with a TTL of 0, with their number: names and kinds.
+    goodbyes: BTreeMap<(String, u16), usize>,
     /// Ports that each name was ever said to be at.
     said: BTreeMap<String, BTreeSet<u16>>,
     packets: usize,
@@ -78,6 +84,9 @@ impl World {
             wire: Vec::new(),
             stranger: None,
             probes: BTreeSet::new(),
+            probed_at: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            goodbyes: BTreeMap::new(),
             said: BTreeMap::new(),
             packets: 0,
         };
@@ -151,6 +160,13 @@ impl World {
             let message = Message::read(&transmit.bytes).expect("what we write can be read");
             for question in message.questions.iter().filter(|question| question.kind == ANY) {
                 self.probes.insert(question.name.to_string());
+                self.probed_at.entry(question.name.to_string()).or_insert(now);
+            }
+            for question in message.questions.iter().filter(|_| message.authorities.is_empty()) {
+                self.asked.entry((question.name.to_string(), question.kind)).or_default().push(now);
+            }
+            for record in message.answers.iter().filter(|record| message.is_response && record.ttl == 0) {
+                *self.goodbyes.entry((record.name.to_string(), record.data.kind())).or_default() += 1;
             }
             for record in message.answers.iter().chain(&message.additionals).filter(|record| record.ttl > 0) {
                 if let Data::Srv { port, .. } = record.data {
@@ -412,4 +428,244 @@ fn a_question_from_elsewhere_is_answered_to_nobody() {
     }
     world.run(Duration::from_secs(2));
     assert_eq!(world.packets, before);
+}
+
+const STRANGER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99)), PORT);
+
+fn http_name(labels: &[&str]) -> Name {
+    let name = Name::of("_http._tcp.local").expect("a name");
+    labels.iter().rev().fold(name, |name, label| name.child(label.as_bytes()).expect("a name"))
+}
+
+impl World {
+    /// The first host receives a packet from a host that is none of ours.
+    fn hear(&mut self, message: &Message) {
+        let packet = message.write().expect("it fits");
+        self.hosts[0].machine.receive(self.now, LinkId(1), STRANGER, &packet);
+    }
+}
+
+fn response(answers: Vec<Heard>) -> Message {
+    Message { is_response: true, answers, ..Message::default() }
+}
+
+fn pointer(label: &str, ttl: u32) -> Heard {
+    let data = Data::Ptr(http_name(&[label]));
+    Heard { name: http_name(&[]), is_unique: false, ttl, data }
+}
+
+/// 2,048 questions waited, and each got its own copy of all 1,400 known answers: 200 MB.
+#[test]
+fn known_answers_are_kept_once_however_many_questions_wait_for_them() {
+    let mut world = World::new(1, 3);
+    (1..=600).for_each(|key| world.advertise(0, key, &format!("service {key}")));
+    world.run(Duration::from_secs(60));
+    let mut questions = Vec::new();
+    let mut known = Vec::new();
+    for key in 1..=600 {
+        let instance = http_name(&[&format!("service {key}")]);
+        let host = Name::of(&format!("h0-{key}.local")).expect("a name");
+        let question = |name: &Name, kind| Question { name: name.clone(), kind, wants_unicast: false };
+        questions.extend([SRV, TXT, NSEC, ANY].map(|kind| question(&instance, kind)));
+        questions.extend([A, NSEC, ANY].map(|kind| question(&host, kind)));
+        let answer = |name: Name, ttl, data| Heard { name, is_unique: false, ttl, data };
+        let srv = Data::Srv { priority: 0, weight: 0, port: 1_000 + key, target: host.clone() };
+        known.push(pointer(&format!("service {key}"), 4_500));
+        known.push(answer(instance.clone(), 120, srv));
+        known.push(answer(instance, 4_500, Data::Txt(Box::new([0]))));
+        known.push(answer(host, 120, Data::A(Ipv4Addr::new(192, 0, 2, 1))));
+    }
+    questions.truncate(2_048);
+    for questions in questions.chunks(128) {
+        let asked = Message { questions: questions.to_vec(), is_truncated: true, ..Message::default() };
+        world.hear(&asked);
+    }
+    for answers in known[..1_400].chunks(100) {
+        world.hear(&Message { answers: answers.to_vec(), is_truncated: true, ..Message::default() });
+    }
+    let kept = world.hosts[0].machine.responder.waiting_entries();
+    assert!(kept <= 2_048 + 1_400 + 2_048, "{kept} entries");
+    let before = world.packets;
+    world.run(Duration::from_secs(5));
+    let sent = world.packets - before;
+    // Known: SRV, TXT, A of 350 services. Sent: those of the others, and that there is nothing else.
+    assert!(sent < 150, "{sent} packets");
+    assert_eq!(world.hosts[0].machine.responder.waiting_entries(), 0);
+}
+
+/// Each packet below made the machine ask four times within a second, for each record of it.
+#[test]
+fn a_question_is_asked_once_a_second_however_short_the_records_live() {
+    let mut world = World::new(1, 3);
+    world.run(Duration::from_secs(10));
+    let before = world.packets;
+    for round in 0..100 {
+        let mut answers: Vec<Heard> = Vec::new();
+        for number in 0..20 {
+            let name = format!("fake {}", (round % 10) * 20 + number);
+            answers.push(pointer(&name, 1));
+            let target = Name::of("claimant.local").expect("a name");
+            let srv = Data::Srv { priority: 0, weight: 0, port: 1, target };
+            answers.push(Heard { name: http_name(&[&name]), is_unique: false, ttl: 1, data: srv });
+        }
+        world.hear(&response(answers));
+        world.run(Duration::from_millis(100));
+    }
+    for (question, at) in &world.asked {
+        let least = at.windows(2).map(|pair| pair[1] - pair[0]).min();
+        assert!(least.is_none_or(|least| least >= Duration::from_secs(1)), "{question:?} after {least:?}");
+    }
+    let sent = world.packets - before;
+    // A hundred instances are asked for by themselves in a second, each in its own packet if they come one by one.
+    assert!(sent < 10 * 120, "{sent} packets");
+}
+
+#[test]
+fn a_question_lists_as_many_known_answers_as_fit_some_packets() {
+    let mut world = World::new(1, 3);
+    world.run(Duration::from_secs(10));
+    for packet in 0..30 {
+        let answers = (0..100).map(|number| pointer(&format!("fake {}", packet * 100 + number), 4_500));
+        world.hear(&response(answers.collect()));
+    }
+    world.run(Duration::from_secs(30));
+    let before = world.packets;
+    world.ask_all();
+    world.run(Duration::from_millis(500));
+    let sent = world.packets - before;
+    // A hundred instances are asked for by themselves in a second.
+    assert!((1..=40).contains(&sent), "{sent} packets");
+}
+
+/// 20,000 records run out together; each had its question at once.
+#[test]
+fn questions_wait_while_the_network_does_not_take_packets() {
+    let mut world = World::new(1, 3);
+    world.run(Duration::from_secs(10));
+    for packet in 0..100 {
+        let mut answers = Vec::new();
+        for number in 0..100 {
+            let name = format!("fake {}", packet * 100 + number);
+            answers.push(pointer(&name, 20));
+            let data = Data::Txt(Box::new([0]));
+            answers.push(Heard { name: http_name(&[&name]), is_unique: false, ttl: 20, data });
+        }
+        world.hear(&response(answers));
+    }
+    let (mut most, until) = (0, world.now + Duration::from_secs(19));
+    let machine = &mut world.hosts[0].machine;
+    while world.now < until {
+        world.now += Duration::from_millis(10);
+        machine.tick(world.now);
+        most = most.max(machine.outbox.waiting());
+        // One packet in ten milliseconds, where two in one are sent.
+        let _ = machine.next_transmit(world.now);
+    }
+    assert!(most <= 600, "{most} packets wait");
+}
+
+/// Probes for 2,000 names were answered four times a second, faster than the answers can leave.
+#[test]
+fn answers_wait_as_questions_while_the_network_does_not_take_packets() {
+    let mut world = World::new(1, 3);
+    (1..=800).for_each(|key| world.advertise(0, key, &format!("service {key}")));
+    world.run(Duration::from_secs(60));
+    let mut probes = Vec::new();
+    for keys in (1..=800).collect::<Vec<u32>>().chunks(100) {
+        let name = |key: &u32| http_name(&[&format!("service {key}")]);
+        let question = |key| Question { name: name(key), kind: ANY, wants_unicast: false };
+        let data = Data::Txt(Box::new([0]));
+        let proposal = |key| Heard { name: name(key), is_unique: false, ttl: 120, data: data.clone() };
+        let authorities = keys.iter().map(proposal).collect();
+        let questions = keys.iter().map(question).collect();
+        probes.push(Message { questions, authorities, ..Message::default() });
+    }
+    let mut most = 0;
+    for _ in 0..100 {
+        probes.iter().for_each(|probe| world.hear(probe));
+        for _ in 0..5 {
+            world.now += Duration::from_millis(50);
+            let machine = &mut world.hosts[0].machine;
+            machine.tick(world.now);
+            most = most.max(machine.outbox.waiting());
+            let _ = machine.next_transmit(world.now);
+        }
+    }
+    assert!(most <= 1_000, "{most} packets wait");
+}
+
+#[test]
+fn a_repeated_goodbye_leaves_in_a_flood_of_questions_for_one_host() {
+    let mut world = World::new(1, 3);
+    world.advertise(0, 1, "stays");
+    world.advertise(0, 2, "goes");
+    world.run(Duration::from_secs(10));
+    world.withdraw(0, 2);
+    let question = Question { name: http_name(&["stays"]), kind: SRV, wants_unicast: true };
+    let asked = Message { questions: vec![question], ..Message::default() }.write().expect("it fits");
+    let stranger = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 99), 40_000));
+    for _ in 0..500 {
+        // More than can be answered.
+        for _ in 0..4 {
+            world.hosts[0].machine.receive(world.now, LinkId(1), stranger, &asked);
+        }
+        world.run(Duration::from_millis(1));
+    }
+    assert_eq!(world.hosts[0].withdrawn, [(2, Goodbye::Sent)]);
+}
+
+/// A name had 64 servers and 64 texts of 8.9 KB each.
+#[test]
+fn a_host_that_says_many_things_of_one_name_is_remembered_for_few() {
+    let mut world = World::new(1, 3);
+    world.hear(&response(vec![pointer("liar", 4_500)]));
+    for number in 0..100_u16 {
+        let name = || http_name(&["liar"]);
+        let target = Name::of(&format!("h{number}.local")).expect("a name");
+        let srv = Data::Srv { priority: 0, weight: 0, port: number, target };
+        let txt = Data::Txt(number.to_be_bytes().iter().cycle().take(8_000).copied().collect());
+        world.hear(&response(vec![Heard { name: name(), is_unique: false, ttl: 120, data: srv }]));
+        world.hear(&response(vec![Heard { name: name(), is_unique: false, ttl: 120, data: txt }]));
+        world.run(Duration::from_millis(1));
+    }
+    let kept = world.hosts[0].machine.querier.kept_records();
+    assert!(kept <= 9, "{kept} records");
+    // What was said last counts.
+    world.run(Duration::from_secs(5));
+    world.hear(&response(vec![Heard {
+        name: Name::of("h99.local").expect("a name"),
+        is_unique: true,
+        ttl: 120,
+        data: Data::A(Ipv4Addr::new(192, 0, 2, 99)),
+    }]));
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.seen(0).get("liar"), Some(&99));
+}
+
+/// Each pointer with the bit that flushes had all 10,000 pointers of its type compared.
+#[test]
+fn pointers_of_a_type_are_not_flushed_by_one_host() {
+    let mut world = World::new(1, 5);
+    world.hear(&response((0..100).map(|number| pointer(&format!("theirs {number}"), 4_500)).collect()));
+    world.run(Duration::from_secs(5));
+    world.hear(&response(vec![Heard { is_unique: true, ..pointer("liar", 4_500) }]));
+    world.run(Duration::from_secs(5));
+    assert_eq!(world.hosts[0].machine.querier.kept_records(), 101);
+}
+
+#[test]
+fn what_is_heard_is_bounded_in_bytes_and_forgotten_whole() {
+    let mut world = World::new(1, 5);
+    for number in 0..8_000 {
+        let name = format!("fake {number}");
+        let strings = Data::Txt([255; 256].into_iter().cycle().take(256 * 32).collect());
+        let txt = Heard { name: http_name(&[&name]), is_unique: true, ttl: 4_500, data: strings };
+        world.hear(&response(vec![pointer(&name, 4_500), txt]));
+    }
+    let querier = |world: &World| world.hosts[0].machine.querier.kept_bytes();
+    assert!(querier(&world) <= crate::querier::CACHE_BYTES_MAX, "{} bytes", querier(&world));
+    assert!(querier(&world) > crate::querier::CACHE_BYTES_MAX * 9 / 10);
+    assert!(world.hosts[0].machine.querier.kept_records() > 0, "the sum is right");
+    world.hosts[0].machine.stop_browse(&http());
+    assert_eq!((world.hosts[0].machine.querier.kept_records(), querier(&world)), (0, 0));
 }

@@ -1,12 +1,12 @@
 //! Answers to questions (RFC 6762 §6, §7). Questions to everybody wait as questions, not as answers: however often one is
-//! asked, it waits once, and its records are looked up once, when they are sent.
+//! asked, it waits once, and its records are looked up once, when they are sent. While packets pile up, answers wait too.
 
 use core::time::Duration;
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use super::entry::{EntryId, Kind, OTHER_TTL};
+use super::known::KnownAnswers;
 use super::{Owner, Responder, SECOND, TYPES, type_record};
 use crate::clock::Instant;
 use crate::link::{Link, LinkId};
@@ -19,14 +19,21 @@ use crate::wire::{A, AAAA, ANY, Data, Message, NSEC, Name, PACKET_BYTES, PTR, Qu
 pub(super) struct Pending {
     pub(super) due: Instant,
     asked_at: Instant,
-    /// Who asked; `None` once several did.
-    asker: Option<SocketAddr>,
-    /// Records that all who asked have already; of one packet, all questions share them.
-    known: Arc<HashSet<RecordId>>,
+    /// The hosts that asked, and when. `None`: more than [`ASKERS_MAX`].
+    askers: Option<Vec<(SocketAddr, Instant)>>,
     /// Records that were sent since.
-    sent: HashSet<RecordId>,
-    /// Asked by somebody who is about to take the name: answered without delay.
+    pub(super) sent: HashSet<RecordId>,
+    /// Asked by a host that is about to take the name: answered without delay.
     is_probe: bool,
+}
+
+/// How a question was asked.
+#[derive(Clone, Copy)]
+struct Asked {
+    by: SocketAddr,
+    is_probe: bool,
+    /// More known answers follow.
+    is_truncated: bool,
 }
 
 /// A record of ours.
@@ -56,6 +63,32 @@ const DEFEND_AGAIN_AFTER: Duration = Duration::from_millis(250);
 const LEGACY_TTL_MAX: u32 = 10;
 /// An answer for one host alone has at most so many records; a longer one goes to everybody, and so at most once a second.
 const UNICAST_RECORDS_MAX: usize = 32;
+/// Hosts whose known answers are compared for one question. If more hosts ask it, all its records are sent.
+const ASKERS_MAX: usize = 8;
+/// While too many packets wait, answers are tried again after this.
+const CROWDED_DELAY: Duration = Duration::from_millis(50);
+
+impl Pending {
+    fn asked_again(&mut self, now: Instant, asked: Asked) {
+        self.asked_at = now;
+        self.is_probe |= asked.is_probe;
+        let Some(askers) = &mut self.askers else { return };
+        if let Some((_, at)) = askers.iter_mut().find(|(asker, _)| *asker == asked.by) {
+            *at = now;
+        } else if askers.len() < ASKERS_MAX {
+            askers.push((asked.by, now));
+        } else {
+            self.askers = None;
+        }
+    }
+
+    /// Whether all hosts that asked have the record.
+    fn is_known(&self, known: &KnownAnswers, record: &RecordId) -> bool {
+        self.askers
+            .as_ref()
+            .is_some_and(|askers| askers.iter().all(|(asker, asked_at)| known.has(*asker, *asked_at, record)))
+    }
+}
 
 impl Responder {
     /// Takes in a query.
@@ -70,33 +103,35 @@ impl Responder {
         let Some(on_link) = self.links.get(&link_id) else { return };
         let is_legacy = source.port() != self.port;
         let is_near = on_link.link.carries(source.ip());
-        let known = Arc::new(self.known_answers(link_id, message));
+        let known = self.known_answers(link_id, message);
         if message.questions.is_empty() {
-            return self.know_more(link_id, source, &known);
+            if let Some(on_link) = self.links.get_mut(&link_id) {
+                on_link.known.add(now, source, &known);
+            }
+            return;
         }
+        let proposed: HashSet<&Name> = message.authorities.iter().map(|record| &record.name).collect();
         let mut asked = HashSet::new();
         let mut direct = Vec::new();
+        let mut waits = false;
         for question in &message.questions {
             let Some(kind) = self.answerable(question) else { continue };
             if !asked.insert((question.name.clone(), kind)) {
                 continue;
             }
-            let is_probe = message.authorities.iter().any(|record| record.name == question.name);
             let is_alone =
                 question.wants_unicast && self.was_multicast_lately(now, link_id, &question.name, kind);
             if is_legacy || is_alone {
                 direct.push((question, kind));
             } else {
-                let pending = Pending {
-                    due: now,
-                    asked_at: now,
-                    asker: Some(source),
-                    known: known.clone(),
-                    sent: HashSet::new(),
-                    is_probe,
-                };
-                self.ask_later(now, link_id, (question.name.clone(), kind), pending, message.is_truncated);
+                let is_probe = proposed.contains(&question.name);
+                let asked = Asked { by: source, is_probe, is_truncated: message.is_truncated };
+                self.ask_later(now, link_id, (question.name.clone(), kind), asked);
+                waits = true;
             }
+        }
+        if let Some(on_link) = self.links.get_mut(&link_id).filter(|_| waits) {
+            on_link.known.ask(now, source, &known);
         }
         // Answers for one host alone never leave the link.
         if !direct.is_empty() && is_near {
@@ -138,44 +173,25 @@ impl Responder {
         (ours.data == record.data && record.ttl >= ours.ttl / 2).then_some(ids)
     }
 
-    /// More known answers of somebody whose question waits for them.
-    fn know_more(&mut self, link_id: LinkId, source: SocketAddr, known: &HashSet<RecordId>) {
-        let Some(on_link) = self.links.get_mut(&link_id) else { return };
-        for pending in on_link.pending.values_mut().filter(|pending| pending.asker == Some(source)) {
-            Arc::make_mut(&mut pending.known).extend(known.iter().cloned());
-        }
-    }
-
-    fn ask_later(
-        &mut self,
-        now: Instant,
-        link_id: LinkId,
-        question: (Name, u16),
-        mut pending: Pending,
-        is_truncated: bool,
-    ) {
+    fn ask_later(&mut self, now: Instant, link_id: LinkId, question: (Name, u16), asked: Asked) {
         let is_shared = question.1 == PTR;
-        if is_truncated {
-            pending.due = now + self.random.within(TRUNCATED_DELAY.0, TRUNCATED_DELAY.1);
+        let due = if asked.is_truncated {
+            now + self.random.within(TRUNCATED_DELAY.0, TRUNCATED_DELAY.1)
         } else if is_shared {
-            pending.due = now + self.random.within(SHARED_DELAY.0, SHARED_DELAY.1);
-        }
+            now + self.random.within(SHARED_DELAY.0, SHARED_DELAY.1)
+        } else {
+            now
+        };
         let Some(on_link) = self.links.get_mut(&link_id) else { return };
-        match on_link.pending.get_mut(&question) {
-            Some(earlier) => {
-                let is_same = earlier.asker == pending.asker;
-                earlier.due = earlier.due.min(pending.due);
-                earlier.asked_at = now;
-                earlier.is_probe |= pending.is_probe;
-                if !is_same {
-                    earlier.asker = None;
-                    Arc::make_mut(&mut earlier.known).retain(|record| pending.known.contains(record));
-                }
-            }
-            None => {
-                on_link.pending.insert(question, pending);
-            }
-        }
+        let pending = on_link.pending.entry(question).or_insert_with(|| Pending {
+            due,
+            asked_at: now,
+            askers: Some(Vec::new()),
+            sent: HashSet::new(),
+            is_probe: false,
+        });
+        pending.due = pending.due.min(due);
+        pending.asked_again(now, asked);
     }
 
     /// The records that answer a question on a link, known ones included.
@@ -348,6 +364,11 @@ impl Responder {
         for link_id in links {
             let Some(on_link) = self.links.get_mut(&link_id) else { continue };
             let is_due = |pending: &Pending| pending.due <= now;
+            if outbox.is_crowded() {
+                let due = on_link.pending.values_mut().filter(|pending| is_due(pending));
+                due.for_each(|pending| pending.due = now + CROWDED_DELAY);
+                continue;
+            }
             let due: Vec<(Name, u16)> = on_link
                 .pending
                 .iter()
@@ -365,6 +386,13 @@ impl Responder {
                 self.answer_one(now, link_id, question, pending, &mut sent, &mut packer);
             }
             sent.iter().for_each(|record| self.set_multicast(record, link_id, now));
+            if let Some(on_link) = self.links.get_mut(&link_id) {
+                if on_link.pending.is_empty() {
+                    on_link.known.clear();
+                } else {
+                    on_link.known.forget_answered(now);
+                }
+            }
             outbox.multicast(link_id, packer.finish());
         }
     }
@@ -381,7 +409,9 @@ impl Responder {
         let mut later: Option<Instant> = None;
         let rest = if pending.is_probe { DEFEND_AGAIN_AFTER } else { SECOND };
         for record in self.found(link_id, &question.0, question.1) {
-            if pending.known.contains(&record) || pending.sent.contains(&record) || sent.contains(&record) {
+            let Some(on_link) = self.links.get(&link_id) else { return };
+            let is_known = pending.is_known(&on_link.known, &record);
+            if is_known || pending.sent.contains(&record) || sent.contains(&record) {
                 continue;
             }
             let last = self.multicast_at(&record, link_id);
@@ -392,7 +422,6 @@ impl Responder {
                 later = Some(later.map_or(free_at, |later| later.min(free_at)));
                 continue;
             }
-            let Some(on_link) = self.links.get(&link_id) else { return };
             let is_fresh = |beside: &RecordId| {
                 let last = self.multicast_at(beside, link_id);
                 !sent.contains(beside) && last.is_none_or(|at| at + SECOND <= now)
