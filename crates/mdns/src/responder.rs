@@ -485,8 +485,9 @@ impl Responder {
 /// RFC 6762 §8.1, §8.2: asks for everything of the names, and proposes what they are to be.
 fn probe(entry: &Entry, link: &Link) -> Message {
     let question = |name: &Name| Question { name: name.clone(), kind: ANY, wants_unicast: false };
+    let host = Some(&entry.names.host).filter(|_| !entry.is_without_host);
     Message {
-        questions: vec![question(&entry.names.instance), question(&entry.names.host)],
+        questions: core::iter::once(&entry.names.instance).chain(host).map(question).collect(),
         authorities: entry.unique_records(link),
         ..Message::default()
     }

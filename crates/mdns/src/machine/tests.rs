@@ -642,6 +642,115 @@ fn a_host_that_says_many_things_of_one_name_is_remembered_for_few() {
     assert_eq!(world.seen(0).get("liar"), Some(&99));
 }
 
+#[test]
+fn forty_contested_services_each_wait_five_seconds_between_names() {
+    let mut world = World::new(1, 7);
+    world.stranger = Some(claims_all);
+    for key in 1..=40 {
+        world.advertise(0, key, &format!("wanted {key}"));
+    }
+    world.run(Duration::from_secs(30));
+    let mut tries: BTreeMap<String, Vec<Instant>> = BTreeMap::new();
+    for (name, at) in world.probed_at.iter().filter(|(name, _)| name.contains("_http")) {
+        let base = name.split([' ', '.']).take(2).collect::<Vec<_>>().join(" ");
+        tries.entry(base).or_default().push(*at);
+    }
+    assert_eq!(tries.len(), 40);
+    let mut early = 0;
+    for at in tries.values_mut() {
+        at.sort_unstable();
+        early += at.windows(2).filter(|pair| pair[1] - pair[0] < Duration::from_secs(5)).count();
+    }
+    // Until the fifteenth conflict.
+    assert!(early <= 14, "{early} names were tried within five seconds of the one before");
+}
+
+/// A host that has the instance, and no more of it: every probe for it gets its SRV record.
+fn has_web(message: &Message) -> Option<Message> {
+    let web = http_name(&["web"]);
+    let is_asked = message.questions.iter().any(|question| question.name == web && question.kind == ANY);
+    is_asked.then(|| response(vec![server_of_web()]))
+}
+
+fn server_of_web() -> Heard {
+    let target = Name::of("claimant.local").expect("a name");
+    let data = Data::Srv { priority: 0, weight: 0, port: 1, target };
+    Heard { name: http_name(&["web"]), is_unique: true, ttl: 120, data }
+}
+
+fn with_subtype(host: usize, key: u128, name: &str) -> Service {
+    Service { subtypes: vec!["_sub".to_owned()], ..named(host, key, name) }
+}
+
+#[test]
+fn what_is_ours_alone_is_withdrawn_although_another_host_has_the_name() {
+    for is_renamed in [false, true] {
+        let mut world = World::new(1, 5);
+        let service = with_subtype(0, 1, "web");
+        world.hosts[0].machine.advertise(world.now, 1, service.clone());
+        world.run(Duration::from_secs(10));
+        // Two networks become one.
+        world.stranger = Some(has_web);
+        world.hear(&response(vec![server_of_web()]));
+        if !is_renamed {
+            world.hosts[0].machine.withdraw(world.now, 1, service, 1);
+        }
+        world.run(Duration::from_secs(10));
+        let subtype = http_name(&["_sub", "_sub"]).to_string();
+        let goodbyes = |name: &str, kind| world.goodbyes.get(&(name.to_owned(), kind)).copied().unwrap_or(0);
+        assert_eq!(goodbyes(&subtype, PTR), 2, "is_renamed: {is_renamed}");
+        assert_eq!(goodbyes("_http._tcp.local", PTR), 0, "the other host has the instance");
+        let has_left = usize::from(!is_renamed);
+        assert_eq!(goodbyes("h0-1.local", A), 2 * has_left, "is_renamed: {is_renamed}");
+        assert_eq!(world.hosts[0].withdrawn.len(), has_left);
+    }
+}
+
+/// The second record was taken for a lost probe: the name was given up, although no host has it.
+#[test]
+fn a_packet_with_two_records_against_ours_is_one_conflict() {
+    let mut world = World::new(1, 5);
+    world.advertise(0, 1, "web");
+    world.run(Duration::from_secs(10));
+    let txt = Heard { data: Data::Txt(b"\x01a".as_slice().into()), ..server_of_web() };
+    world.hear(&response(vec![server_of_web(), txt]));
+    world.run(Duration::from_secs(10));
+    assert_eq!(world.hosts[0].standings[&1].name.as_deref(), Some("web"));
+}
+
+/// After sleep all links are probed again. The other link never heard that the name was given up.
+#[test]
+fn a_name_that_is_lost_on_one_link_is_withdrawn_on_another_once_it_has_been_probed_there() {
+    let mut now = clock::now();
+    let mut machine = Machine::new(now, PORT, 1);
+    machine.link_up(now, link(0));
+    machine.link_up(now, Link { id: LinkId(2), interface: "eth1".to_owned(), index: 3, ..link(0) });
+    machine.advertise(now, 1, named(0, 1, "web"));
+    let mut goodbyes: BTreeMap<LinkId, usize> = BTreeMap::new();
+    let mut run = |machine: &mut Machine| {
+        let until = now + Duration::from_secs(10);
+        while let Some(due) = machine.next_due(now).filter(|due| *due <= until) {
+            now = due.max(now);
+            machine.tick(now);
+            while let Some(transmit) = machine.next_transmit(now) {
+                machine.transmitted(now, transmit.link, &transmit.goodbyes, true);
+                let message = Message::read(&transmit.bytes).expect("what we write can be read");
+                let is_goodbye = |record: &&Heard| record.ttl == 0 && record.data.kind() == PTR;
+                *goodbyes.entry(transmit.link).or_default() +=
+                    message.answers.iter().filter(is_goodbye).count();
+            }
+        }
+        now = until;
+        now
+    };
+    let now = run(&mut machine);
+    machine.woke(now);
+    let conflict = response(vec![server_of_web()]).write().expect("it fits");
+    machine.receive(now, LinkId(1), STRANGER, &conflict);
+    run(&mut machine);
+    assert_eq!(goodbyes, BTreeMap::from([(LinkId(1), 0), (LinkId(2), 2)]));
+}
+
 /// Each pointer with the bit that flushes had all 10,000 pointers of its type compared.
 #[test]
 fn pointers_of_a_type_are_not_flushed_by_one_host() {

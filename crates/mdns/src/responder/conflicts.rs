@@ -3,16 +3,16 @@
 
 use core::cmp::Ordering;
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use super::entry::{EntryId, Names, Phase};
+use super::entry::{EntryId, Lost, Names, Phase};
 use super::{Owner, Responder, SECOND};
 use crate::clock::Instant;
 use crate::link::LinkId;
 use crate::outbox::Outbox;
 use crate::service::{next_host, next_name};
-use crate::wire::{Data, Message, Record};
+use crate::wire::{Data, Message, Name, Record};
 
 /// Conflicts of late, which decide how soon the next name is tried.
 #[derive(Debug, Default)]
@@ -57,7 +57,10 @@ impl Contests {
         while self.recent.front().is_some_and(|at| *at + CONFLICTS_WITHIN <= now) {
             self.recent.pop_front();
         }
-        self.recent.truncate(CONFLICTS_MAX);
+        // The newest count: they end last.
+        while self.recent.len() > CONFLICTS_MAX {
+            self.recent.pop_front();
+        }
         let is_contested = self.recent.len() >= CONFLICTS_MAX || names_lost as usize >= CONFLICTS_MAX;
         if is_contested { CONTESTED_DELAY } else { Duration::ZERO }
     }
@@ -76,8 +79,10 @@ impl Responder {
     ) {
         if message.is_response {
             if !is_own {
-                let records = message.answers.iter().chain(&message.additionals);
-                records.for_each(|record| self.hear(now, link, record));
+                let mut in_conflict = HashSet::new();
+                for record in message.answers.iter().chain(&message.additionals) {
+                    self.hear(now, link, record, &mut in_conflict);
+                }
             }
             return;
         }
@@ -87,8 +92,9 @@ impl Responder {
         self.query(now, link, source, message, outbox);
     }
 
-    /// Another host says something of a name. If the name is ours, that is a conflict, or a mistake to be corrected.
-    fn hear(&mut self, now: Instant, link: LinkId, record: &Record) {
+    /// Another host says something of a name. If the name is ours, that is a conflict, or a mistake to be corrected. The
+    /// records of one packet are one conflict: the first has us probe, and the second must not take that for a lost probe.
+    fn hear(&mut self, now: Instant, link: LinkId, record: &Record, in_conflict: &mut HashSet<EntryId>) {
         let id = match (self.owners.get(&record.name), &record.data) {
             (Some(Owner::Instance(_) | Owner::Host(_)), Data::Ptr(_) | Data::Nsec { .. }) => return,
             (Some(Owner::Instance(id) | Owner::Host(id)), _) => *id,
@@ -110,6 +116,7 @@ impl Responder {
             // It is somebody's farewell to a name that we have since.
             None if record.ttl == 0 => {}
             None if self.is_address_of_ours(&record.data) => {}
+            None if !in_conflict.insert(id) => {}
             None => self.conflict(now, id, link, record),
         }
     }
@@ -146,9 +153,8 @@ impl Responder {
         let is_host = record.name == entry.names.host;
         match phase {
             Phase::Probing { .. } if entry.leaving.is_some() => {
-                // It was never ours, and there is nothing to say of it.
-                entry.presences.remove(&link);
-                self.look_whether_gone(now, id);
+                let lost = if is_host { Lost::Host } else { Lost::Instance };
+                self.leave_the_rest(now, id, link, lost);
             }
             Phase::Probing { .. } => self.rename(now, id, link, is_host),
             Phase::Announcing { .. } | Phase::Settled => {
@@ -171,7 +177,7 @@ impl Responder {
         let at = self.next_probing(now) + delay;
         let freed = self.drop_names(id);
         if !is_host {
-            self.say_goodbye_elsewhere(now, id, lost_on);
+            self.give_up_instance(now, id, lost_on);
         }
         let Some(entry) = self.entries.get_mut(&id) else { return };
         loop {
@@ -203,8 +209,14 @@ impl Responder {
 
     /// RFC 6762 §8.2: of two who probe at once, the one whose records come later in order wins.
     fn compare_probes(&mut self, now: Instant, link: LinkId, message: &Message) {
+        // Sorted by name once: a packet may repeat its questions, and all its records may have one name.
+        let mut proposed: HashMap<&Name, Vec<&Record>> = HashMap::new();
+        for record in &message.authorities {
+            proposed.entry(&record.name).or_default().push(record);
+        }
         let mut lost = Vec::new();
         for question in &message.questions {
+            let Some(theirs) = proposed.remove(&question.name) else { continue };
             let Some(Owner::Instance(id) | Owner::Host(id)) = self.owners.get(&question.name) else {
                 continue;
             };
@@ -212,13 +224,12 @@ impl Responder {
                 continue;
             };
             let phase = entry.presences.get(&link).map(|presence| presence.phase);
-            let is_of_name = |record: &&Record| record.name == question.name;
-            let theirs = in_order(message.authorities.iter().filter(is_of_name));
-            if theirs.is_empty() || !matches!(phase, Some(Phase::Probing { .. })) {
+            if !matches!(phase, Some(Phase::Probing { .. })) {
                 continue;
             }
             let ours = entry.unique_records(&on_link.link);
-            if in_order(ours.iter().filter(is_of_name)).cmp(&theirs) == Ordering::Less {
+            let ours = ours.iter().filter(|record| record.name == question.name);
+            if in_order(ours).cmp(&in_order(theirs.into_iter())) == Ordering::Less {
                 lost.push(*id);
             }
         }

@@ -56,6 +56,15 @@ pub(crate) struct Presence {
     pub(crate) multicast: Vec<(Kind, Instant)>,
     /// When the service was last announced here.
     pub(crate) announced_at: Option<Instant>,
+    /// The name that another host has here since.
+    pub(crate) lost: Option<Lost>,
+}
+
+/// A name that another host has. Its records are that host's to speak of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    Instance,
+    Host,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +132,7 @@ impl Names {
 
 impl Presence {
     pub(crate) fn new(phase: Phase, due: Instant) -> Self {
-        Self { phase, due: Some(due), multicast: Vec::new(), announced_at: None }
+        Self { phase, due: Some(due), multicast: Vec::new(), announced_at: None, lost: None }
     }
 
     /// Whether the records are ours here, so that questions for them are answered.
@@ -249,11 +258,20 @@ impl Entry {
         Message { answers, ..Message::default() }
     }
 
-    /// All records, not to be believed any more.
+    /// All records, not to be believed any more, but for those of a name that another host has.
     pub(crate) fn goodbye(&self, link: &Link) -> Message {
-        let mut goodbye = self.announcement(link);
-        goodbye.answers.iter_mut().for_each(|record| record.ttl = 0);
-        goodbye
+        let lost = self.presences.get(&link.id).and_then(|presence| presence.lost);
+        let is_ours = |kind: &Kind| match lost {
+            None => true,
+            // The pointer of the type is the same for both hosts. The other host's server and text have replaced ours.
+            Some(Lost::Instance) => {
+                matches!(kind, Kind::Pointer(place) if *place > 0) || matches!(kind, Kind::Address(_))
+            }
+            Some(Lost::Host) => !matches!(kind, Kind::Address(_)),
+        };
+        let kinds = self.kinds(link).into_iter().filter(is_ours);
+        let answers = kinds.map(|kind| Record { ttl: 0, ..self.record(kind, link) }).collect();
+        Message { answers, ..Message::default() }
     }
 
     /// The records whose names are to be ours alone, with the names they have.

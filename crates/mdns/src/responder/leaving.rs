@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use super::entry::{Entry, EntryId, Leaving, Phase};
+use super::entry::{Entry, EntryId, Leaving, Lost, Phase};
 use super::{Event, NOT_CARRIED, Responder};
 use crate::board::Goodbye;
 use crate::clock::Instant;
@@ -19,6 +19,16 @@ pub(super) struct Owed {
     /// `None`: which interfaces it was announced on is not known; an earlier process did it.
     interfaces: Option<BTreeSet<String>>,
     since: Instant,
+}
+
+/// How the end of a service is said on a link.
+#[derive(Clone, Copy)]
+enum Ending {
+    AtOnce,
+    /// The name may be another host's by now, which probing shows.
+    OnceProbed,
+    /// Another host has the instance.
+    WithoutInstance,
 }
 
 /// The repeat of a goodbye follows the first after this.
@@ -48,8 +58,8 @@ impl Responder {
         if self.owners.contains_key(&entry.names.instance) {
             return self.answer(token, Goodbye::Sent);
         }
-        let links: Vec<LinkId> = self.links.keys().copied().collect();
-        self.say_for_another(now, entry, Some(token), &links);
+        let endings = self.links.keys().map(|link| (*link, Ending::AtOnce)).collect();
+        self.say_for_another(now, entry, Some(token), endings);
     }
 
     /// Takes nothing new, and does not wait for interfaces that are away.
@@ -83,14 +93,19 @@ impl Responder {
     }
 
     /// Says goodbye for a service that no entry stands for: on those of these links that carry it.
-    fn say_for_another(&mut self, now: Instant, mut entry: Entry, token: Option<u64>, links: &[LinkId]) {
-        let is_carrying = |id: &&LinkId| {
+    fn say_for_another(
+        &mut self,
+        now: Instant,
+        mut entry: Entry,
+        token: Option<u64>,
+        mut endings: Vec<(LinkId, Ending)>,
+    ) {
+        endings.retain(|(id, _)| {
             self.links.get(id).is_some_and(|on_link| on_link.link.addresses_of(entry.wanted.ip).is_some())
-        };
-        let carrying: Vec<LinkId> = links.iter().filter(is_carrying).copied().collect();
+        });
         self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
         let missed: BTreeSet<String> = self.away.keys().cloned().collect();
-        if carrying.is_empty() && missed.is_empty() {
+        if endings.is_empty() && missed.is_empty() {
             // Most likely nobody believes in it; if somebody does, the goodbye follows.
             self.owe(Owed { service: entry.wanted, interfaces: None, since: now });
             return token.into_iter().for_each(|token| self.answer(token, Goodbye::Sent));
@@ -100,17 +115,60 @@ impl Responder {
         let id = self.insert(entry);
         self.overdue.extend(answer_by.map(|at| (at, id)));
         self.take_names(id);
-        carrying.into_iter().for_each(|link| self.say_goodbye_on(now, id, link));
+        for (link, ending) in endings {
+            match ending {
+                Ending::AtOnce => self.say_goodbye_on(now, id, link),
+                Ending::OnceProbed => self.probe_on(now, id, link),
+                Ending::WithoutInstance => {
+                    self.say_goodbye_on(now, id, link);
+                    self.set_lost(id, link, Lost::Instance);
+                }
+            }
+        }
     }
 
-    /// Says goodbye for the name that an entry gives up, where it was its own. Its host stays.
-    pub(super) fn say_goodbye_elsewhere(&mut self, now: Instant, id: EntryId, lost_on: LinkId) {
+    /// Says goodbye for the instance name that an entry gives up, where it was its own. Its host stays.
+    pub(super) fn give_up_instance(&mut self, now: Instant, id: EntryId, lost_on: LinkId) {
         let Some(entry) = self.entries.get(&id) else { return };
-        let ours: Vec<LinkId> = entry.links_where_ours().filter(|link| *link != lost_on).collect();
+        let has_subtypes = entry.names.pointers.len() > 1;
+        let ending = |link: LinkId, phase: Phase| {
+            let interface = &self.links.get(&link)?.link.interface;
+            let was_announced = entry.announced_on.contains(interface);
+            match phase {
+                _ if link == lost_on => (was_announced && has_subtypes).then_some(Ending::WithoutInstance),
+                Phase::Announcing { .. } | Phase::Settled => Some(Ending::AtOnce),
+                Phase::Probing { .. } => was_announced.then_some(Ending::OnceProbed),
+                Phase::Leaving { .. } => None,
+            }
+        };
+        let presences = entry.presences.iter();
+        let endings: Vec<(LinkId, Ending)> =
+            presences.filter_map(|(link, presence)| Some((*link, ending(*link, presence.phase)?))).collect();
         let given_up = Entry::new(None, entry.as_announced());
-        if let Some(mut given_up) = given_up.filter(|_| !ours.is_empty()) {
+        if let Some(mut given_up) = given_up.filter(|_| !endings.is_empty()) {
             given_up.is_without_host = true;
-            self.say_for_another(now, given_up, None, &ours);
+            given_up.announced_on = entry.announced_on.clone();
+            self.say_for_another(now, given_up, None, endings);
+        }
+    }
+
+    /// A service that is being withdrawn was probed for again, and another host has one of its names. What was announced
+    /// under its other names is withdrawn.
+    pub(super) fn leave_the_rest(&mut self, now: Instant, id: EntryId, link: LinkId, lost: Lost) {
+        self.set_lost(id, link, lost);
+        let (Some(entry), Some(on_link)) = (self.entries.get_mut(&id), self.links.get(&link)) else { return };
+        let was_announced = entry.announced_on.contains(&on_link.link.interface);
+        if was_announced && !entry.goodbye(&on_link.link).answers.is_empty() {
+            return self.say_goodbye_on(now, id, link);
+        }
+        entry.presences.remove(&link);
+        self.look_whether_gone(now, id);
+    }
+
+    fn set_lost(&mut self, id: EntryId, link: LinkId, lost: Lost) {
+        let entry = self.entries.get_mut(&id);
+        if let Some(presence) = entry.and_then(|entry| entry.presences.get_mut(&link)) {
+            presence.lost = Some(lost);
         }
     }
 
@@ -190,7 +248,7 @@ impl Responder {
             // Another entry has the name now and is announced under it.
             let entry = Entry::new(None, service);
             if let Some(entry) = entry.filter(|entry| !self.owners.contains_key(&entry.names.instance)) {
-                self.say_for_another(now, entry, None, &[link]);
+                self.say_for_another(now, entry, None, vec![(link, Ending::AtOnce)]);
             }
         }
     }
