@@ -65,8 +65,10 @@ fn own_status_mib(field: &str) -> u64 {
 fn a_question_asked_fifteen_thousand_times_at_once_costs_little_and_is_answered_once() {
     // What has no bounds ends here, not on the machine of whoever runs the tests.
     setrlimit(Resource::Data, Rlimit { current: Some(1 << 30), maximum: Some(1 << 30) }).unwrap();
-    let lan = Lan::new(&["ours", "hostile"]);
+    let lan = Lan::new(&["ours", "avahi", "hostile"]);
     let station = Station::start(lan.host("hostile"));
+    let avahi = Avahi::start(lan.host("avahi"));
+    let mut publisher = avahi.publish(&Theirs { name: "Theirs", service_type: HTTP, port: 2, txt: &[] });
     let ours = start_on(lan.host("ours"));
     let mass = |key: u16| loopback::service(&format!("Mass {key}.{key}"), key);
     (1..=1_000).for_each(|key| ours.advertise(key.into(), mass(key)));
@@ -84,15 +86,20 @@ fn a_question_asked_fifteen_thousand_times_at_once_costs_little_and_is_answered_
     let asked_ns = monotonic_ns();
     assert_eq!(block_on(ours.withdraw(1, mass(1))), Goodbye::Sent);
     let late_ns = goodbye_ns(&station, mark, "Mass 1.1").saturating_sub(asked_ns);
-    assert!(late_ns < AT_ONCE_NS, "the goodbye left after {late_ns} ns");
+    let began_ns = monotonic_ns();
+    publisher.end();
+    let theirs_ns = goodbye_ns(&station, mark, "Theirs").saturating_sub(began_ns);
+    // How busy the machine is shows in Avahi, which hears the same packets.
+    assert!(late_ns < AT_ONCE_NS + theirs_ns, "ours after {late_ns} ns, Avahi's after {theirs_ns} ns");
     let answers = || -> Vec<usize> {
         let mut counts = vec![0; 1_001];
         for (_, item) in
             station.records(mark).iter().filter(|(_, item)| item.name == TYPE.join(".") && item.ttl > 0)
         {
             let dns::Kind::Ptr(target) = &item.kind else { continue };
-            let key = target.split('.').nth(1).and_then(|rest| rest.split('.').next());
-            counts[key.unwrap().parse::<usize>().unwrap()] += 1;
+            // Avahi's service has none.
+            let key = target.split('.').nth(1).and_then(|key| key.parse::<usize>().ok());
+            key.into_iter().for_each(|key| counts[key] += 1);
         }
         counts.split_off(2)
     };
