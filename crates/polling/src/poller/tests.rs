@@ -1,5 +1,6 @@
 //! Pollers of one process that share targets through memory, watched by a witness that refuses old fences.
 
+mod flapping;
 mod reports;
 
 use super::*;
