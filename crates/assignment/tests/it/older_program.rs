@@ -2,7 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::names::{Naming, Shape, instance};
-use tenure_assignment::Hash;
+use tenure_assignment::{Hash, Member, Target, assign};
 
 /// What the fullest poller holds beside an equal share, and how many pollers hold nothing.
 fn skew(hash: Hash, pollers: &[String], targets: &[String]) -> (f64, usize) {
@@ -58,4 +58,21 @@ fn fnv1a_looks_neither_at_weights_nor_at_holders_nor_at_pins() {
         target.pinned_to = Some(plain.members[2].0.clone());
     }
     assert_eq!(other.assigned_by(Hash::Fnv1a), plain.assigned_by(Hash::Fnv1a));
+}
+
+/// Older programs do not know which members are new, and must compute the same.
+#[test]
+fn fnv1a_gives_new_members_what_it_gives_all() {
+    let names: Vec<String> = Shape::Sequential.targets(200);
+    let targets: Vec<Target<'_>> =
+        names.iter().map(|name| Target { name, held_by: Some("a"), pinned_to: None }).collect();
+    let assigned = |new: &[&str]| {
+        let members = ["a", "b", "c"].map(|name| Member { name, weight: 1, is_new: new.contains(&name) });
+        assign(Hash::Fnv1a, &members, &targets)
+    };
+    let plain = assigned(&[]);
+    assert!([0, 1, 2].iter().all(|member| plain.contains(&Some(*member))), "each has some");
+    for new in [&["a"][..], &["b"], &["b", "c"], &["a", "b", "c"]] {
+        assert_eq!(assigned(new), plain, "{new:?}");
+    }
 }
