@@ -9,8 +9,9 @@ use super::peers::Change;
 use super::peers::feed::{LIMIT, monotonic_ns};
 use super::stage::{HTTP, Stage, announces, full, post, register};
 use super::streams::Stream;
+use crate::daemon::Daemon;
 
-fn withdraws_everything_and_announces_it_again(signal: Signal) {
+fn withdraws_everything_and_announces_it_again(stop: impl FnOnce(&Daemon)) {
     let mut stage = Stage::begin();
     let names = ["by line", "by HTTP", "for ever"];
     let mut registrant = stage.daemon.lines();
@@ -25,7 +26,7 @@ fn withdraws_everything_and_announces_it_again(signal: Signal) {
     browse.wait_found(names[2]);
     subscribe.wait_event("resolved", names[2]);
 
-    stage.daemon.signal(signal);
+    stop(&stage.daemon);
     browse.wait_for(|told| told.get("closing").is_some());
     assert_eq!(stage.daemon.code(), 0, "{}", stage.daemon.said());
     for name in names {
@@ -60,10 +61,23 @@ fn withdraws_everything_and_announces_it_again(signal: Signal) {
 
 #[test]
 fn sigterm_withdraws_everything_while_others_listen_and_a_restart_announces_it_again() {
-    withdraws_everything_and_announces_it_again(Signal::TERM);
+    withdraws_everything_and_announces_it_again(|daemon| daemon.signal(Signal::TERM));
 }
 
 #[test]
 fn sigint_withdraws_everything_while_others_listen_and_a_restart_announces_it_again() {
-    withdraws_everything_and_announces_it_again(Signal::INT);
+    withdraws_everything_and_announces_it_again(|daemon| daemon.signal(Signal::INT));
+}
+
+#[test]
+fn sighup_withdraws_everything_while_others_listen_and_a_restart_announces_it_again() {
+    withdraws_everything_and_announces_it_again(|daemon| daemon.signal(Signal::HUP));
+}
+
+#[test]
+fn a_plain_shutdown_withdraws_everything_while_others_listen_and_a_restart_announces_it_again() {
+    withdraws_everything_and_announces_it_again(|daemon| {
+        let answered = daemon.http_over_socket().post("/v1/shutdown", &json!({}));
+        assert_eq!(answered.status, 200, "{answered:?}");
+    });
 }
