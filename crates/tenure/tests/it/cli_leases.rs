@@ -209,7 +209,7 @@ fn a_held_resource_is_refused_with_who_and_what_next() {
             exit 1
             --- out
             --- err
-            error: the wait of 20 ms for "printer" ended before it was free (wait_timeout)
+            error: the wait of SPAN for "printer" ended before it was free (wait_timeout)
             hint: wait longer with --wait; tenure resource show lists holder and waiters
         "#]],
     );
