@@ -22,7 +22,7 @@ use crate::values::{Floor, Head, Standing, ValueError, Writer, decode};
 /// How long a read of the store may take.
 const READ_WITHIN: Duration = Duration::from_millis(1_500);
 /// Frames read at once.
-const FRAMES_PER_READ: usize = 16;
+pub(crate) const FRAMES_PER_READ: usize = 16;
 /// Changes that may wait to be looked at.
 const CHANGES_MAX: usize = 256;
 /// The longest nap between two looks at the time.
@@ -332,7 +332,9 @@ impl Follower {
         upto: u64,
         copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<bool, FollowError> {
-        let (from, to) = (self.keys.frame(first), self.keys.frame(upto + 1));
+        // No further than what is read at once: etcd 3.4 walks through all keys of a range.
+        let end = (upto + 1).min(first + FRAMES_PER_READ as u64);
+        let (from, to) = (self.keys.frame(first), self.keys.frame(end));
         let Ok(ranged) = self.store.range(&from, &to, FRAMES_PER_READ, READ_WITHIN) else { return Ok(false) };
         let next = ranged.found.first().and_then(|found| self.keys.frame_number(&found.key));
         if next != Some(first) {

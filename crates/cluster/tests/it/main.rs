@@ -20,3 +20,4 @@ mod stuck;
 #[path = "../../../log/tests/it/support.rs"]
 #[expect(dead_code, reason = "shared with the log's own tests, which use more of it")]
 mod support;
+mod trimming;
