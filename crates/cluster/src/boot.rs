@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recovery, SharedDisk};
 
+use crate::follow::FRAMES_PER_READ;
 use crate::keys::Keys;
 use crate::store::{Compare, Op, Store, StoreError, Txn};
 use crate::trust::{Forgot, Progress, Remembered};
@@ -292,8 +293,10 @@ pub fn copy_whole(with: &BootOptions<'_>) -> Result<(Meta, Mirror), BootError> {
     set_aside(with)?;
     let (mut mirror, _) = begin(with, &meta, &floor)?;
     while mirror.last_frame() < head.frame {
-        let from = with.keys.frame(mirror.last_frame() + 1);
-        let ranged = with.store.range(&from, &with.keys.frame(head.frame + 1), 16, WITHIN)?;
+        let first = mirror.last_frame() + 1;
+        let end = (head.frame + 1).min(first + FRAMES_PER_READ as u64);
+        let from = with.keys.frame(first);
+        let ranged = with.store.range(&from, &with.keys.frame(end), FRAMES_PER_READ, WITHIN)?;
         if ranged.found.is_empty() {
             return Err(BootError::Missing { key: from });
         }

@@ -15,14 +15,14 @@ use crate::claim::{Claimed, Lookout, Next};
 use crate::keys::Keys;
 use crate::remote::{Clock, RemoteLog, SharedMirror, lock, step_within};
 use crate::store::{Changed, Op, Stepped, Store, Txn, WatchEnded};
-use crate::term::{Beaten, Term};
+use crate::term::Term;
 use crate::trust::{Forgot, Progress, Trust};
 use crate::values::{Floor, Head, Standing, ValueError, Writer, decode};
 
 /// How long a read of the store may take.
 const READ_WITHIN: Duration = Duration::from_millis(1_500);
 /// Frames read at once.
-const FRAMES_PER_READ: usize = 16;
+pub(crate) const FRAMES_PER_READ: usize = 16;
 /// Changes that may wait to be looked at.
 const CHANGES_MAX: usize = 256;
 /// The longest nap between two looks at the time.
@@ -35,6 +35,7 @@ pub struct Follower {
     store: Arc<dyn Store>,
     keys: Keys,
     mirror: SharedMirror,
+    salt: u32,
     lookout: Lookout,
     clock: Clock,
     /// Where others look at what this one sees.
@@ -138,7 +139,8 @@ impl Follower {
         seen: Arc<Mutex<Seen>>,
         trust: Arc<Mutex<Trust>>,
     ) -> Self {
-        Self { store, keys, mirror, lookout, clock, seen, trust }
+        let salt = lock(&mirror).identity().salt;
+        Self { store, keys, mirror, salt, lookout, clock, seen, trust }
     }
 
     /// Follows until the log is this node's or `stop` says so. `copied` gets every frame and says whether it was taken;
@@ -330,7 +332,9 @@ impl Follower {
         upto: u64,
         copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<bool, FollowError> {
-        let (from, to) = (self.keys.frame(first), self.keys.frame(upto + 1));
+        // No further than what is read at once: etcd 3.4 walks through all keys of a range.
+        let end = (upto + 1).min(first + FRAMES_PER_READ as u64);
+        let (from, to) = (self.keys.frame(first), self.keys.frame(end));
         let Ok(ranged) = self.store.range(&from, &to, FRAMES_PER_READ, READ_WITHIN) else { return Ok(false) };
         let next = ranged.found.first().and_then(|found| self.keys.frame_number(&found.key));
         if next != Some(first) {
@@ -351,12 +355,8 @@ impl Follower {
     }
 
     fn copy(&mut self, bytes: &[u8], copied: &mut dyn FnMut(Batch) -> bool) -> Result<(), FollowError> {
-        let salt = {
-            let mut mirror = lock(&self.mirror);
-            mirror.copy(bytes)?;
-            mirror.identity().salt
-        };
-        let frame = frame::decode(bytes, salt).expect("invariant: what was copied is a frame");
+        lock(&self.mirror).copy(bytes)?;
+        let frame = frame::decode(bytes, self.salt).expect("invariant: what was copied is a frame");
         if copied(Batch::of_frame(&frame)) { Ok(()) } else { Err(FollowError::Unapplied) }
     }
 
@@ -408,28 +408,22 @@ impl Follower {
             }
         };
         lock(&self.seen).claims[0] += 1;
-        let (tick, salt) = (won.tick, lock(&self.mirror).identity().salt);
-        let mut term = Term::begin(self.keys.clone(), salt, *won)?;
-        let mut proved_ms = sent_ms;
+        let tick = won.tick;
+        let term = Term::begin(self.keys.clone(), self.salt, *won)?;
         let head = *term.head();
+        // It proves life from here on: neither what is copied now nor this machine's disk may cost the claim.
+        let log = RemoteLog::new(Arc::clone(&self.store), &self.mirror, term, self.clock, tick);
         loop {
             let last = lock(&self.mirror).last_frame();
             if last >= head.frame {
                 break;
             }
-            let is_read = self.read_frames(last + 1, head.frame, copied)?;
-            // What takes long must not cost the claim.
-            let now_ms = (self.clock.boot_ms)();
-            if now_ms > proved_ms + term.ttl_ms() / 3 {
-                let beat = term.beat(tick);
-                match term.beaten(now_ms, now_ms, self.store.step(&beat, step_within(term.ttl_ms()))) {
-                    Beaten::Held => proved_ms = now_ms,
-                    Beaten::Fenced => return Ok(None),
-                    Beaten::Unknown => {}
-                }
-            }
-            if !is_read {
+            log.goes_on();
+            if !self.read_frames(last + 1, head.frame, copied)? {
                 nap(Duration::from_millis(20));
+            }
+            if log.is_over() {
+                return Ok(None);
             }
         }
         let copied_upto = {
@@ -441,11 +435,10 @@ impl Follower {
                 Progress { frame: copied_upto.frame, chain: copied_upto.chain, ..Progress::default() };
             let of_store = Progress { frame: head.frame, chain: head.chain, ..Progress::default() };
             let what = of_store.lacks(&of_copy).unwrap_or_else(|| "its last frame is another one".to_owned());
-            return Err(Forgot { who: term.writer().node.clone(), what }.into());
+            return Err(Forgot { who: log.writer().node, what }.into());
         }
         self.tell();
-        let log =
-            RemoteLog::new(Arc::clone(&self.store), Arc::clone(&self.mirror), term, self.clock, proved_ms);
+        log.goes_on();
         Ok(Some(FollowEnd::Won { log: Box::new(log), tick }))
     }
 

@@ -35,7 +35,7 @@ const QUOTA_BYTES_PER_REVISION: u64 = 8 << 10;
 /// The same where the store does not say its quota.
 const REVISIONS_KEPT: u64 = 250_000;
 /// Frames and pieces that go in one step: few enough that a proof of life behind it does not wait.
-pub const FRAMES_PER_LOT: u64 = 500;
+pub const FRAMES_PER_LOT: u64 = 250;
 /// See [`FRAMES_PER_LOT`].
 pub const PIECES_PER_LOT: usize = 16;
 /// Lots that go in one look.
@@ -63,6 +63,8 @@ pub struct Growth {
     too_large: Option<(Lsn, u64)>,
     /// Whether nothing is left below the floor.
     is_swept: bool,
+    /// The first frame that may be there, where that is known.
+    first_left: Option<u64>,
     /// The revision of the last trim, by this writer or an earlier one.
     floor_revision: u64,
     /// After a trim, the revision of the one before it.
@@ -172,6 +174,7 @@ impl Growth {
             too_large: None,
             // The node that raised it may not have come further.
             is_swept: false,
+            first_left: None,
             floor_revision: found.revision,
             compact_at: None,
             compacted: 0,
@@ -378,6 +381,8 @@ impl Growth {
 
     /// A new floor stands in the store, at this revision or before it.
     fn raised(&mut self, floor: Floor, value: Vec<u8>, revision: u64) {
+        // Nothing was left below the floor before it.
+        self.first_left = Some(self.floor.frame);
         (self.floor, self.floor_bytes) = (floor, value);
         (self.counted, self.candidate, self.is_swept) = (None, None, false);
         self.compact_at = Some(core::mem::replace(&mut self.floor_revision, revision));
@@ -398,20 +403,61 @@ impl Growth {
                 }
                 return Ok(Tended::Trimmed { floor: self.floor.frame });
             };
+            let upto = match &lot {
+                Op::Delete { to, .. } => self.keys.frame_number(to),
+                Op::Put { .. } | Op::Get { .. } => None,
+            };
             let txn = Txn { compares: vec![self.mine.clone()], then: vec![lot], otherwise: Vec::new() };
             if !store.step(&txn, WITHIN)?.held {
                 return Ok(Tended::Fenced);
             }
+            self.first_left = upto.or(self.first_left);
         }
         Ok(Tended::Quiet)
     }
 
     /// What goes next, and how far the store has come. Frames first: they are what grows.
-    fn next_lot(&self, store: &dyn Store) -> Result<(Option<Op>, u64), StoreError> {
+    fn next_lot(&mut self, store: &dyn Store) -> Result<(Option<Op>, u64), StoreError> {
+        // etcd 3.4 walks through all keys of a range to find its first one, and steps that write wait for that. So a lot is
+        // looked for where it must be; all frames below the floor are looked at once those are gone that were known of.
+        let first_left = match self.first_left {
+            Some(first_left) => first_left,
+            None => self.find_first_left(store)?,
+        };
+        let (from, floor) = (self.keys.frame(first_left), self.keys.frame(self.floor.frame));
+        let to = self.keys.frame(first_left.saturating_add(FRAMES_PER_LOT)).min(floor.clone());
+        if from < to {
+            let lot = next_lot(store, &self.keys, &from, &to)?;
+            if lot.0.is_some() {
+                return Ok(lot);
+            }
+        }
+        let frames = next_lot(store, &self.keys, &self.keys.frame(0), &floor)?;
+        if frames.0.is_some() {
+            return Ok(frames);
+        }
         let (first_piece, _) = self.keys.snapshots();
         let (first_kept, _) = self.keys.pieces(self.floor.snapshot_lsn);
-        let frames = next_lot(store, &self.keys, &self.keys.frame(0), &self.keys.frame(self.floor.frame))?;
-        if frames.0.is_some() { Ok(frames) } else { next_lot(store, &self.keys, &first_piece, &first_kept) }
+        next_lot(store, &self.keys, &first_piece, &first_kept)
+    }
+
+    /// The first frame that an earlier writer has left below the floor, if it left any: they went from the first one on, so
+    /// there is no gap.
+    fn find_first_left(&mut self, store: &dyn Store) -> Result<u64, StoreError> {
+        let is_there = |number: u64| {
+            let (from, to) = (self.keys.frame(number), self.keys.frame(number + 1));
+            store.range(&from, &to, 1, WITHIN).map(|ranged| !ranged.found.is_empty())
+        };
+        let (mut gone, mut left) = (0, self.floor.frame);
+        if left > 0 && is_there(left - 1)? {
+            left -= 1;
+            while gone < left {
+                let middle = gone.midpoint(left);
+                if is_there(middle)? { left = middle } else { gone = middle + 1 }
+            }
+        }
+        self.first_left = Some(left);
+        Ok(left)
     }
 
     /// Lets go of what keys had before: up to the trim before the last one, so that a reader from before a trim has

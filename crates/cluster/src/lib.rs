@@ -26,6 +26,6 @@ pub use boot::{BootError, BootOptions, Booted, boot, copy_whole, fresh_progress,
 pub use claim::{Claimant, Claimed, Lookout, Next, SPREAD_MS_MAX, SPREAD_RESIGNED_MS_MAX};
 pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
-pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within};
+pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within, sync_copy};
 pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
 pub use trust::{Forgot, Heard, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

@@ -1,14 +1,17 @@
 //! The log of a cluster as its writer sees it: frames go to the store, and into this machine's copy once they are
 //! committed there. And as everybody else sees it: the copy alone.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tenure_log::{
     AppendError, AppendOutcome, Authority, Batch, BatchId, BatchRefusal, Chore, ChoreDone, CopyError, Extent,
     Identity, LogReader, Lsn, Mirror, Moment, OrderedLog, Proof, Resolution, SnapshotStore, Space, Trimmed,
+    file::FileReader,
 };
 
 use crate::planted::{Planted, has};
@@ -55,8 +58,9 @@ pub struct Vitals {
 /// The log of a cluster, in the hands of its writer.
 pub struct RemoteLog {
     claim: Arc<Mutex<Claim>>,
-    mirror: SharedMirror,
-    identity: Identity,
+    copy: LocalCopy,
+    wait: Arc<Wait>,
+    clock: Clock,
     vitals: Arc<Mutex<Vitals>>,
     /// The store is short of room.
     is_short: Arc<AtomicBool>,
@@ -64,7 +68,27 @@ pub struct RemoteLog {
     _proofs: Proofs,
 }
 
-/// The term and how its steps are sent. Never waits for this machine's disk: while a frame is being copied, proofs of
+/// This machine's copy of the log, and what can be known of it without waiting for a thread that writes to it.
+struct LocalCopy {
+    mirror: SharedMirror,
+    identity: Identity,
+    reader: FileReader,
+    snapshots: SnapshotStore,
+}
+
+/// Since when the thread of the log may be waiting for something other than the store: its machine's disk, or a term that
+/// has yet to begin. In milliseconds of boot time; 0: it does not wait.
+#[derive(Default)]
+struct Wait(AtomicU64);
+
+/// The copy in the hands of the log's owner, who may wait for this machine's disk until this goes out of scope.
+struct Waited<'a> {
+    mirror: MutexGuard<'a, Mirror>,
+    /// `None`: another wait began before this one and goes on after it.
+    wait: Option<&'a Wait>,
+}
+
+/// The term and how its steps are sent. Never waits for this machine's disk: while the thread of the log does, proofs of
 /// life go on.
 struct Claim {
     store: Arc<dyn Store>,
@@ -78,8 +102,7 @@ struct Claim {
     tick: u64,
     /// The newest revision that a step of ours was answered with.
     revision: u64,
-    /// Since when this machine's disk is waited for.
-    copying_since_ms: Option<u64>,
+    wait: Arc<Wait>,
 }
 
 /// Proves life where the thread of the log is late with it, until it goes out of scope.
@@ -99,8 +122,7 @@ enum Taken {
 
 /// The same, in the hands of one who follows: nothing can be appended.
 pub struct FollowedLog {
-    mirror: SharedMirror,
-    identity: Identity,
+    copy: LocalCopy,
 }
 
 /// Steps take at least this long before they are given up.
@@ -158,9 +180,6 @@ impl Claim {
     }
 
     fn judged(&mut self, written: &Written, sent_ms: u64) {
-        if matches!(written, Written::Committed { .. }) {
-            self.copying_since_ms = Some((self.clock.boot_ms)());
-        }
         match written {
             Written::Committed { .. } | Written::Absent => self.proved_ms = sent_ms,
             Written::Unknown => self.pause_until_ms = (self.clock.boot_ms)() + PAUSE_MS,
@@ -192,12 +211,11 @@ impl Claim {
         (self.proved_ms + self.term.ttl_ms() / 3).max(self.pause_until_ms)
     }
 
-    /// Proves life for the thread of the log while that waits for this machine's disk. Not for ever: a leader whose disk
-    /// is gone serves nobody.
+    /// Proves life for the thread of the log while that waits. Not for ever: a leader whose disk is gone serves nobody.
     fn prove_if_late(&mut self) {
         let now_ms = (self.clock.boot_ms)();
-        let stuck_ms = self.copying_since_ms.map(|since_ms| now_ms.saturating_sub(since_ms));
-        let is_bearable = stuck_ms.is_some_and(|ms| ms < STUCK_TTLS_MAX * self.term.ttl_ms());
+        let waited_ms = self.wait.since_ms().map(|since_ms| now_ms.saturating_sub(since_ms));
+        let is_bearable = waited_ms.is_some_and(|ms| ms < STUCK_TTLS_MAX * self.term.ttl_ms());
         if is_bearable && self.term.over().is_none() && now_ms >= self.proof_due_ms() {
             let _ = self.prove();
         }
@@ -239,6 +257,57 @@ impl Claim {
     }
 }
 
+impl Wait {
+    fn since_ms(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::SeqCst)).filter(|since_ms| *since_ms > 0)
+    }
+
+    fn begins(&self, now_ms: u64) {
+        self.0.store(now_ms.max(1), Ordering::SeqCst);
+    }
+
+    fn is_over(&self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Waited<'_> {
+    fn drop(&mut self) {
+        if let Some(wait) = self.wait {
+            wait.is_over();
+        }
+    }
+}
+
+impl Deref for Waited<'_> {
+    type Target = Mirror;
+
+    fn deref(&self) -> &Mirror {
+        &self.mirror
+    }
+}
+
+impl DerefMut for Waited<'_> {
+    fn deref_mut(&mut self) -> &mut Mirror {
+        &mut self.mirror
+    }
+}
+
+impl LocalCopy {
+    fn of(shared: &SharedMirror) -> Self {
+        let mirror = lock(shared);
+        let copy = Arc::downgrade(shared);
+        // Once a snapshot is stored, this copy alone has the frames up to it: they are synced first.
+        let ready = move || sync_copy(&copy).map_err(io::Error::other);
+        Self {
+            mirror: Arc::clone(shared),
+            identity: mirror.identity(),
+            reader: mirror.reader(),
+            snapshots: mirror.snapshots().once_ready(ready),
+        }
+    }
+}
+
 impl Proofs {
     fn begin(claim: Arc<Mutex<Claim>>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
@@ -272,16 +341,12 @@ impl Drop for Proofs {
 }
 
 impl RemoteLog {
-    /// The log of a term, over a copy that has everything up to the term's head.
+    /// The log of a term that was claimed at this tick. Nothing may be appended before the copy has everything up to the
+    /// term's head. Until the first [`OrderedLog::proof_due_ms`] it proves life by itself, as while it waits for the disk.
     #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        mirror: SharedMirror,
-        term: Term,
-        clock: Clock,
-        proved_ms: u64,
-    ) -> Self {
-        let identity = lock(&mirror).identity();
+    pub fn new(store: Arc<dyn Store>, mirror: &SharedMirror, term: Term, clock: Clock, tick: u64) -> Self {
+        let wait = Arc::new(Wait::default());
+        wait.begins((clock.boot_ms)());
         let vitals = Arc::new(Mutex::new(Vitals {
             authority_until_ms: term.authority_until_ms(),
             proved_ms: term.proved_ms(),
@@ -290,18 +355,39 @@ impl RemoteLog {
         }));
         let claim = Arc::new(Mutex::new(Claim {
             store,
-            tick: term.writer().tick,
+            tick: term.writer().tick.max(tick),
+            proved_ms: term.proved_ms(),
             term,
             clock,
             vitals: Arc::clone(&vitals),
-            proved_ms,
             pause_until_ms: 0,
             revision: 0,
-            copying_since_ms: None,
+            wait: Arc::clone(&wait),
         }));
         let proofs = Proofs::begin(Arc::clone(&claim));
+        // From here on the copy may be waited for.
+        let copy = LocalCopy::of(mirror);
         let is_short = Arc::default();
-        Self { claim, mirror, identity, vitals, is_short, keeps_authority: false, _proofs: proofs }
+        Self { claim, copy, wait, clock, vitals, is_short, keeps_authority: false, _proofs: proofs }
+    }
+
+    /// The copy, which another thread may be writing to.
+    fn mirror(&self) -> Waited<'_> {
+        let begins = self.wait.since_ms().is_none();
+        if begins {
+            self.wait.begins((self.clock.boot_ms)());
+        }
+        Waited { mirror: lock(&self.copy.mirror), wait: begins.then_some(&self.wait) }
+    }
+
+    /// The node that claimed it goes on towards its term: life is proved for it as long again.
+    pub(crate) fn goes_on(&self) {
+        self.wait.begins((self.clock.boot_ms)());
+    }
+
+    /// Whether another claim stands, as far as is known.
+    pub(crate) fn is_over(&self) -> bool {
+        self.claim().term.over().is_some()
     }
 
     fn claim(&self) -> MutexGuard<'_, Claim> {
@@ -393,8 +479,7 @@ impl RemoteLog {
     fn take_in(&self, written: Written) -> Taken {
         match written {
             Written::Committed { frame } => {
-                let copied = lock(&self.mirror).copy(&frame);
-                self.claim().copying_since_ms = None;
+                let copied = self.mirror().copy(&frame);
                 match copied {
                     Ok(header) => Taken::Committed { synced: header.last_lsn() },
                     Err(CopyError::Write(error)) => Taken::Failed(error),
@@ -411,7 +496,7 @@ impl RemoteLog {
 
 impl OrderedLog for RemoteLog {
     fn identity(&self) -> Identity {
-        self.identity
+        self.copy.identity
     }
 
     fn writer_epoch(&self) -> u64 {
@@ -426,6 +511,8 @@ impl OrderedLog for RemoteLog {
     }
 
     fn proof_due_ms(&self) -> Option<u64> {
+        // The thread that sends them is here.
+        self.wait.is_over();
         Some(self.claim().proof_due_ms())
     }
 
@@ -444,7 +531,7 @@ impl OrderedLog for RemoteLog {
     }
 
     fn extents(&self) -> Vec<Extent> {
-        lock(&self.mirror).extents()
+        self.copy.reader.extents()
     }
 
     fn append(&mut self, batch: &Batch) -> AppendOutcome {
@@ -476,34 +563,34 @@ impl OrderedLog for RemoteLog {
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(lock(&self.mirror).reader())
+        Box::new(self.copy.reader.another())
     }
 
     fn snapshots(&self) -> SnapshotStore {
-        synced_for_snapshots(&self.mirror)
+        self.copy.snapshots.clone()
     }
 
     fn trim(&mut self, below: Lsn) -> Trimmed {
-        lock(&self.mirror).trim(below)
+        self.mirror().trim(below)
     }
 
     fn space(&self) -> Space {
-        match lock(&self.mirror).space() {
+        match self.mirror().space() {
             Space::Ok if self.is_short.load(Ordering::Relaxed) => Space::Low,
             space @ (Space::Ok | Space::Low) => space,
         }
     }
 
     fn wants_chore(&self) -> bool {
-        lock(&self.mirror).wants_chore()
+        self.mirror().wants_chore()
     }
 
     fn chore(&mut self) -> Option<Chore> {
-        lock(&self.mirror).chore()
+        self.mirror().chore()
     }
 
     fn chore_done(&mut self, done: ChoreDone) {
-        lock(&self.mirror).chore_done(done);
+        self.mirror().chore_done(done);
     }
 
     /// Gives the log up for the next leader. Nothing is written: the log goes on.
@@ -521,26 +608,28 @@ impl OrderedLog for RemoteLog {
     }
 }
 
-/// Once a snapshot is stored, this copy alone has the frames up to it: they are synced first. The next copy returns what
-/// the disk refused.
-fn synced_for_snapshots(mirror: &SharedMirror) -> SnapshotStore {
-    let mut mirror = lock(mirror);
-    let _ = mirror.sync();
-    mirror.snapshots()
+/// Syncs what a copy has, and keeps nobody from the copy meanwhile, nor the copy from being closed.
+///
+/// # Errors
+/// When the disk refuses: then the copy takes nothing more in. And when it is closed.
+pub fn sync_copy(copy: &Weak<Mutex<Mirror>>) -> Result<(), AppendError> {
+    let due = copy.upgrade().map_or(Err(AppendError::Closed), |mirror| lock(&mirror).sync_apart())?;
+    let Some(due) = due else { return Ok(()) };
+    let synced = due.sync();
+    copy.upgrade().map_or(Err(AppendError::Closed), |mirror| lock(&mirror).synced_apart(&due, synced))
 }
 
 impl FollowedLog {
     /// The copy of one who follows.
     #[must_use]
-    pub fn new(mirror: SharedMirror) -> Self {
-        let identity = lock(&mirror).identity();
-        Self { mirror, identity }
+    pub fn new(mirror: &SharedMirror) -> Self {
+        Self { copy: LocalCopy::of(mirror) }
     }
 }
 
 impl OrderedLog for FollowedLog {
     fn identity(&self) -> Identity {
-        self.identity
+        self.copy.identity
     }
 
     fn writer_epoch(&self) -> u64 {
@@ -556,11 +645,11 @@ impl OrderedLog for FollowedLog {
     }
 
     fn synced_lsn(&self) -> Lsn {
-        lock(&self.mirror).end().last_lsn
+        lock(&self.copy.mirror).end().last_lsn
     }
 
     fn extents(&self) -> Vec<Extent> {
-        lock(&self.mirror).extents()
+        self.copy.reader.extents()
     }
 
     fn append(&mut self, _batch: &Batch) -> AppendOutcome {
@@ -572,31 +661,31 @@ impl OrderedLog for FollowedLog {
     }
 
     fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(lock(&self.mirror).reader())
+        Box::new(self.copy.reader.another())
     }
 
     fn snapshots(&self) -> SnapshotStore {
-        synced_for_snapshots(&self.mirror)
+        self.copy.snapshots.clone()
     }
 
     fn trim(&mut self, below: Lsn) -> Trimmed {
-        lock(&self.mirror).trim(below)
+        lock(&self.copy.mirror).trim(below)
     }
 
     fn space(&self) -> Space {
-        lock(&self.mirror).space()
+        lock(&self.copy.mirror).space()
     }
 
     fn wants_chore(&self) -> bool {
-        lock(&self.mirror).wants_chore()
+        lock(&self.copy.mirror).wants_chore()
     }
 
     fn chore(&mut self) -> Option<Chore> {
-        lock(&self.mirror).chore()
+        lock(&self.copy.mirror).chore()
     }
 
     fn chore_done(&mut self, done: ChoreDone) {
-        lock(&self.mirror).chore_done(done);
+        lock(&self.copy.mirror).chore_done(done);
     }
 
     /// There is nothing to end: the log is the writer's.

@@ -20,7 +20,7 @@ mod spare;
 mod tail;
 mod window;
 
-pub use earlier::{Earlier, EarlierError, EarlierSegment, Junction, Taken};
+pub use earlier::{Beginning, Earlier, EarlierError, EarlierSegment, Junction, Taken};
 pub use mirror::{CopyError, CopyOf, Mirror, SyncApart};
 pub use offline::{OfflineFrames, OfflineLog, Verification};
 pub use open::{ARRIVING_MARKER, MOVED_MARKER, OpenError};

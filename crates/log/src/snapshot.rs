@@ -34,9 +34,14 @@ pub struct RejectedSnapshot {
     pub error: LoadError,
 }
 
+/// Makes durable what a snapshot builds on.
+type Ready = Arc<dyn Fn() -> io::Result<()> + Send + Sync>;
+
 /// The snapshots of one log. Cloning gives another handle to the same store.
 #[derive(Clone)]
 pub struct SnapshotStore {
+    /// Runs before a snapshot is stored.
+    ready: Option<Ready>,
     disk: SharedDisk,
     directory: PathBuf,
     log_id: u64,
@@ -73,7 +78,14 @@ impl SnapshotStore {
         }
         let log_id = log_ids.first().copied().unwrap_or_default();
         let generations = Arc::new(Mutex::new(Generations { kept, writers: 0 }));
-        Ok((Self { disk, directory: directory.to_owned(), log_id, generations }, rejected))
+        Ok((Self { ready: None, disk, directory: directory.to_owned(), log_id, generations }, rejected))
+    }
+
+    /// The same store for a log that does not sync each frame: `ready` makes durable what the log has, on the thread that
+    /// stores a snapshot.
+    #[must_use]
+    pub fn once_ready(self, ready: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self { ready: Some(Arc::new(ready)), ..self }
     }
 
     /// Removes what an interrupted store left behind.
@@ -98,6 +110,9 @@ impl SnapshotStore {
         let temporary =
             self.directory.join(format!("{:020}.{}{TEMPORARY_SUFFIX}", lsn.0, generations.writers));
         drop(generations);
+        if let Some(ready) = &self.ready {
+            ready().map_err(StoreError::io("sync the log before"))?;
+        }
         SnapshotWriter::create(
             self.clone(),
             temporary,

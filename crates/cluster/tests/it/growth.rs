@@ -29,6 +29,8 @@ struct Counting {
     under: Arc<MemoryStore>,
     /// The most keys that went in one step.
     deleted_max: AtomicUsize,
+    /// The most frames that etcd would have walked through for one answer.
+    walked_max: AtomicUsize,
     pieces_put: AtomicUsize,
     /// Pieces are refused.
     is_full: AtomicBool,
@@ -40,6 +42,7 @@ impl Counting {
         Arc::new(Self {
             under: MemoryStore::new(),
             deleted_max: AtomicUsize::new(0),
+            walked_max: AtomicUsize::new(0),
             pieces_put: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
             on_read: Mutex::default(),
@@ -80,6 +83,9 @@ impl Store for Counting {
 
     fn range(&self, from: &str, to: &str, limit: usize, within: Duration) -> Result<Ranged, StoreError> {
         let found = self.under.range(from, to, limit, within);
+        if keys().frame_number(from).is_some() {
+            self.walked_max.fetch_max(self.keys_in(from, to), Ordering::SeqCst);
+        }
         let is_piece = found
             .as_ref()
             .is_ok_and(|found| found.found.iter().any(|found| keys().piece_number(&found.key).is_some()));
@@ -169,6 +175,8 @@ fn what_is_trimmed_goes_in_lots() {
     assert_eq!(grown.store.keys_in(&keys().frame(0), &keys().frame(u64::MAX)), 0);
     let most = grown.store.deleted_max.load(Ordering::SeqCst);
     assert!(most <= FRAMES_PER_LOT as usize, "{most} keys went in one step");
+    let most = grown.store.walked_max.load(Ordering::SeqCst);
+    assert!(most <= FRAMES_PER_LOT as usize, "etcd walked through {most} frames for one");
     // The pieces of a snapshot that another one replaces go in lots too.
     grown.write(100, 1_000);
     grown.snapshot(&vec![0; 40_000_000]);
@@ -273,6 +281,29 @@ fn a_snapshot_that_is_trimmed_while_it_is_loaded_is_looked_for_again() {
     let other = Node::at(store as Arc<dyn Store>, "b");
     let newest = other.boot().mirror.snapshots().newest().unwrap();
     assert_eq!((newest.lsn, newest.payload_bytes), (told.recv().unwrap(), 5));
+}
+
+#[test]
+fn what_an_earlier_leader_left_below_the_floor_goes_in_lots_too() {
+    for left_from in [1, 2, 700, 1_999, 2_000, 2_001] {
+        let mut grown = Grown::new();
+        grown.write(2_000, 1);
+        // It raised the floor to 2,001 and got as far as this.
+        let floor = Floor { frame: 2_001, ..grown.store.floor() };
+        let then = vec![
+            Op::Put { key: keys().floor(), value: encode(&floor) },
+            Op::Delete { from: keys().frame(0), to: keys().frame(left_from) },
+        ];
+        grown.store.under.step(&Txn { then, ..Txn::default() }, WITHIN).unwrap();
+        let mut next = Growth::begin(&*grown.store, keys(), encode(&grown.log.writer()), true).unwrap();
+        while let Some(tended) = next.let_go(&*grown.store, MIB, 0).unwrap() {
+            assert_eq!(tended, Tended::Quiet);
+        }
+        let left = grown.store.keys_in(&keys().frame(0), &keys().frame(u64::MAX));
+        assert_eq!(left, 1, "from {left_from} on");
+        let most = grown.store.walked_max.load(Ordering::SeqCst);
+        assert!(most <= FRAMES_PER_LOT as usize, "etcd walked through {most} frames for one");
+    }
 }
 
 #[test]

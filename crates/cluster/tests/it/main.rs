@@ -16,6 +16,8 @@ mod members;
 mod memory;
 mod remote;
 mod remote_faults;
+mod stuck;
 #[path = "../../../log/tests/it/support.rs"]
 #[expect(dead_code, reason = "shared with the log's own tests, which use more of it")]
 mod support;
+mod trimming;

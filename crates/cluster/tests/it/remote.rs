@@ -9,7 +9,7 @@ use tenure_cluster::{
     BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
     RemoteLog, SharedMirror, Trust, boot,
 };
-use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk};
+use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk, SharedDisk};
 
 use crate::conformance::{Home, conformance};
 use crate::members::Members;
@@ -31,6 +31,7 @@ pub(crate) fn clock() -> Clock {
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) name: String,
+    disk: SharedDisk,
     directory: TempDir,
     /// Kept for as long as the log is used.
     _etcd: Option<Members>,
@@ -38,7 +39,11 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn at(store: Arc<dyn Store>, name: &str) -> Self {
-        Self { store, name: name.to_owned(), directory: tempfile::tempdir().unwrap(), _etcd: None }
+        Self::with_disk(store, name, Arc::new(RealDisk))
+    }
+
+    pub(crate) fn with_disk(store: Arc<dyn Store>, name: &str, disk: SharedDisk) -> Self {
+        Self { store, name: name.to_owned(), disk, directory: tempfile::tempdir().unwrap(), _etcd: None }
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -54,7 +59,7 @@ impl Node {
         let with = BootOptions {
             store: &*self.store,
             keys: &keys,
-            disk: Arc::new(RealDisk),
+            disk: Arc::clone(&self.disk),
             root: self.directory(),
             options: options(),
             secret: "5".repeat(32),
@@ -79,6 +84,18 @@ impl Node {
         &self,
         copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(RemoteLog, SharedMirror), FollowError> {
+        let (mut log, tick, mirror) = self.win(copied)?;
+        assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
+        // As the thread of the log does, which sends proofs of life from then on.
+        log.proof_due_ms();
+        Ok((log, mirror))
+    }
+
+    /// Claims the log; its term does not begin yet.
+    pub(crate) fn win(
+        &self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<(RemoteLog, u64, SharedMirror), FollowError> {
         let booted = self.boot();
         let mirror = Arc::new(Mutex::new(booted.mirror));
         let claimant = Claimant {
@@ -98,9 +115,8 @@ impl Node {
         );
         let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
         let end = follower.run(copied, &AtomicBool::new(false), &|| true, &claim_id)?;
-        let FollowEnd::Won { mut log, tick } = end else { panic!("it was not told to stop") };
-        assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
-        Ok((*log, mirror))
+        let FollowEnd::Won { log, tick } = end else { panic!("it was not told to stop") };
+        Ok((*log, tick, mirror))
     }
 }
 
@@ -124,13 +140,7 @@ pub(crate) fn memory_home() -> Node {
 
 pub(crate) fn etcd_home() -> Node {
     let etcd = Members::start(1);
-    Node {
-        _etcd: None,
-        store: Arc::new(etcd.store()),
-        name: "a".to_owned(),
-        directory: tempfile::tempdir().unwrap(),
-    }
-    .kept_by(etcd)
+    Node::at(Arc::new(etcd.store()), "a").kept_by(etcd)
 }
 
 impl Node {

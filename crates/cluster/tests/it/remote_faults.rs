@@ -1,16 +1,17 @@
 //! What only a remote log meets: answers that are lost, steps that arrive late or twice, and a second writer. Each case runs
 //! over a store in memory and over a real etcd.
 
-use std::sync::Arc;
-use tenure_cluster::FollowError;
+use std::sync::{Arc, Mutex};
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{Beat, Floor, Standing, encode};
-use tenure_log::{AppendOutcome, Authority, Lsn, Moment, OrderedLog, Proof, Resolution};
+use tenure_cluster::{FollowError, RemoteLog, Vitals};
+use tenure_log::{AppendOutcome, Authority, Lsn, Moment, OrderedLog, Proof, Resolution, Space};
 
 use crate::faulty::{Fault, Faulty};
-use crate::members::{Members, SOON};
+use crate::members::{Members, SOON, wait_until};
 use crate::memory::MemoryStore;
 use crate::remote::{Node, TTL_MS, clock, keys};
+use crate::stuck::StuckDisk;
 use crate::support::{Writer, read_all};
 
 fn over_both(case: impl Fn(Arc<dyn Store>)) {
@@ -229,26 +230,107 @@ fn a_disk_that_does_not_answer_costs_no_proof_of_life() {
             let batch = Writer::new(&log).batch(Lsn(1), &[b"a"]);
             log.append(&batch)
         });
-        let began_ms = (clock().boot_ms)();
-        // Longer than the one step that was sent is good for.
-        while vitals.lock().unwrap().proved_ms < began_ms + 2 * TTL_MS {
-            assert!((clock().boot_ms)() < began_ms + SOON.as_millis() as u64, "no proof of life");
-            assert!(!appending.is_finished());
-            std::thread::park_timeout(std::time::Duration::from_millis(5));
-        }
-        // But not for ever: others take over from one whose disk is gone.
-        let mut silent_since_ms = (clock().boot_ms)();
-        let mut proved_ms = 0;
-        while (clock().boot_ms)() < silent_since_ms + 2 * TTL_MS {
-            let now = vitals.lock().unwrap().proved_ms;
-            if now != proved_ms {
-                (proved_ms, silent_since_ms) = (now, (clock().boot_ms)());
-            }
-            assert!((clock().boot_ms)() < began_ms + SOON.as_millis() as u64, "no end of proofs");
-            std::thread::park_timeout(std::time::Duration::from_millis(5));
-        }
+        proves_for_longer_than_a_step_is_good_for(&vitals);
+        assert!(!appending.is_finished());
+        falls_silent(&vitals);
         drop(stuck);
         assert!(matches!(appending.join().unwrap(), AppendOutcome::Committed { synced: Lsn(1) }));
+    });
+}
+
+// Whoever held the log for a snapshot waited for the sync of the copy, and the thread that proves life for the log.
+#[test]
+fn a_disk_that_is_stuck_while_a_snapshot_is_stored_keeps_nobody_from_the_log() {
+    let disk = StuckDisk::default();
+    let node = Node::with_disk(MemoryStore::new(), "a", disk.shared());
+    let (mut log, _copy) = node.claim_with_copy();
+    let mut writer = Writer::new(&log);
+    let lsn = writer.append(&mut log, &[b"a"]);
+    // As an engine's host has it.
+    let log = Arc::new(Mutex::new(log));
+    disk.stick();
+    let held = Arc::clone(&log);
+    let storing = std::thread::spawn(move || {
+        let store = held.lock().unwrap().snapshots();
+        store.store(lsn, Moment::default(), b"state")
+    });
+    wait_until("a sync waits", || disk.waiting() > 0);
+    let began_ms = (clock().boot_ms)();
+    for tick in 1..=3 {
+        let Ok(mut log) = log.try_lock() else { panic!("whoever stores a snapshot holds the log") };
+        assert_eq!(log.prove(tick), Proof::Held);
+    }
+    let mut log = log.lock().unwrap();
+    assert!(log.vitals().lock().unwrap().proved_ms >= began_ms);
+    // Frames go on as well: none of them needs that sync.
+    assert_eq!(writer.append(&mut *log, &[b"b"]), Lsn(2));
+    assert!(!storing.is_finished(), "what a snapshot builds on is on the disk before it is stored");
+    disk.release();
+    assert_eq!(storing.join().unwrap().unwrap().lsn, lsn);
+}
+
+// Between a claim and the first turn of its engine the node writes down that it leads, and other threads come to an end.
+#[test]
+fn a_disk_that_is_stuck_before_a_term_begins_costs_no_proof_of_life() {
+    over_both(|store| {
+        let (first, second) = (Node::at(Arc::clone(&store), "a"), Node::at(store, "b"));
+        let (mut log, tick, _copy) = first.win(&mut |_| true).unwrap();
+        proves_for_longer_than_a_step_is_good_for(&log.vitals());
+        assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
+        assert!(matches!(log.close(Moment::default()), AppendOutcome::Committed { .. }));
+        drop(log);
+        // Opened, it has no engine yet that sends any.
+        let (mut log, tick, _copy) = second.win(&mut |_| true).unwrap();
+        assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
+        proves_for_longer_than_a_step_is_good_for(&log.vitals());
+        falls_silent(&log.vitals());
+    });
+}
+
+#[test]
+fn whatever_waits_for_the_copy_costs_no_proof_of_life() {
+    let uses: [fn(&mut RemoteLog); 4] = [
+        |log| assert_eq!(log.space(), Space::Ok),
+        |log| assert!(log.wants_chore()),
+        |log| assert!(log.chore().is_some()),
+        |log| assert_eq!(log.trim(Lsn(1)).extents, 0),
+    ];
+    let node = Node::at(MemoryStore::new(), "a");
+    let (mut log, copy) = node.claim_with_copy();
+    for use_it in uses {
+        let vitals = log.vitals();
+        let stuck = copy.lock().unwrap();
+        let using = std::thread::spawn(move || {
+            use_it(&mut log);
+            log
+        });
+        proves_for_longer_than_a_step_is_good_for(&vitals);
+        assert!(!using.is_finished());
+        drop(stuck);
+        log = using.join().unwrap();
+    }
+    // These wait for nobody.
+    let _stuck = copy.lock().unwrap();
+    assert_eq!(log.extents().len(), 1);
+    assert_eq!(log.snapshots().newest(), None);
+    drop(log.reader());
+}
+
+/// Proofs of life go on, for longer than the one that was there is good for.
+fn proves_for_longer_than_a_step_is_good_for(vitals: &Mutex<Vitals>) {
+    let began_ms = (clock().boot_ms)();
+    wait_until("life is proved", || vitals.lock().unwrap().proved_ms >= began_ms + TTL_MS);
+}
+
+/// But not for ever: others take over from a node whose disk is gone.
+fn falls_silent(vitals: &Mutex<Vitals>) {
+    let (mut proved_ms, mut since_ms) = (0, 0);
+    wait_until("proofs of life come to an end", || {
+        let now = vitals.lock().unwrap().proved_ms;
+        if now != proved_ms {
+            (proved_ms, since_ms) = (now, (clock().boot_ms)());
+        }
+        (clock().boot_ms)() >= since_ms + 2 * TTL_MS
     });
 }
 

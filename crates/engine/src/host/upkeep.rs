@@ -97,6 +97,11 @@ impl Upkeep {
         self.wake_at_ms
     }
 
+    /// Something waits for a look, which comes with a turn of its own.
+    pub fn look_now(&mut self) {
+        (self.look_at_ms, self.wake_at_ms) = (0, 0);
+    }
+
     /// The log could not be looked at.
     pub fn look_again(&mut self, now_ms: u64) {
         self.look_at_ms = now_ms.saturating_add(LOOK_AGAIN_MS);

@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 use tenure_kernel::{Lsn, Setup};
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, Moment, SnapshotStore, Space};
+use tenure_log::{AppendOutcome, Authority, Batch, LogReader, Moment, OrderedLog, SnapshotStore, Space};
 
 /// The host's own request; callers' tickets count up from one.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -139,8 +139,12 @@ pub(crate) struct Writer {
     upkeep: Upkeep,
     snapshots: SnapshotStore,
     space: Space,
-    /// History below here is to go.
+    /// History below here is to go, once the log has recorded that.
     trim_below: Option<tenure_log::Lsn>,
+    /// The log has recorded it.
+    recorded_trim: Option<tenure_log::Lsn>,
+    /// A snapshot up to here was asked for.
+    snapshot_upto: Option<Lsn>,
     shutting_down: bool,
     handing_over: bool,
 }
@@ -203,6 +207,8 @@ impl Writer {
             snapshots,
             space: Space::Ok,
             trim_below: None,
+            recorded_trim: None,
+            snapshot_upto: None,
             shutting_down: false,
             handing_over: false,
         }
@@ -302,9 +308,8 @@ impl Writer {
             }
             Message::SnapshotDone(outcome) => self.snapshot_done(outcome),
             Message::TakeSnapshot(upto) => {
-                if self.upkeep.begin_snapshot(read_clocks().boot_ms) {
-                    self.build_snapshot(upto);
-                }
+                self.snapshot_upto = Some(upto);
+                self.upkeep.look_now();
             }
             Message::ShutDown => self.shutting_down = true,
             Message::HandOver => self.handing_over = true,
@@ -387,9 +392,8 @@ impl Writer {
             // Refused, it is asked again with the next turn.
             Out::Answer(TRIM_TICKET, Answer::Refused(_)) => {}
             Out::Answer(TRIM_TICKET, _) => {
-                if let Some(below) = self.trim_below.take() {
-                    self.trim(below);
-                }
+                self.recorded_trim = self.trim_below.take();
+                self.upkeep.look_now();
             }
             Out::Answer(ticket, answer) => self.gather(ticket, answer),
             Out::Push(_)
@@ -417,15 +421,24 @@ impl Writer {
         }
     }
 
-    /// Looks at what there is of the log, and does what is due.
+    /// Looks at what there is of the log, and does what is due. All that a turn needs the log for is done here: a turn never
+    /// waits for the log, whose thread may wait for a disk.
     fn look_after_log(&mut self, now: Now) {
         if !self.upkeep.is_look_due(now.boot_ms) || self.trim_below.is_some() {
             return;
         }
+        let log = Arc::clone(&self.log);
         // While a frame is being synced the answer can wait.
-        let Ok(log) = self.log.try_lock() else { return self.upkeep.look_again(now.boot_ms) };
+        let Ok(mut log) = log.try_lock() else { return self.upkeep.look_again(now.boot_ms) };
+        if let Some(below) = self.recorded_trim.take() {
+            self.trim(log.as_mut(), below);
+        }
+        if let Some(upto) = self.snapshot_upto.take()
+            && self.upkeep.begin_snapshot(now.boot_ms)
+        {
+            self.build_snapshot(log.reader(), upto);
+        }
         let (extents, space, wants_chore) = (log.extents(), log.space(), log.wants_chore());
-        drop(log);
         if space != self.space {
             self.space = space;
             self.completions.push(Completion::Space(space));
@@ -437,22 +450,18 @@ impl Writer {
         let snapshots = self.snapshots.generations();
         let found = Found { extents: &extents, snapshots: &snapshots, space, tick: self.engine.tick().0 };
         match (self.upkeep.look(now.boot_ms, &found), self.engine.role()) {
-            (Step::Snapshot, _) => self.build_snapshot(Lsn(u64::MAX)),
+            (Step::Snapshot, _) => self.build_snapshot(log.reader(), Lsn(u64::MAX)),
             (Step::Record, Role::Writing) => self.completions.push(Completion::RecordWanted),
             // The log records the trim first; the segments go once that record is durable.
             (Step::Trim(below), Role::Writing) => self.trim_below = Some(below),
             // A follower decides alone how much of its copy it keeps: the log records nothing.
-            (Step::Trim(below), Role::Following) => self.trim(below),
+            (Step::Trim(below), Role::Following) => self.trim(log.as_mut(), below),
             (Step::Record, Role::Following) | (Step::Nothing, _) => {}
         }
     }
 
-    fn build_snapshot(&mut self, upto: Lsn) {
-        let (setup, mailbox) = (self.setup.clone(), self.mailbox.clone());
-        let (store, mut reader) = {
-            let log = lock(&self.log);
-            (log.snapshots(), log.reader())
-        };
+    fn build_snapshot(&mut self, mut reader: Box<dyn LogReader>, upto: Lsn) {
+        let (setup, mailbox, store) = (self.setup.clone(), self.mailbox.clone(), self.snapshots.clone());
         let (upto, shared) = (upto.min(self.engine.synced_lsn()), Arc::clone(&self.shared));
         spawn("tenure-snapshot", move || {
             // Snapshots may take as long as they like; holders may not.
@@ -476,8 +485,8 @@ impl Writer {
         self.completions.push(Completion::Worked(Task::Snapshot, outcome.err()));
     }
 
-    fn trim(&mut self, below: tenure_log::Lsn) {
-        let _ = lock(&self.log).trim(below);
+    fn trim(&mut self, log: &mut dyn OrderedLog, below: tenure_log::Lsn) {
+        let _ = log.trim(below);
         // The chores thread removes the segments now: the next frame may be far.
         let _ = self.chores.send(());
     }
@@ -486,7 +495,12 @@ impl Writer {
         let now = read_clocks();
         let at = Moment { tick: self.engine.tick().0, wall_ms: now.wall_ms };
         self.answer_rest(&Refused::ShuttingDown);
-        match lock(&self.log).close(at) {
+        let log = Arc::clone(&self.log);
+        let mut log = lock(&log);
+        if let Some(below) = self.recorded_trim.take() {
+            self.trim(log.as_mut(), below);
+        }
+        match log.close(at) {
             AppendOutcome::Committed { .. } => Ok(()),
             AppendOutcome::Fenced => Err(Stop::Fenced),
             AppendOutcome::Unknown => Ok(()),
@@ -537,7 +551,7 @@ mod tests {
     use crate::request::Control;
     use std::sync::Mutex;
     use std::sync::mpsc::channel;
-    use tenure_log::{FileLog, FileLogOptions, Genesis, OrderedLog, RealDisk};
+    use tenure_log::{FileLog, FileLogOptions, Genesis, RealDisk};
 
     // Callers of messages that the turn before had no room for had called already: the rest waited for the next caller.
     #[test]

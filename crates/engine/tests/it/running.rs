@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 use tempfile::TempDir;
 use tenure_engine::host::{Handle, Host, HostOptions, Listener, read_clocks};
 use tenure_engine::{Answer, Control, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit};
@@ -444,6 +445,37 @@ impl OrderedLog for Failing {
     fn close(&mut self, at: Moment) -> AppendOutcome {
         self.log.close(at)
     }
+}
+
+// A turn waited for the log, to be able to read it for a snapshot, and the log waited for its disk.
+#[test]
+fn turns_go_on_while_a_snapshot_is_wanted_and_the_log_is_busy() {
+    let directory = TempDir::new().unwrap();
+    let (log, recovery) = files(directory.path());
+    let log = Failing::new(log);
+    let (fails, appended_by) = (Arc::clone(&log.fails), log.appended_by());
+    let host = start(log, &recovery, HostOptions::default(), Box::new(|_| {}));
+    let handle = host.handle();
+    assert!(handle.call(grant("a", "alice")).live().is_some());
+    // Whoever appends now waits.
+    let busy = fails.lock().unwrap();
+    let granting = handle.start(grant("b", "bob"));
+    let comes_about = |is_so: &mut dyn FnMut() -> bool| {
+        (0..10_000).any(|_| {
+            std::thread::park_timeout(Duration::from_millis(1));
+            is_so()
+        })
+    };
+    assert!(comes_about(&mut || appended_by.lock().unwrap().len() == 2), "nothing is appended");
+    let wanting = handle.clone();
+    let wanting = std::thread::spawn(move || wanting.take_snapshot());
+    assert!(comes_about(&mut || wanting.is_finished()), "whoever wants a snapshot waits for the log");
+    let mut probing = handle.probe();
+    assert!(comes_about(&mut || probing.take_now().is_some()), "no turn is run");
+    drop(busy);
+    assert!(granting.wait_one().live().is_some());
+    wait_until(&handle, |_| snapshots(&directory) > 0);
+    host.shut_down().unwrap();
 }
 
 /// Those who waited for a bundle were never answered.

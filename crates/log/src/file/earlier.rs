@@ -28,6 +28,13 @@ pub struct Junction {
     header: SegmentHeader,
 }
 
+/// The oldest segment of a copy.
+pub struct Beginning {
+    disk: SharedDisk,
+    directory: PathBuf,
+    first_lsn: Lsn,
+}
+
 /// An earlier segment that is being taken in.
 pub struct Earlier {
     junction: Junction,
@@ -156,6 +163,8 @@ impl Earlier {
             }
             Ok(()) | Err(_) => {}
         }
+        // The segment that this one leads up to may have got its name just now.
+        junction.disk.sync_dir(&junction.directory).map_err(failed("name an earlier segment"))?;
         let file = junction.disk.open(&path, OpenMode::Create).map_err(failed("begin an earlier segment"))?;
         let unfinished = Unfinished { disk: junction.disk.clone(), path };
         Ok(Self {
@@ -288,22 +297,30 @@ pub struct EarlierSegment {
 }
 
 impl Mirror {
-    /// Where the copy begins; `None`: with the log's first record.
-    ///
-    /// # Errors
-    /// When the oldest segment cannot be read.
-    pub fn junction(&self) -> Result<Option<Junction>, ReadError> {
-        let log = &self.log;
-        let oldest = log.published.oldest();
-        Junction::read(&log.disk, &log.directories.log, oldest.first_lsn)
+    /// Where the copy begins, for a thread that reads it without keeping others from this copy.
+    #[must_use]
+    pub fn beginning(&self) -> Beginning {
+        let (log, first_lsn) = (&self.log, self.log.published.oldest().first_lsn);
+        Beginning { disk: log.disk.clone(), directory: log.directories.log.clone(), first_lsn }
     }
 
-    /// Puts a segment before the oldest one. Readers see it at once.
+    /// Puts a segment before the oldest one. Readers see it at once. Syncs nothing: [`Earlier::begin`] makes the name
+    /// durable before another segment is put before this one, and a name that is lost is brought again.
     ///
     /// # Errors
     /// When the copy begins elsewhere by now, or the disk refuses.
     pub fn put_before(&mut self, earlier: EarlierSegment) -> Result<Extent, EarlierError> {
         put_before(&mut self.log, earlier)
+    }
+}
+
+impl Beginning {
+    /// What an earlier segment has to lead up to; `None`: the copy begins with the log's first record.
+    ///
+    /// # Errors
+    /// When the oldest segment cannot be read.
+    pub fn junction(&self) -> Result<Option<Junction>, ReadError> {
+        Junction::read(&self.disk, &self.directory, self.first_lsn)
     }
 }
 
@@ -317,9 +334,7 @@ fn put_before(log: &mut FileLog, earlier: EarlierSegment) -> Result<Extent, Earl
     if !is_oldest || !is_same_log || log.to_remove.contains(&path) {
         return Err(EarlierError::Outdated);
     }
-    let action = "name an earlier segment";
-    log.disk.rename(&unfinished.path, &path).map_err(failed(action))?;
-    log.disk.sync_dir(directory).map_err(failed(action))?;
+    log.disk.rename(&unfinished.path, &path).map_err(failed("name an earlier segment"))?;
     let durable = durable_part(&segment, seal.end, seal.last_lsn);
     log.published.lock().insert(0, durable);
     Ok(durable.extent())

@@ -38,8 +38,8 @@ pub struct Mirror {
     pub(super) log: FileLog,
     /// Bytes of all frames that this process has taken in.
     taken_bytes: u64,
-    /// Bytes of frames that are written and not yet synced.
-    unsynced_bytes: u64,
+    /// So many of them are synced, the first ones.
+    synced_bytes: u64,
 }
 
 /// Bytes of frames that may be written before they are synced together.
@@ -70,12 +70,12 @@ pub enum CopyError {
     Write(#[from] AppendError),
 }
 
-/// Frames of a copy that are to be synced.
+/// Frames of a copy that are to be synced. Frames in earlier segments are synced already.
 pub struct SyncApart {
     disk: SharedDisk,
     path: PathBuf,
-    bytes: u64,
-    first_lsn: Lsn,
+    /// What the copy had taken in when this began.
+    taken_bytes: u64,
 }
 
 impl SyncApart {
@@ -117,7 +117,7 @@ impl Mirror {
         of: &CopyOf,
     ) -> Result<(Self, Recovery), OpenError> {
         let (log, recovery) = FileLog::open_as(disk, root, options, Begins::Copying(of))?;
-        Ok((Self { log, taken_bytes: 0, unsynced_bytes: 0 }, recovery))
+        Ok((Self { log, taken_bytes: 0, synced_bytes: 0 }, recovery))
     }
 
     /// Takes in the next frame and says what it is. `bytes` is exactly one frame.
@@ -138,7 +138,7 @@ impl Mirror {
         let header = frame.header;
         let end = LogEnd::after(&header, frame.is_close());
         let is_full = self.log.offset + bytes.len() as u64 > self.log.file_bytes;
-        if is_full || self.unsynced_bytes >= UNSYNCED_BYTES_MAX {
+        if is_full || self.unsynced_bytes() >= UNSYNCED_BYTES_MAX {
             self.sync()?;
         }
         self.log.make_room(bytes.len() as u64)?;
@@ -146,9 +146,12 @@ impl Mirror {
         self.log.frame.extend_from_slice(bytes);
         self.log.write_frame()?;
         self.log.frame_placed(end);
-        self.unsynced_bytes += bytes.len() as u64;
         self.taken_bytes += bytes.len() as u64;
         Ok(header)
+    }
+
+    fn unsynced_bytes(&self) -> u64 {
+        self.taken_bytes - self.synced_bytes
     }
 
     /// Makes sure that everything taken in is on the disk. After a failure nothing more is taken in.
@@ -156,31 +159,43 @@ impl Mirror {
     /// # Errors
     /// When the disk refuses.
     pub fn sync(&mut self) -> Result<(), AppendError> {
-        if self.unsynced_bytes == 0 {
+        if self.unsynced_bytes() == 0 {
             return Ok(());
         }
         let synced = self.log.file.sync().map_err(super::failed("sync the copy"));
         match &synced {
-            Ok(()) => self.unsynced_bytes = 0,
+            Ok(()) => self.synced_bytes = self.taken_bytes,
             Err(error) => self.log.state = State::Failed { first: super::describe(error) },
         }
         synced
     }
 
-    /// What is to be synced, for one who does that without keeping others from this copy; `None`: nothing.
-    #[must_use]
-    pub fn sync_apart(&self) -> Option<SyncApart> {
+    /// What is to be synced, for a thread that syncs it without keeping others from this copy; `None`: nothing.
+    ///
+    /// # Errors
+    /// When an earlier write or sync failed.
+    pub fn sync_apart(&self) -> Result<Option<SyncApart>, AppendError> {
+        if let State::Failed { first } = &self.log.state {
+            return Err(AppendError::FailedEarlier { first: first.clone() });
+        }
         let path = self.log.directories.log.join(segment_name(self.log.header.first_lsn));
-        let (bytes, first_lsn) = (self.unsynced_bytes, self.log.header.first_lsn);
-        (bytes > 0).then(|| SyncApart { disk: self.log.disk.clone(), path, bytes, first_lsn })
+        let (disk, taken_bytes) = (self.log.disk.clone(), self.taken_bytes);
+        Ok((self.unsynced_bytes() > 0).then_some(SyncApart { disk, path, taken_bytes }))
     }
 
-    /// What was to be synced is.
-    pub fn synced_apart(&mut self, done: &SyncApart) {
-        // In another segment everything before was synced when that began.
-        if done.first_lsn == self.log.header.first_lsn {
-            self.unsynced_bytes = self.unsynced_bytes.saturating_sub(done.bytes);
+    /// Takes in what became of such a sync. After a failure nothing more is taken in: the system may drop what it could
+    /// not write, and the next sync would succeed without it.
+    ///
+    /// # Errors
+    /// When the sync failed.
+    pub fn synced_apart(&mut self, done: &SyncApart, synced: io::Result<()>) -> Result<(), AppendError> {
+        let synced = synced.map_err(super::failed("sync the copy"));
+        match &synced {
+            // Another thread may have synced more meanwhile.
+            Ok(()) => self.synced_bytes = self.synced_bytes.max(done.taken_bytes),
+            Err(error) => self.log.state = State::Failed { first: super::describe(error) },
         }
+        synced
     }
 
     /// Bytes of all frames that were taken in since it was opened.

@@ -114,16 +114,34 @@ fn what_was_synced_apart_is_on_the_disk_and_what_came_meanwhile_is_not_taken_for
     let frames = frames(6);
     let disk = CrashDisk::new();
     let mut mirror = open(&disk.shared());
-    assert!(mirror.sync_apart().is_none());
+    assert!(mirror.sync_apart().unwrap().is_none());
     for (bytes, _) in &frames[..4] {
         mirror.copy(bytes).unwrap();
     }
-    let due = mirror.sync_apart().unwrap();
-    due.sync().unwrap();
+    let due = mirror.sync_apart().unwrap().unwrap();
+    // Another thread syncs the same.
+    let too = mirror.sync_apart().unwrap().unwrap();
+    let (synced, synced_too) = (due.sync(), too.sync());
     mirror.copy(&frames[4].0).unwrap();
-    mirror.synced_apart(&due);
+    mirror.synced_apart(&due, synced).unwrap();
+    mirror.synced_apart(&too, synced_too).unwrap();
     assert_eq!(open(&disk.after_crash(Loss::Lost).shared()).last_frame(), 4);
     // Still owed, and then not any more.
-    mirror.sync_apart().unwrap().sync().unwrap();
+    mirror.sync_apart().unwrap().unwrap().sync().unwrap();
     assert_eq!(open(&disk.after_crash(Loss::Lost).shared()).last_frame(), 5);
+}
+
+// A second sync succeeded, and the copy counted as durable what the system had dropped.
+#[test]
+fn after_a_failed_sync_apart_nothing_more_is_taken_in_or_synced() {
+    let frames = frames(FRAMES);
+    let disk = CrashDisk::new();
+    let mut mirror = open(&disk.shared());
+    mirror.copy(&frames[0].0).unwrap();
+    let due = mirror.sync_apart().unwrap().unwrap();
+    disk.fail_at(disk.operations().len(), Fault::Io);
+    let synced = due.sync();
+    mirror.synced_apart(&due, synced).unwrap_err();
+    assert!(matches!(mirror.copy(&frames[1].0), Err(CopyError::Write(_))));
+    assert!(mirror.sync_apart().is_err());
 }

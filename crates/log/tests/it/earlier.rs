@@ -99,7 +99,7 @@ fn take_in(junction: Junction, bytes: &[u8], piece: usize) -> Result<Earlier, Ea
 
 /// Brings one earlier segment; `false`: the copy begins with the log.
 fn bring_one(source: &Mirror, target: &mut Mirror, piece: usize) -> Result<bool, EarlierError> {
-    let Some(junction) = target.junction().unwrap() else { return Ok(false) };
+    let Some(junction) = target.beginning().junction().unwrap() else { return Ok(false) };
     let bytes = leading_up_to(source, &junction);
     let segment = take_in(junction, &bytes, piece)?.finish()?;
     target.put_before(segment)?;
@@ -137,7 +137,7 @@ fn a_copy_that_began_late_gets_everything_before_wherever_the_other_copys_segmen
         // It goes on after a restart as if it had never been another.
         let target = open(&ours, &of(after, frames[after - 1].1), here);
         assert_eq!(records(&target), records(&source), "{case}");
-        assert!(target.junction().unwrap().is_none());
+        assert!(target.beginning().junction().unwrap().is_none());
     }
 }
 
@@ -165,7 +165,7 @@ fn what_does_not_lead_up_to_the_log_here_is_refused_and_leaves_nothing() {
     let source = copy(&theirs, &frames, 0, 100_000);
     let target = copy(&ours, &frames, 25, 2048);
     let before = ours.list(&Path::new(ROOT).join("log")).unwrap();
-    let junction = || target.junction().unwrap().unwrap();
+    let junction = || target.beginning().junction().unwrap().unwrap();
     let bytes = leading_up_to(&source, &junction());
     let refused = |bytes: &[u8]| match take_in(junction(), bytes, 256).and_then(Earlier::finish) {
         Err(error) => error,
@@ -232,7 +232,7 @@ fn what_leads_up_to_a_segment_that_is_gone_is_not_put_before() {
     let (theirs, ours) = (CrashDisk::new().shared(), CrashDisk::new().shared());
     let source = copy(&theirs, &frames, 0, 600);
     let mut target = copy(&ours, &frames, 30, 600);
-    let junction = target.junction().unwrap().unwrap();
+    let junction = target.beginning().junction().unwrap().unwrap();
     let bytes = leading_up_to(&source, &junction);
     let late = take_in(junction, &bytes, 4096).unwrap().finish().unwrap();
     bring_one(&source, &mut target, 4096).unwrap();

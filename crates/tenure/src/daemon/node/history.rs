@@ -134,7 +134,10 @@ impl Bringer {
         if self.was_short || window.filled_by(&mirror.extents()).is_some() {
             return None;
         }
-        mirror.junction().ok()?
+        let beginning = mirror.beginning();
+        // The disk may take its time, and others need the copy meanwhile.
+        drop(mirror);
+        beginning.junction().ok()?
     }
 
     fn bring(&self, junction: &Junction) -> bool {

@@ -10,7 +10,7 @@ use tenure_api::LeaderChangeKind;
 use tenure_cluster::growth::{Growth, Tended};
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
-use tenure_cluster::{Heard, fresh_progress};
+use tenure_cluster::{Heard, fresh_progress, sync_copy};
 use tenure_engine::host::read_clocks;
 use tenure_kernel::codec::FORMAT;
 
@@ -170,16 +170,8 @@ impl Keeper {
     /// Frames are synced in the store before anybody hears of them; this machine's copy follows.
     fn sync_copy(&self) {
         let Some(mirror) = self.shared.mirror() else { return };
-        // Nobody waits for the disk meanwhile.
-        let due = mirror.lock().ok().and_then(|mirror| mirror.sync_apart());
-        let Some(due) = due else { return };
-        match due.sync() {
-            Ok(()) => {
-                if let Ok(mut mirror) = mirror.lock() {
-                    mirror.synced_apart(&due);
-                }
-            }
-            Err(error) => tracing::error!(%error, "cannot sync the local log"),
+        if let Err(error) = sync_copy(&Arc::downgrade(&mirror)) {
+            tracing::error!(error = %crate::failure::chain(&error), "cannot sync the local log");
         }
     }
 

@@ -163,7 +163,7 @@ impl Parts {
     /// Begins to follow with the state at hand.
     pub(super) fn begin_following(&mut self) -> Part {
         let (kernel, tick) = self.state.take().expect("invariant: a part leaves a state behind");
-        let log = FollowedLog::new(Arc::clone(self.mirror()));
+        let log = FollowedLog::new(self.mirror());
         let next_lsn = Lsn(log.next_lsn().0);
         let engine = Engine::following(self.engine.clone(), kernel, tick, next_lsn, read_clocks());
         self.begin(engine, Box::new(log))
@@ -314,7 +314,8 @@ impl Parts {
         if keeps_authority {
             log.keep_authority();
         }
-        // On disk before anything is written under this claim: whoever starts here next knows of it.
+        // On disk before a frame is written under this claim: whoever starts here next knows of it. The log proves life
+        // meanwhile.
         let (proved_ms, progress) = log.proved();
         self.shared.trust().led(proved_ms, &progress);
         self.shared
