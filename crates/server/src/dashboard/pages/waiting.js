@@ -36,7 +36,7 @@ export function mount(root, _params, app) {
     nothing,
     empty(
       "No requests are waiting",
-      "A request can wait in line for a resource that another holder has. Hold a lock in one terminal, wait for it in another:",
+      "A request can wait in line for a resource that is held. Hold a lock in one terminal, wait for it in another:",
       ["tenure run --resource deploy -- sleep 60", "tenure lease acquire deploy --holder me --wait 1m"],
     ),
   );
