@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
     BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
-    RemoteLog, SharedMirror, Trust, boot,
+    RemoteLog, Seen, SharedMirror, Trust, boot,
 };
 use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk};
 
@@ -79,6 +79,16 @@ impl Node {
         &self,
         copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(RemoteLog, SharedMirror), FollowError> {
+        self.claim_when(copied, Arc::default(), &|| true)
+    }
+
+    /// The same once it may. `seen` tells meanwhile how far it has come.
+    pub(crate) fn claim_when(
+        &self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+        seen: Arc<Mutex<Seen>>,
+        may_claim: &dyn Fn() -> bool,
+    ) -> Result<(RemoteLog, SharedMirror), FollowError> {
         let booted = self.boot();
         let mirror = Arc::new(Mutex::new(booted.mirror));
         let claimant = Claimant {
@@ -93,11 +103,11 @@ impl Node {
             Arc::clone(&mirror),
             Lookout::new(keys(), claimant, 0),
             clock(),
-            Arc::default(),
+            seen,
             Arc::new(Mutex::new(Trust::new(self.name.clone(), booted.known))),
         );
         let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
-        let end = follower.run(copied, &AtomicBool::new(false), &|| true, &claim_id)?;
+        let end = follower.run(copied, &AtomicBool::new(false), may_claim, &claim_id)?;
         let FollowEnd::Won { mut log, tick } = end else { panic!("it was not told to stop") };
         assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
         Ok((*log, mirror))
