@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
+mod catching_up;
 /// What every log must do: the same suite that the log in files passes.
 #[path = "../../../log/tests/it/conformance.rs"]
 mod conformance;

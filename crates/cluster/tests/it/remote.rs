@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use tenure_cluster::store::Store;
 use tenure_cluster::{
     BootError, BootOptions, Booted, Claimant, Clock, FollowEnd, FollowError, Follower, Keys, Lookout,
-    RemoteLog, SharedMirror, Trust, boot,
+    RemoteLog, Seen, SharedMirror, Trust, boot,
 };
 use tenure_log::{AppendOutcome, Batch, Moment, OrderedLog, RealDisk, SharedDisk};
 
@@ -84,7 +84,17 @@ impl Node {
         &self,
         copied: &mut dyn FnMut(Batch) -> bool,
     ) -> Result<(RemoteLog, SharedMirror), FollowError> {
-        let (mut log, tick, mirror) = self.win(copied)?;
+        self.claim_when(copied, Arc::default(), &|| true)
+    }
+
+    /// The same once it may. `seen` tells meanwhile how far it has come.
+    pub(crate) fn claim_when(
+        &self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+        seen: Arc<Mutex<Seen>>,
+        may_claim: &dyn Fn() -> bool,
+    ) -> Result<(RemoteLog, SharedMirror), FollowError> {
+        let (mut log, tick, mirror) = self.win_when(copied, seen, may_claim)?;
         assert!(matches!(log.open(Moment { tick, wall_ms: 1 }), AppendOutcome::Committed { .. }));
         // As the thread of the log does, which sends proofs of life from then on.
         log.proof_due_ms();
@@ -95,6 +105,15 @@ impl Node {
     pub(crate) fn win(
         &self,
         copied: &mut dyn FnMut(Batch) -> bool,
+    ) -> Result<(RemoteLog, u64, SharedMirror), FollowError> {
+        self.win_when(copied, Arc::default(), &|| true)
+    }
+
+    fn win_when(
+        &self,
+        copied: &mut dyn FnMut(Batch) -> bool,
+        seen: Arc<Mutex<Seen>>,
+        may_claim: &dyn Fn() -> bool,
     ) -> Result<(RemoteLog, u64, SharedMirror), FollowError> {
         let booted = self.boot();
         let mirror = Arc::new(Mutex::new(booted.mirror));
@@ -110,11 +129,11 @@ impl Node {
             Arc::clone(&mirror),
             Lookout::new(keys(), claimant, 0),
             clock(),
-            Arc::default(),
+            seen,
             Arc::new(Mutex::new(Trust::new(self.name.clone(), booted.known))),
         );
         let claim_id = || format!("{}-{}", self.name, (clock().boot_us)());
-        let end = follower.run(copied, &AtomicBool::new(false), &|| true, &claim_id)?;
+        let end = follower.run(copied, &AtomicBool::new(false), may_claim, &claim_id)?;
         let FollowEnd::Won { log, tick } = end else { panic!("it was not told to stop") };
         Ok((*log, tick, mirror))
     }

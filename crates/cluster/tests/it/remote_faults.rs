@@ -14,7 +14,7 @@ use crate::remote::{Node, TTL_MS, clock, keys};
 use crate::stuck::StuckDisk;
 use crate::support::{Writer, read_all};
 
-fn over_both(case: impl Fn(Arc<dyn Store>)) {
+pub(crate) fn over_both(case: impl Fn(Arc<dyn Store>)) {
     case(MemoryStore::new());
     let etcd = Members::start(1);
     case(Arc::new(etcd.store()));
