@@ -189,6 +189,7 @@ impl Shelf {
             memory: "00aa".to_owned(),
             format: 1,
             is_forgotten: false,
+            forgotten: Vec::new(),
         };
         kept.insert(keys.meta(), encode(&meta));
         kept.insert(keys.writer(), encode(&writer()));

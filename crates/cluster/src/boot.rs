@@ -10,7 +10,7 @@ use tenure_log::{CopyOf, FileLogOptions, Lsn, Mirror, Moment, OpenError, Recover
 use crate::follow::FRAMES_PER_READ;
 use crate::keys::Keys;
 use crate::store::{Compare, Op, Store, StoreError, Txn};
-use crate::trust::{Forgot, Progress, Remembered};
+use crate::trust::{Forgot, Misfit, Progress, Remembered};
 use crate::values::{
     Beat, FORMAT, Floor, Head, Meta, Node, Standing, State, ValueError, Writer, decode, encode,
 };
@@ -328,25 +328,13 @@ fn compare(
     meta: &Meta,
     store: &Progress,
 ) -> Result<Remembered, BootError> {
-    let is_newer = meta.generation > known.generation;
-    if meta.log_id != known.log_id && !(is_newer && meta.parent_log_id == known.log_id) {
-        return Err(BootError::AnotherLog { found: meta.log_id, known: known.log_id });
-    }
-    if is_newer {
-        // Adopted or moved: what was known of the generation before was looked at then.
-        return Ok(Remembered {
-            log_id: meta.log_id,
-            generation: meta.generation,
-            memory: known.memory.clone(),
-            ..Remembered::default()
-        });
-    }
-    let what = if meta.generation < known.generation {
-        Some(format!("it is in generation {}, and there was {}", meta.generation, known.generation))
-    } else {
-        store.lacks(&known.progress)
+    let what = match known.carried_over(meta, store) {
+        Ok(known) => return Ok(known),
+        Err(Misfit::AnotherLog) => {
+            return Err(BootError::AnotherLog { found: meta.log_id, known: known.log_id });
+        }
+        Err(Misfit::Forgot { what }) => what,
     };
-    let Some(what) = what else { return Ok(known.clone()) };
     mark(with.store, with.keys, with.node, known, &what)?;
     Err(Forgot { who: with.node.to_owned(), what }.into())
 }

@@ -1,10 +1,11 @@
 //! One ordered log on several machines: who may write, until when, and how everybody else follows.
 //!
-//! The protocol is pure (`term.rs`, `claim.rs`, `trust.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
+//! The protocol is pure (`term.rs`, `claim.rs`, `trust.rs`, `adopt.rs`) and speaks to a [`store::Store`]; `etcd` is one over gRPC. Knows nothing
 //! of leases, engines or HTTP. Start reading at `term.rs`, then `claim.rs` and `trust.rs`, then `follow.rs` and `remote.rs`.
 
 #![forbid(unsafe_code)]
 
+pub mod adopt;
 mod boot;
 mod claim;
 #[cfg(feature = "etcd")]
@@ -28,4 +29,4 @@ pub use follow::{FollowEnd, FollowError, Follower, Seen};
 pub use keys::Keys;
 pub use remote::{Clock, FollowedLog, RemoteLog, SharedMirror, Vitals, step_within, sync_copy};
 pub use term::{Beaten, Over, Term, Won, Written, resignation_of_dead};
-pub use trust::{Forgot, Heard, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};
+pub use trust::{Forgot, Heard, Misfit, Peer, Progress, Remembered, TOUCH_MS, Told, Trust};

@@ -1,10 +1,11 @@
-//! A log that comes into a store, leaves it, or is adopted after the store has forgotten part of it. Done by an operator
-//! while no node runs; every step can be done again after a crash.
+//! A log that comes into a store, leaves it, or is adopted after the store has forgotten part of it (`adopt.rs` decides how).
+//! Done by an operator while no node runs; every step can be done again after a crash.
 
 use std::time::Duration;
 
 use tenure_log::{Identity, LogEnd, Lsn};
 
+use crate::adopt::{Plan, Remains};
 use crate::boot::{BootError, read_meta_of};
 use crate::format::{FIRST, PIECES, safe_format};
 use crate::growth::next_lot;
@@ -14,9 +15,7 @@ use crate::store::{Compare, Op, Store, StoreError, Txn};
 use crate::values::{Beat, Floor, Head, Meta, Node, Standing, State, Writer, decode, encode};
 
 const WITHIN: Duration = Duration::from_secs(10);
-/// Tags of the generations before that are remembered.
-const FORMER_TAGS_MAX: usize = 16;
-/// Nodes that are listed at most.
+/// Nodes that are read, at most.
 const NODES_MAX: usize = 1_000;
 
 /// Why a log was not moved or adopted.
@@ -91,6 +90,8 @@ pub struct Standings {
     pub writer: Writer,
     /// Where it ends.
     pub head: Head,
+    /// The last leader's last barrier.
+    pub beat: Beat,
     /// Where it begins.
     pub floor: Floor,
     meta_bytes: Vec<u8>,
@@ -194,6 +195,7 @@ pub fn standings(store: &dyn Store, keys: &Keys) -> Result<Standings, MoveError>
     Ok(Standings {
         writer: decode("writer", &writer_bytes).map_err(understood)?,
         head: decode("head", &head_bytes).map_err(understood)?,
+        beat: decode("beat", &beat_bytes).map_err(understood)?,
         floor: decode("floor", &floor_bytes).map_err(understood)?,
         meta,
         meta_bytes,
@@ -244,25 +246,8 @@ pub fn give_away(store: &dyn Store, keys: &Keys, stands: &Standings, to: &str) -
     held(store, &Txn { compares: stands.compares(keys), then, otherwise: Vec::new() })
 }
 
-/// What an adopted log goes on with.
-pub struct Adopted<'a> {
-    /// Who the log is from now on.
-    pub identity: Identity,
-    /// The state's bytes.
-    pub snapshot: &'a [u8],
-    /// Where it ended; the log goes on after `last_lsn`, which lies above everything that was ever given out.
-    pub end: LogEnd,
-    /// Nothing is granted before this tick.
-    pub not_before_tick: u64,
-    /// The highest generation that anybody remembers.
-    pub generation: u64,
-    /// Unix milliseconds now.
-    pub wall_ms: u64,
-    /// The newest format that this program reads.
-    pub format: u32,
-}
-
-/// Goes on with what is known after the store has forgotten something: a new generation, which begins with a snapshot.
+/// Continues with what is known after the store has forgotten something, as it was decided: a new generation, which begins
+/// with a snapshot. `format`: the newest one that this program reads.
 ///
 /// # Errors
 /// When the store does not answer, or somebody was quicker.
@@ -270,44 +255,48 @@ pub fn adopt(
     store: &dyn Store,
     keys: &Keys,
     stands: &Standings,
-    adopted: &Adopted<'_>,
-) -> Result<Meta, MoveError> {
+    plan: &Plan,
+    snapshot: &[u8],
+    format: u32,
+) -> Result<(), MoveError> {
     let same = Compare::Value { key: keys.meta(), value: stands.meta_bytes.clone() };
-    let lsn = adopted.end.last_lsn;
-    let format = read_format(store, keys, adopted.format)?;
-    let put = put_whole(store, keys, &same, lsn, adopted.snapshot, format)?;
-    let mut former_tags = stands.meta.former_tags.clone();
-    former_tags.push(stands.meta.tag);
-    let surplus = former_tags.len().saturating_sub(FORMER_TAGS_MAX);
-    former_tags.drain(..surplus);
-    let meta = Meta {
-        former_tags,
-        generation: stands.meta.generation.max(adopted.generation) + 1,
-        tag: adopted.identity.tag,
-        fence_base: adopted.identity.fence_base,
-        identity_since: lsn.next().0,
-        not_before_tick: adopted.not_before_tick,
-        ..stands.meta.clone()
-    };
-    let frame = stands.head.frame + 1;
-    let head = Head { epoch: adopted.end.writer_epoch, ..Head::of(frame, &adopted.end) };
-    let floor = Floor { frame: frame + 1, end: head, ..Floor::default() }.with(lsn, &put);
-    let epoch = stands.writer.epoch.max(head.epoch) + 1;
-    let writer = nobody(epoch, stands.writer.writer_ttl_ms, head.tick, adopted.wall_ms);
+    let lsn = Lsn(plan.head.lsn);
+    let format = read_format(store, keys, format)?;
+    let floor = plan.floor.with(lsn, &put_whole(store, keys, &same, lsn, snapshot, format)?);
     let put = |key, value| Op::Put { key, value };
     let mut compares = stands.compares(keys);
     compares.push(same);
     let nodes = keys.nodes();
     let then = vec![
-        put(keys.meta(), encode(&meta)),
-        put(keys.writer(), encode(&writer)),
-        put(keys.head(), encode(&head)),
+        put(keys.meta(), encode(&plan.meta)),
+        put(keys.writer(), encode(&plan.writer)),
+        put(keys.head(), encode(&plan.head)),
         put(keys.floor(), encode(&floor)),
         // What nodes remember of the generation before was looked at: each joins again.
         Op::Delete { from: nodes.0, to: nodes.1 },
     ];
-    held(store, &Txn { compares, then, otherwise: Vec::new() })?;
-    Ok(meta)
+    held(store, &Txn { compares, then, otherwise: Vec::new() })
+}
+
+/// What the store has of a log that nobody writes, for [`crate::adopt`].
+///
+/// # Errors
+/// When the store does not answer.
+pub fn remains(store: &dyn Store, keys: &Keys, stands: &Standings) -> Result<Remains, MoveError> {
+    let (from, to) = keys.nodes();
+    let ranged = store.range(&from, &to, NODES_MAX, WITHIN)?;
+    let named = |key: &str| key.strip_prefix(&from).unwrap_or(key).to_owned();
+    let nodes = ranged.found.iter().filter_map(|found| {
+        let node: Node = decode("nodes", &found.value).ok()?;
+        Some((named(&found.key), node))
+    });
+    Ok(Remains {
+        meta: stands.meta.clone(),
+        writer: stands.writer.clone(),
+        head: stands.head,
+        beat: stands.beat,
+        nodes: nodes.collect(),
+    })
 }
 
 /// The newest format that every listed node reads.

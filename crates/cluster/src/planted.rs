@@ -37,6 +37,14 @@ pub enum Planted {
     StepsIgnoreBeat,
     /// Who has heard everybody one by one does not hear them again.
     HeardOnce,
+    /// A log is adopted as if the last memory given had nothing.
+    AdoptForgetsMemory,
+    /// An adopted log is of the generation that it was of before.
+    AdoptKeepsGeneration,
+    /// The wait after an adoption begins at the last logged tick, though the leader's barriers had come further.
+    AdoptIgnoresBeat,
+    /// Where one node is forgotten, no other is waited for either.
+    ForgettingEndsWait,
     /// A guardian resigns with a tick that its leader may not have reached.
     GuardianGuessesTick,
     /// A guardian takes a leader that is stopped for one that is dead.
@@ -45,7 +53,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::SuccessorServesTooSoon,
         Self::UnknownResentElsewhere,
         Self::AuthorityFromReply,
@@ -62,6 +70,10 @@ impl Planted {
         Self::TrustWithoutTouch,
         Self::StepsIgnoreBeat,
         Self::HeardOnce,
+        Self::AdoptForgetsMemory,
+        Self::AdoptKeepsGeneration,
+        Self::AdoptIgnoresBeat,
+        Self::ForgettingEndsWait,
         Self::GuardianGuessesTick,
         Self::GuardianResignsForPaused,
     ];
@@ -78,6 +90,10 @@ impl Planted {
                 | Self::TrustWithoutTouch
                 | Self::StepsIgnoreBeat
                 | Self::HeardOnce
+                | Self::AdoptForgetsMemory
+                | Self::AdoptKeepsGeneration
+                | Self::AdoptIgnoresBeat
+                | Self::ForgettingEndsWait
         )
     }
 
@@ -101,6 +117,10 @@ impl Planted {
             Self::TrustWithoutTouch => "trust-without-touch",
             Self::StepsIgnoreBeat => "steps-ignore-beat",
             Self::HeardOnce => "heard-once",
+            Self::AdoptForgetsMemory => "adopt-forgets-a-memory",
+            Self::AdoptKeepsGeneration => "adopt-keeps-generation",
+            Self::AdoptIgnoresBeat => "adopt-ignores-beat",
+            Self::ForgettingEndsWait => "forgetting-ends-wait",
             Self::GuardianGuessesTick => "guardian-guesses-tick",
             Self::GuardianResignsForPaused => "guardian-resigns-for-paused",
         }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::planted::{Planted, has};
-use crate::values::{Beat, Head, Node, Standing, Writer};
+use crate::values::{Beat, Head, Meta, Node, Standing, Writer};
 
 /// How long a node may be out of touch and still know what happened. It rests on this: a backup that is put back is older,
 /// and what a node knows is on its disk within two seconds.
@@ -96,6 +96,18 @@ pub struct Forgot {
     pub what: String,
 }
 
+/// Why a memory does not fit the log in the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// It is of another log.
+    AnotherLog,
+    /// The store has forgotten something.
+    Forgot {
+        /// What is missing.
+        what: String,
+    },
+}
+
 /// What became of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
@@ -122,6 +134,10 @@ pub struct Trust {
     is_list_read: bool,
     /// Memories that were told since the doubt began.
     heard: BTreeSet<String>,
+    /// Memories that had this node's name and were struck off.
+    struck_off: Vec<String>,
+    /// All memories that were struck off, by the list as it was read last.
+    forgotten: BTreeSet<String>,
     /// Until when memories are kept that asked and are not listed yet.
     asked: BTreeMap<String, u64>,
 }
@@ -183,6 +199,40 @@ impl Progress {
     }
 }
 
+impl Remembered {
+    /// Whether a memory is this one, or one in whose place it came.
+    #[must_use]
+    pub fn is_of(&self, memory: &str) -> bool {
+        self.memory == memory || self.former.iter().any(|former| former == memory)
+    }
+
+    /// What counts of this memory when its node starts with the log that the store has now. Of an earlier generation only
+    /// whose memory it is counts: the rest was looked at when the log was adopted or moved.
+    ///
+    /// # Errors
+    /// When the store has another log, or has forgotten something of this one.
+    pub fn carried_over(&self, meta: &Meta, store: &Progress) -> Result<Self, Misfit> {
+        let is_newer = meta.generation > self.generation;
+        if meta.log_id != self.log_id && !(is_newer && meta.parent_log_id == self.log_id) {
+            return Err(Misfit::AnotherLog);
+        }
+        if is_newer {
+            return Ok(Self {
+                log_id: meta.log_id,
+                generation: meta.generation,
+                memory: self.memory.clone(),
+                ..Self::default()
+            });
+        }
+        let what = if meta.generation < self.generation {
+            Some(format!("it is in generation {}, and there was {}", meta.generation, self.generation))
+        } else {
+            store.lacks(&self.progress)
+        };
+        what.map_or_else(|| Ok(self.clone()), |what| Err(Misfit::Forgot { what }))
+    }
+}
+
 impl Trust {
     /// One who starts is in doubt. `known` is what it remembers of this generation of this log.
     #[must_use]
@@ -195,6 +245,8 @@ impl Trust {
             is_listed: false,
             is_list_read: false,
             heard: BTreeSet::new(),
+            struck_off: Vec::new(),
+            forgotten: BTreeSet::new(),
             asked: BTreeMap::new(),
         }
     }
@@ -275,15 +327,50 @@ impl Trust {
             let asked = &self.asked;
             self.known.others.retain(|memory, _| asked.contains_key(memory));
         }
+        self.forgotten = nodes.iter().flat_map(|(_, node)| struck_off(node)).collect();
         for (name, node) in nodes {
-            if node.is_forgotten {
-                self.known.others.retain(|_, peer| peer.node != *name);
-            } else if node.memory != self.known.memory {
+            let is_kept = |memory: &str, peer: &Peer| {
+                let is_dropped = if has(Planted::ForgettingEndsWait) {
+                    node.is_forgotten
+                } else {
+                    node.forgets(name, memory, peer)
+                };
+                !is_dropped
+            };
+            self.known.others.retain(|memory, peer| is_kept(memory, peer));
+            if *name == self.name {
+                self.struck_off = struck_off(node);
+                self.struck_off.retain(|memory| *memory != self.known.memory);
+            }
+        }
+        for (name, node) in nodes.iter().filter(|(_, node)| !node.is_forgotten) {
+            if node.memory != self.known.memory {
                 let peer = Peer { node: name.clone(), url: node.url.clone() };
                 self.known.others.insert(node.memory.clone(), peer);
             }
         }
         self.conclude();
+    }
+
+    /// What the list has of a node after an operator has removed it for good: memories that no node waits for. `listed` is
+    /// what the list has of it now. `None`: neither the list nor this node knows it.
+    #[must_use]
+    pub fn forget(&self, name: &str, listed: Option<&Node>) -> Option<Node> {
+        let of_name = self.known.others.iter().filter(|(_, peer)| peer.node == name);
+        let of_name: Vec<String> = of_name.map(|(memory, _)| memory.clone()).collect();
+        if listed.is_none() && of_name.is_empty() {
+            return None;
+        }
+        let node = listed.cloned().unwrap_or_default();
+        let mut forgotten = node.forgotten.clone();
+        forgotten.extend(of_name.into_iter().filter(|memory| *memory != node.memory));
+        Some(Node { is_forgotten: true, forgotten: newest(forgotten), ..node })
+    }
+
+    /// Memories that had this node's name and were removed: its entry on the list goes on naming them.
+    #[must_use]
+    pub fn struck_off(&self) -> &[String] {
+        &self.struck_off
     }
 
     /// Whether this node is to put itself on the list.
@@ -341,8 +428,8 @@ impl Trust {
             }
             if self.is_doubtful && !has(Planted::ListAloneCounts) {
                 // Those whom it knows of may know more as well.
-                for (memory, peer) in theirs.others.iter().filter(|(memory, _)| **memory != self.known.memory)
-                {
+                let is_other = |memory: &str| memory != self.known.memory && !self.forgotten.contains(memory);
+                for (memory, peer) in theirs.others.iter().filter(|(memory, _)| is_other(memory)) {
                     self.known.others.entry(memory.clone()).or_insert_with(|| peer.clone());
                 }
             }
@@ -386,4 +473,22 @@ impl Trust {
             self.heard.clear();
         }
     }
+}
+
+/// Memories that nobody waits for, by an entry of the list.
+fn struck_off(node: &Node) -> Vec<String> {
+    let own = Some(&node.memory).filter(|memory| node.is_forgotten && !memory.is_empty());
+    newest(node.forgotten.iter().chain(own).cloned().collect())
+}
+
+/// Each once, and not more than can be kept.
+fn newest(memories: Vec<String>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for memory in memories {
+        if !kept.contains(&memory) {
+            kept.push(memory);
+        }
+    }
+    kept.drain(..kept.len().saturating_sub(FORMER_MAX));
+    kept
 }

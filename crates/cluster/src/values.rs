@@ -7,6 +7,7 @@ use tenure_log::{BatchId, Identity, LogEnd, Lsn, Moment};
 
 use crate::format::FIRST;
 use crate::pieces::Put;
+use crate::trust::Peer;
 
 /// The layout of keys and values this code writes and reads.
 pub const FORMAT: u32 = 1;
@@ -206,6 +207,9 @@ pub struct Node {
     /// An operator has struck it off: nobody waits for what it remembers.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_forgotten: bool,
+    /// Memories that had this name and were struck off: nobody waits for them, whoever has the name by now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forgotten: Vec<String>,
 }
 
 /// A value that is not what its key should have.
@@ -310,6 +314,17 @@ impl Meta {
             former_tags: Vec::new(),
             not_before_tick: 0,
         }
+    }
+}
+
+impl Node {
+    /// Whether this entry, under this name, says that nobody waits for a memory that is known as that peer's. An entry of a
+    /// forgotten node that names no memory, as earlier versions wrote it, is about all of that name.
+    #[must_use]
+    pub fn forgets(&self, name: &str, memory: &str, peer: &Peer) -> bool {
+        let names_none = self.memory.is_empty() && self.forgotten.is_empty();
+        self.forgotten.iter().any(|forgotten| forgotten == memory)
+            || (self.is_forgotten && (self.memory == memory || (names_none && peer.node == name)))
     }
 }
 

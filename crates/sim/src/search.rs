@@ -122,5 +122,8 @@ impl Tally {
         self.resumed += other.resumed;
         self.silent += other.silent;
         self.hung_up += other.hung_up;
+        self.adopted += other.adopted;
+        self.granted_after += other.granted_after;
+        self.removed += other.removed;
     }
 }

@@ -109,6 +109,12 @@ pub struct Tally {
     pub silent: u64,
     /// Connections that their node hung up on.
     pub hung_up: u64,
+    /// Stores that an operator adopted.
+    pub adopted: u64,
+    /// Grants in an adopted log.
+    pub granted_after: u64,
+    /// Lost nodes that an operator removed.
+    pub removed: u64,
 }
 
 /// Why a run ends before its time.

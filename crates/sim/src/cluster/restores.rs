@@ -1,9 +1,16 @@
 //! Stores that are put back to a backup while any of the nodes are on, off, cut off, standing still, rebuilt or renamed. The
-//! real `Trust`, `Lookout` and `Term` decide, over frames that mean nothing: what counts is that no frame number is ever
-//! given twice, since fences are counted from them. One seed reproduces everything.
+//! real `Trust`, `Lookout` and `Term` decide, over frames that grant leases or mean nothing: no frame number of a log is given
+//! twice, since fences are counted from them. An operator adopts what was put back (`operator.rs`), and the cluster continues
+//! in the next generation, which grants nothing before leases of the one before are over (`grants.rs`). One seed reproduces
+//! everything.
 //!
 //! It rests on what `trust.rs` rests on: a backup that is put back is older than a node may be out of touch, and names a node.
 
+mod grants;
+mod operator;
+
+use self::grants::{Copy, Grants};
+use self::operator::TTL_MS_MAX;
 use super::store::SimStore;
 use super::world::first_keys;
 use crate::random::Random;
@@ -13,10 +20,10 @@ use crate::world::{Options, Report, Tally};
 use std::sync::Mutex;
 use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
-use tenure_cluster::values::{Meta, Node, Writer, decode, encode};
+use tenure_cluster::values::{Floor, Head, Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
-    Beaten, Claimant, Claimed, Keys, Lookout, Next, Peer, Remembered, TOUCH_MS, Term, Told, Trust, Written,
-    mark, resignation_of_dead,
+    Beaten, Claimant, Claimed, Keys, Lookout, Misfit, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told,
+    Trust, Written, mark, resignation_of_dead,
 };
 use tenure_kernel::RecordKind;
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};
@@ -25,6 +32,12 @@ const MACHINES: usize = 4;
 const WRITER_TTL_MS: u64 = 3_000;
 /// Steps after the store was put back.
 const AFTER: u64 = 100;
+/// The same where somebody adopts it.
+const AFTER_ADOPTION: u64 = 160;
+/// How often an operator tries to bring the cluster back at the end. From the third time on with every memory there is.
+const HEALINGS: usize = 6;
+/// How often a node reports to the list: what it sees of the store afterwards, an earlier backup lacks.
+const LIST_MS: u64 = 10_000;
 /// How often a node writes down what it remembers.
 const REMEMBER_MS: u64 = 2_000;
 
@@ -36,6 +49,8 @@ struct Machine {
     url: String,
     name: String,
     disk: Option<Remembered>,
+    /// Its local log.
+    copy: Option<Copy>,
     life: Option<Life>,
     /// Until when it reaches neither the store nor other machines.
     cut_until: u64,
@@ -51,6 +66,25 @@ struct Life {
     incarnation: String,
     revision: u64,
     written_ms: u64,
+    listed_ms: u64,
+    /// Which generation's log it follows, by fence base.
+    log: u64,
+    /// Nothing is granted before that.
+    not_before_tick: u64,
+    /// The leader's tick, which stands still while it has no authority, and when it was looked at.
+    tick: u64,
+    tick_at: u64,
+    /// The lease that the frame in flight grants.
+    granting: Option<u64>,
+}
+
+/// What an operator does before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Nothing,
+    Adopts,
+    /// Adopts, and removes nodes that are lost; more of them are.
+    Removes,
 }
 
 struct Restores {
@@ -65,10 +99,13 @@ struct Restores {
     backups: Vec<(u64, SimStore)>,
     /// Claims of dead leaders that a guardian knows of.
     claims: Vec<Writer>,
+    operator: Operator,
     /// How often a leader writes, in a thousand turns.
     writes: u64,
-    /// The highest frame that anybody was told is committed.
+    /// The highest frame that anybody was told is committed, and of which log.
     given: u64,
+    given_log: u64,
+    grants: Grants,
     tally: Tally,
 }
 
@@ -118,15 +155,19 @@ impl Restores {
         let identity = Genesis { random: random.bytes(), unix_seconds: 1_700_000_000, shard: 0 }.identity();
         let keys = Keys::under("sim");
         let writes = *random.pick(&[20, 100, 400]);
+        let operator = *random.pick(&[Operator::Nothing, Operator::Adopts, Operator::Removes]);
         let mut store = SimStore::default();
         let mut first = first_keys(&keys, WRITER_TTL_MS);
         let meta = Meta::of(&identity, Lsn(1), 0, "secret".repeat(8));
         first.then.push(Op::Put { key: keys.meta(), value: encode(&meta) });
         let _ = store.step(&first, 0);
+        let mut grants = Grants::default();
+        grants.begins(identity.fence_base, &Head::default());
         let machine = |number: usize| Machine {
             url: format!("m{number}"),
             name: format!("n{number}"),
             disk: None,
+            copy: None,
             life: None,
             cut_until: 0,
             paused_until: 0,
@@ -142,8 +183,11 @@ impl Restores {
             machines: (0..MACHINES).map(machine).collect(),
             backups: Vec::new(),
             claims: Vec::new(),
+            operator,
             writes,
             given: 0,
+            given_log: identity.fence_base,
+            grants,
             tally: Tally::default(),
         }
     }
@@ -151,14 +195,19 @@ impl Restores {
     fn live(&mut self, steps: u64) -> Result<(), Violation> {
         for number in 0..MACHINES {
             if self.random.chance(700) {
-                self.start(number);
+                self.start(number)?;
             }
         }
-        // Once something is forgotten nothing goes on; so that is not all that is seen, it comes late.
+        // Once something is forgotten nothing goes on before it is adopted; so that is not all that is seen, it comes late.
         let before = self.random.within(30..=steps.max(800) / 20);
-        for step in 0..before + AFTER {
+        let after = if self.operator == Operator::Nothing { AFTER } else { AFTER_ADOPTION };
+        for step in 0..before + after {
             if step == before {
                 self.restore();
+                // Who restores a store adopts it, at best.
+                if self.operator != Operator::Nothing && self.random.chance(400) {
+                    self.adopt_and_start()?;
+                }
             }
             self.count += 1;
             self.now += match self.random.below(40) {
@@ -169,9 +218,9 @@ impl Restores {
             let number = self.anybody();
             match self.random.below(200) {
                 0..=3 => self.crash(number),
-                4..=9 => self.start(number),
-                10 if step < before => self.rebuild(number),
-                10 if self.random.chance(200) => self.rebuild(number),
+                4..=9 => self.start(number)?,
+                10 if step < before => self.rebuild(number)?,
+                10 if self.random.chance(200) => self.rebuild(number)?,
                 11..=12 => {
                     self.machines[number].cut_until = self.now + self.random.within(1_000..=3 * TOUCH_MS);
                     self.line(format_args!("n{number} is cut off"));
@@ -185,6 +234,13 @@ impl Restores {
                 20 if step > before => self.restore(),
                 21..=22 => self.resign(number),
                 23..=24 => self.resign_for_dead(),
+                25..=28 if self.operator != Operator::Nothing && self.is_forgetful() => {
+                    self.adopt_and_start()?;
+                }
+                29..=34 if self.operator == Operator::Removes => {
+                    let _ = self.remove_lost();
+                }
+                35 if self.operator == Operator::Removes => self.rebuild(number)?,
                 _ => self.turn(number)?,
             }
         }
@@ -200,52 +256,61 @@ impl Restores {
         }
     }
 
-    /// A cluster that has forgotten nothing, and whose every machine is on, has a leader in the end.
+    /// A cluster whose every machine is on has a leader in the end: an operator adopts a store that has forgotten something,
+    /// and removes nodes that are waited for and lost.
     fn heal(&mut self) -> Result<(), Violation> {
-        for number in 0..MACHINES {
-            (self.machines[number].cut_until, self.machines[number].paused_until) = (0, 0);
-            self.start(number);
-        }
-        for _ in 0..60 {
-            self.now += 500;
+        for healing in 0..HEALINGS {
             for number in 0..MACHINES {
-                self.turn(number)?;
+                (self.machines[number].cut_until, self.machines[number].paused_until) = (0, 0);
+                self.start(number)?;
+            }
+            for _ in 0..60 {
+                self.now += 500;
+                for number in 0..MACHINES {
+                    self.turn(number)?;
+                }
+            }
+            let leads = |life: &Life| life.is_open && life.term.is_some();
+            if self.machines.iter().filter_map(|machine| machine.life.as_ref()).any(leads) {
+                return Ok(());
+            }
+            let store = self.progress();
+            let knows = |machine: &Machine| {
+                let known = machine.life.as_ref().map(|life| life.trust.remembered());
+                let known = known.or(machine.disk.as_ref());
+                known.is_some_and(|known| known.carried_over(&self.meta(), &store).is_err())
+            };
+            if self.is_forgetful() || self.machines.iter().any(knows) {
+                self.adopt(healing >= 2)?;
+            } else {
+                self.remove_all_lost();
             }
         }
-        let store = self.progress();
-        let knows = |machine: &Machine| {
-            let known = machine.life.as_ref().map(|life| life.trust.remembered());
-            known.or(machine.disk.as_ref()).is_some_and(|known| store.lacks(&known.progress).is_some())
-        };
-        let is_forgetful = store.standing == 2 || store.frame < self.given || self.machines.iter().any(knows);
-        let leads = self
-            .machines
-            .iter()
-            .any(|machine| machine.life.as_ref().is_some_and(|life| life.is_open && life.term.is_some()));
-        // Somebody may be waited for that is gone for good: an operator's word ends that.
-        let waits = self.machines.iter().filter_map(|machine| machine.life.as_ref());
-        let waits = waits.flat_map(|life| life.trust.missing()).any(|(memory, _)| !self.has(&memory));
-        if is_forgetful || leads || waits {
-            return Ok(());
-        }
-        let text = format!("nobody leads, nothing is forgotten and everybody is there: {store:?}");
+        let text = format!("nobody leads, whatever an operator does: {:?}", self.progress());
         Err(Violation::new("a_whole_cluster_is_led", text))
     }
 
-    /// Whether a memory is somewhere, or one that came in its place.
-    fn has(&self, memory: &str) -> bool {
-        let known = self.machines.iter().filter_map(|machine| machine.life.as_ref());
-        let mut known = known.map(|life| life.trust.remembered());
-        known.any(|known| known.memory == memory || known.former.iter().any(|former| former == memory))
+    fn meta(&self) -> Meta {
+        decode("meta", &self.value(&self.keys.meta())).expect("invariant: a value of ours")
     }
 
-    fn progress(&self) -> tenure_cluster::Progress {
+    fn floor(&self) -> Floor {
+        decode("floor", &self.value(&self.keys.floor())).expect("invariant: a value of ours")
+    }
+
+    fn value(&self, key: &str) -> Vec<u8> {
+        self.shelf.now().get(key).expect("invariant: the keys are there").to_vec()
+    }
+
+    fn progress(&self) -> Progress {
         tenure_cluster::fresh_progress(&self.shelf, &self.keys).expect("invariant: the keys are there")
     }
 
-    fn start(&mut self, number: usize) {
-        if self.machines[number].life.is_some() {
-            return;
+    /// What `boot` does: it compares, and begins a local log of the generation that is there.
+    fn start(&mut self, number: usize) -> Result<(), Violation> {
+        let machine = &self.machines[number];
+        if machine.life.is_some() || machine.cut_until > self.now || machine.paused_until > self.now {
+            return Ok(());
         }
         self.tally.starts += 1;
         if self.random.chance(30) {
@@ -254,12 +319,35 @@ impl Restores {
         }
         let (now, url) = (self.now, self.machines[number].url.clone());
         let name = self.machines[number].name.clone();
-        let mut known = self.machines[number].disk.clone().unwrap_or_default();
-        known.log_id = self.identity.log_id;
-        known.generation = 1;
-        if known.memory.is_empty() {
-            known.memory = format!("memory-{}", self.random.next_u64());
+        let (meta, floor, store) = (self.meta(), self.floor(), self.progress());
+        let before = self.machines[number].disk.clone();
+        let is_newer = before.as_ref().is_some_and(|known| known.generation < meta.generation);
+        let mut known = match &before {
+            None => Remembered {
+                log_id: meta.log_id,
+                generation: meta.generation,
+                memory: format!("memory-{}", self.random.next_u64()),
+                ..Remembered::default()
+            },
+            Some(known) => match known.carried_over(&meta, &store) {
+                Ok(known) => known,
+                Err(Misfit::Forgot { what }) => return self.refuses_to_start(&name, known, &what),
+                Err(Misfit::AnotherLog) => return Err(impossible("another log")),
+            },
+        };
+        if store.standing == 2 {
+            self.line(format_args!("{name} does not start: the store is marked"));
+            return Ok(());
         }
+        let begun = Copy { log: meta.fence_base, head: floor.end };
+        let copy = self.machines[number].copy.filter(|_| !is_newer).unwrap_or(begun);
+        let of_copy = Progress { frame: copy.head.frame, chain: copy.head.chain, ..Progress::default() };
+        let of_store = Progress { frame: store.frame, chain: store.chain, ..Progress::default() };
+        if let Some(what) = of_store.lacks(&of_copy) {
+            known.progress.raise(&of_copy);
+            return self.refuses_to_start(&name, &known, &what);
+        }
+        known.progress.raise(&store);
         self.count += 1;
         let incarnation = format!("{number}-{}", self.count);
         let me = Claimant {
@@ -270,6 +358,7 @@ impl Restores {
         };
         let place = self.random.below(1_000);
         self.machines[number].disk = Some(known.clone());
+        self.machines[number].copy = Some(if copy.head.frame + 1 < floor.frame { begun } else { copy });
         self.machines[number].life = Some(Life {
             trust: Trust::new(name.clone(), known),
             lookout: Lookout::new(self.keys.clone(), me, place),
@@ -278,8 +367,21 @@ impl Restores {
             incarnation,
             revision: 0,
             written_ms: now,
+            listed_ms: now,
+            log: meta.fence_base,
+            not_before_tick: meta.not_before_tick,
+            tick: 0,
+            tick_at: now,
+            granting: None,
         });
-        self.line(format_args!("{name} starts on m{number}"));
+        self.line(format_args!("{name} starts on m{number} in generation {}", meta.generation));
+        Ok(())
+    }
+
+    fn refuses_to_start(&mut self, name: &str, known: &Remembered, what: &str) -> Result<(), Violation> {
+        let marked = mark(&self.shelf, &self.keys, name, known, what).map_err(impossible)?;
+        self.line(format_args!("{name} does not start: {what}; marked {marked}"));
+        Ok(())
     }
 
     /// What a node knows is on its disk within two seconds, whatever else it can do meanwhile.
@@ -296,6 +398,11 @@ impl Restores {
 
     fn crash(&mut self, number: usize) {
         self.write_down(number);
+        self.stop(number);
+    }
+
+    /// What was not written down is lost.
+    fn stop(&mut self, number: usize) {
         if let Some(life) = self.machines[number].life.take() {
             self.claims.extend(life.term.map(|term| term.writer().clone()));
             let name = self.machines[number].name.clone();
@@ -304,22 +411,24 @@ impl Restores {
     }
 
     /// The machine comes back without what it had; sometimes with another name at the same address.
-    fn rebuild(&mut self, number: usize) {
+    fn rebuild(&mut self, number: usize) -> Result<(), Violation> {
         self.crash(number);
-        self.machines[number].disk = None;
+        (self.machines[number].disk, self.machines[number].copy) = (None, None);
         if self.random.chance(500) {
             self.count += 1;
             self.machines[number].name = format!("r{}", self.count);
         }
         self.line(format_args!("m{number} is rebuilt"));
-        self.start(number);
+        self.start(number)
     }
 
     /// A backup from before the first node was listed looks like a store that nobody has used.
     fn back_up(&mut self) {
         let store = self.shelf.now().clone();
         let (from, to) = self.keys.nodes();
-        if !store.range(&from, &to, 1).found.is_empty() {
+        let listed = store.range(&from, &to, 100).found;
+        let mut nodes = listed.iter().filter_map(|found| decode::<Node>("nodes", &found.value).ok());
+        if nodes.any(|node| !node.is_forgotten) {
             self.backups.push((self.now, store));
         }
     }
@@ -352,7 +461,10 @@ impl Restores {
         let Some(life) = &mut self.machines[number].life else { return };
         let Some(mut term) = life.term.take() else { return };
         life.trust.led(term.proved_ms(), &term.progress(life.revision));
-        let txn = term.resign(now, now);
+        if now < term.authority_until_ms() {
+            life.tick += now - life.tick_at;
+        }
+        let txn = term.resign(life.tick, now);
         let _ = self.shelf.step(&txn, Duration::ZERO);
     }
 
@@ -403,6 +515,9 @@ impl Restores {
         };
         life.lookout.read(self.now, writer, head, beat).map_err(super::following::misread)?;
         let Some(progress) = life.lookout.progress(stepped.revision) else { return Ok(true) };
+        if let Some(copy) = self.machines[number].copy {
+            life.trust.copied(copy.head.frame, copy.head.chain);
+        }
         if let Err(forgot) = life.trust.saw(self.now, &progress) {
             let known = life.trust.remembered();
             let marked = mark(&self.shelf, &self.keys, &name, known, &forgot.what).map_err(impossible)?;
@@ -412,6 +527,10 @@ impl Restores {
         }
         if progress.standing == 2 {
             self.line(format_args!("{name} ends: the store is marked"));
+            return Ok(false);
+        }
+        let head = life.lookout.head().copied().unwrap_or_default();
+        if !self.catch_up(number, &name, head, false) {
             return Ok(false);
         }
         let (from, to) = self.keys.nodes();
@@ -433,11 +552,31 @@ impl Restores {
         if life.trust.is_doubtful() && !self.compare(number, life, &name)? {
             return Ok(false);
         }
-        if life.trust.wants_listing() {
+        let is_due = !life.trust.is_doubtful() && self.now >= life.listed_ms + LIST_MS;
+        if is_due || life.trust.wants_listing() {
+            life.listed_ms = self.now;
             self.enlist(number, life, &name, &nodes);
         }
         self.claim(number, life, &name)?;
         Ok(true)
+    }
+
+    /// Copies frames, or not yet. `false`: they do not continue what was copied before, or are gone.
+    fn catch_up(&mut self, number: usize, name: &str, head: Head, is_due: bool) -> bool {
+        let Some(copy) = self.machines[number].copy else { return false };
+        if copy.head.frame >= head.frame {
+            return true;
+        }
+        let (log, floor) = (self.meta().fence_base, self.floor());
+        let continues = copy.log == log && self.grants.has(log, &head, &copy.head);
+        if copy.head.frame + 1 < floor.frame || !continues {
+            self.line(format_args!("{name} ends: the log is not the one that it copied"));
+            return false;
+        }
+        if is_due || self.random.chance(800) {
+            self.machines[number].copy = Some(Copy { log, head });
+        }
+        true
     }
 
     /// Asks everybody who may know more. `false`: somebody does.
@@ -506,6 +645,7 @@ impl Restores {
             url: self.machines[number].url.clone(),
             incarnation: life.incarnation.clone(),
             memory,
+            forgotten: life.trust.struck_off().to_vec(),
             ..Node::default()
         };
         then.push(Op::Put { key: self.keys.node(name), value: encode(&node) });
@@ -524,12 +664,24 @@ impl Restores {
         if let Claimed::Won(won) = claimed {
             let store = self.progress();
             self.line(format_args!("{name} won epoch {} at frame {}", won.writer.epoch, store.frame));
-            if store.frame < self.given {
+            let meta = self.meta();
+            if life.log != meta.fence_base {
+                let text = format!("{name} follows {}, and the log is {}", life.log, meta.fence_base);
+                return Err(Violation::new("a_former_generation_never_claims", text));
+            }
+            if self.is_behind(life.log, store.frame) {
                 let text = format!("{name} claims at frame {}, and {} was given", store.frame, self.given);
                 return Err(Violation::new("who_claims_knows_everything", text));
             }
+            (life.tick, life.tick_at, life.granting) = (won.tick, self.now, None);
             let term = Term::begin(self.keys.clone(), self.identity.salt, *won)
                 .map_err(super::following::misread)?;
+            if !self.catch_up(number, name, *term.head(), true) {
+                return Err(impossible("what was won is not what was copied"));
+            }
+            if life.log > self.given_log {
+                (self.given_log, self.given) = (life.log, store.frame);
+            }
             // On disk before anything is written under this claim.
             life.trust.led(self.now, &term.progress(0));
             self.machines[number].disk = Some(life.trust.remembered().clone());
@@ -541,17 +693,27 @@ impl Restores {
     fn lead(&mut self, number: usize, life: &mut Life) -> Result<(), Violation> {
         let now = self.now;
         let Some(term) = &mut life.term else { return Ok(()) };
+        if now < term.authority_until_ms() {
+            life.tick += now - life.tick_at;
+            if life.is_open && self.random.chance(500) {
+                self.grants.renewed(now, life.log, term.head());
+            }
+        }
+        life.tick_at = now;
         let is_over = if term.may_step(now) {
             let writes = !life.is_open || term.is_in_flight() || self.random.chance(self.writes);
             let is_lost = self.random.chance(100);
-            let at = Moment { tick: now, wall_ms: now };
+            let (tick, before) = (life.tick, *term.head());
+            let at = Moment { tick, wall_ms: now };
             let txn = if !writes {
-                term.beat(now)
+                term.beat(tick)
             } else if !life.is_open {
                 term.open(at)
             } else if term.is_in_flight() {
-                term.look(now)
+                term.look(tick)
             } else {
+                life.granting =
+                    (tick >= life.not_before_tick && self.random.chance(700)).then(|| ttl(&mut self.random));
                 let head = *term.head();
                 let id = BatchId(head.batch).next();
                 let mut batch = BatchBuilder::new(id, Lsn(head.lsn + 1), at);
@@ -559,6 +721,10 @@ impl Restores {
                 term.append(&batch.finish())
             };
             let is_look = writes && life.is_open && term.is_in_flight() && txn.then.len() == 3;
+            if let (true, false, Some(Op::Put { value, .. })) = (writes, is_look, txn.then.get(1)) {
+                let head = decode("head", value).map_err(super::following::misread)?;
+                self.grants.sent(life.log, &before, &head, life.granting);
+            }
             let stepped = self.shelf.step(&txn, Duration::ZERO);
             let stepped = match stepped {
                 Ok(_) if is_lost => Err(StoreError::Unanswered { why: String::new() }),
@@ -576,7 +742,7 @@ impl Restores {
                     Written::Committed { .. } => {
                         life.is_open = true;
                         let frame = term.head().frame;
-                        if frame <= self.given {
+                        if life.log != self.given_log || frame <= self.given {
                             let name = &self.machines[number].name;
                             let text =
                                 format!("{name} gave frame {frame}, and {} was given before", self.given);
@@ -584,6 +750,14 @@ impl Restores {
                         }
                         self.given = frame;
                         self.tally.events += 1;
+                        self.machines[number].copy = Some(Copy { log: life.log, head: *term.head() });
+                        if let Some(ttl_ms) = life.granting.take()
+                            && now < term.authority_until_ms()
+                        {
+                            let by = (now, &*self.machines[number].name);
+                            self.grants.granted(by, life.log, term.head().lsn, ttl_ms)?;
+                            self.tally.granted_after += u64::from(life.log != self.identity.fence_base);
+                        }
                         false
                     }
                     Written::Fenced => true,
@@ -608,6 +782,11 @@ impl Restores {
     fn line(&mut self, line: core::fmt::Arguments<'_>) {
         self.trace.line(self.now, line);
     }
+}
+
+/// Most leases are short; a long one is what a wait can miss.
+fn ttl(random: &mut Random) -> u64 {
+    if random.chance(150) { random.within(20_000..=TTL_MS_MAX) } else { random.within(1_000..=10_000) }
 }
 
 fn impossible(error: impl core::fmt::Display) -> Violation {

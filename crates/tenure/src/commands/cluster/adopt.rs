@@ -1,24 +1,23 @@
 //! `tenure cluster adopt`: goes on after etcd was restored from a backup, or lost part of what it had acknowledged.
 //!
 //! Old ownership cannot rise again: every live lease ends, ids and fences go on above all that were ever given, and nothing
-//! is granted until the longest promise that may have been forgotten has run out.
+//! is granted until the longest promise that may have been forgotten has run out. `tenure_cluster::adopt` decides all of it;
+//! here are the questions and the answers.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
-use tenure_cluster::moving::{self, Adopted};
-use tenure_cluster::store::Store;
-use tenure_cluster::values::{Head, Meta, Node, decode};
-use tenure_cluster::{BootOptions, Remembered, copy_whole, recall};
+use tenure_cluster::adopt::{AtHand, Continued, Given, NotAdmitted, Survey, admit};
+use tenure_cluster::moving;
+use tenure_cluster::values::{Head, Meta};
+use tenure_cluster::{BootOptions, Remembered, copy_whole, recall, remember};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
 use tenure_kernel::codec::FORMAT;
 use tenure_log::{LogEnd, LogReader, Lsn, Mirror};
 
-use super::store::{Opened, disk, failed, genesis, log_options, moment, open, pause, state_of};
+use super::store::{disk, failed, genesis, log_options, open, pause, state_of};
 use crate::config::store_address;
 use crate::confirm::Consent;
 use crate::duration::Span;
@@ -50,11 +49,6 @@ pub(super) struct Adopt {
 const EXAMPLE: &str = "Example:
   tenure cluster adopt --store etcd://10.0.0.9:2379/tenure --data-dir /var/lib/tenure";
 
-/// Longest ttl that is assumed where a node's memory is missing.
-const ASSUMED_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
-/// Positions that are left out, so that nothing forgotten is ever named again.
-const LEFT_OUT: u64 = 1 << 20;
-
 impl Adopt {
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.consent.can_be_had()
@@ -66,33 +60,17 @@ impl Adopt {
         let opened = open(&address)?;
         let stands = moving::require_idle(&opened.store, &opened.keys, &mut |time| pause(time))
             .map_err(|error| failed(&error))?;
-        let mut memories = self.memories(&stands.meta)?;
-        let nodes = nodes(&opened, &memories)?;
-        for memory in &mut memories {
-            if let Some(name) = nodes.get(&memory.remembered.memory) {
-                memory.name.clone_from(name);
-            }
-        }
-        let known: Vec<&Mirror> = memories.iter().map(|memory| &memory.copy).collect();
-        let mut missing: Vec<&str> = nodes
-            .iter()
-            .filter(|(memory, _)| !memories.iter().any(|at_hand| at_hand.is_of(memory)))
-            .map(|(_, name)| name.as_str())
-            .collect();
-        missing.sort_unstable();
-        let is_all_known = !memories.is_empty() && missing.is_empty();
-        let generation = memories.iter().map(|memory| memory.remembered.generation).max().unwrap_or(0);
-        let generation = generation.max(stands.meta.generation);
-        // The one that knows most; where it is not ahead, what the store has counts.
-        let ahead = memories
-            .iter()
-            .filter(|memory| memory.copy.end().last_lsn.0 > stands.head.lsn)
-            .max_by_key(|memory| (memory.remembered.generation, memory.copy.end().last_lsn));
+        let remains =
+            moving::remains(&opened.store, &opened.keys, &stands).map_err(|error| failed(&error))?;
+        let memories = self.memories(&stands.meta)?;
+        let at_hand: Vec<AtHand> = memories.iter().map(Memory::at_hand).collect();
+        let survey = Survey::of(&remains, &at_hand).map_err(|error| self.refused(error))?;
+        let ahead = survey.continues().map(|which| &memories[which]);
         let scratch = tempfile::tempdir()?;
-        let (state, end) = match ahead {
+        let (state, end, frame) = match ahead {
             Some(Memory { copy, .. }) => {
                 let mut reader = copy.reader();
-                (state_of(&copy.identity(), &copy.snapshots(), &mut reader)?, copy.end())
+                (state_of(&copy.identity(), &copy.snapshots(), &mut reader)?, copy.end(), copy.last_frame())
             }
             None => {
                 let with = BootOptions {
@@ -108,75 +86,62 @@ impl Adopt {
                 };
                 let (_, copy) = copy_whole(&with).map_err(|error| failed(&error))?;
                 let mut reader = copy.reader();
-                (state_of(&copy.identity(), &copy.snapshots(), &mut reader)?, copy.end())
+                (state_of(&copy.identity(), &copy.snapshots(), &mut reader)?, copy.end(), copy.last_frame())
             }
         };
-        let highest = known.iter().map(|copy| copy.end().last_lsn.0).max().unwrap_or(0);
-        let highest = highest.max(end.last_lsn.0).max(stands.head.lsn);
-        let epoch = known.iter().map(|copy| copy.end().writer_epoch).max().unwrap_or(0);
-        let epoch = epoch.max(stands.writer.epoch).max(end.writer_epoch);
-        let old = stands.meta.identity();
-        let identity = genesis().restored(&old, Lsn(highest));
-        let longest_ttl_ms = match self.longest_ttl {
-            Some(span) => span.ms(),
-            None if is_all_known => state.longest_ttl_ms,
-            None => state.longest_ttl_ms.max(ASSUMED_TTL_MS),
+        let has_store_end = match ahead {
+            Some(memory) => continues(&memory.copy, &stands.head)?,
+            None => true,
         };
-        let (old_tag, new_tag) = (LogTag::of(&old).to_string(), LogTag::of(&identity).to_string());
+        let continued =
+            Continued { end, frame, tick: state.tick.0, longest_ttl_ms: state.longest_ttl_ms, has_store_end };
+        let given = Given {
+            genesis: genesis(),
+            longest_ttl_ms: self.longest_ttl.map(|span| span.ms()),
+            wall_ms: read_clocks().wall_ms,
+        };
+        let plan = survey.plan(&remains, &continued, &given);
+        let old_tag = LogTag::of(&stands.meta.identity()).to_string();
+        let new_tag = LogTag::of(&plan.meta.identity()).to_string();
+        let highest = survey.highest();
         let mut what = vec![
             format!(
                 "log {old_tag} at {} continues as {new_tag}, generation {}",
                 address.text(),
-                generation + 1
+                plan.meta.generation
             ),
             format!("etcd ends at lsn {}, the given local logs at {highest}", stands.head.lsn),
         ];
-        for memory in &memories {
-            let (name, end) = (&memory.name, memory.copy.end().last_lsn);
+        for (memory, name) in memories.iter().zip(survey.names()) {
+            let end = memory.copy.end().last_lsn;
             what.push(format!("given: {name}, up to lsn {end}, in {}", memory.directory.display()));
         }
-        match ahead {
-            Some(memory) if continues(&memory.copy, &stands.head)? => what.push(format!(
-                "records {} to {} are recovered from {}",
-                stands.head.lsn + 1,
-                memory.copy.end().last_lsn,
-                memory.name
-            )),
-            Some(memory) => {
-                what.push(format!("etcd and {} differ: records that only etcd has are LOST", memory.name))
-            }
-            None => {}
+        if let Some(which) = survey.continues() {
+            let name = &survey.names()[which];
+            what.push(if has_store_end {
+                format!("records {} to {} are recovered from {name}", stands.head.lsn + 1, end.last_lsn)
+            } else {
+                format!("etcd and {name} differ: records that only etcd has are LOST")
+            });
         }
-        if !missing.is_empty() {
-            what.push(format!(
-                "missing: {}; records that only these nodes have are LOST",
-                missing.join(", ")
-            ));
+        if !survey.missing().is_empty() {
+            let missing = survey.missing().join(", ");
+            what.push(format!("missing: {missing}; records that only these nodes have are LOST"));
         }
         what.push("every live lease ends, with the reason `restored`".to_owned());
-        what.push(format!("the cluster grants nothing for {} s", longest_ttl_ms / 1_000));
+        what.push(format!("the cluster grants nothing for {} s", plan.wait_ms / 1_000));
         self.consent.obtain(printer, &what, "end every live lease and recover?")?;
-        let tick = state.tick.0.max(stands.head.tick).max(stands.writer.tick);
-        let adopted = Adopted {
-            identity,
-            snapshot: &state.bytes,
-            end: LogEnd {
-                last_lsn: Lsn(highest + LEFT_OUT),
-                writer_epoch: epoch,
-                at: tenure_log::Moment { tick, ..moment(state.tick) },
-                ..end
-            },
-            not_before_tick: tick + longest_ttl_ms,
-            generation,
-            wall_ms: read_clocks().wall_ms,
-            format: FORMAT,
-        };
-        let meta =
-            moving::adopt(&opened.store, &opened.keys, &stands, &adopted).map_err(|error| failed(&error))?;
+        moving::adopt(&opened.store, &opened.keys, &stands, &plan, &state.bytes, FORMAT)
+            .map_err(|error| failed(&error))?;
+        for memory in &memories {
+            let knows = plan.remembered(&memory.remembered);
+            remember(&memory.directory, &knows).map_err(|error| failed(&error))?;
+        }
+        let meta = &plan.meta;
         if printer.json() {
             return printer.object(&json!({
                 "old_tag": old_tag, "tag": new_tag, "generation": meta.generation,
-                "since_lsn": meta.identity_since, "not_before_ms": longest_ttl_ms,
+                "since_lsn": meta.identity_since, "not_before_ms": plan.wait_ms,
             }));
         }
         printer.line(format_args!(
@@ -189,23 +154,13 @@ impl Adopt {
 
     /// What nodes of this log remember.
     fn memories(&self, meta: &Meta) -> Result<Vec<Memory>, Failure> {
-        let refused = |why: String| Failure::Refused(Words::new(why));
         let mut memories: Vec<Memory> = Vec::new();
         for directory in &self.data_dir {
-            let shown = directory.display();
-            let Some(remembered) = recall(directory).map_err(|error| failed(&error))? else {
-                return Err(refused(format!("{shown} contains no log of a cluster")));
-            };
-            if remembered.log_id != meta.log_id {
-                let (found, wanted) = (remembered.log_id, meta.log_id);
-                return Err(refused(format!(
-                    "{shown} is of another log ({found:016x}) than the one in etcd ({wanted:016x})"
-                )));
-            }
-            if let Some(same) = memories.iter().find(|memory| memory.remembered.memory == remembered.memory) {
-                let other = same.directory.display();
-                return Err(refused(format!("{shown} and {other} are of one node")));
-            }
+            let found = recall(directory).map_err(|error| failed(&error))?;
+            let before: Vec<&Remembered> = memories.iter().map(|memory| &memory.remembered).collect();
+            admit(meta, &before, found.as_ref())
+                .map_err(|error| refusal(error, directory, &self.data_dir))?;
+            let remembered = found.expect("invariant: what is admitted is there");
             let of = tenure_log::CopyOf {
                 identity: genesis().identity(),
                 identity_since: Lsn(1),
@@ -215,52 +170,56 @@ impl Adopt {
             };
             let (copy, _) =
                 Mirror::open(disk(), directory, log_options(), &of).map_err(|error| failed(&error))?;
-            let name = directory.file_name().map_or_else(String::new, |name| name.display().to_string());
-            memories.push(Memory { directory: directory.clone(), name, remembered, copy });
+            memories.push(Memory { directory: directory.clone(), remembered, copy });
         }
         Ok(memories)
+    }
+
+    fn refused(&self, error: NotAdmitted) -> Failure {
+        let directory = match error {
+            NotAdmitted::AnotherLocalLog { which, .. } => &self.data_dir[which],
+            NotAdmitted::NoLog | NotAdmitted::AnotherLog { .. } | NotAdmitted::Twice { .. } => {
+                unreachable!("each memory was admitted before its local log was opened")
+            }
+        };
+        refusal(error, directory, &self.data_dir)
     }
 }
 
 /// What one node remembers.
 struct Memory {
     directory: PathBuf,
-    /// The name of its node; the directory's name where no list has it.
-    name: String,
     remembered: Remembered,
     copy: Mirror,
 }
 
 impl Memory {
-    /// Whether it is this memory, or came in its place.
-    fn is_of(&self, memory: &str) -> bool {
-        self.remembered.memory == memory || self.remembered.former.iter().any(|former| former == memory)
+    fn at_hand(&self) -> AtHand {
+        AtHand {
+            place: self.directory.file_name().map_or_else(String::new, |name| name.display().to_string()),
+            remembered: self.remembered.clone(),
+            identity: self.copy.identity(),
+            frame: self.copy.last_frame(),
+            end: self.copy.end(),
+        }
     }
 }
 
-/// Memories that nodes have which joined and were not forgotten, and what those are called: by the store's list, and by
-/// what others remember where the store has forgotten some.
-fn nodes(opened: &Opened, memories: &[Memory]) -> Result<BTreeMap<String, String>, Failure> {
-    let (from, to) = opened.keys.nodes();
-    let ranged =
-        opened.store.range(&from, &to, 1_000, Duration::from_secs(5)).map_err(|error| failed(&error))?;
-    let mut nodes = BTreeMap::new();
-    let mut forgotten = Vec::new();
-    for found in &ranged.found {
-        let name = found.key.strip_prefix(&from).unwrap_or(&found.key).to_owned();
-        let Ok(node) = decode::<Node>("nodes", &found.value) else { continue };
-        if node.is_forgotten {
-            forgotten.push(name);
-        } else {
-            nodes.insert(node.memory, name);
+/// Why a directory is not used, for the operator.
+fn refusal(error: NotAdmitted, directory: &Path, all: &[PathBuf]) -> Failure {
+    let shown = directory.display();
+    Failure::Refused(Words::new(match error {
+        NotAdmitted::NoLog => format!("{shown} contains no log of a cluster"),
+        NotAdmitted::AnotherLog { found, wanted } => {
+            format!("{shown} is of another log ({found:016x}) than the one in etcd ({wanted:016x})")
         }
-    }
-    for (memory, peer) in memories.iter().flat_map(|memory| &memory.remembered.others) {
-        if !forgotten.contains(&peer.node) {
-            nodes.entry(memory.clone()).or_insert_with(|| peer.node.clone());
+        NotAdmitted::Twice { which } => format!("{shown} and {} are of one node", all[which].display()),
+        NotAdmitted::AnotherLocalLog { found, wanted, .. } => {
+            format!(
+                "{shown} has a local log of another log ({found:016x}) than the one in etcd ({wanted:016x})"
+            )
         }
-    }
-    Ok(nodes)
+    }))
 }
 
 /// Whether a copy has the store's last frame, as far as it can still tell.

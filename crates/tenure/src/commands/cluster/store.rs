@@ -10,7 +10,7 @@ use tenure_engine::host::read_clocks;
 use tenure_engine::{EngineConfig, rebuild, setup};
 use tenure_kernel::Tick;
 use tenure_kernel::codec::encode_state;
-use tenure_log::{FileLogOptions, Genesis, Identity, LogReader, Moment, RealDisk, SharedDisk, SnapshotStore};
+use tenure_log::{FileLogOptions, Genesis, Identity, LogReader, RealDisk, SharedDisk, SnapshotStore};
 
 use crate::config::{Environment, EtcdAddress, Flags, Settings};
 use crate::failure::{Failure, Words, chain};
@@ -97,9 +97,4 @@ pub(super) fn write_durably(directory: &Path, name: &str, text: &str) -> std::io
     file.sync_all()?;
     std::fs::rename(&temporary, directory.join(name))?;
     std::fs::File::open(directory)?.sync_all()
-}
-
-/// The moment of a state, for its snapshot.
-pub(super) fn moment(tick: Tick) -> Moment {
-    Moment { tick: tick.0, wall_ms: read_clocks().wall_ms }
 }

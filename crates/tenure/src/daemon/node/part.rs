@@ -140,6 +140,15 @@ impl Parts {
         self.mirror = None;
         self.shared.copies_into(None);
         let booted = (self.find_log)()?;
+        let (found, known) = (booted.meta.generation, self.shared.meta.generation);
+        if found != known {
+            // Identity, and how long grants wait, are others: what runs here knows only the former ones.
+            let why = format!(
+                "the log is in generation {found}, this node followed generation {known}: the log was adopted or moved while \
+                 the node ran; start the node again"
+            );
+            return Err(DaemonError::Stopped(why));
+        }
         if let Some(why) = &booted.put_aside {
             tracing::warn!(%why, "rebuilding the local log");
         }

@@ -564,21 +564,23 @@ impl Node for NodeShared {
 
     fn forget(&self, node: String) -> Done<'_, NodeForgotten> {
         Box::pin(async move {
-            // Also one that the store has forgotten and this node remembers may be gone for good.
-            let listed =
-                self.now().nodes.iter().find(|(name, _)| *name == node).map(|(_, node)| node.clone());
-            let is_known = self.trust().remembered().others.values().any(|peer| peer.node == node);
-            if listed.is_none() && !is_known {
-                let message = format!("no node is called {node:?}");
-                return Err(Error::new(ErrorCode::NotFound, message));
-            }
-            let (store, key) = (Arc::clone(&self.store), self.keys.node(&node));
-            let forgotten = NodeValue { is_forgotten: true, ..listed.unwrap_or_default() };
-            let put = Op::Put { key, value: encode(&forgotten) };
-            let txn = Txn { then: vec![put], ..Txn::default() };
-            let stepped = tokio::task::spawn_blocking(move || store.step(&txn, WITHIN)).await;
-            match stepped {
-                Ok(Ok(_)) => {
+            let (store, trust) = (Arc::clone(&self.store), Arc::clone(&self.trust));
+            let (name, key) = (node.clone(), self.keys.node(&node));
+            let forgotten = tokio::task::spawn_blocking(move || {
+                let ranged = store.range(&key, &format!("{key}\0"), 1, WITHIN)?;
+                let listed = ranged.found.first().and_then(|found| decode("nodes", &found.value).ok());
+                let trust = trust.lock().expect("invariant: nobody panics while holding trust");
+                let entry = trust.forget(&name, listed.as_ref());
+                let Some(entry) = entry else { return Ok(false) };
+                let put = Op::Put { key, value: encode(&entry) };
+                store.step(&Txn { then: vec![put], ..Txn::default() }, WITHIN).map(|_| true)
+            });
+            match forgotten.await {
+                Ok(Ok(false)) => {
+                    let message = format!("no node is called {node:?}");
+                    Err(Error::new(ErrorCode::NotFound, message))
+                }
+                Ok(Ok(true)) => {
                     self.now().nodes.retain(|(name, _)| *name != node);
                     Ok(NodeForgotten { forgotten: node })
                 }

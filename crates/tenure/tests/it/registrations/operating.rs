@@ -282,7 +282,7 @@ fn why_tells_the_story_of_a_registration_by_its_id() {
     daemon.unregister(&registered).good();
     // A goodbye may be confirmed a moment after it is seen to be gone.
     let mut story = Value::Null;
-    wait_until("the end of the story", LONG, || {
+    wait_until("the end of the story", LIMIT, || {
         story = daemon.get(&path);
         let entries = story["entries"].as_array().unwrap();
         entries.iter().any(|entry| entry["kind"] == "reclaimed")

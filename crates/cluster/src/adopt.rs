@@ -1,0 +1,327 @@
+//! Decides how a log continues after its store has lost part of it (`tenure cluster adopt`, record 0073). Pure: the input is
+//! what the store has, and the memories and the ends of the local logs that the operator has at hand.
+//!
+//! Invariant: generation, epoch, frame, LSN and fences of the adopted log are above all that the store or a memory at hand
+//! knows, and nothing is granted before the longest validity that may have been forgotten is over.
+
+use std::collections::BTreeMap;
+
+use tenure_log::{Genesis, Identity, LogEnd, Lsn, Moment};
+
+use crate::planted::{Planted, has};
+use crate::trust::Remembered;
+use crate::values::{Beat, Floor, Head, Meta, Node, Standing, Writer};
+
+/// The longest TTL that is assumed where records may be lost.
+pub const ASSUMED_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
+/// LSNs that are left out, so that no position that was forgotten is given again.
+pub const LEFT_OUT: u64 = 1 << 20;
+/// Tags of earlier generations that are kept.
+const FORMER_TAGS_MAX: usize = 16;
+
+/// What the store has while no node writes.
+#[derive(Clone, Debug)]
+pub struct Remains {
+    /// The log.
+    pub meta: Meta,
+    /// The last leader.
+    pub writer: Writer,
+    /// Where the log ends.
+    pub head: Head,
+    /// The last barrier.
+    pub beat: Beat,
+    /// The nodes by name.
+    pub nodes: Vec<(String, Node)>,
+}
+
+/// One node's memory and the end of its local log.
+#[derive(Clone, Debug)]
+pub struct AtHand {
+    /// Where it was found: its name, if no list has one.
+    pub place: String,
+    /// What the node remembers.
+    pub remembered: Remembered,
+    /// The log that the local log is of.
+    pub identity: Identity,
+    /// The number of the local log's last frame.
+    pub frame: u64,
+    /// Where the local log ends.
+    pub end: LogEnd,
+}
+
+/// Why a memory does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// It has followed no log.
+    NoLog,
+    /// It has followed another log than the one in the store.
+    AnotherLog {
+        /// Followed.
+        found: u64,
+        /// In the store.
+        wanted: u64,
+    },
+    /// It is the memory of a node that was given already.
+    Twice {
+        /// Which one, counted from 0.
+        which: usize,
+    },
+    /// The local log beside it is of another log.
+    AnotherLocalLog {
+        /// Which one, counted from 0.
+        which: usize,
+        /// Found there.
+        found: u64,
+        /// In the store.
+        wanted: u64,
+    },
+}
+
+/// What is known at all, and with which log to continue.
+#[derive(Clone, Debug)]
+pub struct Survey {
+    names: Vec<String>,
+    missing: Vec<String>,
+    continues: Option<usize>,
+    highest: u64,
+    epoch: u64,
+    frame: u64,
+    generation: u64,
+    fence_base: u64,
+    /// The last frame that any node remembers.
+    remembered_frame: u64,
+    has_all_memories: bool,
+}
+
+/// The log that continues, as [`Survey::continues`] has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Continued {
+    /// Where it ends.
+    pub end: LogEnd,
+    /// The number of its last frame.
+    pub frame: u64,
+    /// The tick of its state.
+    pub tick: u64,
+    /// The longest TTL of any lease or session in its state.
+    pub longest_ttl_ms: u64,
+    /// Whether the store's last frame is one of its frames.
+    pub has_store_end: bool,
+}
+
+/// What the operator adds.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    /// Randomness and time.
+    pub genesis: Genesis,
+    /// The longest TTL of leases that may be lost, if the operator knows it.
+    pub longest_ttl_ms: Option<u64>,
+    /// Unix milliseconds now.
+    pub wall_ms: u64,
+}
+
+/// What the store has after the adoption.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The next generation.
+    pub meta: Meta,
+    /// No leader, in a higher epoch.
+    pub writer: Writer,
+    /// Where the log continues.
+    pub head: Head,
+    /// Where the log begins; the snapshot is yet to be named.
+    pub floor: Floor,
+    /// How long grants wait.
+    pub wait_ms: u64,
+}
+
+/// Whether a memory counts, given those that were admitted before. `None`: there is none.
+///
+/// # Errors
+/// When it does not.
+pub fn admit(meta: &Meta, admitted: &[&Remembered], next: Option<&Remembered>) -> Result<(), NotAdmitted> {
+    let Some(next) = next else { return Err(NotAdmitted::NoLog) };
+    if next.log_id != meta.log_id {
+        return Err(NotAdmitted::AnotherLog { found: next.log_id, wanted: meta.log_id });
+    }
+    match admitted.iter().position(|before| before.memory == next.memory) {
+        Some(which) => Err(NotAdmitted::Twice { which }),
+        None => Ok(()),
+    }
+}
+
+impl Survey {
+    /// Compares what the store has with everything at hand.
+    ///
+    /// # Errors
+    /// When something at hand is not of this log, or is there twice.
+    pub fn of(remains: &Remains, at_hand: &[AtHand]) -> Result<Self, NotAdmitted> {
+        let Remains { meta, writer, head, .. } = remains;
+        let mut admitted: Vec<&Remembered> = Vec::new();
+        for (which, one) in at_hand.iter().enumerate() {
+            admit(meta, &admitted, Some(&one.remembered))?;
+            if one.end.last_lsn > Lsn(0) && !one.is_of(meta) {
+                let (found, wanted) = (one.identity.log_id, meta.log_id);
+                return Err(NotAdmitted::AnotherLocalLog { which, found, wanted });
+            }
+            admitted.push(&one.remembered);
+        }
+        let nodes = nodes(remains, &admitted);
+        let is_at_hand = |memory: &String| admitted.iter().any(|known| known.is_of(memory));
+        let mut missing: Vec<String> =
+            nodes.iter().filter(|(memory, _)| !is_at_hand(memory)).map(|(_, name)| name.clone()).collect();
+        missing.sort_unstable();
+        let name = |one: &AtHand| nodes.get(&one.remembered.memory).unwrap_or(&one.place).clone();
+        let names = at_hand.iter().map(name).collect();
+        let counted = if has(Planted::AdoptForgetsMemory) {
+            &at_hand[..at_hand.len().saturating_sub(1)]
+        } else {
+            at_hand
+        };
+        let highest_of = |of: fn(&AtHand) -> u64| counted.iter().map(of).max().unwrap_or(0);
+        // The furthest one of the newest generation, by fence base: a memory may know of a generation that its local log is
+        // not of. Where none is ahead of the store, the store counts. A local log without a frame is of no log yet.
+        let fence_base = |one: &AtHand| if one.is_of(meta) { one.identity.fence_base } else { 0 };
+        let mut furthest = (meta.fence_base, head.lsn);
+        let mut continues = None;
+        for (which, one) in counted.iter().enumerate() {
+            let reach = (fence_base(one), one.end.last_lsn.0);
+            if reach > furthest {
+                (furthest, continues) = (reach, Some(which));
+            }
+        }
+        Ok(Self {
+            names,
+            has_all_memories: !at_hand.is_empty() && missing.is_empty(),
+            missing,
+            continues,
+            highest: highest_of(|one| one.end.last_lsn.0).max(head.lsn),
+            epoch: highest_of(|one| one.end.writer_epoch.max(one.remembered.progress.epoch))
+                .max(writer.epoch),
+            frame: highest_of(|one| one.frame.max(one.remembered.progress.frame)).max(head.frame),
+            generation: highest_of(|one| one.remembered.generation).max(meta.generation),
+            fence_base: counted.iter().map(fence_base).max().unwrap_or(0).max(meta.fence_base),
+            remembered_frame: highest_of(|one| one.remembered.progress.frame),
+        })
+    }
+
+    /// The nodes' names, in the order in which they are at hand.
+    #[must_use]
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The names of the nodes whose memories are not at hand: records that only they have are lost.
+    #[must_use]
+    pub fn missing(&self) -> &[String] {
+        &self.missing
+    }
+
+    /// The local log that continues. `None`: the store's.
+    #[must_use]
+    pub fn continues(&self) -> Option<usize> {
+        self.continues
+    }
+
+    /// The highest LSN in the store or in a local log at hand.
+    #[must_use]
+    pub fn highest(&self) -> Lsn {
+        Lsn(self.highest)
+    }
+
+    /// Whether the log that continues has all records that were ever there, as far as anything at hand can tell.
+    #[must_use]
+    pub fn is_complete(&self, continued: &Continued) -> bool {
+        self.has_all_memories && continued.has_store_end && continued.frame >= self.remembered_frame
+    }
+
+    /// What the store gets.
+    #[must_use]
+    pub fn plan(&self, remains: &Remains, continued: &Continued, given: &Given) -> Plan {
+        let Remains { meta, writer, head, beat, .. } = remains;
+        let highest = self.highest.max(continued.end.last_lsn.0);
+        let old = Identity { fence_base: self.fence_base, ..meta.identity() };
+        let identity = given.genesis.restored(&old, Lsn(highest));
+        let wait_ms = match given.longest_ttl_ms {
+            Some(longest_ttl_ms) => longest_ttl_ms,
+            None if self.is_complete(continued) => continued.longest_ttl_ms,
+            None => continued.longest_ttl_ms.max(ASSUMED_TTL_MS),
+        };
+        // The next leader continues from the newest of them, so the wait begins there.
+        let beat_tick = if has(Planted::AdoptIgnoresBeat) { 0 } else { beat.tick };
+        let tick = continued.tick.max(head.tick).max(writer.tick).max(beat_tick);
+        let last_lsn = Lsn(highest + LEFT_OUT);
+        let epoch = self.epoch.max(continued.end.writer_epoch);
+        let mut former_tags = meta.former_tags.clone();
+        former_tags.push(meta.tag);
+        let surplus = former_tags.len().saturating_sub(FORMER_TAGS_MAX);
+        former_tags.drain(..surplus);
+        let generation =
+            if has(Planted::AdoptKeepsGeneration) { self.generation } else { self.generation + 1 };
+        let meta = Meta {
+            former_tags,
+            generation,
+            tag: identity.tag,
+            fence_base: identity.fence_base,
+            identity_since: last_lsn.next().0,
+            not_before_tick: tick + wait_ms,
+            ..meta.clone()
+        };
+        // Above all frames that a node can have: no local log of an earlier generation continues here.
+        let frame = self.frame.max(continued.frame) + 1;
+        let at = Moment { tick, wall_ms: given.wall_ms };
+        // A chain that no log has had: neither the one that continues, nor another adoption of it that was put back.
+        let checksum = continued.end.checksum.wrapping_add(identity.salt | 1);
+        let end = LogEnd { last_lsn, checksum, writer_epoch: epoch, at, ..continued.end };
+        let head = Head::of(frame, &end);
+        let floor = Floor { frame: frame + 1, end: head, ..Floor::default() };
+        let writer = Writer {
+            epoch: epoch + 1,
+            claim: String::new(),
+            node: String::new(),
+            incarnation: String::new(),
+            url: String::new(),
+            writer_ttl_ms: writer.writer_ttl_ms,
+            tick,
+            wall_ms: given.wall_ms,
+            standing: Standing::Resigned,
+        };
+        Plan { meta, writer, head, floor, wait_ms }
+    }
+}
+
+impl AtHand {
+    /// Whether the local log is of this log, or of the one that it continues.
+    fn is_of(&self, meta: &Meta) -> bool {
+        [meta.log_id, meta.parent_log_id].contains(&self.identity.log_id)
+    }
+}
+
+impl Plan {
+    /// What a node at hand remembers after the adoption: that there was one. A store that is put back to before it is known
+    /// to lack a generation, even if no other node of the next generation is there to tell.
+    #[must_use]
+    pub fn remembered(&self, known: &Remembered) -> Remembered {
+        Remembered {
+            log_id: self.meta.log_id,
+            generation: self.meta.generation,
+            memory: known.memory.clone(),
+            ..Remembered::default()
+        }
+    }
+}
+
+/// Memories that nodes have which joined and were not forgotten, and what those are called: by the store's list, and by
+/// what others remember where the store has forgotten some.
+fn nodes(remains: &Remains, known: &[&Remembered]) -> BTreeMap<String, String> {
+    let mut nodes = BTreeMap::new();
+    for (name, node) in remains.nodes.iter().filter(|(_, node)| !node.is_forgotten) {
+        nodes.insert(node.memory.clone(), name.clone());
+    }
+    for (memory, peer) in known.iter().flat_map(|known| &known.others) {
+        let is_forgotten = remains.nodes.iter().any(|(name, node)| node.forgets(name, memory, peer));
+        if !is_forgotten {
+            nodes.entry(memory.clone()).or_insert_with(|| peer.node.clone());
+        }
+    }
+    nodes
+}
