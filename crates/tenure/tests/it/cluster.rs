@@ -13,6 +13,7 @@ pub(crate) mod store;
 
 mod agreeing;
 mod applications;
+mod applying;
 mod asking;
 mod changing;
 mod connections;

@@ -130,7 +130,8 @@ impl Drop for Guarded {
     /// A guardian without a supervisor ends what it has to end and tidies up.
     fn drop(&mut self) {
         drop(self.channel.take());
-        holds_for(LONG, || matches!(self.guardian.try_wait(), Ok(None)));
+        let is_left = holds_for(LONG, || matches!(self.guardian.try_wait(), Ok(None)));
+        assert!(!is_left || std::thread::panicking(), "the guardian does not end");
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use crate::run_desk::{RunDesk, Running};
-use crate::run_support::{boot_ms, holds_for, signal, wait_until};
+use crate::run_support::{boot_ms, holds_for, repeat_for, signal, wait_until};
 
 const TTL: Duration = Duration::from_millis(1_500);
 /// How long a healthy world may take to go on.
@@ -218,8 +218,9 @@ write main
 
     /// Lets time pass and looks at every line meanwhile.
     fn watch(&mut self, time: Duration) {
-        let witness = &mut self.witness;
-        holds_for(time, || witness.fence() > 0);
+        repeat_for(time, || {
+            self.witness.fence();
+        });
     }
 
     /// Who held the resource lets go, and the next one runs.

@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, let_time_pass};
 
 /// What happens to a request.
 #[derive(Clone)]
@@ -150,7 +150,7 @@ fn serve(state: &Mutex<State>, own: SocketAddr, mut page: TcpStream) -> std::io:
         Some(Fault::Late(time)) => {
             let mut answer = Vec::new();
             forward(&asked, own, daemon)?.read_to_end(&mut answer)?;
-            holds_for(time, || true);
+            let_time_pass(time, "a late answer");
             page.write_all(&answer)?;
         }
         Some(Fault::Answered(status, media, more, body)) => {

@@ -10,7 +10,7 @@ use super::harness::{Cluster, LIMIT, Node};
 use super::proxy::Replies;
 use super::store::Member;
 use crate::cli_streams::Running;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{let_time_pass, wait_until};
 use crate::wire::lines::Lines;
 
 /// Kills the leader; gives the one that follows it.
@@ -77,7 +77,7 @@ fn a_leader_that_may_not_answer_does_not_say_that_a_registration_is_gone() {
             for (method, path, body) in &asked {
                 waiting.push((*path, scope.spawn(move || leader.ask(method, path, body))));
             }
-            holds_for(Duration::from_millis(125), || true);
+            let_time_pass(Duration::from_millis(125), "questions come over the whole silence");
         }
         cluster.members.iter().for_each(Member::thaw);
         let answers = waiting.into_iter().map(|(path, asking)| (path, asking.join().unwrap()));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::harness::{Cluster, LIMIT};
 use crate::raw_http::Answered;
 use crate::raw_lines::Lines;
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 
 mod changing;
 mod closing;
@@ -187,7 +187,7 @@ fn wait_for_lease(
         }
         let story = || cluster.nodes[place].get(&format!("/v1/why?lease={}", id(lease)));
         assert!(boot_ms() < deadline_ms, "{shown}\n{}\n{}", story(), cluster.said_lately());
-        holds_for(LOOK, || true);
+        let_time_pass(LOOK, "between two looks");
     }
 }
 
@@ -223,7 +223,7 @@ fn listed(cluster: &Cluster, place: usize, session: &str) -> Option<Value> {
 #[track_caller]
 fn wait_until_gone(cluster: &Cluster, place: usize, session: &str) {
     wait_until(&format!("the end of {session} is known"), AT_ONCE, || {
-        holds_for(LOOK, || true);
+        let_time_pass(LOOK, "between two looks");
         listed(cluster, place, session).is_none_or(|listed| listed["liveness"] != "alive")
     });
 }

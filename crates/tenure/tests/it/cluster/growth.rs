@@ -16,7 +16,7 @@ use super::history::Heard;
 use super::load::Load;
 use super::operator::Operator;
 use crate::faults::random::Random;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{holds_for, let_time_pass, wait_until};
 
 pub(super) const MIB: u64 = 1 << 20;
 /// A snapshot is due after this part of the quota.
@@ -95,7 +95,7 @@ pub(super) fn write_all(cluster: &Cluster, name: &str, each: u64, mut meanwhile:
             (0..WRITERS).map(|seed| scope.spawn(move || write(addresses, name, seed, each))).collect();
         while writers.iter().any(|writer| !writer.is_finished()) {
             meanwhile();
-            holds_for(Duration::from_millis(20), || true);
+            let_time_pass(Duration::from_millis(20), "between two looks");
         }
         let written: Result<Vec<Vec<Kept>>, String> =
             writers.into_iter().map(|writer| writer.join().unwrap()).collect();
@@ -244,8 +244,7 @@ fn an_operator_is_told_before_the_store_is_short() {
     operator.fill_upto(QUOTA_BYTES * 82 / 100);
     let mut number = 0;
     wait_until("grants to be refused", LIMIT, || {
-        // Slowly: this is not about a store that is full.
-        holds_for(Duration::from_millis(250), || true);
+        let_time_pass(Duration::from_millis(250), "slowly: this is not about a store that is full");
         number += 1;
         let asked =
             cluster.nodes[number % 2].ask("POST", "/v1/leases", &wish(&format!("r-{number}"))).unwrap();

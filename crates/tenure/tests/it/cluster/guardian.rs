@@ -12,11 +12,11 @@ use tenure_cluster::values::Writer;
 
 use super::harness::{Cluster, LIMIT, Node, done};
 use super::operator::Operator;
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{assert_within, boot_ms, holds_for, wait_until};
 
 const LONG_TTL: [&str; 2] = ["--writer-ttl", "10s"];
-/// Far above what a change of leader takes, far below the ttl above.
-const SOON_MS: u64 = 5_000;
+/// C2 of the guide: a new leader after the death of the leader's process; always far below the ttl above.
+const REPLACED_MS: (u64, u64) = (300, 5_000);
 /// What a guardian may take to end after its daemon.
 const PARTING: Duration = Duration::from_secs(10);
 
@@ -56,16 +56,16 @@ fn is_there(pid: Pid) -> bool {
 #[test]
 fn a_killed_leader_is_replaced_long_before_its_ttl() {
     let mut cluster = Cluster::local(&LONG_TTL);
-    for round in 0..3 {
+    let mut round = 0;
+    let mut replaced_ms = |cluster: &mut Cluster| {
+        round += 1;
         let writer = cluster.wait_for_writer();
-        let before = writer_in_store(&cluster);
+        let before = writer_in_store(cluster);
         let body = json!({"resources": [format!("kept-{round}")], "holder": "alice", "ttl_ms": 20_000});
         let kept = cluster.nodes[writer].post("/v1/leases", &body);
         cluster.kill_node(writer);
-        let outage_ms = outage_ms(&cluster, writer, &format!("next-{round}"));
-        println!("round {round}: {outage_ms} ms");
-        assert!(outage_ms < SOON_MS, "{outage_ms} ms\n{}", cluster.said_lately());
-        let after = writer_in_store(&cluster);
+        let outage_ms = outage_ms(cluster, writer, &format!("next-{round}"));
+        let after = writer_in_store(cluster);
         assert_eq!(after.epoch, before.epoch + 1, "{before:?} {after:?}");
         assert!(after.tick >= before.tick, "{before:?} {after:?}");
         let path = format!("/v1/leases/{}/heartbeat", kept["lease_id"].as_str().unwrap());
@@ -74,7 +74,12 @@ fn a_killed_leader_is_replaced_long_before_its_ttl() {
         // Nothing of the old one is in the way of a new one.
         cluster.start_node(writer);
         cluster.wait_until_whole();
-    }
+        outage_ms
+    };
+    // More than once: each leader has a guardian of its own.
+    let first = [(); 2].map(|()| replaced_ms(&mut cluster));
+    println!("{first:?} ms");
+    assert_within("a new leader", REPLACED_MS, |_| replaced_ms(&mut cluster));
 }
 
 #[test]

@@ -388,6 +388,11 @@ impl Node {
         self.good("POST", path, body)
     }
 
+    /// What it said since it was ready last.
+    pub(crate) fn said_since_start(&self) -> String {
+        self.daemon.said().rsplit("\nready\n").next().unwrap_or_default().to_owned()
+    }
+
     /// How it sees the cluster; `None` if it cannot be asked.
     pub(crate) fn view(&self) -> Option<Value> {
         if !self.is_up() {
@@ -401,8 +406,9 @@ impl Node {
     fn view_when_ready(&self) -> Option<Value> {
         let ready = self.ask_within(Duration::from_secs(1), "GET", "/readyz", &Value::Null).ok()?;
         // One that has just started cannot lead at once.
-        let said = self.daemon.said();
-        said.rsplit("\nready\n").next().filter(|said| said.contains("this node may lead"))?;
+        if !self.said_since_start().contains("this node may lead") {
+            return None;
+        }
         let view = self.view().filter(|_| ready.status == 200)?;
         let writer = &view["leader"];
         writer.is_object().then(|| serde_json::json!({"node": writer["node"], "epoch": writer["epoch"]}))

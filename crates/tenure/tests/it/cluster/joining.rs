@@ -11,7 +11,7 @@ use super::harness::{Cluster, LIMIT, Node, done};
 use super::operator::Operator;
 use crate::daemon::Daemon;
 use crate::run_desk::Running;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{holds_for, let_time_pass, wait_until};
 
 const SHORT: Duration = Duration::from_secs(2);
 
@@ -193,14 +193,14 @@ fn a_command_with_a_short_ttl_lives_through_the_loss_of_the_leader() {
     for number in 0..4 {
         runs.push(run(&cluster, &format!("r/{number}"), "6s"));
         wait_until("its lease", LIMIT, || held(&cluster, here) > number);
-        // Each renews at another moment.
-        holds_for(Duration::from_millis(450), || true);
+        let_time_pass(Duration::from_millis(450), "each command renews at another moment");
     }
     let writer = cluster.wait_for_writer();
     cluster.lose_node(writer);
     cluster.wait_until_whole();
     // As long as a renewal from before the kill could still carry one.
-    holds_for(Duration::from_secs(3), || runs.iter_mut().all(|run| !run.is_over()));
+    let all_run = holds_for(Duration::from_secs(3), || runs.iter_mut().all(|run| !run.is_over()));
+    assert!(all_run, "{:?}", runs.iter().map(Running::errors).collect::<Vec<_>>());
     for run in &mut runs {
         assert!(!run.is_over(), "{}", run.errors());
         run.signal(Signal::TERM);

@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::caller::{Caller, Journal, Look, Outcome, Places, Session, Target, Terms};
 use super::history::{Heard, Record, State};
 use crate::faults::random::Random;
-use crate::run_support::boot_ms;
+use crate::run_support::{boot_ms, let_time_pass};
 
 const HOLDERS: u64 = 8;
 const OBSERVERS: u64 = 2;
@@ -248,9 +248,8 @@ impl Worker {
         let time = Duration::from_millis(2 + self.random.below(limit_ms - 2));
         let is_over = self.shared.is_over.lock().unwrap();
         if *is_over {
-            // Those who only resolve what is open do not ask in a row either.
             drop(is_over);
-            crate::run_support::holds_for(time, || true);
+            let_time_pass(time, "those who only resolve what is open do not ask in a row either");
         } else {
             drop(self.shared.over.wait_timeout_while(is_over, time, |is_over| !*is_over));
         }

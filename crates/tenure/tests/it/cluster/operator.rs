@@ -7,12 +7,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tenure_cluster::Keys;
 use tenure_cluster::etcd::{AlarmKind, EtcdOptions, EtcdStore};
-use tenure_cluster::store::{KeyValue, Op, Store, StoreError, Txn, WatchEnded};
+use tenure_cluster::store::{Compare, KeyValue, Op, Store, StoreError, Txn, WatchEnded};
 use tenure_cluster::values::{Floor, decode};
 
 use super::harness::{LIMIT, connect};
 use super::store::Member;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{let_time_pass, wait_until};
 
 const WITHIN: Duration = Duration::from_secs(5);
 /// Far beyond what any of these tests keeps.
@@ -62,6 +62,14 @@ impl Operator {
         self.store.step(&Txn { then: vec![put], ..Txn::default() }, WITHIN).map(drop)
     }
 
+    /// Puts a value in the place of another, if that is there.
+    pub(crate) fn replace(&self, key: &str, before: &[u8], after: &[u8]) {
+        let (key, value) = (key.to_owned(), before.to_vec());
+        let put = Op::Put { key: key.clone(), value: after.to_vec() };
+        let txn = Txn { compares: vec![Compare::Value { key, value }], then: vec![put], ..Txn::default() };
+        self.store.step(&txn, WITHIN).unwrap();
+    }
+
     /// What the member's database takes.
     pub(crate) fn db_bytes(&self) -> u64 {
         self.store.status(&self.address.to_string(), WITHIN).unwrap().db_bytes
@@ -89,8 +97,7 @@ impl Operator {
             for _ in 0..missing.div_ceil(PIECE_BYTES as u64) {
                 self.fill().unwrap();
             }
-            // What it says of its size is a little old.
-            holds_for(Duration::from_millis(300), || true);
+            let_time_pass(Duration::from_millis(300), "what etcd says of its size is a little old");
             missing == 0
         });
     }

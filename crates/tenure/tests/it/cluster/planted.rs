@@ -7,7 +7,7 @@ use super::caller::{Caller, Journal, Outcome, Terms};
 use super::checker::{Report, check};
 use super::harness::{Cluster, LIMIT};
 use super::history::Heard;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{let_time_pass, wait_until};
 
 /// Faults that may pass unnoticed: the old writer may hear that it was succeeded before it says anything.
 const TRIES_MAX: usize = 5;
@@ -56,7 +56,7 @@ fn asleep_and_asked(cluster: &mut Cluster, number: usize) -> Report {
                 }
             });
         }
-        holds_for(ARRIVING, || true);
+        let_time_pass(ARRIVING, "the requests arrive at a writer that stands still");
         cluster.thaw_node(writer);
     });
     cluster.wait_until_whole();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
-use crate::run_support::holds_for;
+use crate::run_support::let_time_pass;
 
 /// How often a listener looks whether the test is over.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
@@ -93,7 +93,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, after: impl Fn() -> Option<Durat
         let count = from.read(&mut bytes).unwrap_or(0);
         let Some(time) = after().filter(|_| count > 0) else { break };
         if !time.is_zero() {
-            holds_for(time, || true);
+            let_time_pass(time, "the store answers late");
         }
         if to.write_all(&bytes[..count]).is_err() {
             break;

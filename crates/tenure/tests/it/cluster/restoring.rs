@@ -6,13 +6,17 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tenure_cluster::Keys;
+use tenure_cluster::values::Meta;
 
 use super::caller::{Caller, Journal, Outcome, Terms};
 use super::checker::check;
-use super::harness::{Cluster, LIMIT, NODES};
+use super::harness::{Cluster, LIMIT, NODES, done};
 use super::history::Heard;
+use super::operator::Operator;
 use super::store::Member;
-use crate::run_support::{holds_for, wait_until};
+use crate::daemon::files_below;
+use crate::run_support::{holds_for, repeat_for, wait_until};
 
 /// Everything stops, `each` is done to every member, everything goes on.
 pub(crate) fn with_members_down(cluster: &mut Cluster, each: impl Fn(&Member)) {
@@ -44,14 +48,13 @@ fn etcd_restored_from_a_backup_is_refused_and_nothing_is_granted_twice() {
     with_members_down(&mut cluster, Member::restore);
     // Whatever is still up: nobody gets what living holders have.
     let mut asked = 0;
-    holds_for(Duration::from_secs(5), || {
+    repeat_for(Duration::from_secs(5), || {
         for (node, name) in (0..NODES.len()).zip(["before", "after", "last"]) {
             asked += 1;
             let operation = format!("steal-{asked}");
             let outcome = caller.acquire(node, &operation, (name, &format!("thief-{asked}")), &terms);
             assert!(!matches!(outcome, Outcome::Heard(Heard::Granted { .. }, _)), "{name}: {outcome:?}");
         }
-        true
     });
     // Each ends by itself, and says why when it is started again.
     for node in 0..NODES.len() {
@@ -73,12 +76,7 @@ fn forgotten_while_c_was_off(ttl_ms: u64) -> (Cluster, Value) {
         cluster.nodes[node].post("/v1/leases", &body)
     };
     take(&cluster, 0, "early");
-    // Known to everybody as one who remembers.
-    wait_until("three nodes on the list", LIMIT, || {
-        (0..3).all(|node| {
-            cluster.nodes[node].view().is_some_and(|view| view["nodes"].as_array().unwrap().len() == 3)
-        })
-    });
+    wait_until_listed(&cluster);
     cluster.stop_node(2);
     cluster.wait_until_whole();
     take(&cluster, 0, "before");
@@ -92,14 +90,25 @@ fn forgotten_while_c_was_off(ttl_ms: u64) -> (Cluster, Value) {
     (cluster, lease)
 }
 
-/// Whatever it is asked for this long, the node grants nothing.
+/// Waits until every node that is to run is known to all as one that remembers.
 #[track_caller]
-fn grants_nothing(cluster: &Cluster, node: usize) {
-    let body = json!({"resources": ["R"], "holder": "second", "ttl_ms": 60_000});
-    holds_for(Duration::from_secs(6), || {
-        let asked = cluster.nodes[node].ask_within(Duration::from_secs(1), "POST", "/v1/leases", &body);
-        asked.map_or(true, |answered| answered.status != 201 && answered.status != 200)
+fn wait_until_listed(cluster: &Cluster) {
+    wait_until("three nodes on the list", LIMIT, || {
+        let list =
+            |node: usize| cluster.nodes[node].view().map(|view| view["nodes"].as_array().unwrap().len());
+        (0..3).all(|node| list(node) == Some(3))
     });
+}
+
+/// Whatever it is asked for this long, the node does not lead and grants nothing.
+#[track_caller]
+fn assert_grants_nothing(cluster: &Cluster, node: usize, time: Duration) {
+    let body = json!({"resources": ["R"], "holder": "second", "ttl_ms": 60_000});
+    let grants_nothing = holds_for(time, || {
+        let asked = cluster.nodes[node].ask_within(Duration::from_secs(1), "POST", "/v1/leases", &body);
+        done(&asked).is_none() && cluster.writer() != Some(node)
+    });
+    assert!(grants_nothing, "{}", cluster.said_lately());
 }
 
 /// It remembered less than the backup, claimed, and gave the resource to a second holder with the first one's fence and id.
@@ -107,7 +116,7 @@ fn grants_nothing(cluster: &Cluster, node: usize) {
 fn a_node_that_was_off_before_the_backup_does_not_go_on_with_it() {
     let (mut cluster, _) = forgotten_while_c_was_off(600_000);
     cluster.start_node(2);
-    grants_nothing(&cluster, 2);
+    assert_grants_nothing(&cluster, 2, Duration::from_secs(6));
     let said = cluster.nodes[2].daemon.said();
     assert!(
         said.contains("all of these nodes have answered") && said.contains("tenure cluster forget"),
@@ -137,17 +146,96 @@ fn an_empty_node_at_a_former_address_does_not_take_its_own_word() {
     daemon.set_flag("--node", "rebuilt");
     daemon.set_flag("--data-dir", "DIR/rebuilt");
     cluster.start_node(0);
-    grants_nothing(&cluster, 0);
+    assert_grants_nothing(&cluster, 0, Duration::from_secs(6));
     let said = cluster.nodes[0].daemon.said();
     assert!(said.contains("all of these nodes have answered"), "{said}");
+}
+
+/// What a node says of those that it waits for; empty if it waits for none.
+fn waits_for(cluster: &Cluster, node: usize) -> String {
+    let view = cluster.nodes[node].view().unwrap_or_default();
+    let warnings = view["store"]["warnings"].as_array().cloned().unwrap_or_default();
+    let waits = warnings.iter().filter_map(|warning| warning.as_str()?.split_once("what they remember: "));
+    waits.map(|(_, names)| names.split(';').next().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_node_that_waits_for_lost_nodes_leads_once_an_operator_has_removed_them_all() {
+    let mut cluster = Cluster::on_one_member_alone(&["--writer-ttl", "1s"], &[]);
+    (0..3).for_each(|node| cluster.start_node(node));
+    cluster.wait_until_whole();
+    wait_until_listed(&cluster);
+    cluster.stop_node(2);
+    cluster.wait_until_whole();
+    // What the one that is off cannot know of.
+    let leader = cluster.wait_for_writer();
+    let body = json!({"resources": ["kept"], "holder": "h", "ttl_ms": 600_000});
+    let kept = cluster.nodes[leader].post("/v1/leases", &body);
+    cluster.lose_node(0);
+    cluster.lose_node(1);
+    cluster.start_node(2);
+    for (waits, lost) in [("a, b", "a"), ("b", "b")] {
+        wait_until(&format!("{waits} to be waited for\n{}", cluster.said_lately()), LIMIT, || {
+            waits_for(&cluster, 2) == waits
+        });
+        assert_grants_nothing(&cluster, 2, Duration::from_secs(3));
+        let removed = cluster.nodes[2].daemon.tenure(&["cluster", "forget", lost, "--yes"]);
+        assert_eq!((removed.code, removed.out), (0, format!("removed node {lost}\n")), "{}", removed.err);
+    }
+    assert_eq!(cluster.wait_for_writer(), 2);
+    assert_eq!(waits_for(&cluster, 2), "");
+    cluster.nodes[2].post("/v1/leases", &json!({"resources": ["R"], "holder": "h", "ttl_ms": 60_000}));
+    let shown = cluster.nodes[2].get(&format!("/v1/leases/{}", kept["lease_id"].as_str().unwrap()));
+    assert_eq!(shown["state"], "active", "{shown}");
+}
+
+/// It took the other log for its own one after a restore, and wrote there at once.
+#[test]
+fn a_node_of_one_cluster_does_not_join_another_whose_generation_is_higher() {
+    let mut cluster = Cluster::on_one_member_alone(&[], &[]);
+    let own = cluster.nodes[0].daemon.flag("--log").unwrap().to_owned();
+    let other = cluster.nodes[1].daemon.flag("--log").unwrap().replace("/test", "/other");
+    cluster.nodes[1].daemon.set_flag("--log", &other);
+    let mut leases = Vec::new();
+    for node in [0, 1] {
+        cluster.start_node(node);
+        wait_until("a leader of its own", LIMIT, || {
+            cluster.nodes[node].view().is_some_and(|view| view["role"] == "leader")
+        });
+        let body = json!({"resources": ["R"], "holder": "h", "ttl_ms": 600_000});
+        leases.push(cluster.nodes[node].post("/v1/leases", &body));
+    }
+    cluster.stop_node(0);
+    cluster.stop_node(1);
+    let directory = cluster.nodes[1].daemon.data_dir().display().to_string();
+    let words = ["cluster", "adopt", "--yes", "--log", &other, "--data-dir", &directory];
+    let adopted = cluster.nodes[1].daemon.tenure(&words);
+    assert_eq!(adopted.code, 0, "{}", adopted.err);
+    let operator = Operator::of(&cluster.members[0]);
+    let [ours, theirs] = ["test", "other"].map(|prefix| operator.value::<Meta>(&Keys::under(prefix).meta()));
+    assert!(theirs.generation > ours.generation, "{theirs:?} {ours:?}");
+
+    let (files, revision) = (files_below(&cluster.nodes[0].daemon.data_dir()), cluster.members[0].revision());
+    cluster.nodes[0].daemon.set_flag("--log", &other);
+    assert_ne!(cluster.refused_start(0), 0);
+    let said = cluster.nodes[0].daemon.said();
+    let (found, known) = (theirs.log_id, ours.log_id);
+    let names = format!("the store has log {found:016x}, this machine has followed {known:016x}");
+    assert!(said.contains(&names), "{said}");
+    assert_eq!(files_below(&cluster.nodes[0].daemon.data_dir()), files);
+    assert_eq!(cluster.members[0].revision(), revision, "it wrote into the store of the others");
+
+    cluster.nodes[0].daemon.set_flag("--log", &own);
+    cluster.start_node(0);
+    cluster.wait_until_whole();
+    let path = format!("/v1/leases/{}/heartbeat", leases[0]["lease_id"].as_str().unwrap());
+    cluster.nodes[0].post(&path, &json!({"epoch": 1}));
 }
 
 #[test]
 fn a_second_node_with_the_same_name_is_refused() {
     let mut cluster = Cluster::local(&["--writer-ttl", "1s"]);
-    wait_until("three nodes on the list", LIMIT, || {
-        cluster.nodes[1].view().is_some_and(|view| view["nodes"].as_array().unwrap().len() == 3)
-    });
+    wait_until_listed(&cluster);
     cluster.stop_node(2);
     cluster.nodes[2].daemon.set_flag("--node", "a");
     cluster.nodes[2].daemon.set_flag("--data-dir", "DIR/other");
@@ -205,7 +293,7 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     let mut second = Value::Null;
     wait_until("a grant after the longest ttl", LIMIT, || {
         let asked = cluster.nodes[2].ask("POST", "/v1/leases", &body);
-        second = super::harness::done(&asked).unwrap_or_default();
+        second = done(&asked).unwrap_or_default();
         second.is_object()
     });
     assert!(second["fence"].as_u64() > lease["fence"].as_u64(), "{second} after {lease}");

@@ -15,7 +15,7 @@ use super::proxy::Replies;
 use super::restoring::with_members_down;
 use super::store::Member;
 use crate::faults::random::Random;
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 
 const SECONDS: u64 = 25;
 /// Answers that must have come since the last fault before the next: otherwise the run does not count.
@@ -27,6 +27,11 @@ const RESTORE_EVERY: u64 = 200;
 const RESTORES_MAX: u64 = 3;
 /// How old a backup is when it is put back.
 const BACKUP_AGE: u64 = 65;
+/// From so many seconds on a run has to come to [`MINIMA`].
+const LONG_RUN: u64 = 1_800;
+/// Faults, operations and contested grants: grants of a resource that somebody else had before. With fewer a run that finds
+/// nothing shows little.
+const MINIMA: [usize; 3] = [200, 200_000, 20_000];
 /// Shorter histories are shown whole where one is wrong.
 const HISTORY_SHOWN_MAX: usize = 20_000;
 
@@ -127,7 +132,7 @@ pub(crate) fn run(seed: u64, seconds: u64, restores: u64) -> Figures {
             faults.push((fault, round, journal.now_ns()));
             mending.push(fault.begin(&mut cluster, &targets));
         }
-        holds_for(lasting, || true);
+        let_time_pass(lasting, "the fault lasts");
         mending.into_iter().for_each(|mending| mending.mend(&mut cluster));
     }
     wait_for_load(&journal, &cluster);
@@ -396,6 +401,21 @@ impl Figures {
         outages
     }
 
+    /// Faults, operations and contested grants.
+    fn counts(&self) -> [usize; 3] {
+        [self.faults.len(), self.report.operations, self.report.changes_of_holder]
+    }
+
+    /// The closing line: what a run came to, what it has to come to if it is a long one, and how fast it was.
+    fn closing(&self, seconds: u64) -> String {
+        let counts = self.counts().into_iter().zip(MINIMA).zip(["faults", "operations", "contested grants"]);
+        let counts = counts.map(|((count, minimum), name)| {
+            let per_second = count as f64 / seconds as f64;
+            format!("{count} {name} ({per_second:.1}/s, {minimum} in {LONG_RUN} s)")
+        });
+        format!("{seconds} s: {}", counts.collect::<Vec<_>>().join(", "))
+    }
+
     /// Everything there is to find out what went wrong: what the anomalies are about, and not the whole history of half an
     /// hour.
     fn told_whole(&self) -> String {
@@ -441,8 +461,13 @@ fn faults_of_all_kinds_leave_no_anomaly() {
     println!("TENURE_CLUSTER_SEED={seed} TENURE_CLUSTER_SECONDS={seconds}");
     let figures = run(seed, seconds, RESTORES_MAX.min(seconds / RESTORE_EVERY));
     println!("{}", figures.told());
+    println!("{}", figures.closing(seconds));
     assert!(figures.report.anomalies.is_empty(), "{}", figures.told_whole());
     assert!(figures.report.operations > figures.faults.len() * SERVED_MIN, "{}", figures.told());
+    if seconds >= LONG_RUN {
+        let is_enough = figures.counts().iter().zip(MINIMA).all(|(count, minimum)| *count >= minimum);
+        assert!(is_enough, "too little: {}", figures.closing(seconds));
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::checker::{Rule, check};
 use super::history::Application;
 use super::load::{FLAGS, Load};
 use crate::daemon::Daemon;
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{let_time_pass, wait_until};
 
 fn places(daemons: &[&Daemon]) -> Places {
     let numbered = daemons.iter().enumerate();
@@ -35,7 +35,7 @@ fn two_daemons_that_do_not_know_each_other_are_found_out() {
     let journal = Journal::begin();
     let load = Load::begin(&journal, places(&[&one, &two]), 1);
     wait_until("load", Duration::from_secs(30), || journal.served() > 300);
-    holds_for(Duration::from_millis(500), || true);
+    let_time_pass(Duration::from_millis(500), "both are asked for a while longer");
     let report = check(&load.finish(1));
     for rule in [Rule::PromisesNeverOverlap, Rule::Linearizable, Rule::NothingIsLost] {
         assert!(report.broken().contains(&rule), "{rule:?} is not broken: {report}");

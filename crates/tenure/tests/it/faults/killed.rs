@@ -14,7 +14,7 @@ use super::random::Random;
 use crate::daemon::Daemon;
 use crate::raw_http::{Answered, Http};
 use crate::raw_lines::Lines;
-use crate::run_support::holds_for;
+use crate::run_support::let_time_pass;
 
 const RESOURCES: u64 = 12;
 /// No lease ends by silence in a round: ends are asked for or do not happen.
@@ -182,7 +182,10 @@ fn nothing_acknowledged_is_lost_when_the_daemon_is_killed_again_and_again() {
                 let (ledger, over) = (&ledger, &over);
                 scope.spawn(move || load(caller, holder, round * 10 + number as u64, ledger, over));
             }
-            holds_for(Duration::from_millis(30 + random.below(150)), || true);
+            let_time_pass(
+                Duration::from_millis(30 + random.below(150)),
+                "callers are at work when it is killed",
+            );
             // Told to stop under load, it loses nothing either.
             if round % 4 == 3 {
                 daemon.stop()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, LIMIT};
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 
 fn id(lease: &Value) -> &str {
     lease["lease_id"].as_str().unwrap()
@@ -26,7 +26,7 @@ fn a_daemon_that_stood_still_for_longer_than_a_ttl_ends_nobody_early() {
     let lease = daemon.acquire(&short);
 
     daemon.freeze();
-    holds_for(Duration::from_millis(6_000), || true);
+    let_time_pass(Duration::from_millis(6_000), "the daemon stands still for longer than the leases last");
     daemon.thaw();
     let resumed_at = boot_ms();
     let renewed = daemon.post(&format!("/v1/leases/{}/heartbeat", id(&lease)), &json!({"epoch": 1}));
@@ -58,8 +58,7 @@ fn a_wiped_data_directory_knows_no_holders_and_says_so() {
     let connected = lines.ask(&json!({"acquire": {"resources": ["b"], "holder": "c"}}))["acquired"].clone();
     daemon.kill();
     fs::remove_dir_all(daemon.data_dir()).unwrap();
-    // Fences of a new log begin at the second of its birth.
-    holds_for(Duration::from_millis(1_100), || true);
+    let_time_pass(Duration::from_millis(1_100), "fences of a new log begin at the second of its birth");
     daemon.start_again();
 
     for verb in ["heartbeat", "release", "activate", "acknowledge"] {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::daemon::{Daemon, LIMIT};
 use crate::raw_http::Http;
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, repeat_for, wait_until};
 use crate::security::{as_token, with_tokens};
 
 /// Samples by name and labels.
@@ -174,11 +174,10 @@ fn silence(daemon: &Daemon) {
             json!({"resources": [format!("s/{number}")], "holder": format!("h{number}"), "ttl_ms": 4_000});
         held.push((number % 3, take(&mut callers[number % 3], body)));
     }
-    holds_for(Duration::from_millis(3_000), || {
+    repeat_for(Duration::from_millis(3_000), || {
         for (caller, lease) in &held {
             assert_eq!(callers[*caller].post(&path(lease, "heartbeat"), &json!({"epoch": 1})).status, 200);
         }
-        true
     });
     wait_until("the breaker", LIMIT, || sum(&scrape(daemon), "tenure_breaker_open", &[]) == 1.0);
 }
@@ -198,7 +197,7 @@ fn every_documented_number_moves_in_a_scripted_life() {
     poll(&daemon);
     crowd(&daemon);
     daemon.freeze();
-    holds_for(Duration::from_millis(2_500), || true);
+    let_time_pass(Duration::from_millis(2_500), "a stall that is counted");
     daemon.thaw();
     silence(&daemon);
     assert_eq!(blocked.second.answer().unwrap().status, 201, "it passed the one that blocked it");

@@ -7,7 +7,7 @@
 use std::process::Command;
 
 use super::scene::{Kind, Scene};
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, let_time_pass};
 
 on_both_stores!(an_hour_on_the_clock_makes_no_difference);
 
@@ -39,7 +39,7 @@ fn an_hour_on_the_clock_makes_no_difference(kind: Kind) {
     assert!(shown_ms > boot_ms() + HOUR_MS / 2, "its clock is not ahead");
     // Over several renewals it neither loses what it has nor keeps it from being lost.
     let count = shared.0.len();
-    holds_for(std::time::Duration::from_secs(4), || true);
+    let_time_pass(std::time::Duration::from_secs(4), "several renewals");
     let later = scene.witness();
     assert!(later.0.len() > count);
     assert_eq!(later.changes_of_hands(), shared.changes_of_hands());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::scene::{Kind, SLACK_MS, Scene};
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, let_time_pass};
 
 on_both_stores!(
     who_stops_hands_over_without_a_gap,
@@ -47,7 +47,7 @@ fn who_is_back_within_its_window_has_its_targets_at_once(kind: Kind) {
     let (count, had) = (before.0.len(), before.targets_of(&one.instance));
     one.stop();
     let stopped_ms = boot_ms();
-    holds_for(Duration::from_secs(4), || true);
+    let_time_pass(Duration::from_secs(4), "targets would be taken over in this time, but for the window");
     let away = scene.witness().since(stopped_ms + 100);
     assert!(away.begins().all(|line| !had.contains(&line.target)), "taken while its poller is expected back");
     assert_eq!(away.owners().len(), 3, "the other goes on with its own");

@@ -16,7 +16,7 @@ use crate::fixture::Answer;
 use crate::raw_http::Http;
 use crate::redis_server::{FORGETFUL, RedisServer};
 use crate::run_desk::{RunDesk, Running, children_of};
-use crate::run_support::{Cleanup, LONG, boot_ms, holds_for, signal, wait_until};
+use crate::run_support::{Cleanup, LONG, boot_ms, let_time_pass, signal, wait_until};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -234,9 +234,11 @@ impl Scene {
     pub(crate) fn wait_for(&self, what: &str, mut is_so: impl FnMut(&Witness) -> bool) -> Witness {
         let mut witness = self.witness();
         wait_until(what, LONG, || {
-            // Reading it all the time would take the processor from those who write.
             is_so(&witness) || {
-                holds_for(Duration::from_millis(30), || true);
+                let_time_pass(
+                    Duration::from_millis(30),
+                    "between two looks: reading takes the processor from those who write",
+                );
                 witness = self.witness();
                 false
             }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::hole::Hole;
 use super::scene::{Kind, Scene, TTL_MS};
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, let_time_pass};
 
 on_both_stores!(
     while_the_store_stands_still_nothing_is_polled,
@@ -18,8 +18,7 @@ fn assert_silence(scene: &Scene, shut: impl FnOnce(), open: impl FnOnce()) {
     scene.wait_for_all_since(0);
     shut();
     let shut_ms = boot_ms();
-    // As long again as the promise lasts.
-    holds_for(Duration::from_millis(TTL_MS * 2), || true);
+    let_time_pass(Duration::from_millis(TTL_MS * 2), "as long again as the validity lasts");
     let silent = scene.witness();
     for (target, instance) in silent.owners() {
         let last = silent.0.iter().rfind(|line| line.target == target).unwrap();

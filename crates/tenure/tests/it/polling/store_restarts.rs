@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::scene::{Kind, Member, Scene, TTL_MS, WINDOW_MS};
 use super::witness::Witness;
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, let_time_pass};
 
 fn three(scene: &Scene) -> [Member; 3] {
     let members = ["one", "two", "three"].map(|name| scene.named(name));
@@ -32,7 +32,7 @@ fn a_daemon_that_was_away_for_long_finds_everybody_where_they_were() {
     let before = scene.witness();
     scene.kill_store();
     let killed_ms = boot_ms();
-    holds_for(Duration::from_millis(TTL_MS * 3 / 2), || true);
+    let_time_pass(Duration::from_millis(TTL_MS * 3 / 2), "the daemon is away for longer than the ttl");
     assert_eq!(scene.witness().since(killed_ms + TTL_MS).0.len(), 0, "polls without a daemon");
     scene.start_store();
     scene.wait_for_all_since(boot_ms());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::scene::{Kind, SLACK_MS, Scene, WINDOW_MS};
 use super::witness::Witness;
-use crate::run_support::{LONG, boot_ms, holds_for, is_running, wait_until};
+use crate::run_support::{LONG, boot_ms, is_running, let_time_pass, wait_until};
 
 on_both_stores!(
     a_target_that_is_deleted_while_it_is_polled_is_let_go_and_may_come_back,
@@ -37,7 +37,7 @@ fn a_list_that_is_missing_for_a_while_changes_nothing(kind: Kind) {
     let (one, two) = (scene.named("one"), scene.named("two"));
     let before = scene.wait_for_shares(&[&one, &two], &[3, 3]);
     fs::rename(scene.path("targets"), scene.path("elsewhere")).unwrap();
-    holds_for(Duration::from_secs(2), || true);
+    let_time_pass(Duration::from_secs(2), "several readings of the list that is missing");
     let missing = scene.wait_for_all_since(boot_ms());
     assert_eq!(missing.changes_of_hands(), before.changes_of_hands());
     scene.write_targets(&["t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8"]);

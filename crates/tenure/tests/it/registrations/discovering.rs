@@ -109,10 +109,11 @@ fn a_stream_ends_after_so_long_without_news() {
     let began = boot_ms();
     let mut browse = Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp&idle_for=1");
     let mut number = 0;
-    holds_for(Duration::from_millis(1_500), || {
+    let registered = holds_for(Duration::from_millis(1_500), || {
         number += 1;
         http.json("POST", "/v1/mdns/services", service(&format!("app {number}"))).status == 201
     });
+    assert!(registered, "registration {number} was refused");
     let mut seen = 0;
     while let Some(said) = browse.said() {
         seen += usize::from(matches!(said, Said::Event(_)));

@@ -169,9 +169,10 @@ fn a_native_heartbeat_keeps_a_session() {
     let daemon = started_with(SHORT);
     let mut http = daemon.http();
     let session = http.start(json!({}));
-    crate::run_support::holds_for(Duration::from_millis(2_600), || {
+    let renewed = crate::run_support::holds_for(Duration::from_millis(2_600), || {
         daemon.of_lease(&session, "heartbeat", json!({"epoch": session["epoch"]})).status == 200
     });
+    assert!(renewed, "a heartbeat was refused");
     assert_eq!(http.seen(&session)["state"], "running");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::ways::{SHORT, SHORT_MS, Streams, Told, id, is_whole, left_ms, ms, started, started_with};
-use crate::run_support::{boot_ms, holds_for};
+use crate::run_support::{boot_ms, repeat_for};
 use crate::wire::daemon::Served;
 use crate::wire::events::{Events, Happened};
 
@@ -74,12 +74,11 @@ fn heartbeats_are_told_at_most_once_a_second() {
     let (mut events, _) = watch(&daemon, &session);
     let mut beats = 0;
     let mut due = boot_ms();
-    holds_for(Duration::from_millis(4_200), || {
+    repeat_for(Duration::from_millis(4_200), || {
         if boot_ms() >= due {
             due = boot_ms() + 300;
             beats += u32::from(http.beat(&session).status == 200);
         }
-        true
     });
     http.stop(&session);
     let told = up_to(&mut events, &session, "state");

@@ -8,7 +8,7 @@ use tenure_api::{ErrorCode, Retry};
 
 use crate::daemon::{Daemon, LIMIT};
 use crate::raw_http::{Answered, Http};
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, repeat_for, wait_until};
 use crate::security::write_tokens;
 use crate::wire::daemon::Served;
 use crate::wire::http::Answer;
@@ -236,13 +236,12 @@ impl<S: Read + Write> Streams for Http<S> {
 
     fn beat_for(&mut self, session: &Value, time: Duration) -> Vec<Value> {
         let (mut renewed, mut due) = (Vec::new(), boot_ms());
-        holds_for(time, || {
+        repeat_for(time, || {
             if boot_ms() >= due {
                 renewed.push(self.beat(session).renewed());
                 // From the answer on: on a slow machine they would come closer together at the daemon.
                 due = boot_ms() + BEAT_MS;
             }
-            true
         });
         renewed
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::daemon::{LONG, Served, id};
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{holds_for, repeat_for, wait_until};
 
 const HOLDERS: usize = 24;
 /// The silence of fewer users may be their own doing.
@@ -36,10 +36,7 @@ fn silenced(daemon: &Served) -> Vec<Value> {
             granted.json()
         })
         .collect();
-    holds_for(Duration::from_millis(1_200), || {
-        leases.iter().for_each(|lease| heartbeat(daemon, lease));
-        true
-    });
+    repeat_for(Duration::from_millis(1_200), || leases.iter().for_each(|lease| heartbeat(daemon, lease)));
     leases
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::{Connection, Heard, id, wish};
 use crate::cluster::harness::{Cluster, LIMIT};
-use crate::run_support::{holds_for, wait_until};
+use crate::run_support::{let_time_pass, wait_until};
 
 /// What one holder knows of its own time.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ fn contend(mut connection: Connection, windows: &Mutex<Vec<Window>>, is_over: &A
         // Nobody knows, or nobody could decide in time: that is no hold.
         let Some(fence) = answer["acquired"]["fence"].as_u64() else { continue };
         let heard_ns = boot_ns();
-        holds_for(Duration::from_millis(5), || true);
+        let_time_pass(Duration::from_millis(5), "the resource is held for a moment");
         let gave_up_ns = boot_ns();
         let lease = answer["acquired"].clone();
         let release = json!({"release": {"lease_id": id(&lease), "epoch": lease["epoch"]}});

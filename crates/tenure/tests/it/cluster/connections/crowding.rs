@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{AT_ONCE, Connection, LOOK, TTL_MS, id};
 use crate::cluster::harness::{Cluster, LIMIT};
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 
 const CONNECTIONS: usize = 200;
 /// Well over the time that one call of their node keeps them.
@@ -58,7 +58,7 @@ fn connections_that_say_nothing_live_on_at_little_cost() {
     let heard = packets(&cluster, writer);
     let lsn = || cluster.nodes[writer].get("/v1/status")["lsn"].as_u64().unwrap();
     let before = lsn();
-    holds_for(HOLD, || true);
+    let_time_pass(HOLD, "packets are counted for so long");
     let heard = packets(&cluster, writer) - heard;
     println!("{CONNECTIONS} connections, {} ms: {heard} packets to the writer", HOLD.as_millis());
     assert!(heard < PACKETS_MAX, "{heard}");
@@ -86,7 +86,7 @@ fn connections_that_say_nothing_live_on_at_little_cost() {
     let closed_ms = boot_ms();
     crowd.truncate(CONNECTIONS / 2);
     wait_until("all that was closed drains", AT_ONCE, || {
-        holds_for(LOOK * 4, || true);
+        let_time_pass(LOOK * 4, "between two looks");
         with_liveness(&cluster, other, "draining") == CONNECTIONS / 2
     });
     println!("{} closed: draining within {} ms", CONNECTIONS / 2, boot_ms() - closed_ms);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{AT_ONCE, Connection, LOOK};
 use crate::cluster::harness::{Cluster, LIMIT};
-use crate::run_support::{boot_ms, holds_for, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 
 /// Whether a node advertises it; quick if it does.
 fn is_resolved(cluster: &Cluster, place: usize, name: &str) -> bool {
@@ -33,7 +33,7 @@ fn seen(cluster: &Cluster, place: usize, registered: &Value) -> Option<Value> {
 #[track_caller]
 fn wait_until_state(cluster: &Cluster, place: usize, registered: &Value, state: &str) {
     wait_until(&format!("{registered} {state}"), AT_ONCE, || {
-        holds_for(LOOK, || true);
+        let_time_pass(LOOK, "between two looks");
         seen(cluster, place, registered).is_some_and(|shown| shown["state"] == state)
     });
 }
@@ -89,7 +89,7 @@ fn a_service_on_a_connection_is_advertised_at_its_node_until_the_grace_after_its
     wait_until_state(&cluster, home, &back, "draining");
     assert!(is_resolved(&cluster, other, "web"), "still honoured");
     wait_until("the goodbye", Duration::from_secs(10), || {
-        holds_for(LOOK, || true);
+        let_time_pass(LOOK, "between two looks");
         seen(&cluster, home, &back).is_none()
     });
     let lasted_ms = boot_ms() - closed_ms;
