@@ -325,3 +325,153 @@ fn nodes(remains: &Remains, known: &[&Remembered]) -> BTreeMap<String, String> {
     }
     nodes
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trust::{Peer, Progress};
+
+    const GENESIS: Genesis = Genesis { random: [7; 16], unix_seconds: 1_000, shard: 0 };
+
+    fn remains() -> Remains {
+        let meta = Meta::of(&GENESIS.identity(), Lsn(1), 0, "secret".repeat(8));
+        let writer = Writer {
+            epoch: 5,
+            claim: "c".to_owned(),
+            node: "a".to_owned(),
+            incarnation: "1".to_owned(),
+            url: String::new(),
+            writer_ttl_ms: 3_000,
+            tick: 700,
+            wall_ms: 0,
+            standing: Standing::Writes,
+        };
+        let head = Head { frame: 9, lsn: 90, chain: 99, epoch: 5, batch: 9, tick: 800, wall_ms: 0 };
+        let beat = Beat { epoch: 5, counter: 3, tick: 60_000, frame: 9 };
+        let nodes = vec![listed("a"), listed("b")];
+        Remains { meta, writer, head, beat, nodes }
+    }
+
+    fn listed(name: &str) -> (String, Node) {
+        (name.to_owned(), Node { memory: format!("of {name}"), ..Node::default() })
+    }
+
+    /// A node whose local log ends with this frame and LSN.
+    fn at_hand(name: &str, frame: u64, lsn: u64) -> AtHand {
+        let progress = Progress { epoch: 5, frame, ..Progress::default() };
+        let meta = remains().meta;
+        let remembered = Remembered {
+            log_id: meta.log_id,
+            generation: 1,
+            progress,
+            memory: format!("of {name}"),
+            ..Remembered::default()
+        };
+        let end = LogEnd { last_lsn: Lsn(lsn), writer_epoch: 5, ..LogEnd::default() };
+        AtHand { place: "somewhere".to_owned(), remembered, identity: meta.identity(), frame, end }
+    }
+
+    fn continued(frame: u64, lsn: u64) -> Continued {
+        let end = LogEnd { last_lsn: Lsn(lsn), checksum: 42, writer_epoch: 5, ..LogEnd::default() };
+        Continued { end, frame, tick: 900, longest_ttl_ms: 10_000, has_store_end: true }
+    }
+
+    fn given(longest_ttl_ms: Option<u64>) -> Given {
+        Given { genesis: Genesis { random: [8; 16], ..GENESIS }, longest_ttl_ms, wall_ms: 1 }
+    }
+
+    fn survey(at_hand: &[AtHand]) -> Survey {
+        Survey::of(&remains(), at_hand).expect("all are of this log")
+    }
+
+    #[test]
+    fn what_is_of_another_log_or_there_twice_does_not_count() {
+        let remains = remains();
+        let wanted = remains.meta.log_id;
+        assert_eq!(admit(&remains.meta, &[], None), Err(NotAdmitted::NoLog));
+        let mut foreign = at_hand("a", 9, 90);
+        foreign.remembered.log_id ^= 1;
+        let refused = Survey::of(&remains, &[foreign.clone()]).unwrap_err();
+        assert_eq!(refused, NotAdmitted::AnotherLog { found: foreign.remembered.log_id, wanted });
+        let twice = [at_hand("a", 9, 90), at_hand("b", 9, 90), at_hand("a", 9, 90)];
+        assert_eq!(Survey::of(&remains, &twice).unwrap_err(), NotAdmitted::Twice { which: 0 });
+        let mut swapped = at_hand("b", 9, 90);
+        swapped.identity.log_id ^= 1;
+        let found = swapped.identity.log_id;
+        let refused = Survey::of(&remains, &[at_hand("a", 9, 90), swapped]).unwrap_err();
+        assert_eq!(refused, NotAdmitted::AnotherLocalLog { which: 1, found, wanted });
+    }
+
+    #[test]
+    fn nodes_whose_memories_are_not_at_hand_are_missing() {
+        assert_eq!(survey(&[at_hand("a", 9, 90)]).missing(), ["b"]);
+        assert!(survey(&[at_hand("a", 9, 90), at_hand("b", 9, 90)]).missing().is_empty());
+        // One that the store does not list, and one in whose place another came.
+        let mut knows = at_hand("a", 9, 90);
+        let peer = Peer { node: "c".to_owned(), url: String::new() };
+        knows.remembered.others.insert("of c".to_owned(), peer);
+        knows.remembered.former.push("of b".to_owned());
+        assert_eq!(survey(&[knows.clone()]).missing(), ["c"]);
+        // An operator has removed it.
+        let mut remains = remains();
+        let forgotten = Node { is_forgotten: true, ..listed("c").1 };
+        remains.nodes.push(("c".to_owned(), forgotten));
+        let survey = Survey::of(&remains, &[knows.clone()]).expect("of this log");
+        assert!(survey.missing().is_empty());
+        // A memory that has that name since.
+        let peer = Peer { node: "c".to_owned(), url: String::new() };
+        knows.remembered.others.insert("of another c".to_owned(), peer);
+        let survey = Survey::of(&remains, &[knows]).expect("of this log");
+        assert_eq!(survey.missing(), ["c"]);
+    }
+
+    #[test]
+    fn the_furthest_local_log_continues_unless_the_store_is_as_far() {
+        assert_eq!(survey(&[at_hand("a", 9, 90), at_hand("b", 8, 80)]).continues(), None);
+        assert_eq!(survey(&[at_hand("a", 10, 91), at_hand("b", 12, 95)]).continues(), Some(1));
+        // A memory may know of an adoption that its local log has not seen.
+        let mut knows = at_hand("b", 8, 80);
+        knows.remembered.generation = 2;
+        assert_eq!(survey(&[at_hand("a", 9, 90), knows]).continues(), None);
+        // A log of a later generation continues, wherever it ends.
+        let mut later = at_hand("b", 4, 40);
+        later.identity.fence_base += 1;
+        assert_eq!(survey(&[at_hand("a", 12, 95), later]).continues(), Some(1));
+    }
+
+    #[test]
+    fn everything_rises_above_what_is_known() {
+        let mut knows = at_hand("b", 12, 95);
+        (knows.remembered.progress.frame, knows.remembered.progress.epoch) = (14, 8);
+        knows.remembered.generation = 3;
+        let survey = survey(&[at_hand("a", 9, 90), knows]);
+        let plan = survey.plan(&remains(), &continued(12, 95), &given(None));
+        assert_eq!((plan.meta.generation, plan.writer.epoch), (4, 9));
+        assert_eq!((plan.head.frame, plan.floor.frame), (15, 16));
+        assert_eq!((plan.head.lsn, plan.meta.identity_since), (95 + LEFT_OUT, 96 + LEFT_OUT));
+        assert!(plan.meta.fence_base > remains().meta.fence_base + 95);
+        assert_ne!(plan.head.chain, 42, "no local log of an earlier generation ends like that");
+        assert_eq!(plan.meta.former_tags, [remains().meta.tag]);
+    }
+
+    #[test]
+    fn grants_wait_for_the_longest_ttl_or_a_day_where_records_may_be_lost() {
+        let both = [at_hand("a", 9, 90), at_hand("b", 9, 90)];
+        let wait = |at_hand: &[AtHand], continued: Continued, longest: Option<u64>| {
+            let plan = survey(at_hand).plan(&remains(), &continued, &given(longest));
+            // The next leader continues from the last barrier.
+            assert_eq!(plan.meta.not_before_tick, 60_000 + plan.wait_ms);
+            plan.wait_ms
+        };
+        let whole = continued(9, 90);
+        assert_eq!(wait(&both, whole, None), 10_000);
+        assert_eq!(wait(&both, whole, Some(1_000)), 1_000);
+        assert_eq!(wait(&both[..1], whole, None), ASSUMED_TTL_MS, "a memory is missing");
+        assert_eq!(wait(&[], whole, None), ASSUMED_TTL_MS, "nothing is at hand");
+        let fork = Continued { has_store_end: false, ..whole };
+        assert_eq!(wait(&both, fork, None), ASSUMED_TTL_MS, "records that only the store has");
+        let mut saw_more = both.clone();
+        saw_more[1].remembered.progress.frame = 11;
+        assert_eq!(wait(&saw_more, whole, None), ASSUMED_TTL_MS, "a frame that was seen and not copied");
+    }
+}

@@ -329,15 +329,7 @@ impl Trust {
         }
         self.forgotten = nodes.iter().flat_map(|(_, node)| struck_off(node)).collect();
         for (name, node) in nodes {
-            let is_kept = |memory: &str, peer: &Peer| {
-                let is_dropped = if has(Planted::ForgettingEndsWait) {
-                    node.is_forgotten
-                } else {
-                    node.forgets(name, memory, peer)
-                };
-                !is_dropped
-            };
-            self.known.others.retain(|memory, peer| is_kept(memory, peer));
+            self.known.others.retain(|memory, peer| !node.forgets(name, memory, peer));
             if *name == self.name {
                 self.struck_off = struck_off(node);
                 self.struck_off.retain(|memory| *memory != self.known.memory);
@@ -348,6 +340,9 @@ impl Trust {
                 let peer = Peer { node: name.clone(), url: node.url.clone() };
                 self.known.others.insert(node.memory.clone(), peer);
             }
+        }
+        if has(Planted::ForgettingEndsWait) && nodes.iter().any(|(_, node)| node.is_forgotten) {
+            self.known.others.clear();
         }
         self.conclude();
     }
@@ -491,4 +486,57 @@ fn newest(memories: Vec<String>) -> Vec<String> {
     }
     kept.drain(..kept.len().saturating_sub(FORMER_MAX));
     kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trust(name: &str, others: &[(&str, &str)]) -> Trust {
+        let peer = |node: &str| Peer { node: node.to_owned(), url: String::new() };
+        let others = others.iter().map(|(memory, node)| ((*memory).to_owned(), peer(node)));
+        let known =
+            Remembered { memory: format!("of {name}"), others: others.collect(), ..Remembered::default() };
+        Trust::new(name.to_owned(), known)
+    }
+
+    fn node(memory: &str) -> Node {
+        Node { memory: memory.to_owned(), ..Node::default() }
+    }
+
+    #[test]
+    fn a_node_is_forgotten_if_the_list_or_a_memory_has_it() {
+        let trust = trust("a", &[("of b", "b"), ("of b before", "b")]);
+        assert_eq!(trust.forget("c", None), None);
+        let unlisted = trust.forget("b", None).expect("it is remembered");
+        assert!(unlisted.is_forgotten && unlisted.forgotten == ["of b", "of b before"]);
+        let listed = trust.forget("b", Some(&node("of b"))).expect("it is listed");
+        assert!(listed.memory == "of b" && listed.forgotten == ["of b before"]);
+        // Once more, at a node that knows nothing of it.
+        let again = trust("c", &[]).forget("b", Some(&listed)).expect("it is listed");
+        assert_eq!(again, listed);
+    }
+
+    // What counted was the name, so that a memory that had it later was not waited for either.
+    #[test]
+    fn who_has_the_name_of_a_forgotten_node_is_waited_for() {
+        let mut trust = trust("a", &[("of b", "b"), ("of a later b", "b")]);
+        let entry = Node { is_forgotten: true, ..node("of b") };
+        trust.listed(0, &[("b".to_owned(), entry)]);
+        let missing: Vec<String> = trust.missing().into_iter().map(|(memory, _)| memory).collect();
+        assert_eq!(missing, ["of a later b"]);
+        // As earlier versions wrote it.
+        trust.listed(0, &[("b".to_owned(), Node { is_forgotten: true, ..Node::default() })]);
+        assert!(trust.missing().is_empty());
+    }
+
+    // The entry of the new node replaced that of the forgotten one, and others waited for it again.
+    #[test]
+    fn the_entry_of_who_takes_a_forgotten_name_still_says_so() {
+        let mut trust = trust("b", &[]);
+        let forgotten = vec!["of b before".to_owned()];
+        let entry = Node { is_forgotten: true, forgotten, ..node("of b once") };
+        trust.listed(0, &[("b".to_owned(), entry)]);
+        assert_eq!(trust.struck_off(), ["of b before", "of b once"]);
+    }
 }

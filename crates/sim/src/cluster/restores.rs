@@ -203,6 +203,9 @@ impl Restores {
         let after = if self.operator == Operator::Nothing { AFTER } else { AFTER_ADOPTION };
         for step in 0..before + after {
             if step == before {
+                if self.operator != Operator::Nothing && self.random.chance(200) {
+                    self.idle()?;
+                }
                 self.restore();
                 // Who restores a store adopts it, at best.
                 if self.operator != Operator::Nothing && self.random.chance(400) {
@@ -247,6 +250,28 @@ impl Restores {
         self.heal()
     }
 
+    /// A leader that grants nothing for minutes: its barriers go on, and so do the leases that it renews.
+    fn idle(&mut self) -> Result<(), Violation> {
+        let writes = core::mem::take(&mut self.writes);
+        for _ in 0..self.random.within(70..=120) {
+            if self.random.chance(50) {
+                self.back_up();
+            }
+            self.all_turn(2_000)?;
+        }
+        self.writes = writes;
+        Ok(())
+    }
+
+    /// Every node does what is due after this time.
+    fn all_turn(&mut self, time_ms: u64) -> Result<(), Violation> {
+        self.now += time_ms;
+        for number in 0..MACHINES {
+            self.turn(number)?;
+        }
+        Ok(())
+    }
+
     /// The leader more often than others: that is where it hurts.
     fn anybody(&mut self) -> usize {
         let leads = |machine: &Machine| machine.life.as_ref().is_some_and(|life| life.term.is_some());
@@ -265,10 +290,7 @@ impl Restores {
                 self.start(number)?;
             }
             for _ in 0..60 {
-                self.now += 500;
-                for number in 0..MACHINES {
-                    self.turn(number)?;
-                }
+                self.all_turn(500)?;
             }
             let leads = |life: &Life| life.is_open && life.term.is_some();
             if self.machines.iter().filter_map(|machine| machine.life.as_ref()).any(leads) {

@@ -37,6 +37,10 @@ impl Restores {
                 self.start(number)?;
             }
         }
+        // They lead at once, or when something else has happened.
+        for _ in 0..self.random.within(0..=20) {
+            self.all_turn(500)?;
+        }
         Ok(())
     }
 
