@@ -506,11 +506,11 @@ mod tests {
 
     #[test]
     fn a_node_is_forgotten_if_the_list_or_a_memory_has_it() {
-        let trust = trust("a", &[("of b", "b"), ("of b before", "b")]);
-        assert_eq!(trust.forget("c", None), None);
-        let unlisted = trust.forget("b", None).expect("it is remembered");
+        let own = trust("a", &[("of b", "b"), ("of b before", "b")]);
+        assert_eq!(own.forget("c", None), None);
+        let unlisted = own.forget("b", None).expect("it is remembered");
         assert!(unlisted.is_forgotten && unlisted.forgotten == ["of b", "of b before"]);
-        let listed = trust.forget("b", Some(&node("of b"))).expect("it is listed");
+        let listed = own.forget("b", Some(&node("of b"))).expect("it is listed");
         assert!(listed.memory == "of b" && listed.forgotten == ["of b before"]);
         // Once more, at a node that knows nothing of it.
         let again = trust("c", &[]).forget("b", Some(&listed)).expect("it is listed");
