@@ -133,13 +133,16 @@ fn tell(what: &str, barriers: &[Barrier], phase: u8) {
     took.sort_unstable();
     let at =
         |part: usize| took.get(took.len() * part / 100).or(took.last()).copied().unwrap_or(0) as f64 / 1e3;
-    println!(
-        "{what}: {} barriers, median {:.1} ms, p99 {:.1} ms, max {:.1} ms",
-        took.len(),
-        at(50),
-        at(99),
-        at(100)
-    );
+    #[expect(clippy::print_stdout, reason = "figures for a reader of the run")]
+    {
+        println!(
+            "{what}: {} barriers, median {:.1} ms, p99 {:.1} ms, max {:.1} ms",
+            took.len(),
+            at(50),
+            at(99),
+            at(100)
+        );
+    }
 }
 
 #[test]

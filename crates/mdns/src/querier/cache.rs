@@ -163,7 +163,7 @@ impl Cache {
         }
         entry.records.insert(key, heard);
         self.bytes += added;
-        let gone = oldest.inspect(|oldest| drop(entry.records.remove(oldest)));
+        let gone = oldest.inspect(|oldest| _ = entry.records.remove(oldest));
         self.arm(&record.name, next);
         let Some((gone, _)) = gone else { return Stored::New };
         self.bytes -= weight(&record.name, &gone);
