@@ -80,8 +80,9 @@ fn the_leader_writes_what_the_oldest_listed_node_reads() {
     // It is upgraded.
     list(&operator, cluster.nodes[0].name, Some(NEWEST));
     wait_for_format(&cluster, NEWEST);
-    let (is_former, floor) = trimmed(&cluster, &operator, "third");
-    assert!(!is_former && floor.pieces > 0, "{floor:?}");
+    // A single piece reads the same in both layouts; that pieces are counted tells them apart.
+    let (_, floor) = trimmed(&cluster, &operator, "third");
+    assert!(floor.pieces > 0, "{floor:?}");
     // It comes back older, and is removed.
     list(&operator, cluster.nodes[0].name, None);
     wait_for_format(&cluster, 1);
@@ -93,6 +94,6 @@ fn the_leader_writes_what_the_oldest_listed_node_reads() {
     wait_for_format(&cluster, 1);
     list(&operator, cluster.nodes[0].name, Some(NEWEST + 1));
     wait_for_format(&cluster, NEWEST);
-    let (is_former, floor) = trimmed(&cluster, &operator, "fourth");
-    assert!(!is_former && floor.pieces > 0, "{floor:?}");
+    let (_, floor) = trimmed(&cluster, &operator, "fourth");
+    assert!(floor.pieces > 0, "{floor:?}");
 }
