@@ -71,7 +71,7 @@ fn fnv1a_gives_new_members_what_it_gives_all() {
         assign(Hash::Fnv1a, &members, &targets)
     };
     let plain = assigned(&[]);
-    assert!([0, 1, 2].iter().all(|member| plain.contains(&Some(*member))), "each has some");
+    assert!(plain.iter().any(|member| *member != plain[0]), "one has all: nothing could move");
     for new in [&["a"][..], &["b"], &["b", "c"], &["a", "b", "c"]] {
         assert_eq!(assigned(new), plain, "{new:?}");
     }

@@ -223,7 +223,8 @@ fn a_snapshot_is_put_in_the_former_layout_while_a_listed_node_reads_no_other() {
     let state = noise(3_000_000);
     for (format, pieces) in [(FIRST, 0), (PIECES, 3), (FIRST, 0)] {
         grown.growth.write_up_to(format);
-        grown.write(300, 4_000);
+        // More than a sixteenth of the quota: a snapshot is due whatever the last one took.
+        grown.write(600, 4_000);
         let lsn = grown.snapshot(&state);
         assert!(matches!(grown.tend_on(32 * MIB), Tended::Trimmed { .. }), "{format}");
         let floor = grown.store.floor();

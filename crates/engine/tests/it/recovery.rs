@@ -205,7 +205,12 @@ fn a_log_with_a_record_of_a_newer_format_is_refused_with_both_numbers() {
     let mut desk = Desk::new();
     desk.play("one: grant one\n settle");
     let at = Moment { tick: desk.engine.tick().0, wall_ms: desk.now.wall_ms };
-    let id = BatchId::first(desk.log.writer_epoch() + 1);
+    let mut reader = desk.log.reader();
+    reader.seek(tenure_log::Lsn(1)).unwrap();
+    let mut id = BatchId::first(desk.log.writer_epoch());
+    while let Some(frame) = reader.next_frame().unwrap() {
+        id = frame.header.batch.next();
+    }
     let mut frame = BatchBuilder::new(id, desk.log.next_lsn(), at);
     let lsn = frame.push(RecordKind::Event, &[0, u8::try_from(FORMAT + 1).unwrap(), 77, 1, 2, 3]).unwrap();
     assert!(matches!(desk.log.append(&frame.finish()), AppendOutcome::Committed { .. }));

@@ -90,7 +90,9 @@ async fn why_finds_a_target_by_its_group_and_its_name() {
 async fn an_error_names_what_the_caller_named() {
     let daemon = Daemon::start(EngineConfig::default()).await;
     let acquire = json!({ "resources": ["a"], "holder": "h", "ttl_ms": 60_000 });
-    let lease = daemon.done(json!({ "Acquire": acquire })).await;
+    // What `local` holds belongs to every user of the machine.
+    let holds = over_http("uid:8", Scope::Hold);
+    let lease = daemon.ask(&holds, json!({ "Acquire": acquire })).await.unwrap();
     let id = lease["lease_id"].as_str().unwrap();
     let local = over_http("local", Scope::Admin);
     let other = over_http("uid:7", Scope::Hold);

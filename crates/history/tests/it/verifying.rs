@@ -289,7 +289,7 @@ fn a_snapshot_that_is_no_state_is_damage() {
     let (directory, _) = tale.stop();
     expect![[r#"
         4 segments, 28 frames, 33 records [23, 8, 1, 1, 0], lsn 1-33, clean false, from start true, from snapshot None, to 33, snapshots [], scans 1, indexes 0
-        damage: 00000000000000000009.snap at 0: unknown state version code 110
+        damage: 00000000000000000009.snap at 0: format 110 is newer than format 2, the newest that this program reads: use a newer tenure
         damage: 00000000000000009000.snap at 0: the log ends at lsn 33, before the snapshot
         warning: the log does not end with a clean stop
     "#]].assert_eq(&told(&verified(&directory)));

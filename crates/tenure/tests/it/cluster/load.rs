@@ -23,6 +23,7 @@ const OBSERVERS: u64 = 2;
 const RESOURCES: u64 = 7;
 /// Tries of one operation before it is left for the end.
 const TRIES_MAX: usize = 4;
+/// How long one answer may take to come once all is well.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(40);
 /// How long after its grant a lease is looked at, so that most have ended.
 const LOOK_AFTER_MS: u64 = 8_000;
@@ -177,8 +178,8 @@ impl Load {
         let mut worker = Worker::new(&self.shared, "end".to_owned(), seed);
         let mut holder = Holder::default();
         let open = std::mem::take(&mut *self.shared.open.lock().unwrap());
-        let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
         for open in open {
+            let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
             while !holder.try_again(&mut worker, &open) {
                 assert!(boot_ms() < deadline, "an operation could not be resolved on a cluster that is well");
             }
@@ -190,8 +191,8 @@ impl Load {
         let mut looks: Vec<Look> = last.into_iter().map(|(_, look)| look).collect();
         let all = std::mem::take(&mut *self.shared.granted.lock().unwrap());
         looks.extend(all.iter().step_by(all.len() / LOOKS_AT_END + 1).cloned());
-        let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
         for look in looks {
+            let deadline = boot_ms() + RESOLVE_LIMIT.as_millis() as u64;
             while worker.inspect(&look).is_none() {
                 let mut why = || worker.caller.shown(0, &format!("/v1/why?lease={}", look.lease));
                 assert!(boot_ms() < deadline, "{look:?} cannot be looked at: {}", why());

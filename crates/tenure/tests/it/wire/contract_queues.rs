@@ -92,7 +92,7 @@ fn a_pool_gives_any_of_its_members() {
             c: acquire → c carol active/alive heartbeat epoch=1 F3 [tpu/1] ttl=60000 grace=30000 valid=60000 remaining=60000
             pool → (name=tpu size=0 free=0 removed=true)
             inspect c → c carol revoking heartbeat epoch=2 F3 [tpu/1] ttl=60000 grace=30000 remaining=60000 reason=pool_removed waiters=[]
-            pool → ! too_large field=size
+            pool → ! too_large field=size limit=pool_size value=65536
             why → (subject=gpu entries=[(at=T kind=pool_defined text=pool gpu now has 3 members) (at=T kind=pool_defined text=pool gpu now has 1 member) (at=T kind=pool_defined text=pool gpu now has 5 members) (at=T kind=pool_removed text=pool gpu was removed; leases on its members end with it)] left_out=0 oldest_lsn=1)
         "#]],
     );
