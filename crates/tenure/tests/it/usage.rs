@@ -17,7 +17,7 @@ fn help_names_the_commands_and_the_exit_codes() {
     for command in ["serve", "status", "watch", "why", "lease", "run", "pool", "log", "backup", "stdio"] {
         assert!(answer.out.contains(&format!("\n  {command} ")), "{command}: {}", answer.out);
     }
-    let end = "Exit codes: 0 done, 1 refused, 2 wrong usage, 3 unreachable or unexpected.\n";
+    let end = "Exit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.\n";
     assert!(answer.out.ends_with(end), "{}", answer.out);
 }
 
@@ -94,6 +94,10 @@ fn every_command_has_help() {
 
                   --standalone
                       Use no daemon: mDNS commands use mDNS themselves while they run
+
+            Examples:
+              tenure log verify /var/lib/tenure
+              tenure log why /var/lib/tenure printer
             --- err
         "#]],
     );
@@ -161,6 +165,9 @@ fn every_command_has_help() {
 
                   --standalone
                       Use no daemon: mDNS commands use mDNS themselves while they run
+
+            Example:
+              tenure log verify /var/lib/tenure
             --- err
         "#]],
     );
@@ -246,6 +253,10 @@ fn every_command_has_help() {
 
                   --standalone
                       Use no daemon: mDNS commands use mDNS themselves while they run
+
+            Examples:
+              tenure log dump /var/lib/tenure
+              tenure log dump /var/lib/tenure --from 1000 --kind event,note
             --- err
         "#]],
     );
@@ -317,6 +328,10 @@ fn every_command_has_help() {
 
                   --standalone
                       Use no daemon: mDNS commands use mDNS themselves while they run
+
+            Examples:
+              tenure log at 1000 /var/lib/tenure
+              tenure log at 2026-02-07T22:15:00Z /var/lib/tenure
             --- err
         "#]],
     );
