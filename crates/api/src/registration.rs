@@ -70,7 +70,7 @@ pub struct Registration {
     pub epoch: u64,
     /// Set if an operator drained the registration: finish and unregister.
     pub draining: bool,
-    /// Unusual part of the request, in a sentence; absent if there is none.
+    /// Unusual part of the request, in a sentence; absent if nothing is unusual.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }

@@ -77,10 +77,10 @@ pub struct Status {
     /// Memory of the process; null where the system does not report it.
     #[serde(default)]
     pub memory: Option<MemoryStatus>,
-    /// The file with tokens; null if there is none.
+    /// The file with tokens; null without such a file.
     #[serde(default)]
     pub token_file: Option<CredentialFile>,
-    /// The file with the scopes of certificates; null if there is none.
+    /// The file with the scopes of certificates; null without such a file.
     #[serde(default)]
     pub cert_scope_file: Option<CredentialFile>,
     /// Time of the daemon's clock.
