@@ -820,8 +820,8 @@ function failoverMs(leader_ttl_ms) {
 }
 
 /**
- * How long a page goes on without an answer, at least: a heartbeat may have been due, a tenth late, when the daemon fell
- * silent. A hundredth of the ttl is more than the slack for clock rates.
+ * How long a page goes on without an answer, at least: a heartbeat may have been due, a tenth late, when the daemon
+ * fell silent. A hundredth of the ttl is more than the slack for clock rates.
  * @param {number} ttl_ms
  * @param {number} interval_ms
  */

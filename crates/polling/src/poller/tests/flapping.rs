@@ -51,7 +51,7 @@ async fn three_members_that_die_are_counted_and_logged_once() {
     let lasts = start(store.clone(), "lasts", 10, &witness);
     wait_until_true("all with it", || owned(&lasts) == 10).await;
     for number in 0..3 {
-        let dies = start(store.clone(), &format!("dies {number}"), 10, &witness);
+        let dies = start(store.clone(), &format!("dies-{number}"), 10, &witness);
         wait_until_true("a member", || lasts.handle.view().live_nodes.len() == 2).await;
         dies.task.abort();
         let deaths = number + 1;
