@@ -102,13 +102,13 @@ async fn an_error_names_what_the_caller_named() {
 
     assert_eq!(fails(&other, release(id, None)).await, format!("lease {id} belongs to another principal"));
     assert_eq!(
-        fails(&local, release(id, Some("b"))).await,
+        fails(&holds, release(id, Some("b"))).await,
         format!("lease {id} has another holder than the request names")
     );
     let unknown = format!("{}-999", id.split_once('-').unwrap().0);
     assert_eq!(fails(&local, release(&unknown, None)).await, format!("lease {unknown} does not exist"));
     assert_eq!(fails(&local, json!({ "Inspect": "0000-1" })).await, "lease 0000-1 does not exist");
-    let session = "s:0000000a";
+    let session = "s:00000008";
     for call in [json!({ "Session": session }), json!({ "SessionHeartbeat": [session, {}] })] {
         assert_eq!(fails(&local, call).await, format!("session {session} does not exist or is closed"));
     }

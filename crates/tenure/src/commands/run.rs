@@ -45,7 +45,7 @@ pub(crate) struct Run {
     /// Keep the expired lease in the state draining for this long; useful with --on-lost warn
     #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
     grace: Span,
-    /// Set the holder's name [default: user@host:pid]
+    #[arg(help = "Set the holder's name [default: user@host:pid]")]
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
     /// Choose what happens to the command if the lease is lost

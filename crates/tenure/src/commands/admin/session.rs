@@ -60,7 +60,7 @@ struct Show {
 #[derive(Args)]
 #[command(after_help = OPEN_EXAMPLES)]
 struct Open {
-    /// Set the holder's name [default: user@host]
+    #[arg(help = "Set the holder's name [default: user@host]")]
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
     /// Expire the session this long after its last heartbeat

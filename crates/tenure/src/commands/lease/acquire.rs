@@ -30,7 +30,7 @@ pub(super) struct Acquire {
     /// Acquire N members of a pool (repeatable)
     #[arg(long, value_name = "POOL=N")]
     pool: Vec<PoolCount>,
-    /// Set the holder's name [default: user@host]
+    #[arg(help = "Set the holder's name [default: user@host]")]
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
     /// Expire the lease this long after its last renewal

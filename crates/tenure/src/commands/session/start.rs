@@ -41,7 +41,7 @@ pub(super) struct Start {
     /// Wait in the queue for this long if no slot is free (whole seconds)
     #[arg(long, value_name = "DURATION")]
     wait: Option<Span>,
-    /// Set the client's name [default: user@host]
+    #[arg(help = "Set the client's name [default: user@host]")]
     #[arg(long, value_name = "CLIENT")]
     client: Option<String>,
     /// Store this JSON object with the slot session
