@@ -521,6 +521,17 @@ fn private_file(path: &Path) -> io::Result<std::fs::File> {
     std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
+/// An operator's command may run as another user than the node.
+fn keep_owner(of: &Path, file: &std::fs::File) -> io::Result<()> {
+    use std::os::unix::fs::{MetadataExt, fchown};
+    let Ok(before) = std::fs::metadata(of) else { return Ok(()) };
+    let now = file.metadata()?;
+    if (before.uid(), before.gid()) == (now.uid(), now.gid()) {
+        return Ok(());
+    }
+    fchown(file, Some(before.uid()), Some(before.gid()))
+}
+
 /// Remembers, durably.
 ///
 /// # Errors
@@ -530,6 +541,7 @@ pub fn remember(root: &Path, what: &Remembered) -> Result<(), BootError> {
     let temporary = root.join(format!("{REMEMBERED}.part"));
     let written = || -> io::Result<()> {
         let mut file = private_file(&temporary)?;
+        keep_owner(&path, &file)?;
         io::Write::write_all(&mut file, &encode(what))?;
         file.sync_all()?;
         std::fs::rename(&temporary, &path)?;

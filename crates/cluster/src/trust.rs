@@ -134,9 +134,9 @@ pub struct Trust {
     is_list_read: bool,
     /// Memories that were told since the doubt began.
     heard: BTreeSet<String>,
-    /// Memories that had this node's name and were struck off.
-    struck_off: Vec<String>,
-    /// All memories that were struck off, by the list as it was read last.
+    /// Memories that had this node's name and were removed by an operator.
+    removed: Vec<String>,
+    /// All memories that were removed, by the list as it was read last.
     forgotten: BTreeSet<String>,
     /// Until when memories are kept that asked and are not listed yet.
     asked: BTreeMap<String, u64>,
@@ -245,7 +245,7 @@ impl Trust {
             is_listed: false,
             is_list_read: false,
             heard: BTreeSet::new(),
-            struck_off: Vec::new(),
+            removed: Vec::new(),
             forgotten: BTreeSet::new(),
             asked: BTreeMap::new(),
         }
@@ -327,12 +327,12 @@ impl Trust {
             let asked = &self.asked;
             self.known.others.retain(|memory, _| asked.contains_key(memory));
         }
-        self.forgotten = nodes.iter().flat_map(|(_, node)| struck_off(node)).collect();
+        self.forgotten = nodes.iter().flat_map(|(_, node)| removed(node)).collect();
         for (name, node) in nodes {
             self.known.others.retain(|memory, peer| !node.forgets(name, memory, peer));
             if *name == self.name {
-                self.struck_off = struck_off(node);
-                self.struck_off.retain(|memory| *memory != self.known.memory);
+                self.removed = removed(node);
+                self.removed.retain(|memory| *memory != self.known.memory);
             }
         }
         for (name, node) in nodes.iter().filter(|(_, node)| !node.is_forgotten) {
@@ -364,8 +364,8 @@ impl Trust {
 
     /// Memories that had this node's name and were removed: its entry on the list goes on naming them.
     #[must_use]
-    pub fn struck_off(&self) -> &[String] {
-        &self.struck_off
+    pub fn removed(&self) -> &[String] {
+        &self.removed
     }
 
     /// Whether this node is to put itself on the list.
@@ -470,13 +470,13 @@ impl Trust {
     }
 }
 
-/// Memories that nobody waits for, by an entry of the list.
-fn struck_off(node: &Node) -> Vec<String> {
+/// The removed memories that an entry of the list names.
+fn removed(node: &Node) -> Vec<String> {
     let own = Some(&node.memory).filter(|memory| node.is_forgotten && !memory.is_empty());
     newest(node.forgotten.iter().chain(own).cloned().collect())
 }
 
-/// Each once, and not more than can be kept.
+/// The newest memories, each once, as many as are kept.
 fn newest(memories: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for memory in memories {
@@ -517,7 +517,7 @@ mod tests {
         assert_eq!(again, listed);
     }
 
-    // What counted was the name, so that a memory that had it later was not waited for either.
+    // The name counted, so that a node did not wait for a memory that had the name later.
     #[test]
     fn who_has_the_name_of_a_forgotten_node_is_waited_for() {
         let mut trust = trust("a", &[("of b", "b"), ("of a later b", "b")]);
@@ -530,13 +530,13 @@ mod tests {
         assert!(trust.missing().is_empty());
     }
 
-    // The entry of the new node replaced that of the forgotten one, and others waited for it again.
+    // The entry of the new node replaced that of the forgotten node, and other nodes waited for it again.
     #[test]
     fn the_entry_of_who_takes_a_forgotten_name_still_says_so() {
         let mut trust = trust("b", &[]);
         let forgotten = vec!["of b before".to_owned()];
         let entry = Node { is_forgotten: true, forgotten, ..node("of b once") };
         trust.listed(0, &[("b".to_owned(), entry)]);
-        assert_eq!(trust.struck_off(), ["of b before", "of b once"]);
+        assert_eq!(trust.removed(), ["of b before", "of b once"]);
     }
 }

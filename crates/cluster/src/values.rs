@@ -207,7 +207,7 @@ pub struct Node {
     /// An operator has struck it off: nobody waits for what it remembers.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub is_forgotten: bool,
-    /// Memories that had this name and were struck off: nobody waits for them, whoever has the name by now.
+    /// Memories that had this name when an operator removed them: no node waits for them. The node that takes the name later keeps them here.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forgotten: Vec<String>,
 }
@@ -318,7 +318,7 @@ impl Meta {
 }
 
 impl Node {
-    /// Whether this entry, under this name, says that nobody waits for a memory that is known as that peer's. An entry of a
+    /// Whether this entry, under this name, says that no node waits for a memory that is known as that peer's. An entry of a
     /// forgotten node that names no memory, as earlier versions wrote it, is about all of that name.
     #[must_use]
     pub fn forgets(&self, name: &str, memory: &str, peer: &Peer) -> bool {

@@ -8,6 +8,8 @@
 
 mod grants;
 mod operator;
+mod spells;
+mod starting;
 
 use self::grants::{Copy, Grants};
 use self::operator::TTL_MS_MAX;
@@ -22,8 +24,8 @@ use std::time::Duration;
 use tenure_cluster::store::{Op, Ranged, Stepped, Store, StoreError, Txn, Watching};
 use tenure_cluster::values::{Floor, Head, Meta, Node, Writer, decode, encode};
 use tenure_cluster::{
-    Beaten, Claimant, Claimed, Keys, Lookout, Misfit, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told,
-    Trust, Written, mark, resignation_of_dead,
+    Beaten, Claimed, Keys, Lookout, Next, Peer, Progress, Remembered, TOUCH_MS, Term, Told, Trust, Written,
+    mark, resignation_of_dead,
 };
 use tenure_kernel::RecordKind;
 use tenure_log::{BatchBuilder, BatchId, Genesis, Identity, Lsn, Moment};
@@ -203,8 +205,11 @@ impl Restores {
         let after = if self.operator == Operator::Nothing { AFTER } else { AFTER_ADOPTION };
         for step in 0..before + after {
             if step == before {
-                if self.operator != Operator::Nothing && self.random.chance(200) {
-                    self.idle()?;
+                match self.random.below(20) {
+                    0..=2 => self.idle()?,
+                    3..=4 => self.usurp()?,
+                    5..=6 => self.join()?,
+                    _ => {}
                 }
                 self.restore();
                 // Who restores a store adopts it, at best.
@@ -240,36 +245,12 @@ impl Restores {
                 25..=28 if self.operator != Operator::Nothing && self.is_forgetful() => {
                     self.adopt_and_start()?;
                 }
-                29..=34 if self.operator == Operator::Removes => {
-                    let _ = self.remove_lost();
-                }
+                29..=34 if self.operator == Operator::Removes => self.remove_lost(),
                 35 if self.operator == Operator::Removes => self.rebuild(number)?,
                 _ => self.turn(number)?,
             }
         }
         self.heal()
-    }
-
-    /// A leader that grants nothing for minutes: its barriers go on, and so do the leases that it renews.
-    fn idle(&mut self) -> Result<(), Violation> {
-        let writes = core::mem::take(&mut self.writes);
-        for _ in 0..self.random.within(70..=120) {
-            if self.random.chance(50) {
-                self.back_up();
-            }
-            self.all_turn(2_000)?;
-        }
-        self.writes = writes;
-        Ok(())
-    }
-
-    /// Every node does what is due after this time.
-    fn all_turn(&mut self, time_ms: u64) -> Result<(), Violation> {
-        self.now += time_ms;
-        for number in 0..MACHINES {
-            self.turn(number)?;
-        }
-        Ok(())
     }
 
     /// The leader more often than others: that is where it hurts.
@@ -326,122 +307,6 @@ impl Restores {
 
     fn progress(&self) -> Progress {
         tenure_cluster::fresh_progress(&self.shelf, &self.keys).expect("invariant: the keys are there")
-    }
-
-    /// What `boot` does: it compares, and begins a local log of the generation that is there.
-    fn start(&mut self, number: usize) -> Result<(), Violation> {
-        let machine = &self.machines[number];
-        if machine.life.is_some() || machine.cut_until > self.now || machine.paused_until > self.now {
-            return Ok(());
-        }
-        self.tally.starts += 1;
-        if self.random.chance(30) {
-            self.count += 1;
-            self.machines[number].name = format!("r{}", self.count);
-        }
-        let (now, url) = (self.now, self.machines[number].url.clone());
-        let name = self.machines[number].name.clone();
-        let (meta, floor, store) = (self.meta(), self.floor(), self.progress());
-        let before = self.machines[number].disk.clone();
-        let is_newer = before.as_ref().is_some_and(|known| known.generation < meta.generation);
-        let mut known = match &before {
-            None => Remembered {
-                log_id: meta.log_id,
-                generation: meta.generation,
-                memory: format!("memory-{}", self.random.next_u64()),
-                ..Remembered::default()
-            },
-            Some(known) => match known.carried_over(&meta, &store) {
-                Ok(known) => known,
-                Err(Misfit::Forgot { what }) => return self.refuses_to_start(&name, known, &what),
-                Err(Misfit::AnotherLog) => return Err(impossible("another log")),
-            },
-        };
-        if store.standing == 2 {
-            self.line(format_args!("{name} does not start: the store is marked"));
-            return Ok(());
-        }
-        let begun = Copy { log: meta.fence_base, head: floor.end };
-        let copy = self.machines[number].copy.filter(|_| !is_newer).unwrap_or(begun);
-        let of_copy = Progress { frame: copy.head.frame, chain: copy.head.chain, ..Progress::default() };
-        let of_store = Progress { frame: store.frame, chain: store.chain, ..Progress::default() };
-        if let Some(what) = of_store.lacks(&of_copy) {
-            known.progress.raise(&of_copy);
-            return self.refuses_to_start(&name, &known, &what);
-        }
-        known.progress.raise(&store);
-        self.count += 1;
-        let incarnation = format!("{number}-{}", self.count);
-        let me = Claimant {
-            node: name.clone(),
-            incarnation: incarnation.clone(),
-            url,
-            writer_ttl_ms: WRITER_TTL_MS,
-        };
-        let place = self.random.below(1_000);
-        self.machines[number].disk = Some(known.clone());
-        self.machines[number].copy = Some(if copy.head.frame + 1 < floor.frame { begun } else { copy });
-        self.machines[number].life = Some(Life {
-            trust: Trust::new(name.clone(), known),
-            lookout: Lookout::new(self.keys.clone(), me, place),
-            term: None,
-            is_open: false,
-            incarnation,
-            revision: 0,
-            written_ms: now,
-            listed_ms: now,
-            log: meta.fence_base,
-            not_before_tick: meta.not_before_tick,
-            tick: 0,
-            tick_at: now,
-            granting: None,
-        });
-        self.line(format_args!("{name} starts on m{number} in generation {}", meta.generation));
-        Ok(())
-    }
-
-    fn refuses_to_start(&mut self, name: &str, known: &Remembered, what: &str) -> Result<(), Violation> {
-        let marked = mark(&self.shelf, &self.keys, name, known, what).map_err(impossible)?;
-        self.line(format_args!("{name} does not start: {what}; marked {marked}"));
-        Ok(())
-    }
-
-    /// What a node knows is on its disk within two seconds, whatever else it can do meanwhile.
-    fn write_down(&mut self, number: usize) {
-        let (now, machine) = (self.now, &mut self.machines[number]);
-        if let Some(life) = &mut machine.life
-            && now >= life.written_ms + REMEMBER_MS
-            && machine.paused_until <= now
-        {
-            life.written_ms = now;
-            machine.disk = Some(life.trust.remembered().clone());
-        }
-    }
-
-    fn crash(&mut self, number: usize) {
-        self.write_down(number);
-        self.stop(number);
-    }
-
-    /// What was not written down is lost.
-    fn stop(&mut self, number: usize) {
-        if let Some(life) = self.machines[number].life.take() {
-            self.claims.extend(life.term.map(|term| term.writer().clone()));
-            let name = self.machines[number].name.clone();
-            self.line(format_args!("{name} crashes"));
-        }
-    }
-
-    /// The machine comes back without what it had; sometimes with another name at the same address.
-    fn rebuild(&mut self, number: usize) -> Result<(), Violation> {
-        self.crash(number);
-        (self.machines[number].disk, self.machines[number].copy) = (None, None);
-        if self.random.chance(500) {
-            self.count += 1;
-            self.machines[number].name = format!("r{}", self.count);
-        }
-        self.line(format_args!("m{number} is rebuilt"));
-        self.start(number)
     }
 
     /// A backup from before the first node was listed looks like a store that nobody has used.
@@ -667,7 +532,7 @@ impl Restores {
             url: self.machines[number].url.clone(),
             incarnation: life.incarnation.clone(),
             memory,
-            forgotten: life.trust.struck_off().to_vec(),
+            forgotten: life.trust.removed().to_vec(),
             ..Node::default()
         };
         then.push(Op::Put { key: self.keys.node(name), value: encode(&node) });

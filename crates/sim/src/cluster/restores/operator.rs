@@ -137,12 +137,11 @@ impl Restores {
     }
 
     /// Removes one node that is lost, at the first node that runs. A store that lacks something is adopted first.
-    pub(super) fn remove_lost(&mut self) -> bool {
-        if self.is_forgetful() {
-            return false;
+    pub(super) fn remove_lost(&mut self) {
+        let by = (0..self.machines.len()).find(|number| !self.is_out(*number));
+        if let Some(by) = by.filter(|_| !self.is_forgetful()) {
+            self.remove_lost_at(by, false);
         }
-        let Some(by) = (0..self.machines.len()).find(|number| !self.is_out(*number)) else { return false };
-        self.remove_lost_at(by, false)
     }
 
     /// The same, at every node, until no lost one is waited for. One that has the name of a lost one lists itself again.
@@ -153,14 +152,14 @@ impl Restores {
                 life.is_some_and(|life| life.trust.missing().iter().any(|(memory, _)| !sim.is_kept(memory)))
             };
             if waits(self) {
-                let _ = self.remove_lost_at(by, true);
+                self.remove_lost_at(by, true);
             }
         }
     }
 
-    fn remove_lost_at(&mut self, by: usize, even_living: bool) -> bool {
+    fn remove_lost_at(&mut self, by: usize, even_living: bool) {
         let (from, to) = self.keys.nodes();
-        let Ok(ranged) = self.shelf.range(&from, &to, 100, Duration::ZERO) else { return false };
+        let Ok(ranged) = self.shelf.range(&from, &to, 100, Duration::ZERO) else { return };
         let listed: Vec<(String, Node)> = ranged
             .found
             .iter()
@@ -169,7 +168,7 @@ impl Restores {
                 Some((name, decode("nodes", &found.value).ok()?))
             })
             .collect();
-        let Some(life) = &self.machines[by].life else { return false };
+        let Some(life) = &self.machines[by].life else { return };
         // What `tenure cluster status` names.
         let waited_for = life.trust.missing().into_iter().map(|(memory, peer)| (memory, peer.node));
         let known = listed.iter().filter(|(_, node)| !node.is_forgotten && !even_living);
@@ -180,15 +179,14 @@ impl Restores {
         };
         let is_lost = |memory: &str, name: &str| !self.is_kept(memory) && (even_living || !lives(name));
         let Some((_, name)) = waited_for.chain(known).find(|(memory, name)| is_lost(memory, name)) else {
-            return false;
+            return;
         };
         let entry = listed.iter().find(|(listed, _)| *listed == name).map(|(_, node)| node);
-        let Some(entry) = life.trust.forget(&name, entry) else { return false };
+        let Some(entry) = life.trust.forget(&name, entry) else { return };
         let put = Op::Put { key: self.keys.node(&name), value: encode(&entry) };
         let _ = self.shelf.step(&Txn { then: vec![put], ..Txn::default() }, Duration::ZERO);
         self.tally.removed += 1;
         self.line(format_args!("{name} is removed: {entry:?}"));
-        true
     }
 
     /// Whether a memory is on a disk, or one that came in its place.

@@ -294,7 +294,7 @@ impl Keeper {
             wall_ms: read_clocks().wall_ms,
             memory: memory.clone(),
             is_forgotten: false,
-            forgotten: self.shared.trust().struck_off().to_vec(),
+            forgotten: self.shared.trust().removed().to_vec(),
         };
         let is_news = self.told.as_ref().is_none_or(|told| {
             (&told.url, &told.subnets) != (&value.url, &value.subnets)
