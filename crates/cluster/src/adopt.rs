@@ -247,8 +247,7 @@ impl Survey {
             None => continued.longest_ttl_ms.max(ASSUMED_TTL_MS),
         };
         // The next leader continues from the newest of them, so the wait begins there.
-        let beat_tick = if has(Planted::AdoptIgnoresBeat) { 0 } else { beat.tick };
-        let tick = continued.tick.max(head.tick).max(writer.tick).max(beat_tick);
+        let tick = continued.tick.max(head.tick).max(writer.tick).max(beat.tick);
         let last_lsn = Lsn(highest + LEFT_OUT);
         let epoch = self.epoch.max(continued.end.writer_epoch);
         let mut former_tags = meta.former_tags.clone();

@@ -41,8 +41,6 @@ pub enum Planted {
     AdoptForgetsMemory,
     /// An adopted log is of the generation that it was of before.
     AdoptKeepsGeneration,
-    /// The wait after an adoption begins at the last logged tick, though the leader's barriers had come further.
-    AdoptIgnoresBeat,
     /// Where one node is forgotten, no other is waited for either.
     ForgettingEndsWait,
     /// A guardian resigns with a tick that its leader may not have reached.
@@ -53,7 +51,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every bug, for a list of names and the test that each is found.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 21] = [
         Self::SuccessorServesTooSoon,
         Self::UnknownResentElsewhere,
         Self::AuthorityFromReply,
@@ -72,7 +70,6 @@ impl Planted {
         Self::HeardOnce,
         Self::AdoptForgetsMemory,
         Self::AdoptKeepsGeneration,
-        Self::AdoptIgnoresBeat,
         Self::ForgettingEndsWait,
         Self::GuardianGuessesTick,
         Self::GuardianResignsForPaused,
@@ -92,7 +89,6 @@ impl Planted {
                 | Self::HeardOnce
                 | Self::AdoptForgetsMemory
                 | Self::AdoptKeepsGeneration
-                | Self::AdoptIgnoresBeat
                 | Self::ForgettingEndsWait
         )
     }
@@ -119,7 +115,6 @@ impl Planted {
             Self::HeardOnce => "heard-once",
             Self::AdoptForgetsMemory => "adopt-forgets-a-memory",
             Self::AdoptKeepsGeneration => "adopt-keeps-generation",
-            Self::AdoptIgnoresBeat => "adopt-ignores-beat",
             Self::ForgettingEndsWait => "forgetting-ends-wait",
             Self::GuardianGuessesTick => "guardian-guesses-tick",
             Self::GuardianResignsForPaused => "guardian-resigns-for-paused",
