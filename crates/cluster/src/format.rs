@@ -24,6 +24,16 @@ pub fn safe_format<'a>(
     listed.into_iter().filter_map(reads).fold(own, u32::min).max(FIRST)
 }
 
+/// The names of the listed nodes that do not read a format, counted as [`safe_format`] does.
+pub fn older_than<'a>(
+    format: u32,
+    listed: impl IntoIterator<Item = (&'a String, Option<&'a Node>)>,
+) -> Vec<String> {
+    let is_older =
+        |node: Option<&Node>| node.map_or(FIRST < format, |node| !node.is_forgotten && node.format < format);
+    listed.into_iter().filter(|(_, node)| is_older(*node)).map(|(name, _)| name.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -65,6 +75,17 @@ mod tests {
     fn a_removed_node_does_not_count() {
         let removed = Node { is_forgotten: true, ..reads(1) };
         assert_eq!(safe(&[Some(&reads(3)), Some(&removed)]), OWN);
+    }
+
+    #[test]
+    fn the_nodes_that_keep_the_format_old_are_named() {
+        let removed = Node { is_forgotten: true, ..reads(1) };
+        let listed = [("a", Some(reads(2))), ("b", Some(reads(1))), ("c", None), ("d", Some(removed))];
+        let listed = listed.map(|(name, node)| (name.to_owned(), node));
+        let older = |format| older_than(format, listed.iter().map(|(name, node)| (name, node.as_ref())));
+        assert_eq!(older(2), ["b", "c"]);
+        assert_eq!(older(3), ["a", "b", "c"]);
+        assert!(older(FIRST).is_empty(), "what cannot be understood counts as the first");
     }
 
     #[test]

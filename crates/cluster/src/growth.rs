@@ -28,7 +28,7 @@ const LARGE_DUE_PARTS: u64 = 16;
 /// one before it, and the one before that until it is compacted away.
 const SNAPSHOT_PARTS: u64 = 8;
 /// What etcd allows where it does not say its quota.
-const QUOTA_BYTES: u64 = 2 << 30;
+pub const QUOTA_BYTES: u64 = 2 << 30;
 /// Revisions of the store that are kept without a trim: one per this many bytes of its quota. A log that nobody writes to is
 /// never trimmed, and its writer's proofs of life are revisions too.
 const QUOTA_BYTES_PER_REVISION: u64 = 8 << 10;
@@ -150,6 +150,12 @@ pub fn due_bytes(quota_bytes: u64, packed_bytes: u64) -> u64 {
 pub fn snapshot_bytes_max(quota_bytes: u64) -> u64 {
     let quota = if quota_bytes == 0 { QUOTA_BYTES } else { quota_bytes };
     quota / SNAPSHOT_PARTS
+}
+
+/// The smallest quota with which a packed snapshot of so many bytes fits, in the newest layout.
+#[must_use]
+pub fn quota_for(packed_bytes: u64) -> u64 {
+    packed_bytes.saturating_mul(SNAPSHOT_PARTS)
 }
 
 impl Growth {

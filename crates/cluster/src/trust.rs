@@ -504,6 +504,24 @@ mod tests {
         Node { memory: memory.to_owned(), ..Node::default() }
     }
 
+    // Without the list nobody is known who may know more: such a node would put itself on the list and claim.
+    #[test]
+    fn a_node_that_has_not_read_the_list_neither_lists_itself_nor_claims() {
+        let mut trust = trust("a", &[]);
+        trust.saw(0, &Progress::default()).unwrap();
+        assert!(!trust.wants_listing(), "it does not know yet whom it has to hear");
+        trust.enlisted(0, 1);
+        assert!(trust.is_doubtful() && !trust.may_claim(0));
+        // Out of touch it is to be read again.
+        let listed = [("a".to_owned(), node("of a"))];
+        trust.listed(0, &listed);
+        assert!(!trust.is_doubtful() && trust.may_claim(0));
+        trust.saw(TOUCH_MS + 1, &Progress { revision: 1, ..Progress::default() }).unwrap();
+        assert!(!trust.wants_listing() && !trust.may_claim(TOUCH_MS + 1));
+        trust.listed(TOUCH_MS + 1, &listed);
+        assert!(trust.wants_listing() && !trust.may_claim(TOUCH_MS + 1));
+    }
+
     #[test]
     fn a_node_is_forgotten_if_the_list_or_a_memory_has_it() {
         let own = trust("a", &[("of b", "b"), ("of b before", "b")]);

@@ -91,7 +91,70 @@ pub(super) fn warning(names: &[String], lsn: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use tempfile::TempDir;
+    use tenure_cluster::pieces::snapshot_hash;
+    use tenure_log::{CopyOf, FileLogOptions, Genesis, LogEnd, Mirror, Moment, RealDisk};
+
     use super::*;
+
+    /// The copy of a node that has this state at lsn 7.
+    fn copy_with(state: &[u8]) -> (TempDir, Mirror) {
+        let root = TempDir::new().unwrap();
+        let genesis = Genesis { random: [1; 16], unix_seconds: 1, shard: 0 };
+        let of = CopyOf {
+            identity: genesis.identity(),
+            identity_since: tenure_log::Lsn(1),
+            parent_log_id: 0,
+            first_frame: 1,
+            end: LogEnd::default(),
+        };
+        let options = FileLogOptions::new(genesis, 0);
+        let (mirror, _) = Mirror::open(Arc::new(RealDisk), root.path(), options, &of).unwrap();
+        mirror.snapshots().store(tenure_log::Lsn(7), Moment::default(), state).unwrap();
+        (root, mirror)
+    }
+
+    /// What a node with this state lists, after it has looked where `floor` points.
+    fn listed(name: &str, floor: &Floor, state: &[u8]) -> (String, Node) {
+        let (_root, mirror) = copy_with(state);
+        let mut agreement = Agreement::default();
+        agreement.look(floor, &mirror.snapshots(), |_| panic!("it has a snapshot there"));
+        let Found { lsn, hash } = agreement.found().unwrap();
+        let node = Node { snapshot_lsn: lsn, snapshot_hash: hash, format: FORMAT, ..Node::default() };
+        (name.to_owned(), node)
+    }
+
+    #[test]
+    fn equal_states_have_the_leaders_checksum_and_a_differing_one_has_another_and_is_named() {
+        let (one, two) = (vec![1; 300_000], [vec![1; 299_999], vec![2]].concat());
+        // As the leader puts it when it trims.
+        let floor = Floor { snapshot_lsn: 7, snapshot_hash: snapshot_hash(&one), ..Floor::default() };
+        let equal = [listed("a", &floor, &one), listed("b", &floor, &one)];
+        assert!(equal.iter().all(|(_, node)| node.snapshot_hash == floor.snapshot_hash));
+        assert_eq!(warning(&differing(&floor, &equal), 7), None);
+        let nodes = [listed("a", &floor, &one), listed("b", &floor, &two)];
+        assert_ne!(nodes[0].1.snapshot_hash, nodes[1].1.snapshot_hash);
+        assert_eq!(differing(&floor, &nodes), ["b"]);
+        assert!(warning(&differing(&floor, &nodes), 7).unwrap().contains("position 7 differs on b"));
+    }
+
+    #[test]
+    fn a_node_asks_for_a_snapshot_where_it_has_none_and_finds_nothing_with_a_newer_one_alone() {
+        let (_root, mirror) = copy_with(b"state");
+        let look = |agreement: &mut Agreement, lsn| {
+            let mut taken = None;
+            let floor = Floor { snapshot_lsn: lsn, snapshot_hash: 1, ..Floor::default() };
+            agreement.look(&floor, &mirror.snapshots(), |lsn| taken = Some(lsn.0));
+            (taken, agreement.found().map(|found| found.lsn))
+        };
+        let mut agreement = Agreement::default();
+        assert_eq!(look(&mut agreement, 0), (None, None), "nothing was trimmed yet");
+        assert_eq!(look(&mut agreement, 8), (Some(8), None));
+        assert_eq!(look(&mut agreement, 6), (None, None));
+        assert_eq!(look(&mut agreement, 7), (None, Some(7)));
+    }
 
     #[test]
     fn a_node_differs_where_it_told_another_checksum_of_the_same_position_in_the_same_format() {

@@ -7,7 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tenure_api::LeaderChangeKind;
-use tenure_cluster::growth::{Growth, Tended};
+use tenure_cluster::format::{PIECES, older_than};
+use tenure_cluster::growth::{Growth, QUOTA_BYTES, Tended, quota_for};
+use tenure_cluster::pieces::FORMER_BYTES_MAX;
 use tenure_cluster::store::{Op, Store, Txn};
 use tenure_cluster::values::{Floor, Node as NodeValue, Standing, decode, encode};
 use tenure_cluster::{Heard, fresh_progress, sync_copy};
@@ -54,8 +56,10 @@ struct Keeper {
     /// Where the log begins, as it was read last.
     floor: Option<Floor>,
     agreement: Agreement,
-    /// A snapshot that does not fit, as it was told last.
-    too_large_told: u64,
+    /// Listed nodes that keep snapshots in the former layout.
+    older: Vec<String>,
+    /// What lets a snapshot in that does not fit, as it was told last.
+    too_large_told: Option<String>,
     /// Why the store could not be kept small, as it was told last.
     growth_told: Option<String>,
     /// Whom this node waits for, as it was told last.
@@ -78,7 +82,8 @@ pub(super) fn start(shared: Arc<NodeShared>, runtime: &Runtime) -> Tending {
         growth: None,
         floor: None,
         agreement: Agreement::default(),
-        too_large_told: 0,
+        older: Vec::new(),
+        too_large_told: None,
         growth_told: None,
         missing_told: Vec::new(),
         asked_ms: read_clocks().boot_ms,
@@ -186,7 +191,7 @@ impl Keeper {
         self.shared.changed(&writer, how);
     }
 
-    fn list_nodes(&self) {
+    fn list_nodes(&mut self) {
         let (from, to) = self.shared.keys.nodes();
         let Ok(ranged) = self.shared.store.range(&from, &to, NODES_MAX, WITHIN) else {
             return self.shared.read_formats(None);
@@ -199,6 +204,7 @@ impl Keeper {
                 Some((name.to_owned(), decode("nodes", &found.value).ok()))
             })
             .collect();
+        self.older = older_than(PIECES, named.iter().map(|(name, node)| (name, node.as_ref())));
         self.shared.read_formats((!ranged.more).then_some(&named));
         self.shared.listed(named.into_iter().filter_map(|(name, node)| Some((name, node?))).collect());
     }
@@ -370,16 +376,16 @@ impl Keeper {
                 tracing::info!(frame = floor, "trimmed the store: deleted frames that a snapshot covers");
             }
             Ok(Tended::TooLarge { bytes, bytes_max }) => {
-                if self.too_large_told != bytes {
-                    self.too_large_told = bytes;
-                    let wanted = bytes.saturating_mul(quota / bytes_max.max(1));
+                let advice = room_for(bytes, quota, self.shared.format(), &self.older);
+                if self.too_large_told.as_ref() != Some(&advice) {
                     tracing::warn!(
                         bytes,
                         bytes_max,
-                        wanted,
-                        "the state does not fit into etcd, so no frame can be trimmed: raise etcd's --quota-backend-bytes to at least the wanted bytes"
+                        advice,
+                        "the state does not fit into etcd, so no frame can be trimmed"
                     );
                 }
+                self.too_large_told = Some(advice);
             }
             Ok(Tended::Quiet | Tended::Fenced) => {}
             Err(error) => {
@@ -399,5 +405,76 @@ impl Keeper {
         let before = self.shared.store.range("\0", &first, 1, WITHIN);
         let after = self.shared.store.range(&last, "\u{10ffff}", 1, WITHIN);
         matches!((before, after), (Ok(before), Ok(after)) if before.found.is_empty() && after.found.is_empty())
+    }
+}
+
+/// What lets a snapshot of so many packed bytes into etcd. `quota` is 0 where etcd does not report it, `format` what every
+/// listed node reads, `older` the nodes that keep it before [`PIECES`].
+fn room_for(bytes: u64, quota: u64, format: u32, older: &[String]) -> String {
+    let wanted = quota_for(bytes);
+    let mut steps = Vec::new();
+    if format < PIECES && bytes > FORMER_BYTES_MAX {
+        let largest = FORMER_BYTES_MAX;
+        steps.push(match older {
+            [] => format!(
+                "a listed node may read format 1 alone, for which a snapshot has at most {largest} bytes: wait until the \
+                 nodes can be listed"
+            ),
+            [..] => format!(
+                "these nodes read format 1 alone, for which a snapshot has at most {largest} bytes: {}; upgrade them, or \
+                 remove those that are gone with: tenure cluster forget",
+                older.join(", ")
+            ),
+        });
+    }
+    if quota == 0 && QUOTA_BYTES < wanted {
+        steps.push(format!(
+            "etcd does not report its quota, and {QUOTA_BYTES} bytes are assumed: let this node read etcd's /metrics, and \
+             see to a --quota-backend-bytes of at least {wanted}"
+        ));
+    } else if quota != 0 && quota < wanted {
+        steps.push(format!("raise etcd's --quota-backend-bytes from {quota} to at least {wanted}"));
+    }
+    steps.join("; then ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn a_state_that_is_too_large_for_the_quota_needs_eight_times_its_bytes() {
+        let advice = room_for(300 * MIB, 2 * GIB, PIECES, &[]);
+        assert_eq!(advice, "raise etcd's --quota-backend-bytes from 2147483648 to at least 2516582400");
+    }
+
+    // It named a quota of sixteen times the bytes, which would not have helped.
+    #[test]
+    fn while_a_node_keeps_the_former_layout_no_quota_is_asked_for_and_the_node_is_named() {
+        let older = ["b".to_owned(), "c".to_owned()];
+        let advice = room_for(200 * MIB, 2 * GIB, 1, &older);
+        assert!(advice.contains("at most 134217728 bytes: b, c; upgrade them"), "{advice}");
+        assert!(!advice.contains("quota"), "{advice}");
+        // Beyond an eighth of the quota too, both are due.
+        let advice = room_for(300 * MIB, 2 * GIB, 1, &older);
+        assert!(advice.contains(": b, c;") && advice.ends_with("to at least 2516582400"), "{advice}");
+        // Small enough for that layout: the quota alone is in the way.
+        let advice = room_for(100 * MIB, GIB / 2, 1, &older);
+        assert_eq!(advice, "raise etcd's --quota-backend-bytes from 536870912 to at least 838860800");
+        // Nothing was listed yet.
+        assert!(room_for(200 * MIB, 2 * GIB, 1, &[]).contains("may read format 1 alone"));
+    }
+
+    // It said 0.
+    #[test]
+    fn where_etcd_does_not_report_its_quota_the_assumed_one_is_named() {
+        let advice = room_for(300 * MIB, 0, PIECES, &[]);
+        assert!(advice.contains("does not report its quota, and 2147483648 bytes are assumed"), "{advice}");
+        assert!(advice.ends_with("--quota-backend-bytes of at least 2516582400"), "{advice}");
+        let advice = room_for(200 * MIB, 0, 1, &["b".to_owned()]);
+        assert!(!advice.contains("quota") && advice.contains(": b;"), "{advice}");
     }
 }

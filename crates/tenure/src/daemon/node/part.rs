@@ -21,7 +21,7 @@ use tenure_faces::{
 };
 use tenure_history::History;
 use tenure_kernel::{Kernel, Lsn, Tick};
-use tenure_log::{AppendOutcome, Moment, OrderedLog, Resolution, SharedDisk};
+use tenure_log::{AppendOutcome, Moment, OpenError, OrderedLog, Resolution, SharedDisk};
 use tokio::runtime::Handle as Runtime;
 use tokio_util::sync::CancellationToken;
 
@@ -30,7 +30,7 @@ use super::super::{DaemonError, Plan, ends, prepare_streams};
 use super::guardian::Guardian;
 use super::homes;
 use super::shared::{NodeShared, Term};
-use super::{Booted, CLOCK, random_hex};
+use super::{Booted, CLOCK, NodeError, random_hex};
 
 /// What a node's parts are made of.
 pub(super) struct Parts {
@@ -57,7 +57,7 @@ pub(super) struct Parts {
 }
 
 /// Finds the log, and opens this machine's copy.
-pub(super) type FindLog = Box<dyn Fn() -> Result<Booted, DaemonError> + Send>;
+pub(super) type FindLog = Box<dyn FnMut() -> Result<Booted, DaemonError> + Send>;
 
 /// What came of following.
 enum Followed {
@@ -79,6 +79,8 @@ pub(super) struct Part {
 const RECALL_WITHIN: Duration = Duration::from_millis(300);
 /// For how long a writer without authority waits for the store before it follows again.
 const LAPSE_MAX: Duration = Duration::from_millis(500);
+/// How long a thread of this node may still have a copy that is made again.
+const LET_GO_WITHIN: Duration = Duration::from_secs(10);
 /// How often it looks whether the store is silent, after that.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
@@ -135,11 +137,15 @@ impl Parts {
         self.mirror().lock().expect("invariant: nobody panics while holding the copy").end().last_lsn
     }
 
-    /// Makes the copy anew. Nobody uses the old one any more.
+    /// Makes the copy anew. Nobody uses the old one any more. A node that stops meanwhile is left without one.
     fn begin_again(&mut self) -> Result<(), DaemonError> {
         self.mirror = None;
         self.shared.copies_into(None);
-        let booted = (self.find_log)()?;
+        let (began_ms, find_log) = (read_clocks().boot_ms, &mut self.find_log);
+        let waited = || Duration::from_millis(read_clocks().boot_ms.saturating_sub(began_ms));
+        let is_stopping = || self.shared.is_stopping();
+        let pause = || std::thread::park_timeout(LOOK_EVERY);
+        let Some(booted) = find_again(find_log, &waited, &is_stopping, &pause)? else { return Ok(()) };
         let (found, known) = (booted.meta.generation, self.shared.meta.generation);
         if found != known {
             // Identity, and how long grants wait, are others: what runs here knows only the former ones.
@@ -149,9 +155,9 @@ impl Parts {
             );
             return Err(DaemonError::Stopped(why));
         }
-        if let Some(why) = &booted.put_aside {
-            tracing::warn!(%why, "rebuilding the local log");
-        }
+        // A try that put it aside may have come no further.
+        let why = booted.put_aside.as_deref().unwrap_or("the former one was put aside before");
+        tracing::warn!(why, "rebuilding the local log");
         let mirror: SharedMirror = Arc::new(Mutex::new(booted.mirror));
         self.shared.copies_into(Some(Arc::clone(&mirror)));
         self.mirror = Some(mirror);
@@ -247,7 +253,7 @@ impl Parts {
             if self.shared.is_stopping() {
                 return Ok(());
             }
-            self.state = Some(self.rebuild().map_err(super::NodeError::from)?);
+            self.state = Some(self.rebuild().map_err(NodeError::from)?);
             following = self.begin_following();
             stage.change(following.faces.clone());
         }
@@ -303,7 +309,7 @@ impl Parts {
 
     fn restored(&self, forgot: Forgot) -> DaemonError {
         let (address, source) = (self.shared.address.clone(), BootError::Restored(forgot));
-        super::NodeError::Boot { address, source }.into()
+        NodeError::Boot { address, source }.into()
     }
 
     /// The guardian hears which claim of this node stands.
@@ -329,7 +335,7 @@ impl Parts {
         self.shared.trust().led(proved_ms, &progress);
         self.shared
             .remember()
-            .map_err(|source| super::NodeError::Boot { address: self.shared.address.clone(), source })?;
+            .map_err(|source| NodeError::Boot { address: self.shared.address.clone(), source })?;
         let (shared, vitals, is_short) = (&self.shared, log.vitals(), log.shortage());
         let takes_nothing = || shared.hears_nothing() || is_store_full(&vitals);
         if !open_term(&mut log, tick, &|| shared.is_stopping(), &takes_nothing)? {
@@ -377,6 +383,41 @@ impl Parts {
             Some(Err(stop @ (Stop::LogFailed(_) | Stop::Newer { .. }))) => return Err(stopped(&stop)),
         }
         Ok(())
+    }
+}
+
+/// Finds the log again while the node runs. A store that does not answer is waited for, as by a node that follows, and so is
+/// a thread of this node that has yet to let go of the former copy. `None`: the node stops.
+fn find_again<T>(
+    find: &mut dyn FnMut() -> Result<T, DaemonError>,
+    waited: &dyn Fn() -> Duration,
+    is_stopping: &dyn Fn() -> bool,
+    pause: &dyn Fn(),
+) -> Result<Option<T>, DaemonError> {
+    let mut is_told = false;
+    loop {
+        let error = match find() {
+            Ok(found) => return Ok(Some(found)),
+            Err(error) => error,
+        };
+        let may_pass = match &error {
+            DaemonError::Node(NodeError::Boot { source: BootError::Store(_), .. }) => true,
+            DaemonError::Node(NodeError::Boot {
+                source: BootError::Open(OpenError::Locked { .. }), ..
+            }) => waited() < LET_GO_WITHIN,
+            _ => false,
+        };
+        if !may_pass {
+            return Err(error);
+        }
+        if is_stopping() {
+            return Ok(None);
+        }
+        if !is_told {
+            tracing::warn!(error = %crate::failure::chain(&error), "cannot rebuild the local log yet; retrying");
+            is_told = true;
+        }
+        pause();
     }
 }
 
@@ -463,4 +504,72 @@ async fn prepare(faces: Faces) -> Vec<tokio::task::AbortHandle> {
 
 fn stopped(stop: &Stop) -> DaemonError {
     DaemonError::Stopped(stop.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::path::Path;
+
+    use tenure_cluster::store::StoreError;
+    use tenure_log::{CopyOf, FileLogOptions, Genesis, LogEnd, Mirror, RealDisk};
+
+    use super::*;
+
+    fn boot_error(source: BootError) -> DaemonError {
+        NodeError::Boot { address: "etcd://e:1/t".to_owned(), source }.into()
+    }
+
+    fn unanswered() -> DaemonError {
+        boot_error(BootError::Store(StoreError::Unanswered { why: "it is slow".to_owned() }))
+    }
+
+    fn open(root: &Path) -> Result<Mirror, DaemonError> {
+        let genesis = Genesis { random: [1; 16], unix_seconds: 1, shard: 0 };
+        let of = CopyOf {
+            identity: genesis.identity(),
+            identity_since: tenure_log::Lsn(1),
+            parent_log_id: 0,
+            first_frame: 1,
+            end: LogEnd::default(),
+        };
+        let opened = Mirror::open(Arc::new(RealDisk), root, FileLogOptions::new(genesis, 0), &of);
+        opened.map(|(mirror, _)| mirror).map_err(|error| boot_error(error.into()))
+    }
+
+    // The node stopped, although it waits for a store that goes silent at any other time.
+    #[test]
+    fn a_store_that_does_not_answer_is_waited_for_until_the_node_stops() {
+        let tries = Cell::new(0);
+        let mut find = || {
+            tries.set(tries.get() + 1);
+            if tries.get() < 4 { Err(unanswered()) } else { Ok(tries.get()) }
+        };
+        let long = || LET_GO_WITHIN * 100;
+        assert_eq!(find_again(&mut find, &long, &|| false, &|| {}).unwrap(), Some(4));
+        let is_stopping = Cell::new(false);
+        let mut find = || Err::<(), DaemonError>(unanswered());
+        let found = find_again(&mut find, &long, &|| is_stopping.get(), &|| is_stopping.set(true));
+        assert_eq!(found.unwrap(), None);
+    }
+
+    // The keeper may be syncing the former copy, or reading a snapshot of it, and the copy is locked until then.
+    #[test]
+    fn a_former_copy_that_a_thread_still_has_is_waited_for_and_not_for_ever() {
+        let root = tempfile::tempdir().unwrap();
+        let held = Cell::new(Some(open(root.path()).unwrap()));
+        let mut find = || open(root.path());
+        let found = find_again(&mut find, &|| Duration::ZERO, &|| false, &|| drop(held.take()));
+        assert!(found.unwrap().is_some());
+        let _held = open(root.path()).unwrap();
+        let stays = find_again(&mut find, &|| LET_GO_WITHIN, &|| false, &|| {}).err().unwrap();
+        assert!(stays.to_string().contains("cannot follow the log"));
+    }
+
+    #[test]
+    fn what_does_not_pass_is_not_tried_again() {
+        let mut find = || Err::<(), DaemonError>(boot_error(BootError::MetaMissing));
+        let tried = find_again(&mut find, &|| Duration::ZERO, &|| false, &|| panic!("it waits"));
+        assert!(tried.is_err());
+    }
 }

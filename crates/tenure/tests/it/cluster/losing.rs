@@ -59,6 +59,13 @@ fn a_node_cut_off_from_etcd_stops_answering() {
 #[test]
 fn a_node_cut_off_from_the_others_serves_again_when_it_is_back() {
     let cluster = Cluster::apart(&["--writer-ttl", "1s"]);
+    // What these nodes send each other can be read on the way.
+    for node in &cluster.nodes {
+        let said = node.daemon.said();
+        let warning =
+            format!("the secret of the nodes to http://{} in the clear: advertise https", node.address);
+        assert!(said.lines().any(|line| line.contains("WARN") && line.contains(&warning)), "{said}");
+    }
     let writer = cluster.wait_for_writer();
     let follower = (writer + 1) % 3;
     cluster.cut_node(follower, Wire::Lan);

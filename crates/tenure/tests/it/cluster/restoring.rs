@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tenure_cluster::Keys;
-use tenure_cluster::values::Meta;
+use tenure_cluster::values::{Head, Meta};
 
 use super::caller::{Caller, Journal, Outcome, Terms};
 use super::checker::check;
@@ -309,4 +309,64 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     cluster.start_node(0);
     cluster.start_node(1);
     cluster.wait_until_whole();
+}
+
+/// What follows watches the store; what leads has to remember what its own steps came to.
+#[test]
+fn the_memory_of_a_leader_rises_with_its_barriers() {
+    let cluster = Cluster::on_one_member(&["--writer-ttl", "1s"], &[]);
+    let leader = &cluster.nodes[cluster.wait_for_writer()];
+    let (operator, key) = (Operator::of(&cluster.members[0]), Keys::under("test").node(leader.name));
+    let memory = leader.daemon.data_dir().join("cluster.json");
+    for _ in 0..2 {
+        let reached = cluster.members[0].revision();
+        wait_until(&format!("revision {reached} in the leader's memory"), LIMIT, || {
+            let known: Value = serde_json::from_slice(&fs::read(&memory).unwrap()).unwrap();
+            let known = known["revision"].as_u64().unwrap();
+            // Every ten seconds it learns one more from its entry on the list: that is no barrier.
+            let listed = operator.range(&key, &format!("{key}\0"))[0].revision;
+            known >= reached && known > listed
+        });
+    }
+}
+
+/// A follower took the new snapshot and went on with the wait of the generation before: as the leader it granted at once.
+#[test]
+fn nodes_that_run_while_the_log_is_adopted_stop_and_write_nothing_more() {
+    let mut cluster = Cluster::on_one_member(&["--writer-ttl", "1s"], &[]);
+    let wish = |name: &str| json!({"resources": [name], "holder": "h", "ttl_ms": 600_000});
+    let lease = cluster.nodes[0].post("/v1/leases", &wish("R"));
+    let log = cluster.nodes[0].daemon.flag("--log").unwrap().to_owned();
+    let adopt =
+        |cluster: &Cluster| cluster.nodes[2].daemon.tenure(&["cluster", "adopt", "--yes", "--log", &log]);
+    // A leader is noticed.
+    let refused = adopt(&cluster);
+    assert!(
+        refused.code != 0 && refused.err.contains("is the leader; stop every node first"),
+        "{}",
+        refused.err
+    );
+    cluster.wait_until_whole();
+    // One that stands still is not.
+    [0, 1].into_iter().for_each(|node| cluster.freeze_node(node));
+    let adopted = adopt(&cluster);
+    assert_eq!(adopted.code, 0, "{}", adopted.err);
+    let (operator, keys) = (Operator::of(&cluster.members[0]), Keys::under("test"));
+    let head: Head = operator.value(&keys.head());
+    [0, 1].into_iter().for_each(|node| cluster.thaw_node(node));
+    for node in [0, 1] {
+        assert_ne!(cluster.end_of_node(node), 0, "{}", cluster.said_lately());
+        let said = cluster.nodes[node].daemon.said();
+        assert!(
+            said.contains("the log was adopted or moved while the node ran; start the node again"),
+            "{said}"
+        );
+    }
+    assert_eq!(operator.value::<Head>(&keys.head()), head, "a node wrote frames into the adopted log");
+    // Started again they know of the adoption: the lease is over, and grants wait.
+    [0, 1].into_iter().for_each(|node| cluster.start_node(node));
+    cluster.wait_until_whole();
+    let shown = cluster.nodes[0].get(&format!("/v1/why?lease={}", lease["lease_id"].as_str().unwrap()));
+    assert!(shown.to_string().contains("restored"), "{shown}");
+    assert_ne!(cluster.nodes[0].ask("POST", "/v1/leases", &wish("another")).unwrap().status, 201);
 }

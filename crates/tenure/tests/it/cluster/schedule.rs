@@ -32,6 +32,10 @@ const LONG_RUN: u64 = 1_800;
 /// Faults, operations and contested grants: grants of a resource that somebody else had before. With fewer a run that finds
 /// nothing shows little.
 const MINIMA: [usize; 3] = [200, 200_000, 20_000];
+/// Applications under the load, and how many seconds each may take for one contested grant: a run in which one of them was
+/// stuck shows nothing of it. Loose enough for a short run on a busy machine.
+const APPLICATIONS: usize = 5;
+const CONTESTED_EVERY: u64 = 2;
 /// Shorter histories are shown whole where one is wrong.
 const HISTORY_SHOWN_MAX: usize = 20_000;
 
@@ -406,6 +410,14 @@ impl Figures {
         [self.faults.len(), self.report.operations, self.report.changes_of_holder]
     }
 
+    /// Whether every application was contested as often as a run of so many seconds has to come to.
+    fn are_all_contested(&self, seconds: u64) -> bool {
+        let applications = &self.report.applications;
+        let contested_min = (seconds / CONTESTED_EVERY) as usize;
+        applications.len() == APPLICATIONS
+            && applications.values().all(|counts| counts.changes_of_holder >= contested_min)
+    }
+
     /// The closing line: what a run came to, what it has to come to if it is a long one, and how fast it was.
     fn closing(&self, seconds: u64) -> String {
         let counts = self.counts().into_iter().zip(MINIMA).zip(["faults", "operations", "contested grants"]);
@@ -464,6 +476,7 @@ fn faults_of_all_kinds_leave_no_anomaly() {
     println!("{}", figures.closing(seconds));
     assert!(figures.report.anomalies.is_empty(), "{}", figures.told_whole());
     assert!(figures.report.operations > figures.faults.len() * SERVED_MIN, "{}", figures.told());
+    assert!(figures.are_all_contested(seconds), "an application was idle: {}", figures.told());
     if seconds >= LONG_RUN {
         let is_enough = figures.counts().iter().zip(MINIMA).all(|(count, minimum)| *count >= minimum);
         assert!(is_enough, "too little: {}", figures.closing(seconds));
