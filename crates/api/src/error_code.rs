@@ -167,7 +167,7 @@ codes! {
     WaitTimeout = "wait_timeout", 409, 1, AfterMs(0),
         "the holders kept their leases for longer than `wait_ms`",
         "send the request again, with a longer `wait_ms` if need be; GET /v1/why?resource=NAME shows who holds it and who waits";
-    /// The epoch is not the current one: the lease changed since.
+    /// The request carries an epoch that is not the current one of the lease.
     StaleEpoch = "stale_epoch", 409, 1, Never,
         "the lease was revoked, rebound or handed over after the caller last saw it",
         "stop using the resource if you are its holder; otherwise read the lease again and use its epoch";

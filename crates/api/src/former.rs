@@ -187,3 +187,33 @@ pub(crate) mod leadership_lease_ms {
         Ok(leadership_lease_ms.or(authority_ms))
     }
 }
+
+/// `lines_rejected`, formerly `lines_refused`.
+pub(crate) mod lines_rejected {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub(crate) struct Written {
+        /// Number of lines that the daemon cannot parse.
+        lines_rejected: u64,
+        /// Former name of `lines_rejected`.
+        #[cfg_attr(feature = "schema", schemars(extend("deprecated" = true)))]
+        lines_refused: u64,
+    }
+
+    #[derive(Deserialize)]
+    struct Read {
+        lines_rejected: Option<u64>,
+        lines_refused: Option<u64>,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(lines: &u64, to: S) -> Result<S::Ok, S::Error> {
+        Written { lines_rejected: *lines, lines_refused: *lines }.serialize(to)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        let Read { lines_rejected, lines_refused } = Read::deserialize(from)?;
+        lines_rejected.or(lines_refused).ok_or_else(|| serde::de::Error::missing_field("lines_rejected"))
+    }
+}

@@ -13,7 +13,7 @@ pub enum SessionKind {
     Connection,
     /// An open standard input.
     Stdin,
-    /// Heartbeats of the session.
+    /// Heartbeats that the client sends itself: every session that was opened with `POST /v1/sessions`.
     ByHand,
 }
 

@@ -101,7 +101,9 @@ pub struct CredentialFile {
     /// Number of lines in use.
     pub lines: u64,
     /// Number of lines that the daemon cannot parse.
-    pub lines_refused: u64,
+    #[serde(flatten, with = "crate::former::lines_rejected")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::former::lines_rejected::Written"))]
+    pub lines_rejected: u64,
     /// Since when the daemon cannot use the file (unreadable, or writable by others); null if it is in use. Until the
     /// file is repaired, the credentials that the daemon read last may only renew and release.
     pub unusable_since: Option<Time>,
@@ -262,4 +264,28 @@ pub struct Breadcrumb {
     pub started_at: Time,
     /// Version of the daemon.
     pub version: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rejected_lines_are_answered_and_read_under_both_names() {
+        let file = |lines: serde_json::Value| {
+            let mut object = json!({
+                "path": "/tokens", "read_at": "2026-01-01T00:00:00.000Z", "lines": 2, "unusable_since": null,
+                "error": null,
+            });
+            object.as_object_mut().expect("an object").extend(lines.as_object().expect("an object").clone());
+            object
+        };
+        let both = file(json!({"lines_rejected": 1, "lines_refused": 1}));
+        for told in [both.clone(), file(json!({"lines_rejected": 1})), file(json!({"lines_refused": 1}))] {
+            let read: CredentialFile = serde_json::from_value(told).expect("a file");
+            assert_eq!(serde_json::to_value(&read).expect("JSON"), both);
+        }
+        assert!(serde_json::from_value::<CredentialFile>(file(json!({}))).is_err());
+    }
 }

@@ -109,7 +109,7 @@ pub enum StoreError {
         why: String,
     },
     /// The store said no. That speaks for this try alone.
-    #[error("the store refused: {why}")]
+    #[error("the store rejected the request: {why}")]
     Refused {
         /// What it said.
         why: String,

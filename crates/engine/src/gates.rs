@@ -161,7 +161,7 @@ impl Engine {
         match self.kernel.decide(self.journal.peek(self.tick), &command) {
             Ok(Decision::Event(event)) => self.apply(&event),
             Ok(Decision::Replay(_)) => unreachable!("invariant: the daemon's commands have no operation id"),
-            Err(rejection) => panic!("invariant: {command:?} was refused: {rejection:?}"),
+            Err(rejection) => panic!("invariant: {command:?} was rejected: {rejection:?}"),
         }
     }
 

@@ -124,7 +124,7 @@ pub(crate) fn error(lens: &Lens<'_>, refused: &Refused, about: impl Into<About>)
         Refused::Overloaded { limit, max } => overloaded(*limit, *max),
         Refused::DiskLow => Error::new(
             ErrorCode::DiskLow,
-            "the disk is nearly full: grants are refused, renewals and releases continue",
+            "the disk is nearly full: grants are rejected, renewals and releases continue",
         ),
         Refused::NotYet { remaining_ms } => not_yet(
             "the log was restored from a backup: grants wait until holders of earlier leases have stopped",
@@ -157,7 +157,7 @@ pub(crate) fn disk_low(data_dir: &str, free: Option<u64>, needed: u64) -> Error 
     let (message, error) = match free {
         Some(free) if free < needed => (
             format!(
-                "{data_dir} has {} free and needs {} (log.free_bytes): grants are refused, renewals and releases continue",
+                "{data_dir} has {} free and needs {} (log.free_bytes): grants are rejected, renewals and releases continue",
                 mebibytes(free),
                 mebibytes(needed)
             ),
@@ -165,7 +165,7 @@ pub(crate) fn disk_low(data_dir: &str, free: Option<u64>, needed: u64) -> Error 
         ),
         // The store of a cluster has a quota of its own, and the next segment of the log may not fit.
         _ => (
-            "the log in DIR or the store of the cluster is nearly full: grants are refused, renewals and releases continue"
+            "the log in DIR or the store of the cluster is nearly full: grants are rejected, renewals and releases continue"
                 .replace("DIR", data_dir),
             error,
         ),

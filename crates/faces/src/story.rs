@@ -159,6 +159,8 @@ fn evidence_object(evidence: &Evidence, at: Tick, wall_ms: u64) -> serde_json::V
         Evidence::Silence { last_seen, promised_until } => serde_json::json!({
             "kind": "silence",
             "last_seen": when(*last_seen),
+            "valid_until": when(*promised_until),
+            // The former name; it goes with the next minor version.
             "promised_until": when(*promised_until),
         }),
         Evidence::Disconnected { at } => serde_json::json!({ "kind": "disconnected", "at": when(*at) }),

@@ -39,7 +39,7 @@ fn directories_are_made_with_their_parents(disk: &SharedDisk, root: &Path) {
     disk.create_dir(&deep).expect("create_dir makes parents");
     disk.create_dir(&deep).expect("create_dir accepts what exists");
     assert!(disk.list(&deep).expect("list reads an empty directory").is_empty());
-    let missing = disk.list(&root.join("missing")).expect_err("list refuses a missing directory");
+    let missing = disk.list(&root.join("missing")).expect_err("list rejects a missing directory");
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     disk.open(&deep.join("file"), OpenMode::Create).expect("open creates");
     disk.sync_dir(&deep).expect("sync_dir works");

@@ -1,10 +1,8 @@
-//! Shares polling targets among several pollers, so that each target has exactly one. Each poller of a group knows the
-//! live members and the holder of each target, computes the assignment, and acquires, renews, hands over and releases
-//! targets accordingly. The targets of a dead poller move to the others, and a poller that cannot prove its lease does
-//! not poll.
+//! Shares polling targets among several pollers, so that each target has exactly one.
 //!
 //! [`Poller`] is the loop, [`store::Store`] the coordination backend, [`source::TargetSource`] the list of targets, and
 //! [`assignment`] the pure function that assigns targets to pollers.
+#![doc = include_str!("../README.md")]
 
 mod instance;
 mod numbers;

@@ -170,7 +170,7 @@ fn leases(page: &mut Page, status: &Status) {
 fn grants_and_ends(page: &mut Page, counters: &Counters) {
     const OUTCOMES: [(GrantOutcome, &str); 3] = [
         (GrantOutcome::Granted, "granted"),
-        (GrantOutcome::Refused, "refused"),
+        (GrantOutcome::Refused, "rejected"),
         (GrantOutcome::TimedOut, "timed_out"),
     ];
     page.family("grants_total", Kind::Counter, "Requests for a lease, by application and outcome.");
@@ -287,7 +287,7 @@ fn trouble(page: &mut Page, status: &Status) {
 fn credential_files(page: &mut Page, tokens: Option<&FileState>, certificates: Option<&FileState>) {
     if let Some(state) = tokens {
         page.family("token_lines_rejected", Kind::Gauge, "Invalid lines of the token file.");
-        page.sample(&[], state.lines_refused);
+        page.sample(&[], state.lines_rejected);
         let help = "1 while the token file cannot be read; its tokens may only renew and release.";
         page.family("token_file_outdated", Kind::Gauge, help);
         page.sample(&[], u8::from(state.is_outdated()));
@@ -295,7 +295,7 @@ fn credential_files(page: &mut Page, tokens: Option<&FileState>, certificates: O
     if let Some(state) = certificates {
         let help = "Invalid lines of the certificate scope file.";
         page.family("cert_scope_lines_rejected", Kind::Gauge, help);
-        page.sample(&[], state.lines_refused);
+        page.sample(&[], state.lines_rejected);
         let help =
             "1 while the certificate scope file cannot be read; certificates may only renew and release.";
         page.family("cert_scope_file_outdated", Kind::Gauge, help);

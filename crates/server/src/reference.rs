@@ -63,6 +63,8 @@ fn http(generated: &str) -> String {
          - Reads take `?consistency=stale` (a follower of a cluster answers from its local log) and `?min_lsn=N` (the answer\n  \
            waits until position N is applied).\n\
          - Times are RFC 3339 in UTC; durations are in the unit that the name of the field ends with.\n\
+         - `kind` of a session is what keeps it alive: `by_hand` (heartbeats that the client sends itself: every session that\n  \
+           was opened with `POST /v1/sessions`), `connection` (an open socket) or `stdin` (an open standard input).\n\
          - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default. The commands of `tenure` use 30 s and 0 s.\n"
     );
     let (routes, examples) = (routes(), examples());

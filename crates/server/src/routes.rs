@@ -641,7 +641,7 @@ fn daemon() -> Vec<Route> {
             ..page(
                 "/readyz",
                 "ready",
-                "Answer `OK` while the engine answers; a second line says that grants are refused because the disk is nearly full",
+                "Answer `OK` while the engine answers; a second line says that grants are rejected because the disk is nearly full",
                 "text/plain",
             )
         },

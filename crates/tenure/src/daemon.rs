@@ -257,7 +257,7 @@ fn stop_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().name() == Some(tenure_mdns::ENGINE_THREAD) {
             // What a packet from the network broke is started again, and holds no lease.
-            tracing::error!(%panic, "the mDNS engine broke; it is started again");
+            tracing::error!(%panic, "the mDNS engine failed; restarting it");
             return;
         }
         tracing::error!(%panic, "invariant broken; the daemon stops");

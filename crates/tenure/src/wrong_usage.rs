@@ -17,6 +17,9 @@ const ELSEWHERE: &[(&[&str], &str)] = &[
     (&["stop", "shutdown"], "tenure admin shutdown"),
 ];
 
+/// What the parser says of a number that its type cannot hold, before it looks at the bounds.
+const TOO_LARGE: &str = ": number too large to fit in target type";
+
 /// A failure that names what is wrong, and the help of the very command that was given.
 pub(crate) fn wrong_usage(error: &clap::Error, command: &Command, given: &[String]) -> Failure {
     let path = path_of(command, given);
@@ -42,7 +45,13 @@ pub(crate) fn wrong_usage(error: &clap::Error, command: &Command, given: &[Strin
             }
             None => (line.to_owned(), tip.unwrap_or(help)),
         },
-        _ => (plain_bounds(line), tip.unwrap_or(help)),
+        _ => {
+            let line = match line.strip_suffix(TOO_LARGE) {
+                Some(head) => format!("{head}: expected {}", bounds(error, command, given)),
+                None => plain_bounds(line),
+            };
+            (line, tip.unwrap_or(help))
+        }
     };
     Failure::Usage(Words::new(line).hint(hint))
 }
@@ -106,14 +115,48 @@ fn plain_bounds(line: &str) -> String {
     if let Some(head) = line.strip_suffix(": invalid digit found in string") {
         return format!("{head}: expected a whole number");
     }
-    let Some((head, range)) = line.rsplit_once(" is not in ") else { return line.to_owned() };
-    let (Some((head, _)), Some((least, greatest))) = (head.rsplit_once(": "), range.split_once("..")) else {
+    let (Some((head, _)), Some((least, greatest))) = (line.rsplit_once(": "), named_bounds(line)) else {
         return line.to_owned();
     };
-    match greatest.strip_prefix('=') {
+    match greatest {
         Some(greatest) => format!("{head}: expected {least} to {greatest}"),
         None => format!("{head}: expected {least} or more"),
     }
+}
+
+/// The ends that the parser names of a number outside of its range: `0 is not in 1..=1024`.
+fn named_bounds(line: &str) -> Option<(&str, Option<&str>)> {
+    let (_, range) = line.rsplit_once(" is not in ")?;
+    let (least, greatest) = range.split_once("..")?;
+    Some((least, greatest.strip_prefix('=')))
+}
+
+/// The bounds of an argument whose value no number can hold. The parser names bounds only of numbers that it can read, so
+/// it gets the greatest and the least one in place of the value.
+fn bounds(error: &clap::Error, command: &Command, given: &[String]) -> String {
+    let (mut least, mut greatest) = ("0".to_owned(), u64::MAX.to_string());
+    let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else {
+        return format!("{least} to {greatest}");
+    };
+    for probe in [i64::MAX.to_string(), "0".to_owned()] {
+        let probed = given.iter().map(|word| match word.strip_suffix(value.as_str()) {
+            Some(flag) => format!("{flag}{probe}"),
+            None => word.clone(),
+        });
+        let words = std::iter::once("tenure".to_owned()).chain(probed);
+        let Err(outside) = command.clone().try_get_matches_from(words) else { continue };
+        if outside.get(ContextKind::InvalidArg) != error.get(ContextKind::InvalidArg) {
+            continue;
+        }
+        let rendered = outside.render().to_string();
+        if let Some((from, to)) = rendered.lines().next().and_then(named_bounds) {
+            from.clone_into(&mut least);
+            if let Some(to) = to {
+                to.clone_into(&mut greatest);
+            }
+        }
+    }
+    format!("{least} to {greatest}")
 }
 
 #[cfg(test)]
@@ -151,6 +194,32 @@ mod tests {
         assert_eq!(
             shown(&["bench", "--connections", "0"]),
             "invalid value '0' for '--connections <N>': expected 1 to 1024 | tenure bench --help"
+        );
+    }
+
+    /// It said "number too large to fit in target type".
+    #[test]
+    fn a_number_that_no_type_holds_gets_the_bounds_too() {
+        let large = "99999999999999999999999";
+        assert_eq!(
+            shown(&["bench", "--connections", large]),
+            format!(
+                "invalid value '{large}' for '--connections <N>': expected 1 to 1024 | tenure bench --help"
+            )
+        );
+        assert_eq!(
+            shown(&["lease", "ls", &format!("--limit={large}")]),
+            format!(
+                "invalid value '{large}' for '--limit <N>': expected 1 to 18446744073709551615 | \
+                 tenure lease ls --help"
+            )
+        );
+        assert_eq!(
+            shown(&["lease", "heartbeat", "printer", "--epoch", large]),
+            format!(
+                "invalid value '{large}' for '--epoch <EPOCH>': expected 0 to 18446744073709551615 | \
+                 tenure lease heartbeat --help"
+            )
         );
     }
 

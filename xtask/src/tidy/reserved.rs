@@ -45,7 +45,7 @@ const WORDS: &[ReservedWords] = &[
             "xtask/",
         ],
         tests: Tests::Free,
-        why: "time enters as a value; only engine/host.rs and client/clock.rs read a clock",
+        why: "time enters as a value; only engine/host.rs, client/clock.rs, mdns/clock.rs and the load of `tenure bench` read a clock",
     },
     ReservedWords {
         words: &["thread::sleep"],

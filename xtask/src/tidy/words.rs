@@ -8,7 +8,7 @@ mod prose;
 use super::Finding;
 use super::rust_source::Views;
 use super::tree::{File, Tree};
-use phrases::{ALLOWED, Allowed, PHRASES, Phrase};
+use phrases::{ALLOWED, Allowed, FOR_USERS, PHRASES, Phrase};
 use prose::{Block, Readers, Token};
 
 /// Sources whose public doc comments are documentation: of libraries, and of the fields in the OpenAPI document.
@@ -35,6 +35,9 @@ const DASHBOARD: &str = "crates/server/src/dashboard/";
 
 /// Only contributors see what the simulator prints.
 const WITHOUT_USERS: &[&str] = &["crates/sim/"];
+
+/// Documents that keep the words of the code where those differ from the users' words.
+const FOR_CONTRIBUTORS: &[&str] = &["docs/internals/"];
 
 /// A phrase of the list stands in no text that people meet.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -90,6 +93,9 @@ fn breaches(file: &File) -> Vec<(usize, String, &'static str)> {
         blocks.extend(texts_of(&file.path, views));
     }
     let mut breaches: Vec<_> = blocks.iter().flat_map(in_block).collect();
+    if !begins(&file.path, FOR_CONTRIBUTORS) {
+        breaches.extend(blocks.iter().flat_map(|block| matches_of(FOR_USERS, &block.tokens)));
+    }
     breaches.sort();
     breaches
 }
@@ -118,18 +124,23 @@ fn begins(path: &str, prefixes: &[&str]) -> bool {
 
 fn in_block(block: &Block) -> Vec<(usize, String, &'static str)> {
     let tokens = &block.tokens;
-    let mut found = Vec::new();
-    for phrase in PHRASES {
-        for at in 0..tokens.len() {
-            if let Some(words) = match_at(tokens, at, phrase) {
-                found.push((tokens[at].line(), words, phrase.instead));
-            }
-        }
-    }
+    let mut found = matches_of(PHRASES, tokens);
     if !block.is_heading {
         for sentence in sentences(tokens) {
             found.extend(inverted(sentence));
             found.extend(headless(sentence));
+        }
+    }
+    found
+}
+
+fn matches_of(phrases: &[Phrase], tokens: &[Token]) -> Vec<(usize, String, &'static str)> {
+    let mut found = Vec::new();
+    for phrase in phrases {
+        for at in 0..tokens.len() {
+            if let Some(words) = match_at(tokens, at, phrase) {
+                found.push((tokens[at].line(), words, phrase.instead));
+            }
         }
     }
     found

@@ -276,7 +276,7 @@ impl Client {
         self.ask(Method::DELETE, &path, None::<&()>, Manner::REPEATABLE).await
     }
 
-    /// Asks whether what a holder presents is current, for stores that guard writes.
+    /// Checks whether an epoch or a fencing token is the current one, for systems that protect writes.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -284,7 +284,7 @@ impl Client {
         self.ask(Method::POST, "/v1/check", Some(check), Manner::REPEATABLE).await
     }
 
-    /// Tells the story of a lease, a resource, a registration or a session.
+    /// Returns the history of a lease, a resource, a registration or a session.
     ///
     /// # Errors
     /// `not_found`, `invalid_request` unless exactly one is given, ….
@@ -292,7 +292,7 @@ impl Client {
         self.get(&with_query("/v1/why", query)?).await
     }
 
-    /// The daemon at a glance.
+    /// Returns the status of the daemon: version, counts, limits and health.
     ///
     /// # Errors
     /// See [`CallError`].
@@ -308,7 +308,7 @@ impl Client {
         self.ask(Method::POST, "/v1/shutdown", Some(shut_down), Manner::ONCE).await
     }
 
-    /// Ends the hold of the breaker.
+    /// Resumes expiry at once after mass-expiry protection (the breaker) has paused it.
     ///
     /// # Errors
     /// `forbidden`, ….

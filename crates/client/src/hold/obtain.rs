@@ -32,7 +32,7 @@ pub(super) struct Tries {
 enum Next {
     /// The operation may have been carried out: ask again under the same id.
     SameOperation,
-    /// It certainly was not, and a new request may help: the daemon remembers what it refused under an id.
+    /// It certainly was not, and a new request may help: the daemon remembers what it rejected under an id.
     NewOperation,
     /// The wait of this request is over, that of the caller may not be.
     WaitedOut,

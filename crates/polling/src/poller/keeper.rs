@@ -8,9 +8,17 @@ use std::sync::Arc;
 use tenure_client::Backoff;
 use tenure_client::clock::{BootInstant, wait_until};
 
+/// A time in which no renewal succeeded.
+struct Outage {
+    since: BootInstant,
+    failures: u64,
+}
+
 pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
     let interval = shared.membership.ttl / RENEWALS;
     let mut backoff = Backoff::new(interval / 20, interval / 4);
+    // A membership may end within an outage; only a renewal ends it.
+    let mut outage = None;
     loop {
         let membership = shared.until_member().await;
         let mut next = BootInstant::now().after(interval);
@@ -23,6 +31,7 @@ pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
             let sent = BootInstant::now();
             match renew(&shared).await {
                 Ok(()) => {
+                    end_of(outage.take(), &shared);
                     backoff.reset();
                     next = sent.after(interval);
                 }
@@ -30,7 +39,7 @@ pub(super) async fn keep<S: Store>(shared: Arc<Shared<S>>) {
                     shared.lose_membership(membership, &why);
                 }
                 Err(error) => {
-                    doubt(&shared, &error);
+                    doubt(&shared, &mut outage, sent, &error);
                     next = BootInstant::now().after(backoff.next_pause());
                 }
             }
@@ -79,7 +88,22 @@ async fn renew<S: Store>(shared: &Arc<Shared<S>>) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn doubt<S: Store>(shared: &Arc<Shared<S>>, error: &StoreError) {
+/// Logs how long renewals failed.
+fn end_of<S: Store>(outage: Option<Outage>, shared: &Arc<Shared<S>>) {
+    let Some(Outage { since, failures }) = outage else { return };
+    let after_ms = u64::try_from(BootInstant::now().since(since).as_millis()).unwrap_or(u64::MAX);
+    tracing::info!(
+        instance = %shared.membership.instance, group = shared.group, ttl_ms = shared.ttl_ms(), failures, after_ms,
+        "renewals succeed again"
+    );
+}
+
+fn doubt<S: Store>(
+    shared: &Arc<Shared<S>>,
+    outage: &mut Option<Outage>,
+    sent: BootInstant,
+    error: &StoreError,
+) {
     let now = BootInstant::now();
     let (doubted, held, last) = {
         let mut holdings = shared.holdings();
@@ -87,10 +111,20 @@ fn doubt<S: Store>(shared: &Arc<Shared<S>>, error: &StoreError) {
         let last = holdings.iter().map(|(_, holding)| holding.tie.valid_until()).max();
         (doubted, holdings.len(), last)
     };
-    tracing::warn!(
-        instance = %shared.membership.instance, group = shared.group, targets = held,
-        ttl_ms = shared.ttl_ms(), reason = %error, "renewal failed"
-    );
+    let outage = outage.get_or_insert(Outage { since: sent, failures: 0 });
+    outage.failures += 1;
+    // Retries come several times a second: the first one is worth a warning.
+    if outage.failures == 1 {
+        tracing::warn!(
+            instance = %shared.membership.instance, group = shared.group, targets = held,
+            ttl_ms = shared.ttl_ms(), reason = %error, "renewal failed"
+        );
+    } else {
+        tracing::debug!(
+            instance = %shared.membership.instance, group = shared.group, targets = held,
+            ttl_ms = shared.ttl_ms(), reason = %error, "renewal failed again"
+        );
+    }
     if doubted > 0 {
         tracing::warn!(
             instance = %shared.membership.instance, group = shared.group, targets = doubted,

@@ -1,6 +1,8 @@
 //! Pollers of one process that share targets through memory, watched by a witness that refuses old fences.
 
 mod flapping;
+mod lines;
+mod outages;
 mod reports;
 
 use super::*;

@@ -48,7 +48,7 @@ impl CertificateTable {
         match scope {
             scope if known.state.is_outdated() => Row::Outdated(scope),
             Some(scope) => Row::Scope(scope),
-            None if known.state.lines_refused > 0 => Row::Outdated(None),
+            None if known.state.lines_rejected > 0 => Row::Outdated(None),
             None => Row::None,
         }
     }

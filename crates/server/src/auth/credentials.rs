@@ -41,7 +41,7 @@ pub(crate) struct FileState {
     /// Boot time at which it was read last.
     pub(crate) read_boot_ms: u64,
     /// Lines that do not count.
-    pub(crate) lines_refused: usize,
+    pub(crate) lines_rejected: usize,
     /// Since when it cannot be read, and why.
     pub(crate) unusable: Option<Unusable>,
 }
@@ -70,9 +70,9 @@ impl FileState {
     }
 
     #[cfg(test)]
-    pub(crate) fn broken(lines_refused: usize) -> Self {
+    pub(crate) fn broken(lines_rejected: usize) -> Self {
         let unusable = Some(Unusable { since_boot_ms: 0, error: "gone".to_owned() });
-        Self { read_boot_ms: 0, lines_refused, unusable }
+        Self { read_boot_ms: 0, lines_rejected, unusable }
     }
 }
 
@@ -88,7 +88,7 @@ impl<L: Clone> CredentialFile<L> {
         if let Some(fault) = faults.into_iter().next() {
             return Err(AuthError::Malformed { path, fault });
         }
-        let state = FileState { read_boot_ms: boot_ms, lines_refused: 0, unusable: None };
+        let state = FileState { read_boot_ms: boot_ms, lines_rejected: 0, unusable: None };
         Ok(Self { path, parse, followed, known: RwLock::new(Arc::new(Known { entries, state })) })
     }
 
@@ -129,7 +129,7 @@ impl<L: Clone> CredentialFile<L> {
         }
         let (count, refused) = (entries.len(), faults.len());
         tracing::info!(%path, lines = count, rejected = refused, "credential file reloaded");
-        Known { entries, state: FileState { read_boot_ms: boot_ms, lines_refused: refused, unusable: None } }
+        Known { entries, state: FileState { read_boot_ms: boot_ms, lines_rejected: refused, unusable: None } }
     }
 
     /// As the daemon's status has it.
@@ -140,7 +140,7 @@ impl<L: Clone> CredentialFile<L> {
             path: self.path.display().to_string(),
             read_at: time(state.read_boot_ms),
             lines: entries.len() as u64,
-            lines_refused: state.lines_refused as u64,
+            lines_rejected: state.lines_rejected as u64,
             unusable_since: state.unusable.as_ref().map(|unusable| time(unusable.since_boot_ms)),
             error: state.unusable.as_ref().map(|unusable| unusable.error.clone()),
         }

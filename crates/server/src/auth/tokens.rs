@@ -278,13 +278,13 @@ mod tests {
         assert_eq!(who(&table, "2", 1_000), full("b"));
         assert_eq!(who(&table, "9", 1_000), None, "of two lines of one name the first counts");
         assert_eq!(who(&table, "3", 1_000), full("c"), "a new line counts at once");
-        assert_eq!(table.0.known(1_000).state.lines_refused, 2);
+        assert_eq!(table.0.known(1_000).state.lines_rejected, 2);
 
         put(&path, "nonsense\n");
         assert_eq!(who(&table, "2", 2_000), None);
         put(&path, &line("b", "2"));
         assert_eq!(who(&table, "2", 3_000), full("b"));
-        assert_eq!(table.0.known(3_000).state.lines_refused, 0);
+        assert_eq!(table.0.known(3_000).state.lines_rejected, 0);
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
             (
                 seconds(status.read_at),
                 status.lines,
-                status.lines_refused,
+                status.lines_rejected,
                 status.unusable_since.map(seconds),
                 error,
             )

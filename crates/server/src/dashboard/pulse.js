@@ -177,7 +177,7 @@ export class Pulse {
     const [marginP1, marginP50] = quantiles(counters, then, "tenure_renewal_margin_seconds", [0.01, 0.5]);
     this.samples.push({
       grants: rate("tenure_grants_total", 'outcome="granted"'),
-      refusals: rate("tenure_grants_total", 'outcome="refused"'),
+      refusals: rate("tenure_grants_total", 'outcome="rejected"'),
       heartbeats: rate("tenure_heartbeats_total", 'outcome="renewed"'),
       ends: rate("tenure_ends_total"),
       events: Math.max(0, (now.heard - before.heard) / secs),

@@ -289,7 +289,7 @@ fn numbers_are_where_they_belong() {
     assert_eq!(scrape.value("tenure_leases", &active), 4.0);
     let reserved = [("state", "reserved"), ("mode", "session"), ("application", "polling")];
     assert_eq!(scrape.value("tenure_leases", &reserved), 0.0);
-    let refused = [("application", "leases"), ("outcome", "refused")];
+    let refused = [("application", "leases"), ("outcome", "rejected")];
     assert_eq!(scrape.value("tenure_grants_total", &refused), 2.0);
     let expired = [("application", "leases"), ("reason", "heartbeat_expired")];
     assert_eq!(scrape.value("tenure_ends_total", &expired), 3.0);

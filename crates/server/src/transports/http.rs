@@ -161,7 +161,7 @@ pub(crate) fn raw_refusal(error: &Error) -> Vec<u8> {
     let retry_after = error.retry_after_ms.unwrap_or(0).div_ceil(1_000);
     let _ = write!(
         bytes,
-        "HTTP/1.1 {} Refused\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: {retry_after}\r\n\
+        "HTTP/1.1 {} Rejected\r\ncontent-type: application/json\r\ncontent-length: {}\r\nretry-after: {retry_after}\r\n\
          connection: close\r\n\r\n",
         error.code.http_status(),
         body.len()
@@ -523,7 +523,7 @@ fn asked_origin(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// The daemon is ready for everything but grants.
-const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon refuses grants until there is space on the disk\n";
+const READY_BUT_LOW: &str = "OK\ndisk_low: the daemon rejects grants until there is space on the disk\n";
 
 /// How long the engine of a node may take over its numbers.
 const METRICS_WITHIN: Duration = Duration::from_millis(500);

@@ -93,7 +93,7 @@ impl Report {
                 let (transport, work) = (row.transport.as_str(), row.work.as_str());
                 let codes = row.refused.iter().map(|(code, count)| format!("{code} × {}", grouped(*count)));
                 let codes: Vec<String> = codes.collect();
-                format!("{transport} {work}, {} in flight: refused {}", row.in_flight, codes.join(", "))
+                format!("{transport} {work}, {} in flight: rejected with {}", row.in_flight, codes.join(", "))
             })
             .collect()
     }
@@ -102,8 +102,8 @@ impl Report {
     pub(crate) fn useless(&self) -> Option<String> {
         let row = self.rows.iter().find(|row| row.answered == 0)?;
         let why = match row.refused.keys().next() {
-            Some(code) => format!("the daemon refuses with {code}"),
-            None => "nothing was left to ask for".to_owned(),
+            Some(code) => format!("the daemon rejects every request with {code}"),
+            None => "there was nothing to request".to_owned(),
         };
         let (transport, work) = (row.transport.as_str(), row.work.as_str());
         Some(format!("{transport} {work}, {} in flight: {why}", row.in_flight))
@@ -198,7 +198,7 @@ mod tests {
             report.table().lines(None)[1],
             "socket     acquire  16         6,000  250 µs  250 µs  250 µs  1,000   5.00 µs     –"
         );
-        assert_eq!(report.refusals(), ["socket acquire, 16 in flight: refused resource_held × 1,000"]);
+        assert_eq!(report.refusals(), ["socket acquire, 16 in flight: rejected with resource_held × 1,000"]);
         assert_eq!(report.useless(), None);
         let object = report.object().unwrap();
         assert_eq!(object["rows"][0]["per_second"], 6_000.0);
@@ -210,9 +210,9 @@ mod tests {
         let useless = |refused| report(vec![row(0, refused)]).useless().unwrap();
         assert_eq!(
             useless(&[("forbidden", 7)]),
-            "socket acquire, 16 in flight: the daemon refuses with forbidden"
+            "socket acquire, 16 in flight: the daemon rejects every request with forbidden"
         );
-        assert_eq!(useless(&[]), "socket acquire, 16 in flight: nothing was left to ask for");
+        assert_eq!(useless(&[]), "socket acquire, 16 in flight: there was nothing to request");
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub(crate) enum WatchError {
     #[error("cannot watch the load")]
     Prepare(#[from] io::Error),
     /// The load does not come back.
-    #[error("the load hangs; its leases end with their ttl")]
+    #[error("the load does not stop; its leases end with their ttl")]
     Stuck,
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::Key;
 use crate::failure::{Failure, Words};
 
-/// Why a configuration is refused.
+/// Why a configuration is rejected.
 #[derive(thiserror::Error)]
 pub(crate) enum ConfigError {
     /// The file cannot be read.

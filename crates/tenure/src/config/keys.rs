@@ -313,7 +313,7 @@ settings! {
         /// All nodes of a cluster use the same value. An empty value keeps the log in the data directory. `--log` is the
         /// former name of the flag.
         store: StoreAddress = Text(""), "store", like "etcd://127.0.0.1:2379/tenure";
-        /// Tell other nodes to reach this node at this URL: `http://HOST:PORT` or `https://HOST:PORT`
+        /// Advertise this URL, at which other nodes reach this node: `http://HOST:PORT` or `https://HOST:PORT`
         advertise: NodeUrl = Text(""), "advertise", like "http://127.0.0.1:5641";
         /// Use this node name, unique in the cluster [default: the machine's name]
         node: NodeName = Text(""), "node", like "east-1";

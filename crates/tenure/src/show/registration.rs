@@ -36,7 +36,8 @@ pub(crate) fn registration_table(registrations: &[AdminRegistration]) -> Table {
     for registration in registrations {
         table.row(vec![
             registration.id.clone(),
-            registration.name.clone(),
+            // Two registrants of one name are told apart by the names that are advertised.
+            registration.advertised_name.clone(),
             registration.service_type.clone(),
             registration.port.to_string(),
             word(&registration.mode),
@@ -157,18 +158,20 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_dash_where_nothing_ends_and_fits_names_of_any_script() {
+    fn the_table_has_advertised_names_of_any_script_and_a_dash_where_nothing_ends() {
         let rows = [
             registration(&[]),
             registration(&[
                 ("id", json!("d4e5f6a7")),
                 ("name", json!("Küche 台所")),
+                ("advertised_name", json!("Küche 台所")),
                 ("state", json!("draining")),
                 ("remaining_secs", json!(18)),
             ]),
             registration(&[
                 ("id", json!("07b8c9d0")),
                 ("name", json!("web")),
+                ("advertised_name", json!("web (2)")),
                 ("mode", json!("heartbeat")),
                 ("remaining_secs", json!(4_000)),
             ]),
@@ -177,7 +180,7 @@ mod tests {
             ID        NAME                 TYPE        PORT  MODE       STATE     REMAINING
             a1b2c3d4  stone-golden-summit  _moss._tcp  7185  session    alive     —
             d4e5f6a7  Küche 台所             _moss._tcp  7185  session    draining  18s
-            07b8c9d0  web                  _moss._tcp  7185  heartbeat  alive     1h 6m"#]]
+            07b8c9d0  web (2)              _moss._tcp  7185  heartbeat  alive     1h 6m"#]]
         .assert_eq(&registration_table(&rows).lines(None).join("\n"));
     }
 

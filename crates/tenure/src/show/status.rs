@@ -67,16 +67,16 @@ pub(crate) fn status_page(status: &Status) -> Page {
 }
 
 fn credential_file(file: &CredentialFile) -> String {
-    let refused = match file.lines_refused {
+    let rejected = match file.lines_rejected {
         0 => String::new(),
-        refused => format!(", {} REJECTED", counted(refused, "line")),
+        rejected => format!(", {} REJECTED", counted(rejected, "line")),
     };
     let unusable = match (&file.unusable_since, &file.error) {
         (Some(since), Some(error)) => format!("; UNUSABLE since {since}: {error}"),
         (Some(since), None) => format!("; UNUSABLE since {since}"),
         (None, _) => String::new(),
     };
-    format!("{} in {}, read at {}{refused}{unusable}", counted(file.lines, "line"), file.path, file.read_at)
+    format!("{} in {}, read at {}{rejected}{unusable}", counted(file.lines, "line"), file.path, file.read_at)
 }
 
 fn memory(memory: &MemoryStatus) -> String {

@@ -221,8 +221,8 @@ fn a_daemon_that_refuses_is_not_measured() {
     assert_eq!(answer.code, 1, "{}", answer.all());
     assert!(
         answer.err.ends_with(
-            "note: http acquire, 2 in flight: refused forbidden × 10\n\
-             error: http acquire, 2 in flight: the daemon refuses with forbidden\n"
+            "note: http acquire, 2 in flight: rejected with forbidden × 10\n\
+             error: http acquire, 2 in flight: the daemon rejects every request with forbidden\n"
         ),
         "{}",
         answer.err

@@ -234,6 +234,37 @@ fn two_pollers_share_and_one_takes_what_the_other_leaves() {
 }
 
 #[test]
+fn a_log_for_people_has_one_line_for_each_change_of_the_share() {
+    let desk = PollDesk::open(&["s1", "s2", "s3", "s4", "s5", "s6"]);
+    let mut one = desk.poller(&["--name", "one", "--log-format", "text"], &["true", "{target}"]);
+    desk.wait_for_shares(&[("one", 6)]);
+    one.wait_for_words("targets=6");
+    let mut two = desk.poller(&["--name", "two"], &["true", "{target}"]);
+    desk.wait_for_shares(&[("one", 3), ("two", 3)]);
+    one.wait_for_words("targets=3");
+    // The share is looked at every second: five polls of each target take longer.
+    for _ in 0..5 {
+        for (target, _) in desk.owners().iter().filter(|(_, owner)| owner == "one") {
+            one.wait_for_poll(target);
+        }
+    }
+    let errors = one.running.errors();
+    let number = |line: &str, field: &str| -> u64 {
+        line.split(' ').find_map(|word| word.strip_prefix(field)).unwrap().parse().unwrap()
+    };
+    let lines = errors.lines().filter(|line| line.contains("share of targets changed"));
+    let changes: Vec<_> = lines.map(|line| (number(line, "before="), number(line, "targets="))).collect();
+    let mut share = 0;
+    for (before, after) in &changes {
+        assert!(*before == share && after != before, "{changes:?} in {errors}");
+        share = *after;
+    }
+    assert_eq!(share, 3, "{errors}");
+    assert!(!errors.contains("lease acquired"), "single targets are in JSON alone: {errors}");
+    assert_eq!((one.stop(), two.stop()), (0, 0), "{}", one.running.errors());
+}
+
+#[test]
 fn a_name_that_is_taken_is_refused() {
     let desk = PollDesk::open(&["s1"]);
     let mut first = desk.poller(&["--name", "kitchen"], &["true", "{target}"]);

@@ -415,7 +415,7 @@ fn wrong_usage_is_one_line_and_a_hint() {
             exit 2
             --- out
             --- err
-            error: invalid value '99999999999999999999999' for '<LSN|TIME>': number too large to fit in target type
+            error: invalid value '99999999999999999999999' for '<LSN|TIME>': expected an LSN or Unix milliseconds, 0 to 18446744073709551615
             hint: tenure log at --help
         "#]],
     );

@@ -122,3 +122,13 @@ pub(super) const PHRASES: &[Phrase] = &[
     phrase("session|sessions by hand", "session"),
     phrase("gate|gates", "finalizer"),
 ];
+
+/// Words of the code that users know by another name.
+pub(super) const FOR_USERS: &[Phrase] = &[Phrase {
+    words: "refuse|refuses|refused|refusing",
+    instead: "the daemon rejects, the request is rejected",
+    // The system's own word for an address where nothing listens.
+    not_after: &["connection"],
+    not_before: &[],
+    not_last: &[],
+}];

@@ -114,6 +114,16 @@ fn doc_comments_are_read_where_they_are_documentation() {
 }
 
 #[test]
+fn users_meet_one_word_for_what_the_rules_reject() {
+    let text = "The daemon refuses grants. A connection refused is another thing.";
+    assert_eq!(
+        found("docs/guides/a.md", text),
+        ["docs/guides/a.md:1: `refuses`: the daemon rejects, the request is rejected"]
+    );
+    assert_eq!(found("docs/internals/a.md", text), [""; 0]);
+}
+
+#[test]
 fn two_literals_are_two_texts() {
     assert_eq!(found("crates/server/src/a.rs", "f(\"x unless\", \"told y\")"), [""; 0]);
     assert_eq!(found("crates/server/src/a.rs", "f(\"face\", \",\\\"face\\\":\")"), [""; 0], "names");

@@ -211,12 +211,12 @@ fn refusal(error: NotAdmitted, directory: &Path, all: &[PathBuf]) -> Failure {
     Failure::Refused(Words::new(match error {
         NotAdmitted::NoLog => format!("{shown} contains no log of a cluster"),
         NotAdmitted::AnotherLog { found, wanted } => {
-            format!("{shown} is of another log ({found:016x}) than the one in etcd ({wanted:016x})")
+            format!("{shown} belongs to another log ({found:016x}) than the one in etcd ({wanted:016x})")
         }
         NotAdmitted::Twice { which } => format!("{shown} and {} are of one node", all[which].display()),
         NotAdmitted::AnotherLocalLog { found, wanted, .. } => {
             format!(
-                "{shown} has a local log of another log ({found:016x}) than the one in etcd ({wanted:016x})"
+                "the local log in {shown} belongs to another log ({found:016x}) than the one in etcd ({wanted:016x})"
             )
         }
     }))

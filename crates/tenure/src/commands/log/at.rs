@@ -50,7 +50,7 @@ impl FromStr for PointArgument {
             return match text.parse() {
                 Ok(number) if number >= UNIX_MS_MIN => Ok(Self(Point::Wall(number))),
                 Ok(number) => Ok(Self(Point::Lsn(Lsn(number)))),
-                Err(error) => Err(error.to_string()),
+                Err(_) => Err(format!("expected an LSN or Unix milliseconds, 0 to {}", u64::MAX)),
             };
         }
         parse_rfc3339(text).map(|wall_ms| Self(Point::Wall(wall_ms))).map_err(|error| error.to_string())

@@ -270,7 +270,7 @@ fn adopting_takes_what_nodes_of_this_log_remember_and_nothing_else() {
     value["log_id"] = json!(value["log_id"].as_u64().unwrap() ^ 1);
     fs::write(&memory, value.to_string()).unwrap();
     let refused = adopt(&cluster, &[foreign.display().to_string()]);
-    assert!(refused.code != 0 && refused.err.contains("of another log"), "{}", refused.err);
+    assert!(refused.code != 0 && refused.err.contains("belongs to another log"), "{}", refused.err);
     // One node twice is one node.
     fs::write(&memory, fs::read(cluster.nodes[0].daemon.data_dir().join("cluster.json")).unwrap()).unwrap();
     let refused = adopt(&cluster, &[directories[0].clone(), foreign.display().to_string()]);

@@ -210,7 +210,7 @@ fn every_documented_number_moves_in_a_scripted_life() {
         assert!(is > was, "{name} {labels:?} was {was} and is {is}");
     };
     moved("leases", &["state=\"active\"", "mode=\"heartbeat\"", "application=\"leases\""]);
-    for outcome in ["granted", "refused", "timed_out"] {
+    for outcome in ["granted", "rejected", "timed_out"] {
         moved("grants_total", &["application=\"leases\"", &format!("outcome=\"{outcome}\"")]);
     }
     for reason in ["explicit", "admin_force", "reservation_expired", "heartbeat_expired", "session_expired"] {

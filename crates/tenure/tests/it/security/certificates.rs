@@ -229,7 +229,7 @@ fn a_line_of_a_file_says_what_a_certificate_may_do() {
     assert_eq!(kept.status, 200, "{kept:?}");
     let status = daemon.http_over_socket().get("/v1/status").json();
     let file = &status["cert_scope_file"];
-    assert_eq!((&file["lines"], &file["lines_refused"]), (&json!(1), &json!(1)), "{status}");
+    assert_eq!((&file["lines"], &file["lines_rejected"]), (&json!(1), &json!(1)), "{status}");
 }
 
 #[test]

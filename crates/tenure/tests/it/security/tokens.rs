@@ -157,7 +157,8 @@ fn a_readable_token_file_counts_line_by_line() {
     assert!(metrics.contains("tenure_token_lines_rejected 1\n"), "{metrics}");
     let status = as_token(&daemon, "b").get("/v1/status").json();
     let file = &status["token_file"];
-    assert_eq!((&file["lines"], &file["lines_refused"]), (&json!(1), &json!(1)), "{status}");
+    assert_eq!((&file["lines"], &file["lines_rejected"]), (&json!(1), &json!(1)), "{status}");
+    assert_eq!(file["lines_refused"], 1, "the former name: {status}");
     assert_eq!(file["path"], daemon.path("tokens").display().to_string());
 }
 

@@ -58,7 +58,8 @@ fn a_silent_holder_drains_then_loses_then_the_resource_is_free() {
         .find(|entry| entry["kind"] == "revoked")
         .unwrap()["evidence"];
     assert_eq!(evidence["kind"], "silence", "{story}");
-    assert!((990..=1_010).contains(&between(&evidence["last_seen"], &evidence["promised_until"])), "{story}");
+    assert!((990..=1_010).contains(&between(&evidence["last_seen"], &evidence["valid_until"])), "{story}");
+    assert_eq!(evidence["promised_until"], evidence["valid_until"], "the former name: {story}");
     let error = daemon.of_lease(&lease, "heartbeat", json!({"epoch": 1})).refused("invalid_state");
     assert_eq!(error["lost"], true);
     daemon.acquire(json!({"resources": ["r"], "holder": "b"}));
