@@ -2,6 +2,7 @@
 
 mod flapping;
 mod reports;
+mod turns;
 
 use super::*;
 use crate::source::Fixed;
