@@ -9,11 +9,11 @@ mod refusals;
 mod reporting;
 
 use super::holdings::Standing;
-use super::plan::{Plan, Situation, plan};
+use super::plan::{Plan, Situation, key, plan};
 use super::{PollerError, Shared};
 use crate::numbers::MoveReason;
 use crate::store::{Claim, Grip, LetGo, Outcome, SeenMember, Store, StoreError, TargetName, View, Wanted};
-use budget::Budget;
+use budget::{Budget, Quota, quotas};
 use core::time::Duration;
 use deaths::{Deaths, Flapping};
 use orphans::Orphans;
@@ -51,8 +51,9 @@ pub(super) struct Control<S> {
     /// What may be stopped in order to move, and what may then move.
     draining: Budget,
     handing: Budget,
-    /// Moves per second that are this poller's part.
-    share: f64,
+    /// This poller's part of the limit, and the moves per second of it that count now.
+    quota: Quota,
+    share: usize,
     /// The members at the last look, and since when they are the same.
     members: Vec<String>,
     settled_since: BootInstant,
@@ -97,7 +98,8 @@ impl<S: Store> Control<S> {
             orphans: Orphans::default(),
             draining: Budget::default(),
             handing: Budget::default(),
-            share: 0.0,
+            quota: Quota::default(),
+            share: 0,
             members: Vec::new(),
             settled_since: now,
             impossible: HashSet::new(),
@@ -220,7 +222,7 @@ impl<S: Store> Control<S> {
             return Ok(begun.after(self.shared.options.discovery));
         };
         let view = self.look(&targets).await?;
-        let (plan, rate) = self.planned(&targets, &view);
+        let plan = self.planned(&targets, &view);
         let now = BootInstant::now();
         *busy = now.since(begun);
         let mut wake = Wake(now.after(self.shared.options.discovery));
@@ -229,7 +231,8 @@ impl<S: Store> Control<S> {
         }
         self.note_members(&view, now);
         self.note_deaths(&view, now);
-        self.drain(&plan, &view, rate, &mut wake, now);
+        self.note_quota(&plan, targets.len(), &mut wake, now);
+        self.drain(&plan, &view, &mut wake, now);
         self.let_go(&mut wake).await?;
         if self.take(plan, &view, &mut wake).await? {
             // What is nobody's does not wait.
@@ -291,8 +294,7 @@ impl<S: Store> Control<S> {
         Ok(Arc::new(view))
     }
 
-    /// The plan, and how many moves per second the group allows.
-    fn planned(&mut self, targets: &Arc<[TargetName]>, view: &Arc<View>) -> (Plan, f64) {
+    fn planned(&mut self, targets: &Arc<[TargetName]>, view: &Arc<View>) -> Plan {
         let held = self.shared.holdings().held();
         let mut plan = plan(&Situation {
             me: &self.shared.membership.instance,
@@ -305,7 +307,7 @@ impl<S: Store> Control<S> {
         });
         self.orphans.look(view, targets, BootInstant::now());
         self.shared.saw(targets.clone(), view.clone(), &mut plan);
-        (plan, self.shared.options.moves_per_second(targets.len()))
+        plan
     }
 
     /// Moves wait until membership has been the same for a moment.
@@ -349,8 +351,24 @@ impl<S: Store> Control<S> {
         }
     }
 
+    /// This poller's part of what the group may move.
+    fn note_quota(&mut self, plan: &Plan, targets: usize, wake: &mut Wake, now: BootInstant) {
+        // What is a whole move but for rounding is one.
+        let limit = (self.shared.options.moves_per_second(targets) * PART_OF_LIMIT + 1e-6) as usize;
+        let limit = limit.max(1);
+        let me = key(self.shared.options.hash, &self.shared.membership.instance);
+        let own = quotas(&plan.givers, limit).get(me).copied().unwrap_or(0);
+        let own = Some(own).filter(|_| !plan.givers.is_empty());
+        self.share = self.quota.note(now, own).min(limit);
+        if self.share == 0
+            && let Some(turn) = self.quota.turn()
+        {
+            wake.by(turn);
+        }
+    }
+
     /// Stops what is to go, as far as moves are allowed now; keeps what is to stay after all.
-    fn drain(&mut self, plan: &Plan, view: &View, rate: f64, wake: &mut Wake, now: BootInstant) {
+    fn drain(&mut self, plan: &Plan, view: &View, wake: &mut Wake, now: BootInstant) {
         let mut holdings = self.shared.holdings();
         let (successors, given) = (&mut self.successors, &mut self.given);
         // A claim that was lost and taken anew is another one.
@@ -370,8 +388,8 @@ impl<S: Store> Control<S> {
         let why = if self.is_leaving { LetGo::Shutdown } else { LetGo::Rebalanced };
         let settled = self.settled_since.after(SETTLE);
         let may_move = self.is_leaving || now >= settled;
-        self.share = rate * PART_OF_LIMIT * plan.give.len() as f64 / plan.moves.max(1) as f64;
         let share = self.share;
+        let waits = share == 0 && !self.is_leaving;
         let mut allowed = match (self.is_leaving, may_move && !plan.give.is_empty()) {
             (true, _) => usize::MAX,
             (false, true) => self.draining.left(now, share),
@@ -390,7 +408,12 @@ impl<S: Store> Control<S> {
             }
             let is_declined = !view.pins.contains_key(target)
                 && given.get(target).is_some_and(|(name, _)| name == successor.instance.name());
-            if successors.contains_key(target) {
+            if waits {
+                // Until its turn comes the target is polled here, also one that waited for its poll to end.
+                if successors.remove(target).is_some() {
+                    holdings.keep(target, now);
+                }
+            } else if successors.contains_key(target) {
                 successors.insert(target.clone(), (fence, successor.clone()));
             } else if !may_move {
                 wake.by(settled);

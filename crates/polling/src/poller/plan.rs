@@ -3,7 +3,7 @@
 use super::holdings::Held;
 use crate::instance::Instance;
 use crate::store::{Grip, SeenMember, SeenOwner, TargetName, View, Wanted};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use tenure_api::PollerStatus;
 use tenure_assignment::{Hash, Member, Target, assign, rank};
 use tenure_client::clock::BootInstant;
@@ -34,8 +34,8 @@ pub(crate) struct Plan {
     pub(crate) keep: Vec<TargetName>,
     /// Ours, and no target of the group any more.
     pub(crate) drop: Vec<TargetName>,
-    /// Moves between living pollers in all.
-    pub(crate) moves: usize,
+    /// How many targets each poller has to move to another, by the poller's key: this one, and the others that live and stay.
+    pub(crate) givers: BTreeMap<String, usize>,
     /// When the first hold that matters ends unless it is renewed, where the store does not tell.
     pub(crate) look_again_at: Option<BootInstant>,
     /// Who should poll what, by instance.
@@ -91,7 +91,7 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
             Hold::Mine if is_for_me => plan.keep.push(target.clone()),
             Hold::Mine => match chosen {
                 Some(chosen) => {
-                    plan.moves += 1;
+                    *plan.givers.entry(situation.key(me).to_owned()).or_default() += 1;
                     plan.give.push((target.clone(), chosen.clone()));
                 }
                 None => plan.keep.push(target.clone()),
@@ -105,9 +105,12 @@ pub(crate) fn plan(situation: &Situation<'_>) -> Plan {
                 }
             }
             Hold::Another(name, ends_at) => {
-                let is_member = members.iter().any(|member| member.name == name);
-                if is_member && chosen.is_some_and(|chosen| situation.key(&chosen.instance) != name) {
-                    plan.moves += 1;
+                // One that leaves hands everything over at once, and takes no turn from the others.
+                let stays = seen.iter().any(|member| {
+                    situation.key(&member.instance) == name && member.status != PollerStatus::Leaving
+                });
+                if stays && chosen.is_some_and(|chosen| situation.key(&chosen.instance) != name) {
+                    *plan.givers.entry(name.to_owned()).or_default() += 1;
                 }
                 plan.look_again_at = [plan.look_again_at, ends_at].into_iter().flatten().min();
             }
@@ -147,13 +150,17 @@ fn members(situation: &Situation<'_>) -> Vec<SeenMember> {
     members
 }
 
+/// What assignment goes by: older programs know instances alone.
+pub(crate) fn key(hash: Hash, instance: &Instance) -> &str {
+    match hash {
+        Hash::Xxh64 => instance.name(),
+        Hash::Fnv1a => instance.as_str(),
+    }
+}
+
 impl<'a> Situation<'a> {
-    /// What assignment goes by: older programs know instances alone.
     fn key<'b>(&self, instance: &'b Instance) -> &'b str {
-        match self.hash {
-            Hash::Xxh64 => instance.name(),
-            Hash::Fnv1a => instance.as_str(),
-        }
+        key(self.hash, instance)
     }
 
     fn member<'b>(&self, seen: &'b SeenMember) -> Member<'b> {
@@ -252,7 +259,27 @@ mod tests {
         targets.iter().for_each(|target| hold(&mut holdings, target));
         let view = View { members: vec![member("a"), member("b"), member("c")], ..View::default() };
         let plan = planned(&view, &holdings, &targets, false);
-        assert_eq!((plan.give.len(), plan.keep.len(), plan.moves), (6, 3, 6));
+        assert_eq!((plan.give.len(), plan.keep.len()), (6, 3));
+        assert_eq!(plan.givers, BTreeMap::from([("a".to_owned(), 6)]));
+    }
+
+    #[test]
+    fn the_others_that_have_something_to_give_are_counted_unless_they_leave() {
+        let targets = names(12);
+        let mut view = View { members: ["a", "b", "c", "d"].map(member).to_vec(), ..View::default() };
+        for (number, target) in targets.iter().enumerate() {
+            view.owners.insert(target.clone(), owner(if number < 6 { "b" } else { "c" }, 7));
+        }
+        let mut givers = |status| {
+            view.members[2].status = status;
+            planned(&view, &Holdings::default(), &targets, false).givers
+        };
+        let of = |counts: &[(&str, usize)]| -> BTreeMap<String, usize> {
+            counts.iter().map(|(name, moves)| ((*name).to_owned(), *moves)).collect()
+        };
+        assert_eq!(givers(PollerStatus::Online), of(&[("b", 3), ("c", 3)]));
+        assert_eq!(givers(PollerStatus::Cordoned), of(&[("b", 2), ("c", 6)]));
+        assert_eq!(givers(PollerStatus::Leaving), of(&[("b", 2)]));
     }
 
     #[test]

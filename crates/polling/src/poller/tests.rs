@@ -4,6 +4,7 @@ mod flapping;
 mod lines;
 mod outages;
 mod reports;
+mod turns;
 
 use super::*;
 use crate::source::Fixed;

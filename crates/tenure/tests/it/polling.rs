@@ -15,6 +15,7 @@ macro_rules! on_both_stores {
 
 mod balance;
 mod clocks;
+mod crash_loop;
 mod hole;
 mod killed;
 mod leaving;

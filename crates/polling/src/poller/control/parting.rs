@@ -80,10 +80,10 @@ impl<S: Store> Control<S> {
     async fn give_away(&mut self) -> Result<(), StoreError> {
         let Some(targets) = self.targets.borrow_and_update().clone() else { return Ok(()) };
         let view = self.look(&targets).await?;
-        let (plan, rate) = self.planned(&targets, &view);
+        let plan = self.planned(&targets, &view);
         let now = BootInstant::now();
         let mut wake = Wake(now);
-        self.drain(&plan, &view, rate, &mut wake, now);
+        self.drain(&plan, &view, &mut wake, now);
         // With nobody to give it to, it is released as soon as it does not run.
         self.drain_all(plan.keep.iter());
         let over = now.after(FIRST_LOT);
