@@ -521,6 +521,46 @@ impl Refused {
             Self::ShuttingDown => "shutting_down",
         }
     }
+
+    /// The rule of the kernel that it is, if it is one.
+    #[must_use]
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match self {
+            Self::Rejected(rejection) | Self::Liveness(Refusal::Rejected(rejection)) => Some(rejection),
+            Self::Liveness(
+                Refusal::NoLiveness
+                | Refusal::PermanentLease
+                | Refusal::SessionNotFound
+                | Refusal::NotYet { .. },
+            )
+            | Self::Held(_)
+            | Self::Forbidden
+            | Self::ConnectionOpen
+            | Self::Queued { .. }
+            | Self::WaitTimeout
+            | Self::TooManyWaiters { .. }
+            | Self::Overloaded { .. }
+            | Self::DiskLow
+            | Self::NotYet { .. }
+            | Self::Cancelled
+            | Self::Trimmed { .. }
+            | Self::OutcomeUnknown
+            | Self::NotLeader
+            | Self::ShuttingDown => None,
+        }
+    }
+
+    /// Whether nothing is kept of the lease: [`Rejection::is_gone`].
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.rejection().is_some_and(Rejection::is_gone)
+    }
+
+    /// Whether the lease is no longer as the caller read it: [`Rejection::has_moved`].
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.rejection().is_some_and(Rejection::has_moved)
+    }
 }
 
 impl From<Rejection> for Refused {

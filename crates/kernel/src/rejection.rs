@@ -222,6 +222,64 @@ impl Rejection {
             Self::PoolInUse { .. } => "pool_in_use",
         }
     }
+
+    /// Whether nothing is kept of the lease: there never was one, or it ended long ago.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::LeaseNotFound | Self::LeaseRetired => true,
+            Self::OperationConflict
+            | Self::TooLarge { .. }
+            | Self::BundleEmpty
+            | Self::BundleTooLarge
+            | Self::InvalidName { .. }
+            | Self::DuplicateMember { .. }
+            | Self::TtlOutOfRange
+            | Self::PoolNotFound { .. }
+            | Self::SessionNotFound { .. }
+            | Self::SessionExists { .. }
+            | Self::ResourceHeld(_)
+            | Self::PoolExhausted { .. }
+            | Self::CapacityExceeded { .. }
+            | Self::HolderMismatch
+            | Self::StaleEpoch { .. }
+            | Self::InvalidState { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::AlreadyDraining
+            | Self::NotDraining
+            | Self::PoolInUse { .. } => false,
+        }
+    }
+
+    /// Whether the lease is no longer as the caller read it: it changed, ended or is gone. A caller that read it before
+    /// the command can read it again.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        match self {
+            Self::StaleEpoch { .. }
+            | Self::InvalidState { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::LeaseNotFound
+            | Self::LeaseRetired => true,
+            Self::OperationConflict
+            | Self::TooLarge { .. }
+            | Self::BundleEmpty
+            | Self::BundleTooLarge
+            | Self::InvalidName { .. }
+            | Self::DuplicateMember { .. }
+            | Self::TtlOutOfRange
+            | Self::PoolNotFound { .. }
+            | Self::SessionNotFound { .. }
+            | Self::SessionExists { .. }
+            | Self::ResourceHeld(_)
+            | Self::PoolExhausted { .. }
+            | Self::CapacityExceeded { .. }
+            | Self::HolderMismatch
+            | Self::AlreadyDraining
+            | Self::NotDraining
+            | Self::PoolInUse { .. } => false,
+        }
+    }
 }
 
 /// Counts of live leases for status and metrics.
