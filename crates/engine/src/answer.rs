@@ -499,29 +499,6 @@ impl News {
 }
 
 impl Refused {
-    /// Wire code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Rejected(rejection) => rejection.code(),
-            Self::Held(_) => "resource_held",
-            Self::Forbidden => "forbidden",
-            Self::ConnectionOpen => "not_draining",
-            Self::Liveness(refusal) => refusal.code(),
-            Self::Queued { .. } => "resource_held",
-            Self::WaitTimeout => "wait_timeout",
-            Self::TooManyWaiters { .. } => "too_many_waiters",
-            Self::Overloaded { .. } => "overloaded",
-            Self::DiskLow => "disk_low",
-            Self::NotYet { .. } => "not_yet",
-            Self::Cancelled => "cancelled",
-            Self::Trimmed { .. } => "lsn_trimmed",
-            Self::OutcomeUnknown => "outcome_unknown",
-            Self::NotLeader => "not_leader",
-            Self::ShuttingDown => "shutting_down",
-        }
-    }
-
     /// The rule of the kernel that it is, if it is one.
     #[must_use]
     pub fn rejection(&self) -> Option<&Rejection> {

@@ -194,35 +194,6 @@ impl StateName {
 }
 
 impl Rejection {
-    /// Wire code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::OperationConflict => "operation_conflict",
-            Self::TooLarge { .. } => "too_large",
-            Self::BundleEmpty => "bundle_empty",
-            Self::BundleTooLarge => "bundle_too_large",
-            Self::InvalidName { .. } => "invalid_name",
-            Self::DuplicateMember { .. } => "duplicate_member",
-            Self::TtlOutOfRange => "ttl_out_of_range",
-            Self::PoolNotFound { .. } => "pool_not_found",
-            Self::SessionNotFound { .. } => "session_not_found",
-            Self::SessionExists { .. } => "session_exists",
-            Self::ResourceHeld(_) => "resource_held",
-            Self::PoolExhausted { .. } => "pool_exhausted",
-            Self::CapacityExceeded { .. } => "capacity_exceeded",
-            Self::LeaseNotFound => "lease_not_found",
-            Self::LeaseRetired => "lease_retired",
-            Self::HolderMismatch => "holder_mismatch",
-            Self::StaleEpoch { .. } => "stale_epoch",
-            Self::InvalidState { .. } => "invalid_state",
-            Self::DeadlinePassed { .. } => "deadline_passed",
-            Self::AlreadyDraining => "already_draining",
-            Self::NotDraining => "not_draining",
-            Self::PoolInUse { .. } => "pool_in_use",
-        }
-    }
-
     /// Whether nothing is kept of the lease: there never was one, or it ended long ago.
     #[must_use]
     pub fn is_gone(&self) -> bool {
