@@ -499,27 +499,44 @@ impl News {
 }
 
 impl Refused {
-    /// Wire code.
+    /// The rule of the kernel that it is, if it is one.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn rejection(&self) -> Option<&Rejection> {
         match self {
-            Self::Rejected(rejection) => rejection.code(),
-            Self::Held(_) => "resource_held",
-            Self::Forbidden => "forbidden",
-            Self::ConnectionOpen => "not_draining",
-            Self::Liveness(refusal) => refusal.code(),
-            Self::Queued { .. } => "resource_held",
-            Self::WaitTimeout => "wait_timeout",
-            Self::TooManyWaiters { .. } => "too_many_waiters",
-            Self::Overloaded { .. } => "overloaded",
-            Self::DiskLow => "disk_low",
-            Self::NotYet { .. } => "not_yet",
-            Self::Cancelled => "cancelled",
-            Self::Trimmed { .. } => "lsn_trimmed",
-            Self::OutcomeUnknown => "outcome_unknown",
-            Self::NotLeader => "not_leader",
-            Self::ShuttingDown => "shutting_down",
+            Self::Rejected(rejection) | Self::Liveness(Refusal::Rejected(rejection)) => Some(rejection),
+            Self::Liveness(
+                Refusal::NoLiveness
+                | Refusal::PermanentLease
+                | Refusal::SessionNotFound
+                | Refusal::NotYet { .. },
+            )
+            | Self::Held(_)
+            | Self::Forbidden
+            | Self::ConnectionOpen
+            | Self::Queued { .. }
+            | Self::WaitTimeout
+            | Self::TooManyWaiters { .. }
+            | Self::Overloaded { .. }
+            | Self::DiskLow
+            | Self::NotYet { .. }
+            | Self::Cancelled
+            | Self::Trimmed { .. }
+            | Self::OutcomeUnknown
+            | Self::NotLeader
+            | Self::ShuttingDown => None,
         }
+    }
+
+    /// Whether nothing is kept of the lease: [`Rejection::is_gone`].
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.rejection().is_some_and(Rejection::is_gone)
+    }
+
+    /// Whether the lease is no longer as the caller read it: [`Rejection::has_moved`].
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        self.rejection().is_some_and(Rejection::has_moved)
     }
 }
 

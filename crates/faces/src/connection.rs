@@ -9,8 +9,8 @@ use crate::sessions;
 use crate::stage::Stage;
 use crate::switchboard::LostLease;
 use tenure_api::{self as api, Error};
-use tenure_engine::kernel::{OpenSession, SessionId, SessionKind, Text};
-use tenure_engine::{Answer, Control, Request};
+use tenure_engine::kernel::{OpenSession, Rejection, SessionId, SessionKind, Text};
+use tenure_engine::{Answer, Control, Refused, Request};
 use tenure_history::wire_session;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -97,7 +97,9 @@ impl Faces {
         for _ in 0..DRAWS_MAX {
             let session = draw();
             match self.ask(request(session)).await {
-                Answer::Refused(taken) if taken.code() == "session_exists" => refused = Some(taken),
+                Answer::Refused(taken @ Refused::Rejected(Rejection::SessionExists { .. })) => {
+                    refused = Some(taken);
+                }
                 Answer::Done { .. } => return Ok(session),
                 other => return Err(self.not_that(other, Asked::AsAnyone)),
             }

@@ -50,7 +50,7 @@ use std::sync::{Arc, OnceLock};
 use tenure_api::{self as api, Error, ErrorCode};
 use tenure_engine::kernel::{
     Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Grant, LeaseId, LeaseState, Lsn, Mode, Policy,
-    Reason, Rebind, ReclaimBy, ReclaimRule, Revoke, SessionKind, Text, Token,
+    Reason, Rebind, ReclaimBy, ReclaimRule, Rejection, Revoke, SessionKind, Text, Token,
 };
 use tenure_engine::liveness::Standing as LivenessStanding;
 use tenure_engine::{
@@ -411,7 +411,7 @@ impl Faces {
         let submit = Submit { asker: Some(caller.principal.clone()), ..Submit::now(action) };
         match self.ask(Request::Submit(submit)).await {
             Answer::Lease(given) => Ok(live(*given)),
-            Answer::Refused(Refused::Rejected(rejection)) if is_moved(rejection.code()) => Ok(None),
+            Answer::Refused(Refused::Rejected(rejection)) if rejection.has_moved() => Ok(None),
             other => Err(self.not_that(other, Asked::AsHolder)),
         }
     }
@@ -524,7 +524,7 @@ impl Faces {
                     }));
                 }
                 // Another registrant came in between; without an epoch its proof is as good.
-                Answer::Refused(refused) if refused.code() == "stale_epoch" && body.epoch.is_none() => {}
+                Answer::Refused(Refused::Rejected(Rejection::StaleEpoch { .. })) if body.epoch.is_none() => {}
                 other => return Err(self.unless_gone(other, id, lease).await),
             }
         }
@@ -585,7 +585,8 @@ impl Faces {
     pub(crate) async fn unless_gone(&self, answer: Answer, id: &str, lease: LeaseId) -> Error {
         match &answer {
             Answer::Refused(refused)
-                if matches!(refused.code(), "invalid_state" | "lease_not_found" | "lease_retired") =>
+                if refused.is_gone()
+                    || matches!(refused, Refused::Rejected(Rejection::InvalidState { .. })) =>
             {
                 match self.live_registration(id, lease).await {
                     Ok(_) => self.not_that(answer, Asked::AsHolder),
@@ -607,11 +608,6 @@ fn live(given: LeaseAnswer) -> Option<(Live, Lsn)> {
         LeaseFound::Live(lease) => Live::of(lease).map(|live| (live, given.lsn)),
         LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
     }
-}
-
-/// What was read is so no longer.
-fn is_moved(code: &str) -> bool {
-    matches!(code, "stale_epoch" | "invalid_state" | "lease_not_found" | "lease_retired")
 }
 
 fn registered(live: &Live, warning: Option<String>) -> api::Registration {

@@ -194,32 +194,61 @@ impl StateName {
 }
 
 impl Rejection {
-    /// Wire code.
+    /// Whether nothing is kept of the lease: there never was one, or it ended long ago.
     #[must_use]
-    pub fn code(&self) -> &'static str {
+    pub fn is_gone(&self) -> bool {
         match self {
-            Self::OperationConflict => "operation_conflict",
-            Self::TooLarge { .. } => "too_large",
-            Self::BundleEmpty => "bundle_empty",
-            Self::BundleTooLarge => "bundle_too_large",
-            Self::InvalidName { .. } => "invalid_name",
-            Self::DuplicateMember { .. } => "duplicate_member",
-            Self::TtlOutOfRange => "ttl_out_of_range",
-            Self::PoolNotFound { .. } => "pool_not_found",
-            Self::SessionNotFound { .. } => "session_not_found",
-            Self::SessionExists { .. } => "session_exists",
-            Self::ResourceHeld(_) => "resource_held",
-            Self::PoolExhausted { .. } => "pool_exhausted",
-            Self::CapacityExceeded { .. } => "capacity_exceeded",
-            Self::LeaseNotFound => "lease_not_found",
-            Self::LeaseRetired => "lease_retired",
-            Self::HolderMismatch => "holder_mismatch",
-            Self::StaleEpoch { .. } => "stale_epoch",
-            Self::InvalidState { .. } => "invalid_state",
-            Self::DeadlinePassed { .. } => "deadline_passed",
-            Self::AlreadyDraining => "already_draining",
-            Self::NotDraining => "not_draining",
-            Self::PoolInUse { .. } => "pool_in_use",
+            Self::LeaseNotFound | Self::LeaseRetired => true,
+            Self::OperationConflict
+            | Self::TooLarge { .. }
+            | Self::BundleEmpty
+            | Self::BundleTooLarge
+            | Self::InvalidName { .. }
+            | Self::DuplicateMember { .. }
+            | Self::TtlOutOfRange
+            | Self::PoolNotFound { .. }
+            | Self::SessionNotFound { .. }
+            | Self::SessionExists { .. }
+            | Self::ResourceHeld(_)
+            | Self::PoolExhausted { .. }
+            | Self::CapacityExceeded { .. }
+            | Self::HolderMismatch
+            | Self::StaleEpoch { .. }
+            | Self::InvalidState { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::AlreadyDraining
+            | Self::NotDraining
+            | Self::PoolInUse { .. } => false,
+        }
+    }
+
+    /// Whether the lease is no longer as the caller read it: it changed, ended or is gone. A caller that read it before
+    /// the command can read it again.
+    #[must_use]
+    pub fn has_moved(&self) -> bool {
+        match self {
+            Self::StaleEpoch { .. }
+            | Self::InvalidState { .. }
+            | Self::DeadlinePassed { .. }
+            | Self::LeaseNotFound
+            | Self::LeaseRetired => true,
+            Self::OperationConflict
+            | Self::TooLarge { .. }
+            | Self::BundleEmpty
+            | Self::BundleTooLarge
+            | Self::InvalidName { .. }
+            | Self::DuplicateMember { .. }
+            | Self::TtlOutOfRange
+            | Self::PoolNotFound { .. }
+            | Self::SessionNotFound { .. }
+            | Self::SessionExists { .. }
+            | Self::ResourceHeld(_)
+            | Self::PoolExhausted { .. }
+            | Self::CapacityExceeded { .. }
+            | Self::HolderMismatch
+            | Self::AlreadyDraining
+            | Self::NotDraining
+            | Self::PoolInUse { .. } => false,
         }
     }
 }

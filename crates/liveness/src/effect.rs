@@ -86,17 +86,3 @@ impl From<Rejection> for Refusal {
         Self::Rejected(rejection)
     }
 }
-
-impl Refusal {
-    /// Wire code.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Rejected(rejection) => rejection.code(),
-            Self::NoLiveness => "no_liveness",
-            Self::PermanentLease => "permanent_lease",
-            Self::SessionNotFound => "session_not_found",
-            Self::NotYet { .. } => "not_yet",
-        }
-    }
-}

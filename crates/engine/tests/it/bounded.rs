@@ -2,7 +2,7 @@
 //! proofs of life are served between two.
 
 use crate::desk::Desk;
-use tenure_engine::{Answer, EngineConfig, TURN_WORK_MAX};
+use tenure_engine::{Answer, EngineConfig, Refused, TURN_WORK_MAX};
 use tenure_kernel::LeaseId;
 use tenure_liveness::{DrainCause, Standing};
 
@@ -80,8 +80,7 @@ fn waits_that_run_out_together_end_over_several_turns() {
     assert_eq!(desk.wake_in_ms, Some(0), "the rest is due");
     let turns = turns_with_a_heartbeat_each(&mut desk);
     assert_eq!(desk.answered - before, WAITS + turns);
-    let timed_out =
-        |answer: &&Answer| matches!(answer, Answer::Refused(refused) if refused.code() == "wait_timeout");
+    let timed_out = |answer: &&Answer| matches!(answer, Answer::Refused(Refused::WaitTimeout));
     assert_eq!(desk.answers.values().filter(timed_out).count(), WAITS);
     assert_eq!(desk.engine.status().waiters, 0);
 }

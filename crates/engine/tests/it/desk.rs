@@ -666,7 +666,7 @@ fn optional(word: &str, value: Option<impl std::fmt::Display>) -> String {
 }
 
 fn refusal_words(refused: &Refused) -> String {
-    let code = refused.code();
+    let code = words::code(refused);
     match refused {
         Refused::Held(blockers) => {
             let held: Vec<String> = blockers
@@ -686,6 +686,6 @@ fn refusal_words(refused: &Refused) -> String {
             format!("{code}: {remaining_ms} ms")
         }
         Refused::Trimmed { oldest } => format!("{code}: oldest {oldest}"),
-        _ => code.to_owned(),
+        _ => code,
     }
 }

@@ -2,6 +2,7 @@
 //! the lease and however it came to drain (`leases.md` §1).
 
 use crate::desk::{Desk, tell};
+use crate::words::code;
 use expect_test::expect;
 use tenure_engine::{Answer, LeaseFound};
 use tenure_liveness::Standing;
@@ -35,11 +36,11 @@ fn view_drain_and_revive_agree_about_every_lease() {
             let LeaseFound::Live(live) = &read.lease else { panic!("live") };
             let is_draining = matches!(live.liveness.standing, Some(Standing::Draining(_)));
             let [drain, revive] = ["drain", "revive"].map(|verb| match ask(verb) {
-                Answer::Refused(refused) => refused.code(),
-                _ => "done",
+                Answer::Refused(refused) => code(&refused),
+                _ => "done".to_owned(),
             });
             let agrees = if is_draining {
-                drain == "already_draining" && matches!(revive, "done" | "no_liveness")
+                drain == "already_draining" && matches!(revive.as_str(), "done" | "no_liveness")
             } else {
                 drain == "done" && revive == "not_draining"
             };

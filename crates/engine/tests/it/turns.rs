@@ -1,6 +1,7 @@
 //! What leaves when: nothing before what it rests on is durable, nothing later than that.
 
 use crate::desk::{Desk, tell, tell_with};
+use crate::words::code;
 use expect_test::expect;
 use tenure_engine::{
     Answer, Completion, EngineConfig, Input, Out, Outputs, Report, Request, Stall, Status, Submit,
@@ -601,7 +602,7 @@ fn an_activate_past_its_deadline_is_told_so_where_the_turn_had_no_room_for_all_t
     assert!(!desk.answers.contains_key("late"), "the answer rests on the end");
     desk.commit();
     let Answer::Refused(refused) = &desk.answers["late"] else { panic!("it is too late") };
-    assert_eq!(refused.code(), "deadline_passed");
+    assert_eq!(code(refused), "deadline_passed");
     desk.settle();
     assert_eq!(desk.engine.kernel().live_count(), 0);
 }

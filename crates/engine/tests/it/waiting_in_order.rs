@@ -2,12 +2,13 @@
 //! old place, and tries of one operation as one waiter.
 
 use crate::desk::{Desk, tell, tell_with};
+use crate::words::code;
 use expect_test::expect;
 use tenure_engine::{Answer, Control, EngineConfig};
 
-fn refusal(desk: &Desk, name: &str) -> &'static str {
+fn refusal(desk: &Desk, name: &str) -> String {
     match &desk.answers[name] {
-        Answer::Refused(refused) => refused.code(),
+        Answer::Refused(refused) => code(refused),
         other => panic!("{name} was answered {other:?}"),
     }
 }

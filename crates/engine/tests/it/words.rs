@@ -3,13 +3,38 @@
 
 use crate::desk::Desk;
 use std::collections::BTreeMap;
-use tenure_engine::{Check, Control, Keeper, List, OperationId, Request, Submit, TakeOver};
+use tenure_engine::{Check, Control, Keeper, List, OperationId, Refused, Request, Submit, TakeOver};
 use tenure_kernel::{
     Action, Actor, Amend, Bundle, Epoch, Evidence, Face, Fence, GateReport, Grant, LeaseId, Lsn, Member,
     OpenSession, Policy, Reason, Rebind, Reclaim, ReclaimBy, ReclaimGround, ReclaimRule, Release, Revoke,
     SessionId, SessionKind, Start, Steer, Text, Token,
 };
+use tenure_liveness::Refusal;
 use tenure_log::Identity;
+
+/// What was refused, as a script writes it: `StaleEpoch { .. }` is `stale_epoch`.
+pub(crate) fn code(refused: &Refused) -> String {
+    let shown = match refused {
+        // Scripts call these as their callers do.
+        Refused::Held(_) | Refused::Queued { .. } => return "resource_held".to_owned(),
+        Refused::ConnectionOpen => return "not_draining".to_owned(),
+        Refused::Trimmed { .. } => return "lsn_trimmed".to_owned(),
+        Refused::Rejected(rejection) | Refused::Liveness(Refusal::Rejected(rejection)) => {
+            format!("{rejection:?}")
+        }
+        Refused::Liveness(refusal) => format!("{refusal:?}"),
+        _ => format!("{refused:?}"),
+    };
+    let name = shown.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+    let mut code = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !code.is_empty() {
+            code.push('_');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
+}
 
 /// What follows the verb.
 struct Words<'a> {

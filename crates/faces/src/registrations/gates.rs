@@ -9,8 +9,10 @@ use crate::dispatch::Faces;
 use tenure_api::Error;
 use tenure_engine::host::read_clocks;
 use tenure_engine::kernel::names::REGISTRATIONS_PREFIX;
-use tenure_engine::kernel::{Action, Amend, Face, GateReport, LeaseId, LeaseState, Lsn, Reason, Token};
-use tenure_engine::{Answer, Control, LeaseSnapshot, List, Request, Submit};
+use tenure_engine::kernel::{
+    Action, Amend, Face, GateReport, LeaseId, LeaseState, Lsn, Reason, Rejection, Token,
+};
+use tenure_engine::{Answer, Control, LeaseSnapshot, List, Refused, Request, Submit};
 use tenure_history::wire_session;
 
 /// Leases read at once.
@@ -133,7 +135,7 @@ impl Faces {
                 face_data: Some(facts.encode()),
             };
             match self.ask(Request::Submit(Submit::now(Action::Amend(amend)))).await {
-                Answer::Refused(refused) if refused.code() == "stale_epoch" => {}
+                Answer::Refused(Refused::Rejected(Rejection::StaleEpoch { .. })) => {}
                 _ => return,
             }
         }

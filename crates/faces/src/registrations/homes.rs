@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_api::{Error, ErrorCode};
 use tenure_engine::host::read_clocks;
-use tenure_engine::kernel::{Action, Amend, GateReport, LeaseId, Token};
-use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, Request, Submit};
+use tenure_engine::kernel::{Action, Amend, GateReport, LeaseId, Rejection, Token};
+use tenure_engine::{Answer, Control, LeaseFound, LeaseSnapshot, Refused, Request, Submit};
 
 use super::network::Renamed;
 
@@ -250,10 +250,8 @@ impl Faces {
     async fn rewrite(&self, lease: &LeaseSnapshot, facts: &Facts) -> bool {
         let token = Token::new(lease.id, lease.epoch);
         let amend = Amend { token, attachment: None, face_data: Some(facts.encode()) };
-        match self.ask(Request::Submit(Submit::now(Action::Amend(amend)))).await {
-            Answer::Refused(refused) => refused.code() != "stale_epoch",
-            _ => true,
-        }
+        let answer = self.ask(Request::Submit(Submit::now(Action::Amend(amend)))).await;
+        !matches!(answer, Answer::Refused(Refused::Rejected(Rejection::StaleEpoch { .. })))
     }
 
     /// Gives registrations from before there was a cluster a home: this node.

@@ -98,10 +98,10 @@ impl Faces {
                 let end = wall_ms.saturating_add(remaining_ms.unwrap_or(0)).saturating_add(grace_ms);
                 Ok(self.acknowledged(id, rfc3339(end), valid_ms, lsn))
             }
-            Answer::Refused(refused) if is_moved(refused.code()) => {
+            Answer::Refused(refused) if refused.has_moved() => {
                 let Shown { stream, withdrawn, .. } = self.stream(id).await?;
-                let is_starting =
-                    stream.state == SlotSessionState::Starting && refused.code() == "invalid_state";
+                let is_starting = stream.state == SlotSessionState::Starting
+                    && matches!(refused, Refused::Rejected(Rejection::InvalidState { .. }));
                 if stream.state.is_terminal() {
                     Err(self.too_late(&stream))
                 } else if is_starting || withdrawn {
@@ -201,7 +201,7 @@ impl Faces {
                             }
                         }
                         // It was activated or ended meanwhile.
-                        Answer::Refused(refused) if is_moved(refused.code()) => {}
+                        Answer::Refused(refused) if refused.has_moved() => {}
                         other => return Err(self.not_that(other, Asked::AsHolder)),
                     }
                 }
@@ -328,7 +328,7 @@ impl Faces {
                 LeaseFound::Live(live) => Some(live),
                 LeaseFound::JustEnded { .. } | LeaseFound::Ended { .. } | LeaseFound::Retired => None,
             },
-            Answer::Refused(refused) if is_gone(refused.code()) => None,
+            Answer::Refused(refused) if refused.is_gone() => None,
             other => return Err(self.not_that(other, Asked::AsHolder)),
         };
         let is_revoking = matches!(live.as_ref().map(|live| &live.state), Some(LeaseState::Revoking(_)));
@@ -361,10 +361,10 @@ impl Faces {
                 let shown = self.after(*given, &attachment).await;
                 Ok(shown.map(|shown| (shown, status)))
             }
-            Answer::Refused(refused) if is_moved(refused.code()) && is_revoking => {
+            Answer::Refused(refused) if refused.has_moved() && is_revoking => {
                 self.end_revoked(held, lease, parting).await
             }
-            Answer::Refused(refused) if is_moved(refused.code()) => {
+            Answer::Refused(refused) if refused.has_moved() => {
                 let shown = self.stream(&held.id).await?;
                 if shown.stream.state.is_terminal() { Err(gone(&shown.stream)) } else { Ok(None) }
             }
@@ -456,13 +456,4 @@ fn reply(shown: Shown) -> Reply {
 fn changes_too_fast(id: &str) -> Error {
     let message = format!("session {id:?} changed during each of {TRIES_MAX} attempts");
     attempts_used_up(message, TRIES_MAX)
-}
-
-fn is_gone(code: &str) -> bool {
-    matches!(code, "lease_not_found" | "lease_retired")
-}
-
-/// What was read is so no longer.
-fn is_moved(code: &str) -> bool {
-    matches!(code, "stale_epoch" | "invalid_state" | "deadline_passed") || is_gone(code)
 }

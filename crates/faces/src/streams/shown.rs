@@ -173,9 +173,7 @@ impl Faces {
                 LeaseFound::JustEnded { .. } | LeaseFound::Retired => Ok(None),
             },
             // Too old to be shown, even by the engine.
-            Answer::Refused(refused) if matches!(refused.code(), "lease_not_found" | "lease_retired") => {
-                Ok(None)
-            }
+            Answer::Refused(refused) if refused.is_gone() => Ok(None),
             other => Err(self.not_that(other, crate::refusal::Asked::AsAnyone)),
         }
     }

@@ -243,3 +243,41 @@ fn a_control_command_compares_an_epoch_only_where_one_is_given() {
         "#]],
     );
 }
+
+#[test]
+fn a_rejection_says_whether_the_lease_has_moved_or_is_gone() {
+    let name = || Text::from("r");
+    let (holder, since) = (Text::from("a"), Tick(0));
+    let neither = [
+        Rejection::OperationConflict,
+        Rejection::TooLarge { field: Field::Holder },
+        Rejection::BundleEmpty,
+        Rejection::BundleTooLarge,
+        Rejection::InvalidName { name: name(), fault: NameFault::Empty },
+        Rejection::DuplicateMember { name: name() },
+        Rejection::TtlOutOfRange,
+        Rejection::PoolNotFound { pool: name() },
+        Rejection::SessionNotFound { session: SessionId(1) },
+        Rejection::SessionExists { session: SessionId(1) },
+        Rejection::ResourceHeld(Held { resource: name(), lease: LeaseId(1), holder, since }),
+        Rejection::PoolExhausted { pool: name(), wanted: 2, free: 1 },
+        Rejection::CapacityExceeded { capacity: Capacity::Leases, max: 1 },
+        Rejection::HolderMismatch,
+        Rejection::AlreadyDraining,
+        Rejection::NotDraining,
+        Rejection::PoolInUse { held: 1 },
+    ];
+    let moved = [
+        Rejection::StaleEpoch { current: Epoch(2) },
+        Rejection::InvalidState { state: StateName::Released },
+        Rejection::DeadlinePassed { deadline: Tick(1) },
+    ];
+    let gone = [Rejection::LeaseNotFound, Rejection::LeaseRetired];
+    for (rejections, expected) in
+        [(neither.as_slice(), (false, false)), (&moved, (true, false)), (&gone, (true, true))]
+    {
+        for rejection in rejections {
+            assert_eq!((rejection.has_moved(), rejection.is_gone()), expected, "{rejection:?}");
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! events is the same whichever way it is derived. `PROPTEST_CASES` sets how many; a failure prints its steps.
 
 use crate::model::Model;
-use crate::script::{Watch, bytes_of};
+use crate::script::{Watch, bytes_of, code};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tenure_kernel::codec::{FORMAT, decode_event, decode_state, encode_event};
@@ -321,7 +321,7 @@ impl World {
                 match said {
                     Ok(Decision::Event(event)) => Some(event),
                     Ok(Decision::Replay(_)) => self.count("replayed"),
-                    Err(rejection) => self.count(rejection.code()),
+                    Err(rejection) => self.count(&code(&rejection)),
                 }
             }
             Asked::Internal(command) => {

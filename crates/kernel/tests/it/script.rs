@@ -647,9 +647,23 @@ fn describe(
     out
 }
 
+/// What was rejected, as a script writes it: `StaleEpoch { .. }` is `stale_epoch`.
+pub(crate) fn code(rejection: &Rejection) -> String {
+    let shown = format!("{rejection:?}");
+    let name = shown.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+    let mut code = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !code.is_empty() {
+            code.push('_');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
+}
+
 /// A rejection in one line: its code and what it says besides.
 pub(crate) fn rejected(rejection: &Rejection) -> String {
-    let code = rejection.code();
+    let code = code(rejection);
     match rejection {
         Rejection::TooLarge { field } => format!("{code} {field:?}"),
         Rejection::InvalidName { name, fault } => format!("{code} '{name}' {}", fault.as_str()),
@@ -675,7 +689,7 @@ pub(crate) fn rejected(rejection: &Rejection) -> String {
         | Rejection::LeaseRetired
         | Rejection::HolderMismatch
         | Rejection::AlreadyDraining
-        | Rejection::NotDraining => code.to_owned(),
+        | Rejection::NotDraining => code,
     }
 }
 

@@ -1,26 +1,9 @@
-//! Words on the wire, and what the pieces say of themselves.
+//! What the pieces say of themselves.
 
 use crate::desk::Desk;
 use crate::script::{refused, seconds};
 use tenure_kernel::*;
 use tenure_liveness::*;
-
-#[test]
-fn refusals_have_the_codes_of_the_contract() {
-    let codes = [
-        (Refusal::NoLiveness, "no_liveness"),
-        (Refusal::PermanentLease, "permanent_lease"),
-        (Refusal::SessionNotFound, "session_not_found"),
-        (Refusal::NotYet { remaining_ms: 5 }, "not_yet"),
-        (Refusal::from(Rejection::AlreadyDraining), "already_draining"),
-        (Refusal::from(Rejection::NotDraining), "not_draining"),
-        (Refusal::from(Rejection::LeaseNotFound), "lease_not_found"),
-    ];
-    for (refusal, code) in codes {
-        assert_eq!(refusal.code(), code);
-    }
-    assert_eq!(refused(&Refusal::NotYet { remaining_ms: 5 }), "not_yet 5");
-}
 
 #[test]
 fn a_retired_lease_is_told_apart_from_an_unknown_one() {

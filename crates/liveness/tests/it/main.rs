@@ -14,7 +14,7 @@
 //! | [`recovery`] | the restart rule |
 //! | [`breaker`] | each condition, the hold, the reset |
 //! | [`timers`] | slots used again, storms, months, the end of the clock |
-//! | [`effects`] | words and grounds |
+//! | [`effects`] | what the pieces say of themselves |
 //! | [`model`], [`property`] | random lives against a naive model |
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 

@@ -3,7 +3,7 @@
 
 use crate::desk::Desk;
 use crate::model::{Deeds, Model, State, agree, deeds_of};
-use crate::script::{refused, seconds};
+use crate::script::{code, refused, seconds};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
 use tenure_kernel::*;
@@ -254,8 +254,8 @@ impl Pair {
                 let k = usize::from(*session) % SESSIONS;
                 let id = if usize::from(*session) < SESSIONS { self.by_hand[k] } else { self.connections[k] };
                 let answer = self.desk.session_heartbeat(id);
-                let answer = answer.map(|r| (r.valid_ms, r.draining, r.returned)).map_err(|e| e.code());
-                prop_assert_eq!(answer, self.model.session_heartbeat(id));
+                let answer = answer.map(|r| (r.valid_ms, r.draining, r.returned)).map_err(|e| code(&e));
+                prop_assert_eq!(answer, self.model.session_heartbeat(id).map_err(String::from));
             }
             Step::Restart => {
                 self.desk.restart();
@@ -289,25 +289,26 @@ impl Pair {
         match step {
             Step::Activate(_) => {
                 let done = self.desk.decide(Action::Activate(Token::new(lease, epoch)));
-                prop_assert_eq!(done.map(drop).map_err(|e| e.code()), self.model.activate(lease));
+                let done = done.map(drop).map_err(|e| code(&e.into()));
+                prop_assert_eq!(done, self.model.activate(lease).map_err(String::from));
             }
             Step::Heartbeat { via, .. } => {
                 let via = self.connections.get(usize::from(*via)).copied();
                 let answer = self.desk.heartbeat(lease, None, via);
-                let answer = answer.map(|r| (r.valid_ms, r.draining, r.returned)).map_err(|e| e.code());
-                prop_assert_eq!(answer, self.model.heartbeat(lease, via));
+                let answer = answer.map(|r| (r.valid_ms, r.draining, r.returned)).map_err(|e| code(&e));
+                prop_assert_eq!(answer, self.model.heartbeat(lease, via).map_err(String::from));
             }
             Step::Acknowledge(_) => {
-                let done = self.desk.acknowledge(lease, epoch.0).map_err(|e| e.code());
-                prop_assert_eq!(done, self.model.acknowledge(lease));
+                let done = self.desk.acknowledge(lease, epoch.0).map_err(|e| code(&e));
+                prop_assert_eq!(done, self.model.acknowledge(lease).map_err(String::from));
             }
             Step::Drain(_) => {
-                let done = self.desk.drain(lease).map_err(|e| e.code());
-                prop_assert_eq!(done, self.model.drain(lease));
+                let done = self.desk.drain(lease).map_err(|e| code(&e));
+                prop_assert_eq!(done, self.model.drain(lease).map_err(String::from));
             }
             Step::Revive(_) => {
-                let done = self.desk.revive(lease).map_err(|e| e.code());
-                prop_assert_eq!(done, self.model.revive(lease));
+                let done = self.desk.revive(lease).map_err(|e| code(&e));
+                prop_assert_eq!(done, self.model.revive(lease).map_err(String::from));
             }
             Step::Revoke { by_operator, .. } => {
                 let by = if *by_operator { ReclaimBy::Operator } else { ReclaimBy::Daemon };

@@ -316,15 +316,34 @@ impl Runner {
     }
 }
 
+/// What was refused, as a script writes it: `StaleEpoch { .. }` is `stale_epoch`.
+pub(crate) fn code(refusal: &Refusal) -> String {
+    let shown = match refusal {
+        Refusal::Rejected(rejection) => format!("{rejection:?}"),
+        Refusal::NoLiveness | Refusal::PermanentLease | Refusal::SessionNotFound | Refusal::NotYet { .. } => {
+            format!("{refusal:?}")
+        }
+    };
+    let name = shown.split(|letter: char| !letter.is_alphanumeric()).next().unwrap();
+    let mut code = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !code.is_empty() {
+            code.push('_');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
+}
+
 /// A refusal in one line: its code and what it says besides.
 pub(crate) fn refused(refusal: &Refusal) -> String {
-    let code = refusal.code();
+    let code = code(refusal);
     match refusal {
         Refusal::NotYet { remaining_ms } => format!("{code} {remaining_ms}"),
         Refusal::Rejected(Rejection::StaleEpoch { current }) => format!("{code} current={current}"),
         Refusal::Rejected(Rejection::InvalidState { state }) => format!("{code} {}", state.as_str()),
         Refusal::Rejected(_) | Refusal::NoLiveness | Refusal::PermanentLease | Refusal::SessionNotFound => {
-            code.to_owned()
+            code
         }
     }
 }
