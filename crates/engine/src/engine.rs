@@ -10,6 +10,7 @@ use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out};
 use crate::lanes::{AHEAD, Lanes};
+use crate::mode::{EngineMode, FrameOutcome, Grants, Turn};
 use crate::report::{Stall, Task};
 use crate::request::{Control, Input, Lane, Request, Ticket};
 use crate::retries::Retries;
@@ -214,19 +215,11 @@ pub struct Engine {
     /// Open connections whose session is not durable yet.
     pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
     pub(crate) notices: Notices,
-    pub(crate) space: Space,
+    pub(crate) grants: Grants,
     /// Why the last try of each task failed.
     pub(crate) failing: [Option<String>; Task::ALL.len()],
     pub(crate) record_wanted: bool,
-    pub(crate) role: Role,
-    pub(crate) authority: Authority,
-    /// Authority ran out, and nothing has been decided since.
-    lapsed: bool,
-    pub(crate) restored_until: Option<Tick>,
-    pub(crate) frozen: bool,
-    /// The daemon stops; see [`Control::Stopping`].
-    pub(crate) stopping: bool,
-    stop: Option<Stop>,
+    pub(crate) mode: EngineMode,
     /// Slots of the leases looked at together; kept only for its memory.
     ahead: Vec<Option<LeaseSlot>>,
     /// What leaves with this turn.
@@ -280,16 +273,10 @@ impl Engine {
             counters: Counters::default(),
             connections: HashMap::default(),
             notices: Notices::default(),
-            space: Space::Ok,
+            grants: Grants::open(),
             failing: [const { None }; Task::ALL.len()],
             record_wanted: false,
-            role: Role::Writing,
-            authority: Authority::Forever,
-            lapsed: false,
-            restored_until: None,
-            frozen: false,
-            stopping: false,
-            stop: None,
+            mode: EngineMode::leads(Authority::Forever),
             ahead: Vec::new(),
             leaving: Vec::new(),
             pushes: Vec::new(),
@@ -318,7 +305,7 @@ impl Engine {
     /// What it does with its log.
     #[must_use]
     pub fn role(&self) -> Role {
-        self.role
+        self.mode.role()
     }
 
     /// The present tick.
@@ -360,13 +347,13 @@ impl Engine {
     /// How a turn went for one who only asks whether there are any.
     #[must_use]
     pub fn probed(&self) -> Answer {
-        if self.stop.is_some() {
+        if self.mode.stop_reason().is_some() {
             return Answer::Refused(Refused::ShuttingDown);
         }
-        if self.role == Role::Writing && !self.may_answer() {
+        if !self.mode.may_answer(self.now) {
             return Answer::Refused(Refused::NotLeader);
         }
-        Answer::Probed { space: self.space }
+        Answer::Probed { space: self.grants.space }
     }
 
     /// One turn of the machine.
@@ -383,18 +370,16 @@ impl Engine {
         for completion in completions {
             self.complete(completion, &mut outputs);
         }
-        if self.stop.is_some() {
-            return self.stopped(inputs, outputs);
-        }
-        if self.role == Role::Following {
-            return self.look_only(inputs, outputs);
-        }
-        if !self.may_answer() {
-            return self.without_authority(inputs, outputs);
-        }
-        if self.lapsed {
-            self.regain();
-        }
+        let decides = match self.mode.begin(now) {
+            Turn::Over => return self.stopped(inputs, outputs),
+            Turn::Looks => return self.look_only(inputs, outputs),
+            Turn::Waits => return self.without_authority(inputs, outputs),
+            Turn::Works { regains: true, decides } => {
+                self.regain();
+                decides
+            }
+            Turn::Works { regains: false, decides } => decides,
+        };
         let passed = self.ticker.pass(now, deadline_pending);
         self.tick = passed.now;
         if let Some(gap_ms) = passed.stalled_ms {
@@ -411,11 +396,11 @@ impl Engine {
             }
         }
         self.lose_facts_if_planted();
-        if !self.frozen {
+        if decides {
             self.work();
         }
         self.hub.deliver(self.journal.synced(), &mut self.pushes, &mut outputs.reads);
-        if !self.frozen {
+        if decides {
             self.keep_time();
             outputs.append = self.journal.take_frame(self.tick);
             if let Some(batch) = &outputs.append {
@@ -426,7 +411,7 @@ impl Engine {
         }
         self.leaving.extend(self.pushes.drain(..).map(Out::Push));
         outputs.outs.append(&mut self.leaving);
-        outputs.wake_in_ms = self.wake_in_ms();
+        outputs.wake_in_ms = self.wake_in_ms(decides);
         outputs
     }
 
@@ -438,7 +423,6 @@ impl Engine {
         mut outputs: Outputs,
     ) -> Outputs {
         self.ticker.stand_still(self.now);
-        self.lapsed = true;
         let mut unknown = self.journal.take_answers();
         // What rests on nothing unsynced waits for authority alone.
         self.leaving.retain(|out| match out {
@@ -468,7 +452,6 @@ impl Engine {
 
     /// Authority is back: what recovery does is done again, from this instant.
     fn regain(&mut self) {
-        self.lapsed = false;
         self.ticker.stand_still(self.now);
         self.liveness = Liveness::recover(&self.kernel, self.tick, self.config.liveness.clone());
     }
@@ -751,25 +734,22 @@ impl Engine {
                     self.counters.sync_us.record(took_us);
                     self.committed(batch);
                 }
-                Appended::Fenced => self.stop = Some(Stop::Fenced),
+                Appended::Fenced => self.mode.stop(Stop::Fenced),
                 Appended::Unknown => {
-                    self.frozen = true;
+                    self.mode.frame_is(FrameOutcome::Unknown);
                     outputs.resolve = Some(batch);
                 }
-                Appended::Failed(why) => self.stop = Some(Stop::LogFailed(why)),
+                Appended::Failed(why) => self.mode.stop(Stop::LogFailed(why)),
             },
             Completion::Resolved { batch, resolution } => match resolution {
-                Resolution::Committed { .. } => {
-                    self.frozen = false;
-                    self.committed(batch);
-                }
-                // The same batch at the same position, never a new one.
+                Resolution::Committed { .. } => self.committed(batch),
+                // The same batch at the same position, never a new one; what becomes of it is still unknown.
                 Resolution::Absent => outputs.append = Some(batch),
-                Resolution::Fenced => self.stop = Some(Stop::Fenced),
+                Resolution::Fenced => self.mode.stop(Stop::Fenced),
                 Resolution::Unknown => outputs.resolve = Some(batch),
                 Resolution::Corrupt => {
                     let why = "it holds what this writer did not write";
-                    self.stop = Some(Stop::LogFailed(why.to_owned()));
+                    self.mode.stop(Stop::LogFailed(why.to_owned()));
                 }
             },
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
@@ -777,12 +757,8 @@ impl Engine {
             Completion::Worked(task, error) => self.worked(task, error),
             Completion::Stalled { stall, ms } => self.stalled(stall, ms),
             Completion::RecordWanted => self.record_wanted = true,
-            Completion::Authority(authority) => {
-                // No turn may have seen that the former one was over, if the process was stopped meanwhile.
-                self.lapsed |= self.role == Role::Writing && !self.may_answer();
-                self.authority = authority;
-            }
-            Completion::Fenced => self.stop = Some(Stop::Fenced),
+            Completion::Authority(authority) => self.mode.authority_is(authority, self.now),
+            Completion::Fenced => self.mode.stop(Stop::Fenced),
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),
             Completion::Told(control) => self.facts.push(control),
@@ -790,17 +766,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn stop_for(&mut self, stop: Stop) {
-        self.stop.get_or_insert(stop);
-    }
-
-    /// Says how long this engine may answer before it has heard anything from its log.
-    pub fn set_authority(&mut self, authority: Authority) {
-        self.authority = authority;
-    }
-
     fn committed(&mut self, batch: Batch) {
-        self.frozen = false;
+        self.mode.frame_is(FrameOutcome::Known);
         self.journal.committed(&mut self.leaving);
         let before = self.pushes.len();
         if let Some(spent) = self.hub.keep(batch, &mut self.pushes) {
@@ -814,7 +781,7 @@ impl Engine {
     fn stopped(&mut self, inputs: impl IntoIterator<Item = Input>, mut outputs: Outputs) -> Outputs {
         self.facts.clear();
         let mut suspect = self.journal.abandon();
-        if self.may_answer() {
+        if self.mode.may_answer(self.now) {
             outputs.outs.append(&mut self.leaving);
         } else {
             suspect.append(&mut self.leaving);
@@ -829,15 +796,8 @@ impl Engine {
         for ticket in unheard.chain(waiting) {
             outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::ShuttingDown)));
         }
-        outputs.stop = self.stop.clone();
+        outputs.stop = self.mode.stop_reason().cloned();
         outputs
-    }
-
-    fn may_answer(&self) -> bool {
-        match self.authority {
-            Authority::Forever => true,
-            Authority::Until { boot_ms } => self.now.boot_ms < boot_ms,
-        }
     }
 }
 

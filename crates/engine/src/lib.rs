@@ -23,6 +23,7 @@ pub mod host;
 mod hub;
 mod journal;
 mod lanes;
+mod mode;
 mod quota;
 mod reads;
 mod recovery;
