@@ -1,8 +1,9 @@
 //! What time alone brings: deadlines that a turn acts on, within its bounds, and when the next turn is due for them.
 
-use crate::engine::{Engine, TURN_WORK_MAX};
+use crate::engine::Engine;
 use crate::journal::{Out, RECORDS_PER_END};
 use crate::report::Report;
+use crate::turn::TURN_WORK_MAX;
 use tenure_kernel::{Note, Tick};
 use tenure_liveness::Effect;
 
