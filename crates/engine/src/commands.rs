@@ -15,7 +15,7 @@ use tenure_kernel::{
     SessionId, StateName, Steer, Text,
 };
 use tenure_liveness::{LivenessView, Refusal, Renewal, Standing};
-use tenure_log::{PAYLOAD_BYTES_MAX, Space};
+use tenure_log::PAYLOAD_BYTES_MAX;
 
 /// How a command came out, and the position its answer rests on.
 pub(crate) struct Outcome {
@@ -465,7 +465,7 @@ impl Engine {
         command: &mut Command,
         opening: Option<&OpenSession>,
     ) -> Result<Outcome, Refused> {
-        self.check_open_for_grants()?;
+        self.grants.check(self.tick)?;
         let Action::Grant(grant) = &mut command.action else {
             unreachable!("invariant: only grants are granted")
         };
@@ -474,22 +474,6 @@ impl Engine {
         self.make_durable(session, opening, command)?;
         let outcome = self.decide(command);
         if let Answer::Refused(refused) = outcome.answer { Err(refused) } else { Ok(outcome) }
-    }
-
-    pub(crate) fn check_open_for_grants(&mut self) -> Result<(), Refused> {
-        if self.space == Space::Low {
-            return Err(Refused::DiskLow);
-        }
-        match self.restored_until {
-            Some(until) if self.tick < until => {
-                Err(Refused::NotYet { remaining_ms: until.ms_since(self.tick) })
-            }
-            Some(_) => {
-                self.restored_until = None;
-                Ok(())
-            }
-            None => Ok(()),
-        }
     }
 
     /// The first lease that can be taken over is what is asked for.
@@ -575,7 +559,7 @@ impl Engine {
 
     /// A heartbeat that counts only while the lease is not over, whether its end was recorded or not.
     pub(crate) fn timely_heartbeat(&mut self, ticket: Ticket, lease: LeaseId, epoch: Option<Epoch>) {
-        let looks = !self.stopping && !planted(Planted::LateHeartbeatRenews);
+        let looks = !self.mode.is_daemon_stopping() && !planted(Planted::LateHeartbeatRenews);
         let due = |view: &LeaseView<'_>| looks && self.liveness.is_due(*view, self.tick);
         if let Some(view) = self.kernel.live(lease).filter(due) {
             if self.journal.room_for_ends() == 0 {
@@ -727,7 +711,7 @@ impl Engine {
     }
 
     pub(crate) fn snapshot(&self, view: LeaseView<'_>) -> LeaseSnapshot {
-        let liveness = match self.role {
+        let liveness = match self.role() {
             Role::Writing => self.liveness.view(view, self.tick),
             Role::Following => LivenessView::UNKNOWN,
         };

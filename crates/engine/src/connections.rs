@@ -124,7 +124,7 @@ impl Engine {
     /// A connection is gone, here or at another node: what it keeps drains. `is_left`: by the word of that node its holder
     /// closed it.
     pub(crate) fn connection_closed(&mut self, session: SessionId, is_left: bool) {
-        if self.stopping {
+        if self.mode.is_daemon_stopping() {
             return;
         }
         let mut effects = Vec::new();

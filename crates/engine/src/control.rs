@@ -53,7 +53,7 @@ impl Engine {
 
     /// The same where another node decides: only watches are served here.
     pub(crate) fn look_at_facts(&mut self) {
-        assert_eq!(self.role, Role::Following, "invariant: an engine that decides carries facts out");
+        assert_eq!(self.role(), Role::Following, "invariant: an engine that decides carries facts out");
         while let Some(control) = self.facts.queue.pop_front() {
             match control {
                 Control::WatchMore { watch, room } => self.hub.more(watch, room),
@@ -84,7 +84,7 @@ impl Engine {
             Control::NoticeDone(lease) => self.settle_notice(lease),
             Control::WatchMore { watch, room } => self.hub.more(watch, room),
             Control::WatchEnd(watch) => self.hub.end(watch),
-            Control::Stopping => self.stopping = true,
+            Control::Stopping => self.mode.daemon_stops(),
         }
     }
 

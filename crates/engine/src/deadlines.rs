@@ -1,11 +1,11 @@
 //! What time alone brings: deadlines that a turn acts on, within its bounds, and when the next turn is due for them.
 
-use crate::engine::{Engine, TURN_WORK_MAX};
+use crate::engine::Engine;
 use crate::journal::{Out, RECORDS_PER_END};
 use crate::report::Report;
+use crate::turn::TURN_WORK_MAX;
 use tenure_kernel::{Note, Tick};
 use tenure_liveness::Effect;
-use tenure_log::Authority;
 
 /// Waits that run out in one turn: each takes a waiter out of several orders and answers it.
 const WAITS_OVER_MAX: usize = 256;
@@ -23,7 +23,7 @@ impl Engine {
             left -= 1;
         }
         let (mut effects, mut looks) = (Vec::new(), TURN_WORK_MAX);
-        while !self.stopping && looks > 0 {
+        while !self.mode.is_daemon_stopping() && looks > 0 {
             let batch = (left / RECORDS_PER_END).min(self.journal.room_for_ends()).min(256);
             if batch == 0 {
                 break;
@@ -86,7 +86,7 @@ impl Engine {
     pub(crate) fn next_deadline(&self) -> Option<Tick> {
         [
             self.kernel.next_deadline(),
-            self.liveness.next_deadline().filter(|_| !self.stopping),
+            self.liveness.next_deadline().filter(|_| !self.mode.is_daemon_stopping()),
             self.waiters.next_deadline(),
             self.gates.next_deadline(),
             self.next_notice_deadline(),
@@ -96,13 +96,14 @@ impl Engine {
         .min()
     }
 
-    pub(crate) fn wake_in_ms(&self) -> Option<u64> {
-        let ends_fit = !self.frozen && self.journal.room_for_ends() > 0;
-        let anything_fits = !self.frozen && self.journal.room() > 0;
+    /// When the turn after this one is due. `decides`: whether the outcome of the newest frame is known.
+    pub(crate) fn wake_in_ms(&self, decides: bool) -> Option<u64> {
+        let ends_fit = decides && self.journal.room_for_ends() > 0;
+        let anything_fits = decides && self.journal.room() > 0;
         let work_left = !self.lanes.is_empty() || !self.freed.is_empty();
         let ends_left = !self.facts.is_empty() || !self.endings.is_empty();
         // Waits that run out need no room.
-        let waits_over = !self.frozen && self.waiters.next_deadline().is_some_and(|at| at <= self.tick);
+        let waits_over = decides && self.waiters.next_deadline().is_some_and(|at| at <= self.tick);
         if (work_left && anything_fits) || (ends_left && ends_fit) || waits_over {
             return Some(0);
         }
@@ -115,11 +116,7 @@ impl Engine {
         let live = self.kernel.live_count() > 0;
         let tick_due = self.journal.newest_tick().after_ms(TICK_EVERY_MS);
         let tick_in = (live && anything_fits).then(|| tick_due.ms_since(self.tick));
-        // When authority ends, the turn answers everything that waits.
-        let authority_in = match self.authority {
-            Authority::Forever => None,
-            Authority::Until { boot_ms } => Some(boot_ms.saturating_sub(self.now.boot_ms).max(1)),
-        };
+        let authority_in = self.mode.authority_ends_in_ms(self.now);
         [deadline_in, tick_in, authority_in].into_iter().flatten().min()
     }
 }

@@ -1,7 +1,8 @@
 //! Ends that follow from one event but are too many for one turn: the leases of a closed session or of a
 //! removed pool. The event is durable, so that a restart goes on where this stopped.
 
-use crate::engine::{Engine, TURN_WORK_MAX};
+use crate::engine::Engine;
+use crate::turn::TURN_WORK_MAX;
 use std::collections::VecDeque;
 use tenure_kernel::{
     Action, Actor, Evidence, LeaseId, LeaseState, LeaseView, Reason, ReclaimBy, Release, Revoke, SessionId,
@@ -347,10 +348,11 @@ use tests::step;
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs, TURN_WORK_MAX};
+    use crate::engine::{Appended, Completion, Engine, EngineConfig, Outputs};
     use crate::recovery::GoingOn;
     use crate::request::{Control, Input, Request, Submit, Ticket};
     use crate::ticker::Now;
+    use crate::turn::TURN_WORK_MAX;
     use std::cell::Cell;
     use tenure_kernel::{
         Action, Bundle, Grant, Kernel, Lsn, OpenSession, Policy, SessionId, SessionKind, Setup, Tick,

@@ -1,17 +1,16 @@
 //! The machine between the pure rules and the log. [`Engine::turn`] takes what arrived and what completed,
 //! and returns what may leave: no thread, no channel, no clock. Host and simulator drive the same code.
-//!
-//! Order within a turn: completions, then proofs of life, then facts, then deadlines, then everything else by lane.
 
-use crate::answer::{Answer, CallLimit, Push, Refused};
+use crate::answer::{Answer, Push, Refused};
 use crate::control::Facts;
 use crate::endings::Endings;
 use crate::gates::{Gates, Notices};
 use crate::hub::{Hub, LogRead, LogReadDone};
 use crate::journal::{Ending, Followed, Journal, Out};
-use crate::lanes::{AHEAD, Lanes};
+use crate::lanes::Lanes;
+use crate::mode::{EngineMode, FrameOutcome, Grants};
 use crate::report::{Stall, Task};
-use crate::request::{Control, Input, Lane, Request, Ticket};
+use crate::request::{Control, Input, Request, Ticket};
 use crate::retries::Retries;
 use crate::status::Counters;
 use crate::ticker::{Now, Ticker};
@@ -70,17 +69,10 @@ impl Default for EngineConfig {
     }
 }
 
-/// A turn ends after this many events: a heartbeat while many leases end at once waits for a turn of ends or two.
-pub const TURN_EVENTS_MAX: usize = 1024;
-/// A turn ends after this much work; a unit is about a microsecond, so that a turn takes about 2 ms.
-pub const TURN_WORK_MAX: usize = 2_000;
 /// Waiters looked at per unit of work.
 const WAITERS_PER_UNIT: usize = 8;
 /// What it takes to begin a wait, beside the try that came before: a waiter stands in five orders.
 const UNITS_PER_WAIT: usize = 4;
-
-/// Position 0 is never a grant's: looking this up finds nothing.
-const NO_LEASE: LeaseId = LeaseId(0);
 
 /// Something the host finished for the engine.
 #[derive(Debug)]
@@ -214,21 +206,13 @@ pub struct Engine {
     /// Open connections whose session is not durable yet.
     pub(crate) connections: HashMap<SessionId, OpenSession, foldhash::fast::FixedState>,
     pub(crate) notices: Notices,
-    pub(crate) space: Space,
+    pub(crate) grants: Grants,
     /// Why the last try of each task failed.
     pub(crate) failing: [Option<String>; Task::ALL.len()],
     pub(crate) record_wanted: bool,
-    pub(crate) role: Role,
-    pub(crate) authority: Authority,
-    /// Authority ran out, and nothing has been decided since.
-    lapsed: bool,
-    pub(crate) restored_until: Option<Tick>,
-    pub(crate) frozen: bool,
-    /// The daemon stops; see [`Control::Stopping`].
-    pub(crate) stopping: bool,
-    stop: Option<Stop>,
+    pub(crate) mode: EngineMode,
     /// Slots of the leases looked at together; kept only for its memory.
-    ahead: Vec<Option<LeaseSlot>>,
+    pub(crate) ahead: Vec<Option<LeaseSlot>>,
     /// What leaves with this turn.
     pub(crate) leaving: Vec<Out>,
     pub(crate) pushes: Vec<Push>,
@@ -280,16 +264,10 @@ impl Engine {
             counters: Counters::default(),
             connections: HashMap::default(),
             notices: Notices::default(),
-            space: Space::Ok,
+            grants: Grants::open(),
             failing: [const { None }; Task::ALL.len()],
             record_wanted: false,
-            role: Role::Writing,
-            authority: Authority::Forever,
-            lapsed: false,
-            restored_until: None,
-            frozen: false,
-            stopping: false,
-            stop: None,
+            mode: EngineMode::leads(Authority::Forever),
             ahead: Vec::new(),
             leaving: Vec::new(),
             pushes: Vec::new(),
@@ -318,7 +296,7 @@ impl Engine {
     /// What it does with its log.
     #[must_use]
     pub fn role(&self) -> Role {
-        self.role
+        self.mode.role()
     }
 
     /// The present tick.
@@ -360,210 +338,13 @@ impl Engine {
     /// How a turn went for one who only asks whether there are any.
     #[must_use]
     pub fn probed(&self) -> Answer {
-        if self.stop.is_some() {
+        if self.mode.stop_reason().is_some() {
             return Answer::Refused(Refused::ShuttingDown);
         }
-        if self.role == Role::Writing && !self.may_answer() {
+        if !self.mode.may_answer(self.now) {
             return Answer::Refused(Refused::NotLeader);
         }
-        Answer::Probed { space: self.space }
-    }
-
-    /// One turn of the machine.
-    pub fn turn(
-        &mut self,
-        now: Now,
-        inputs: impl IntoIterator<Item = Input>,
-        completions: impl IntoIterator<Item = Completion>,
-    ) -> Outputs {
-        let mut outputs = Outputs::default();
-        self.now = now;
-        let deadline_pending = self.next_deadline().is_some();
-        let stalls = self.counters.stalls;
-        for completion in completions {
-            self.complete(completion, &mut outputs);
-        }
-        if self.stop.is_some() {
-            return self.stopped(inputs, outputs);
-        }
-        if self.role == Role::Following {
-            return self.look_only(inputs, outputs);
-        }
-        if !self.may_answer() {
-            return self.without_authority(inputs, outputs);
-        }
-        if self.lapsed {
-            self.regain();
-        }
-        let passed = self.ticker.pass(now, deadline_pending);
-        self.tick = passed.now;
-        if let Some(gap_ms) = passed.stalled_ms {
-            self.note(&Note::Stalled { gap_ms });
-            // A turn that took long is a gap too.
-            if self.counters.stalls == stalls {
-                self.stalled(Stall::Gap, gap_ms);
-            }
-        }
-        for input in inputs {
-            if let Err(ticket) = self.lanes.push(input) {
-                let refused = Refused::Overloaded { limit: CallLimit::Inbox, max: self.config.inbox_max };
-                self.refuse(ticket, Lsn(0), refused);
-            }
-        }
-        self.lose_facts_if_planted();
-        if !self.frozen {
-            self.work();
-        }
-        self.hub.deliver(self.journal.synced(), &mut self.pushes, &mut outputs.reads);
-        if !self.frozen {
-            self.keep_time();
-            outputs.append = self.journal.take_frame(self.tick);
-            if let Some(batch) = &outputs.append {
-                self.counters.frames += 1;
-                self.counters.batch_records.record(batch.count().into());
-                self.counters.log_bytes += batch.payload().len() as u64;
-            }
-        }
-        self.leaving.extend(self.pushes.drain(..).map(Out::Push));
-        outputs.outs.append(&mut self.leaving);
-        outputs.wake_in_ms = self.wake_in_ms();
-        outputs
-    }
-
-    /// A spell without authority is downtime: nothing is decided, nothing leaves, and time does not count. What was not
-    /// decided yet may be asked elsewhere; what may be in a frame is not known.
-    fn without_authority(
-        &mut self,
-        inputs: impl IntoIterator<Item = Input>,
-        mut outputs: Outputs,
-    ) -> Outputs {
-        self.ticker.stand_still(self.now);
-        self.lapsed = true;
-        let mut unknown = self.journal.take_answers();
-        // What rests on nothing unsynced waits for authority alone.
-        self.leaving.retain(|out| match out {
-            Out::Answer(ticket, _) => {
-                unknown.push(*ticket);
-                false
-            }
-            Out::Push(_)
-            | Out::OpenGate(_)
-            | Out::SendNotice { .. }
-            | Out::Ended(_)
-            | Out::Followed(_)
-            | Out::Report(_) => true,
-        });
-        for ticket in unknown {
-            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
-        }
-        let unheard = self.lanes.drain().chain(inputs).map(|input| input.ticket);
-        for ticket in unheard.chain(self.waiters.drain()) {
-            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::NotLeader)));
-        }
-        for ticket in self.retries.drain() {
-            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::NotLeader)));
-        }
-        outputs
-    }
-
-    /// Authority is back: what recovery does is done again, from this instant.
-    fn regain(&mut self) {
-        self.lapsed = false;
-        self.ticker.stand_still(self.now);
-        self.liveness = Liveness::recover(&self.kernel, self.tick, self.config.liveness.clone());
-    }
-
-    fn work(&mut self) {
-        self.serving = TURN_WORK_MAX / 2;
-        self.work_liveness();
-        // Behind them: a connection that opened and closed within one turn is gone.
-        self.work_facts();
-        let events = TURN_EVENTS_MAX.min(self.journal.room());
-        let share = events / 10;
-        self.on_deadlines(events.saturating_sub(3 * share));
-        self.go_on_ending(share.max(1));
-        self.serve_waiters();
-        let mut work = TURN_WORK_MAX;
-        for lane in [Lane::Ending, Lane::Granting, Lane::Reading] {
-            self.work_lane(lane, TURN_WORK_MAX / 10);
-            work -= TURN_WORK_MAX / 10;
-        }
-        for lane in [Lane::Ending, Lane::Granting, Lane::Reading] {
-            work -= self.work_lane(lane, work);
-        }
-        self.serve_waiters();
-    }
-
-    /// Handles every proof of life that waits. What was looked up for a few of them together holds for each, until one
-    /// comes too late and ends its lease.
-    fn work_liveness(&mut self) {
-        for handled in 0..self.lanes.len(Lane::Liveness) {
-            if handled % AHEAD == 0 {
-                self.find_ahead(Lane::Liveness);
-                self.liveness.warm(&self.ahead);
-            }
-            let Some(input) = self.lanes.pop(Lane::Liveness) else { return };
-            if let (Request::Heartbeat { lease, epoch, asker, .. }, Some(slot)) =
-                (&input.request, self.ahead[handled % AHEAD])
-            {
-                let found = self.kernel.in_slot(slot);
-                let is_its_slot = found.is_some_and(|view| view.id() == *lease);
-                assert!(is_its_slot, "invariant: what was looked up is where the lease is");
-                if self.may_speak_for(asker.as_ref(), found)
-                    && let Some((renewal, changed_lsn)) =
-                        self.liveness.quick_heartbeat(slot, self.tick, *epoch)
-                {
-                    self.renewed(input.ticket, &renewal, renewal.promise_ms, changed_lsn);
-                    continue;
-                }
-            }
-            let before = self.journal.newest();
-            self.handle(input);
-            if self.journal.newest() != before {
-                self.ahead.fill(None);
-            }
-        }
-    }
-
-    /// Where the leases are that the next requests of a lane name.
-    fn find_ahead(&mut self, lane: Lane) {
-        let mut leases = [NO_LEASE; AHEAD];
-        let mut count = 0;
-        for (request, lease) in self.lanes.ahead(lane).zip(&mut leases) {
-            *lease = request.lease().unwrap_or(NO_LEASE);
-            count += 1;
-        }
-        self.kernel.find(&leases[..count], &mut self.ahead);
-    }
-
-    /// Touches what the next requests of a lane will need, so that their cache misses overlap.
-    fn look_ahead(&mut self, lane: Lane) {
-        self.find_ahead(lane);
-        self.kernel.warm(&self.ahead);
-        self.liveness.warm(&self.ahead);
-        self.kernel.warm_names(self.lanes.ahead(lane).flat_map(Request::names));
-    }
-
-    /// Handles up to `work` units of a lane; returns how many it took.
-    fn work_lane(&mut self, lane: Lane, work: usize) -> usize {
-        let mut done = 0;
-        let mut handled = 0;
-        while done < work {
-            if handled % AHEAD == 0 {
-                self.look_ahead(lane);
-            }
-            handled += 1;
-            // A full frame admits nothing that could write; looking is always allowed.
-            if lane != Lane::Reading && self.journal.room() == 0 {
-                break;
-            }
-            let Some(input) = self.lanes.pop(lane) else { break };
-            if lane == Lane::Granting {
-                self.serve_waiters();
-            }
-            done += self.handle(input);
-        }
-        done.min(work)
+        Answer::Probed { space: self.grants.space }
     }
 
     /// Handles one request; returns about how many units of work it was.
@@ -744,32 +525,29 @@ impl Engine {
         self.answer(ticket, lsn, Answer::Done { lsn, replayed: false });
     }
 
-    fn complete(&mut self, completion: Completion, outputs: &mut Outputs) {
+    pub(crate) fn complete(&mut self, completion: Completion, outputs: &mut Outputs) {
         match completion {
             Completion::Appended { batch, outcome, took_us } => match outcome {
                 Appended::Committed => {
                     self.counters.sync_us.record(took_us);
                     self.committed(batch);
                 }
-                Appended::Fenced => self.stop = Some(Stop::Fenced),
+                Appended::Fenced => self.mode.stop(Stop::Fenced),
                 Appended::Unknown => {
-                    self.frozen = true;
+                    self.mode.frame_is(FrameOutcome::Unknown);
                     outputs.resolve = Some(batch);
                 }
-                Appended::Failed(why) => self.stop = Some(Stop::LogFailed(why)),
+                Appended::Failed(why) => self.mode.stop(Stop::LogFailed(why)),
             },
             Completion::Resolved { batch, resolution } => match resolution {
-                Resolution::Committed { .. } => {
-                    self.frozen = false;
-                    self.committed(batch);
-                }
-                // The same batch at the same position, never a new one.
+                Resolution::Committed { .. } => self.committed(batch),
+                // The same batch at the same position, never a new one; what becomes of it is still unknown.
                 Resolution::Absent => outputs.append = Some(batch),
-                Resolution::Fenced => self.stop = Some(Stop::Fenced),
+                Resolution::Fenced => self.mode.stop(Stop::Fenced),
                 Resolution::Unknown => outputs.resolve = Some(batch),
                 Resolution::Corrupt => {
                     let why = "it holds what this writer did not write";
-                    self.stop = Some(Stop::LogFailed(why.to_owned()));
+                    self.mode.stop(Stop::LogFailed(why.to_owned()));
                 }
             },
             Completion::LogRead(done) => self.hub.read_done(done, &mut self.pushes),
@@ -777,12 +555,8 @@ impl Engine {
             Completion::Worked(task, error) => self.worked(task, error),
             Completion::Stalled { stall, ms } => self.stalled(stall, ms),
             Completion::RecordWanted => self.record_wanted = true,
-            Completion::Authority(authority) => {
-                // No turn may have seen that the former one was over, if the process was stopped meanwhile.
-                self.lapsed |= self.role == Role::Writing && !self.may_answer();
-                self.authority = authority;
-            }
-            Completion::Fenced => self.stop = Some(Stop::Fenced),
+            Completion::Authority(authority) => self.mode.authority_is(authority, self.now),
+            Completion::Fenced => self.mode.stop(Stop::Fenced),
             Completion::Gather(gathers) => self.journal.gather_on(gathers),
             Completion::Copied(batch) => self.copied(batch),
             Completion::Told(control) => self.facts.push(control),
@@ -790,17 +564,8 @@ impl Engine {
         }
     }
 
-    pub(crate) fn stop_for(&mut self, stop: Stop) {
-        self.stop.get_or_insert(stop);
-    }
-
-    /// Says how long this engine may answer before it has heard anything from its log.
-    pub fn set_authority(&mut self, authority: Authority) {
-        self.authority = authority;
-    }
-
     fn committed(&mut self, batch: Batch) {
-        self.frozen = false;
+        self.mode.frame_is(FrameOutcome::Known);
         self.journal.committed(&mut self.leaving);
         let before = self.pushes.len();
         if let Some(spent) = self.hub.keep(batch, &mut self.pushes) {
@@ -808,36 +573,6 @@ impl Engine {
         }
         // All that keeping a frame can push is that somebody lags.
         self.counters.watches_lagged += (self.pushes.len() - before) as u64;
-    }
-
-    /// Answers what can be answered and takes nothing more.
-    fn stopped(&mut self, inputs: impl IntoIterator<Item = Input>, mut outputs: Outputs) -> Outputs {
-        self.facts.clear();
-        let mut suspect = self.journal.abandon();
-        if self.may_answer() {
-            outputs.outs.append(&mut self.leaving);
-        } else {
-            suspect.append(&mut self.leaving);
-        }
-        for out in suspect {
-            if let Out::Answer(ticket, _) = out {
-                outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::OutcomeUnknown)));
-            }
-        }
-        let unheard = self.lanes.drain().chain(inputs).map(|input| input.ticket);
-        let waiting = self.waiters.drain().chain(self.retries.drain());
-        for ticket in unheard.chain(waiting) {
-            outputs.outs.push(Out::Answer(ticket, Answer::Refused(Refused::ShuttingDown)));
-        }
-        outputs.stop = self.stop.clone();
-        outputs
-    }
-
-    fn may_answer(&self) -> bool {
-        match self.authority {
-            Authority::Forever => true,
-            Authority::Until { boot_ms } => self.now.boot_ms < boot_ms,
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::answer::{Answer, Push, Refused};
 use crate::engine::{Engine, EngineConfig, Outputs, Role, Stop};
 use crate::journal::Out;
+use crate::mode::EngineMode;
 use crate::recovery::{RecoverError, record_parts};
 use crate::request::{Input, Request};
 use crate::ticker::Now;
@@ -20,7 +21,7 @@ impl Engine {
         let synced = Lsn(next_lsn.0 - 1);
         let liveness = Liveness::new(config.liveness.clone(), tick);
         let mut engine = Self::with_liveness(config, kernel, liveness, now, next_lsn, synced, 0, tick);
-        engine.role = Role::Following;
+        engine.mode = EngineMode::Follows;
         engine
     }
 
@@ -39,9 +40,9 @@ impl Engine {
 
     /// Applies a frame of another writer.
     pub(crate) fn copied(&mut self, batch: Batch) {
-        assert_eq!(self.role, Role::Following, "invariant: an engine that decides copies nothing");
+        assert_eq!(self.role(), Role::Following, "invariant: an engine that decides copies nothing");
         if let Err(error) = self.apply_copied(&batch) {
-            return self.stop_for(match error {
+            return self.mode.stop_if_running(match error {
                 RecoverError::Newer { lsn, found, reads } => Stop::Newer { lsn, found, reads },
                 error => Stop::LogFailed(format!("cannot apply a frame of the leader: {error}")),
             });

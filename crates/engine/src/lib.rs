@@ -23,6 +23,7 @@ pub mod host;
 mod hub;
 mod journal;
 mod lanes;
+mod mode;
 mod quota;
 mod reads;
 mod recovery;
@@ -32,6 +33,7 @@ mod retries;
 mod snapshot;
 mod status;
 mod ticker;
+mod turn;
 mod waiters;
 mod waiting;
 
@@ -39,9 +41,7 @@ pub use answer::{
     Answer, Blocker, CallLimit, Checked, LeaseAnswer, LeaseFound, LeaseRead, LeaseSnapshot, News,
     PoolSnapshot, Published, Push, Refused, SessionSnapshot, WaitLimit, WaiterSnapshot,
 };
-pub use engine::{
-    Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop, TURN_EVENTS_MAX, TURN_WORK_MAX,
-};
+pub use engine::{Appended, Completion, Engine, EngineConfig, Outputs, Role, Stop};
 pub use hands::speaks_for;
 pub use host::{Account, Accounts, Asker, Handle, HandleOf, Pending};
 pub use hub::{LogRead, LogReadDone, publish};
@@ -55,3 +55,4 @@ pub use request::{
 pub use snapshot::{SnapshotError, build_snapshot};
 pub use status::{Counters, GrantOutcome, Histogram, Status};
 pub use ticker::{Now, STALL_MS};
+pub use turn::{TURN_EVENTS_MAX, TURN_WORK_MAX};

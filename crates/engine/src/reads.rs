@@ -231,8 +231,8 @@ impl Engine {
             watches: self.hub.len() as u64,
             inbox: Lane::ALL.map(|lane| (lane, self.lanes.len(lane) as u64)),
             breaker_until: self.liveness.breaker_holds_until(self.tick),
-            restored_until: self.restored_until,
-            space: self.space,
+            restored_until: self.grants.not_before,
+            space: self.grants.space,
             failing: self.failing_tasks(),
             counters: self.counters.clone(),
         }

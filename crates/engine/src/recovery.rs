@@ -2,6 +2,7 @@
 //! again; what cannot be understood is refused, never skipped.
 
 use crate::engine::{Engine, EngineConfig, newer_words};
+use crate::mode::EngineMode;
 use crate::ticker::Now;
 use std::io::Read;
 use tenure_kernel::codec::DecodeError;
@@ -212,7 +213,7 @@ impl Engine {
         let synced = Lsn(next_lsn.0 - 1);
         let retention = config.retention;
         let mut engine = Self::new(config, kernel, now, next_lsn, synced, writer_epoch, tick);
-        engine.set_authority(authority);
+        engine.mode = EngineMode::leads(authority);
         engine.configure(&Internal::Configure(retention));
         if engine.kernel.leases_from(LeaseId(0)).next().is_some() {
             engine.note(&Note::Restarted);
@@ -224,9 +225,7 @@ impl Engine {
 
     /// Nothing is granted before this tick: somebody may hold what the log has forgotten.
     pub fn wait_with_grants(&mut self, until: Tick) {
-        if until > self.tick {
-            self.restored_until = Some(self.restored_until.map_or(until, |known| known.max(until)));
-        }
+        self.grants.wait_until(until, self.tick);
     }
 
     fn configure(&mut self, configure: &Internal) {
@@ -278,9 +277,7 @@ impl Engine {
                 LeaseState::Revoking(_) => {}
             }
         }
-        if longest_ms > 0 {
-            self.restored_until = Some(self.tick.after_ms(longest_ms));
-        }
+        self.wait_with_grants(self.tick.after_ms(longest_ms));
         let sessions = self
             .kernel
             .sessions_from(SessionId(0))

@@ -104,10 +104,10 @@ impl Engine {
     }
 
     pub(crate) fn space_is(&mut self, space: Space) {
-        if self.space == space {
+        if self.grants.space == space {
             return;
         }
-        self.space = space;
+        self.grants.space = space;
         let report = match space {
             Space::Ok => Report::DiskOk,
             Space::Low => Report::DiskLow,

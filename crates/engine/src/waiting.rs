@@ -131,7 +131,8 @@ impl Engine {
         }
         let session = command.action.grant().and_then(|grant| grant.policy.session);
         let open = self
-            .check_open_for_grants()
+            .grants
+            .check(self.tick)
             .and_then(|()| self.make_durable(session, opening.as_deref(), &command));
         let outcome = match open {
             Ok(()) => self.decide(&command),
