@@ -45,7 +45,7 @@ impl Live {
         let config = EngineConfig::default();
         let engine = Engine::recover(&log, &recovery, config.clone(), now)?;
         let (switchboard, _ends) = Switchboard::new();
-        let history = History::online(disk, directory.path(), log.file_reader(), log.identity());
+        let history = History::online(disk, directory.path(), log.reader(), log.identity());
         let listener = switchboard.listener();
         let host = Host::start(engine, Box::new(log), &config, HostOptions::default(), listener);
         let faces = Faces::new(

@@ -8,7 +8,7 @@ use std::path::Path;
 use tenure_engine::host::HostOptions;
 use tenure_kernel::codec::decode_event;
 use tenure_kernel::{Change, Policy, RecordKind};
-use tenure_log::{LogReader, OfflineLog, RealDisk};
+use tenure_log::{OfflineLog, RealDisk};
 
 pub(crate) fn measure(size: Size) -> anyhow::Result<Vec<Row>> {
     let directory = directory()?;

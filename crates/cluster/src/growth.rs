@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use tenure_log::snapshot::{SnapshotHeader, SnapshotReader};
-use tenure_log::{LogEnd, LogReader, Lsn, SnapshotStore};
+use tenure_log::{LogEnd, Lsn, SnapshotStore};
 
 use crate::boot::BootError;
 use crate::format::FIRST;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure_log::{
     AppendError, AppendOutcome, Authority, Batch, BatchId, BatchRefusal, Chore, ChoreDone, CopyError, Extent,
-    Identity, LogReader, Lsn, Mirror, Moment, OrderedLog, Proof, Resolution, SnapshotStore, Space, Trimmed,
+    Identity, Lsn, Mirror, Moment, OrderedLog, Proof, Resolution, SnapshotStore, Space, Trimmed,
     file::FileReader,
 };
 
@@ -562,8 +562,8 @@ impl OrderedLog for RemoteLog {
         resolution(self.look())
     }
 
-    fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(self.copy.reader.another())
+    fn reader(&self) -> FileReader {
+        self.copy.reader.another()
     }
 
     fn snapshots(&self) -> SnapshotStore {
@@ -660,8 +660,8 @@ impl OrderedLog for FollowedLog {
         Resolution::Fenced
     }
 
-    fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(self.copy.reader.another())
+    fn reader(&self) -> FileReader {
+        self.copy.reader.another()
     }
 
     fn snapshots(&self) -> SnapshotStore {

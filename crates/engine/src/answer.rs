@@ -251,7 +251,7 @@ pub struct SessionSnapshot {
     pub principal: Text,
     /// What keeps it.
     pub kind: SessionKind,
-    /// How long one heartbeat lasts; zero for connections.
+    /// As in [`tenure_kernel::OpenSession::ttl_ms`].
     pub ttl_ms: u32,
     /// How long silence is forgiven.
     pub grace_ms: u32,

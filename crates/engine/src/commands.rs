@@ -10,9 +10,9 @@ use crate::status::GrantOutcome;
 use crate::waiters::{Place, Try};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, LeaseId,
-    LeaseState, LeaseView, Lsn, Member, OpenSession, Operation, Reclaim, ReclaimGround, Rejection, Replay,
-    SessionId, StateName, Steer, Text,
+    Action, Bundle, Change, Command, Decision, Epoch, Face, Found, GateReport, Grant, Internal, Kept,
+    LeaseId, LeaseState, LeaseView, Lsn, Member, OpenSession, Operation, Reclaim, ReclaimGround, Rejection,
+    Replay, SessionId, StateName, Steer, Text,
 };
 use tenure_liveness::{LivenessView, Refusal, Renewal, Standing};
 use tenure_log::PAYLOAD_BYTES_MAX;
@@ -187,9 +187,9 @@ impl Engine {
     fn adopt_session_terms(&self, grant: &mut Grant) {
         let session = grant.policy.session.and_then(|session| self.kernel.session(session));
         if let Some(session) = session
-            && !session.kind().is_connection()
+            && let Kept::Heartbeat { ttl_ms } = session.kept()
         {
-            grant.policy.ttl_ms = session.ttl_ms();
+            grant.policy.ttl_ms = ttl_ms;
             grant.policy.grace_ms = session.grace_ms();
         }
     }

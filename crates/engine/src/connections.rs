@@ -7,7 +7,9 @@ use crate::request::{Submit, Ticket};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use tenure_kernel::planted::{Planted, planted};
-use tenure_kernel::{Action, Command, Grant, Lsn, OpenSession, Rebind, Rejection, SessionId, SessionView};
+use tenure_kernel::{
+    Action, Command, Grant, Kept, Lsn, OpenSession, Rebind, Rejection, SessionId, SessionView,
+};
 
 impl Engine {
     /// What was asked, whichever connection asked: a retry comes on a new one, perhaps at another node.
@@ -72,7 +74,7 @@ impl Engine {
             && self
                 .kernel
                 .session(session)
-                .is_some_and(|open| open.kind().is_connection() && open.ttl_ms() > 0)
+                .is_some_and(|open| matches!(open.kept(), Kept::NodeConnection { .. }))
         {
             lease.liveness.valid_ms = lease.liveness.valid_ms.map(|_| 0);
         }

@@ -72,7 +72,7 @@ impl Engine {
         let open = self.open_connection_of(view);
         match hands.keeper {
             Some(Keeper::Connection) => match view.session().and_then(|id| self.kernel.session(id)) {
-                Some(session) if session.kind().is_connection() && hands.via.is_some() => match open {
+                Some(session) if session.kept().is_connection() && hands.via.is_some() => match open {
                     Some(_) if !planted(Planted::ResumeTakesOpen) => Err(Refused::ConnectionOpen),
                     Some(_) | None => Ok(()),
                 },
@@ -101,7 +101,7 @@ impl Engine {
 
     fn session_by_hand(&self, id: SessionId) -> Result<SessionView<'_>, Refused> {
         match self.kernel.session(id).filter(|session| session.closed().is_none()) {
-            Some(session) if session.kind().is_connection() => Err(Refusal::NoLiveness.into()),
+            Some(session) if session.kept().is_connection() => Err(Refusal::NoLiveness.into()),
             Some(session) => Ok(session),
             None => Err(Rejection::SessionNotFound { session: id }.into()),
         }

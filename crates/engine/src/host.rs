@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use tenure_kernel::Lsn;
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, ChoreKind, LogReader, OrderedLog, Proof, ReadError};
+use tenure_log::{AppendOutcome, Authority, Batch, ChoreKind, FileReader, OrderedLog, Proof, ReadError};
 use upkeep::RETRY_AFTER_MS;
 use writer::{Keeps, Ways, Work, Writer};
 
@@ -350,11 +350,11 @@ fn prove(log: &SharedLog, tick: u64) -> Message {
     Message::Logged(completion, log.authority_until())
 }
 
-fn spawn_reader(mut reader: Box<dyn LogReader>, mailbox: Mailbox) -> (Sender<LogRead>, JoinHandle<()>) {
+fn spawn_reader(mut reader: FileReader, mailbox: Mailbox) -> (Sender<LogRead>, JoinHandle<()>) {
     let (work, todo) = channel();
     let thread = spawn("tenure-reader", move || {
         for read in todo {
-            let done = read_log(reader.as_mut(), &read);
+            let done = read_log(&mut reader, &read);
             if mailbox.put(Message::Completed(Completion::LogRead(done))).is_err() {
                 return;
             }
@@ -364,7 +364,7 @@ fn spawn_reader(mut reader: Box<dyn LogReader>, mailbox: Mailbox) -> (Sender<Log
 }
 
 /// Reads whole frames for a watcher, up to its limit.
-pub fn read_log(reader: &mut dyn LogReader, read: &LogRead) -> LogReadDone {
+pub fn read_log(reader: &mut FileReader, read: &LogRead) -> LogReadDone {
     let mut done = LogReadDone { watch: read.watch, events: Vec::new(), next: read.from, oldest: None };
     match reader.seek(tenure_log::Lsn(read.from.0)) {
         Ok(()) => {}

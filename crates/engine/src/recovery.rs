@@ -12,7 +12,7 @@ use tenure_kernel::{
 };
 use tenure_log::snapshot::{LoadError, SnapshotHeader};
 use tenure_log::{
-    Authority, Frame, Identity, LogReader, OrderedLog, ReadError, Record, Recovery, SnapshotStore,
+    Authority, FileReader, Frame, Identity, OrderedLog, ReadError, Record, Recovery, SnapshotStore,
 };
 
 /// Why a log cannot be served.
@@ -124,7 +124,7 @@ pub fn rebuild(
     setup: Setup,
     snapshots: &SnapshotStore,
     newest: Option<&SnapshotHeader>,
-    reader: &mut dyn LogReader,
+    reader: &mut FileReader,
 ) -> Result<Replica, RecoverError> {
     let mut replica = match newest {
         None => Replica::new(setup),
@@ -182,7 +182,7 @@ impl Engine {
     ) -> Result<Self, RecoverError> {
         let setup = setup(&log.identity(), &config);
         let mut reader = log.reader();
-        let replica = rebuild(setup, &log.snapshots(), recovery.snapshot.as_ref(), &mut *reader)?;
+        let replica = rebuild(setup, &log.snapshots(), recovery.snapshot.as_ref(), &mut reader)?;
         let (kernel, tick) = replica.into_parts();
         Ok(Self::take_over(log, kernel, tick, Lsn(recovery.identity_since.0), config, now))
     }

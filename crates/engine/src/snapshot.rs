@@ -7,7 +7,7 @@ use tenure_kernel::codec::encode_state;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{Lsn, Replica, Setup, Tick};
 use tenure_log::snapshot::{LoadError, SnapshotHeader, StoreError};
-use tenure_log::{LogReader, Moment, ReadError, SnapshotStore};
+use tenure_log::{FileReader, Moment, ReadError, SnapshotStore};
 
 /// Why no snapshot was made. The log is unharmed.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +37,7 @@ pub enum SnapshotError {
 pub fn build_snapshot(
     setup: Setup,
     store: &SnapshotStore,
-    reader: &mut dyn LogReader,
+    reader: &mut FileReader,
     upto: Lsn,
     look: &mut dyn FnMut(),
 ) -> Result<Option<SnapshotHeader>, SnapshotError> {

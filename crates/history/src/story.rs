@@ -15,7 +15,7 @@ use tenure_kernel::{
     names::split_pool_member,
 };
 use tenure_log::file::FileReader;
-use tenure_log::{Identity, LogReader as _, OfflineLog, ReadError, SharedDisk};
+use tenure_log::{Identity, OfflineLog, ReadError, SharedDisk};
 
 use crate::index::{IndexStore, Key};
 use crate::record::{Content, LoggedRecord, each_record};

@@ -255,9 +255,10 @@ pub struct OpenSession {
     pub session: SessionId,
     /// Who speaks in it.
     pub holder: Text,
-    /// What keeps it.
+    /// What keeps it; with `ttl_ms`, see [`OpenSession::kept`].
     pub kind: SessionKind,
-    /// How long one heartbeat lasts; zero for connections.
+    /// How long one heartbeat lasts, or one keepalive of the connection's node. Zero for a connection without keepalives,
+    /// which lasts while it is open.
     pub ttl_ms: u32,
     /// How long silence is forgiven.
     pub grace_ms: u32,

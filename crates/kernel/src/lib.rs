@@ -55,5 +55,5 @@ pub use record::{Content, RecordKind, RecordReader};
 pub use rejection::{Capacity, CountKey, Field, Held, Rejection, StateName};
 pub use replica::{Replica, StateError, Unreadable, apply_records};
 pub use retained::EndedLease;
-pub use session::{Loss, SessionView};
+pub use session::{Kept, Loss, SessionView};
 pub use view::{Found, HolderSlot, LeaseSlot, LeaseView};

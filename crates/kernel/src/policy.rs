@@ -42,7 +42,8 @@ pub enum ReclaimRule {
 pub struct Policy {
     /// How the holder proves that it lives.
     pub mode: Mode,
-    /// How long one proof lasts; zero for connection and permanent leases.
+    /// How long one proof lasts: a heartbeat, or a keepalive of the connection's node. Zero for permanent leases and for
+    /// those of a connection without keepalives.
     pub ttl_ms: u32,
     /// How long silence is forgiven after that.
     pub grace_ms: u32,

@@ -1,13 +1,14 @@
 //! Sessions as the kernel keeps them: who speaks, which leases it keeps, what it lost. Whether it lives is
 //! liveness' business.
 
-use crate::command::SessionKind;
+use crate::command::{OpenSession, SessionKind};
 use crate::ids::{LeaseId, Lsn, SessionId, Tick};
 use crate::limits::SESSION_LOSSES_MAX;
 use crate::names::Text;
 use crate::reason::Reason;
 use crate::tables::slab::NO_SLOT;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::num::NonZeroU32;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
@@ -47,6 +48,23 @@ pub struct Loss {
     pub lsn: Lsn,
 }
 
+/// What keeps a session, and how long one renewal of it lasts. In the log it is a [`SessionKind`] and a `ttl_ms`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// A connection without keepalives: it lasts while it is open.
+    Connection,
+    /// A connection in a cluster: its node sends keepalives while it is open.
+    NodeConnection {
+        /// How long one keepalive lasts.
+        keepalive_ms: NonZeroU32,
+    },
+    /// Heartbeats of its holder.
+    Heartbeat {
+        /// How long one lasts.
+        ttl_ms: u32,
+    },
+}
+
 /// What can be read of a session.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionView<'a> {
@@ -80,6 +98,35 @@ impl Session {
     }
 }
 
+impl Kept {
+    fn of(kind: SessionKind, ttl_ms: u32) -> Self {
+        match (kind, NonZeroU32::new(ttl_ms)) {
+            (SessionKind::Connection | SessionKind::Stdin, None) => Self::Connection,
+            (SessionKind::Connection | SessionKind::Stdin, Some(keepalive_ms)) => {
+                Self::NodeConnection { keepalive_ms }
+            }
+            (SessionKind::ByHand, _) => Self::Heartbeat { ttl_ms },
+        }
+    }
+
+    /// Whether a connection keeps it, with keepalives or without.
+    #[must_use]
+    pub fn is_connection(self) -> bool {
+        match self {
+            Self::Connection | Self::NodeConnection { .. } => true,
+            Self::Heartbeat { .. } => false,
+        }
+    }
+}
+
+impl OpenSession {
+    /// What keeps it, and how long one renewal lasts.
+    #[must_use]
+    pub fn kept(&self) -> Kept {
+        Kept::of(self.kind, self.ttl_ms)
+    }
+}
+
 impl<'a> SessionView<'a> {
     /// Its id.
     #[must_use]
@@ -93,13 +140,19 @@ impl<'a> SessionView<'a> {
         &self.session.holder
     }
 
-    /// What keeps it.
+    /// Its kind.
     #[must_use]
     pub fn kind(self) -> SessionKind {
         self.session.kind
     }
 
-    /// How long one heartbeat lasts.
+    /// What keeps it, and how long one renewal lasts.
+    #[must_use]
+    pub fn kept(self) -> Kept {
+        Kept::of(self.session.kind, self.session.ttl_ms)
+    }
+
+    /// As in [`OpenSession::ttl_ms`].
     #[must_use]
     pub fn ttl_ms(self) -> u32 {
         self.session.ttl_ms

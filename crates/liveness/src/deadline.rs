@@ -146,16 +146,15 @@ impl Liveness {
         let holds_until = self.breaker.holds_until(now);
         let Some(entry) = self.sessions.in_slot(slot) else { return };
         let session = entry.id;
-        if entry.deadline().is_none_or(|deadline| now < deadline) {
+        let Some(due) = entry.deadline().filter(|deadline| now >= *deadline) else {
             self.arm_session(slot);
             return;
-        }
+        };
         match &mut entry.phase {
             SessionPhase::Alive => {
-                let silent_from = entry.counts_from.tick().after_ms(entry.ttl_ms.into());
                 let grace_ms = entry.grace_ms;
                 let last_seen = entry.counts_from.tick();
-                entry.phase = SessionPhase::draining(kernel.session(session), silent_from, 0);
+                entry.phase = SessionPhase::draining(kernel.session(session), due, 0);
                 let (is_over, until) =
                     (entry.deadline().is_some_and(|over| now >= over), entry.phase.over_at());
                 self.voices_heard -= 1;
@@ -194,7 +193,7 @@ impl Liveness {
                     Evidence::Disconnected { at: *since }
                 } else {
                     // Of a connection at another node it is that node's word that was relied on.
-                    let word_until = if entry.kind.is_connection() { *since } else { Tick(0) };
+                    let word_until = if entry.kept.is_connection() { *since } else { Tick(0) };
                     let promised_until = entry.promised_until.max(word_until);
                     Evidence::Silence { last_seen: entry.counts_from.tick(), promised_until }
                 };

@@ -13,7 +13,7 @@ use hashbrown::HashMap;
 use std::collections::VecDeque;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Actor, Change, Event, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
+    Actor, Change, Event, Kept, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, OpenSession, Policy,
     Reason, ReclaimBy, ReclaimRule, SessionId, SessionKind, Stamp, Text, Tick,
 };
 
@@ -187,8 +187,7 @@ impl Liveness {
         if self.sessions.find(session).is_none() {
             self.sessions.insert(SessionEntry {
                 id: session,
-                kind,
-                ttl_ms: 0,
+                kept: Kept::Connection,
                 grace_ms,
                 counts_from: CountsFrom::heard(now),
                 promised_until: Tick(0),
@@ -204,7 +203,7 @@ impl Liveness {
     /// Whether a connection's session is open.
     #[must_use]
     pub fn connection_is_open(&self, session: SessionId) -> bool {
-        self.sessions.by_id(session).is_some_and(|entry| entry.kind.is_connection() && entry.is_alive())
+        self.sessions.by_id(session).is_some_and(|entry| entry.kept.is_connection() && entry.is_alive())
     }
 
     /// Ends the breaker's hold: what it postponed is due at once. Of very many the rest follows with
@@ -256,7 +255,7 @@ impl Liveness {
         let terms = view.terms();
         let phase = match view.session().and_then(|session| self.sessions.by_id(session)) {
             // Its connection closed while it was only reserved: it drains from here.
-            Some(session) if session.kind.is_connection() && !session.is_alive() => {
+            Some(session) if session.kept.is_connection() && !session.is_alive() => {
                 Phase::Draining { until: now.after_ms(terms.grace_ms.into()) }
             }
             None if terms.mode == Mode::Session => {
@@ -368,11 +367,11 @@ impl Liveness {
             Mode::Permanent => (timeout, Wait::Promise),
             Mode::Session => match view.session().and_then(|session| self.sessions.by_id(session)) {
                 Some(session)
-                    if session.kind.is_connection() && planted(Planted::ConnectionPromiseIgnored) =>
+                    if session.kept.is_connection() && planted(Planted::ConnectionPromiseIgnored) =>
                 {
                     (now, Wait::Promise)
                 }
-                Some(session) if session.kind.is_connection() && session.is_alive() => {
+                Some(session) if session.kept.is_connection() && session.is_alive() => {
                     (timeout, Wait::Connection)
                 }
                 Some(_) | None if outlived_its_log(view) => (timeout, Wait::Promise),
@@ -382,13 +381,13 @@ impl Liveness {
     }
 
     fn session_opened(&mut self, open: &OpenSession, now: Tick) {
-        if open.kind.is_connection() && open.ttl_ms == 0 {
+        let kept = open.kept();
+        if kept == Kept::Connection {
             // Known since its connection opened; without one it drains, as after a restart.
             if self.sessions.find(open.session).is_none() {
                 let slot = self.sessions.insert(SessionEntry {
                     id: open.session,
-                    kind: open.kind,
-                    ttl_ms: 0,
+                    kept,
                     grace_ms: open.grace_ms,
                     counts_from: CountsFrom::heard(now),
                     promised_until: Tick(0),
@@ -408,11 +407,10 @@ impl Liveness {
         }
         let slot = self.sessions.insert(SessionEntry {
             id: open.session,
-            kind: open.kind,
-            ttl_ms: open.ttl_ms,
+            kept,
             grace_ms: open.grace_ms,
             counts_from: CountsFrom::heard(now),
-            promised_until: session_promise(open.kind, open.ttl_ms, now),
+            promised_until: session_promise(kept, now),
             phase: SessionPhase::Alive,
             silent_at: None,
             is_gone: false,
@@ -426,7 +424,7 @@ impl Liveness {
     /// Forgets a session: it was closed, or its connection is gone and it kept nothing.
     pub(crate) fn session_gone(&mut self, session: SessionId) {
         if let Some(entry) = self.sessions.remove(session)
-            && !entry.lives_by_connection()
+            && entry.kept != Kept::Connection
             && entry.is_alive()
         {
             self.voices_heard -= 1;

@@ -8,7 +8,7 @@ use crate::promise::told_ms;
 use crate::session::SessionPhase;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Epoch, Found, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Lsn, Mode, Rejection, SessionId,
+    Epoch, Found, Kept, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Lsn, Mode, Rejection, SessionId,
     Subject, Tick,
 };
 
@@ -161,11 +161,11 @@ impl Liveness {
         }
         let slot = self.sessions.find(session).ok_or(Refusal::SessionNotFound)?;
         let entry = self.sessions.in_slot(slot).ok_or(Refusal::SessionNotFound)?;
-        if entry.kind.is_connection() {
-            return Err(Refusal::NoLiveness);
-        }
+        let promise_ms = match entry.kept {
+            Kept::Heartbeat { ttl_ms } => u64::from(ttl_ms),
+            Kept::Connection | Kept::NodeConnection { .. } => return Err(Refusal::NoLiveness),
+        };
         let margin_ms = entry.promised_until.0.checked_sub(now.0);
-        let promise_ms = u64::from(entry.ttl_ms);
         entry.counts_from = CountsFrom::heard(now);
         entry.promised_until = entry.promised_until.max(now.after_ms(promise_ms));
         let returned = !entry.is_alive();
@@ -212,7 +212,7 @@ impl Liveness {
         is_left: bool,
         effects: &mut Vec<Effect>,
     ) {
-        let known = self.sessions.by_id(session).filter(|entry| entry.kind.is_connection() && !entry.is_gone);
+        let known = self.sessions.by_id(session).filter(|entry| entry.kept.is_connection() && !entry.is_gone);
         let Some(was_silent) = known.map(|entry| !entry.is_alive()) else { return };
         let durable = kernel.session(session).is_some_and(|open| open.closed().is_none());
         if !durable {
@@ -236,7 +236,7 @@ impl Liveness {
         if let Some(entry) = self.sessions.in_slot(slot) {
             entry.phase = phase;
             entry.counts_from = CountsFrom::heard(now);
-            if !entry.lives_by_connection() {
+            if entry.kept != Kept::Connection {
                 self.voices_heard -= 1;
             }
         }
@@ -345,7 +345,7 @@ impl Liveness {
             Some(session) => self
                 .sessions
                 .by_id(session)
-                .is_some_and(|entry| entry.is_alive() || (*drained && !entry.kind.is_connection())),
+                .is_some_and(|entry| entry.is_alive() || (*drained && !entry.kept.is_connection())),
             None => true,
         };
         if speaks { Ok(()) } else { Err(Refusal::NoLiveness) }

@@ -16,7 +16,7 @@ use crate::liveness::{Liveness, SESSION_BIT, known, lifetime_end};
 use hashbrown::HashMap;
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, Policy, ReclaimRule, SessionKind, Tick,
+    Kept, Kernel, LeaseId, LeaseSlot, LeaseState, LeaseView, Mode, Policy, ReclaimRule, Tick,
 };
 
 /// One part in so many, rounded up, is kept back for clocks that run at different rates: 0.5 %.
@@ -178,11 +178,11 @@ impl Liveness {
             Mode::Heartbeat => bounded(terms.ttl_ms),
             Mode::Session => {
                 let session = lease.session().and_then(|id| self.sessions.by_id(id))?;
-                match session.lease_promise_ms() {
-                    Some(_) if session.is_left => Tick(0),
-                    Some(ttl_ms) => bounded(ttl_ms),
-                    None if session.lives_by_connection() => return None,
-                    None => session.promised_until,
+                match session.kept {
+                    Kept::Connection => return None,
+                    Kept::NodeConnection { .. } if session.is_left => Tick(0),
+                    Kept::NodeConnection { keepalive_ms } => bounded(keepalive_ms.get()),
+                    Kept::Heartbeat { .. } => session.promised_until,
                 }
             }
             Mode::Permanent => return None,
@@ -198,8 +198,11 @@ impl Liveness {
 
 /// The end of the promise to a session as a whole. Behind a connection each lease has its own promise: the keepalive of the
 /// connection's node keeps the session, but the holder has not heard it.
-pub(crate) fn session_promise(kind: SessionKind, ttl_ms: u32, now: Tick) -> Tick {
-    if kind.is_connection() { Tick(0) } else { now.after_ms(ttl_ms.into()) }
+pub(crate) fn session_promise(kept: Kept, now: Tick) -> Tick {
+    match kept {
+        Kept::Connection | Kept::NodeConnection { .. } => Tick(0),
+        Kept::Heartbeat { ttl_ms } => now.after_ms(ttl_ms.into()),
+    }
 }
 
 /// What a heartbeat promises under these terms if nothing but the ttl bounds it; zero otherwise.

@@ -8,7 +8,7 @@ use crate::promise::session_promise;
 use crate::session::{SessionEntry, SessionPhase};
 use tenure_kernel::planted::{Planted, planted};
 use tenure_kernel::{
-    Actor, Kernel, LeaseId, LeaseState, LeaseView, Mode, ReclaimRule, SessionId, SessionView, Tick,
+    Actor, Kept, Kernel, LeaseId, LeaseState, LeaseView, Mode, ReclaimRule, SessionId, SessionView, Tick,
 };
 
 impl Liveness {
@@ -28,26 +28,30 @@ impl Liveness {
     }
 
     fn recover_session(&mut self, session: SessionView<'_>, now: Tick) {
-        let lasts = session.ttl_ms() > 0 && !planted(Planted::RecoveryClosesConnections);
-        let connection = session.kind().is_connection() && !lasts;
-        let phase = if connection {
+        let kept = session.kept();
+        let is_gone = match kept {
+            Kept::Connection => true,
+            // It may be open still; then its node sends keepalives.
+            Kept::NodeConnection { .. } => planted(Planted::RecoveryClosesConnections),
+            Kept::Heartbeat { .. } => false,
+        };
+        let phase = if is_gone {
             let least_ms = u32::try_from(self.config.restart_grace_ms_min).unwrap_or(u32::MAX);
             SessionPhase::draining(Some(session), now, least_ms)
         } else {
             self.voices_heard += 1;
             SessionPhase::Alive
         };
-        let promised_until = session_promise(session.kind(), session.ttl_ms(), now);
+        let promised_until = session_promise(kept, now);
         let slot = self.sessions.insert(SessionEntry {
             id: session.id(),
-            kind: session.kind(),
-            ttl_ms: session.ttl_ms(),
+            kept,
             grace_ms: session.grace_ms(),
             counts_from: CountsFrom::unheard(now),
             promised_until,
             phase,
             silent_at: None,
-            is_gone: connection,
+            is_gone,
             is_left: false,
             arming: 0,
         });

@@ -2,13 +2,12 @@
 //! kernel only from its first grant.
 
 use crate::entry::CountsFrom;
-use tenure_kernel::{SessionId, SessionKind, SessionView, Tick};
+use tenure_kernel::{Kept, SessionId, SessionView, Tick};
 
 #[derive(Clone, Debug)]
 pub(crate) struct SessionEntry {
     pub(crate) id: SessionId,
-    pub(crate) kind: SessionKind,
-    pub(crate) ttl_ms: u32,
+    pub(crate) kept: Kept,
     pub(crate) grace_ms: u32,
     pub(crate) counts_from: CountsFrom,
     pub(crate) promised_until: Tick,
@@ -71,15 +70,21 @@ pub(crate) fn grace_after(session: Option<SessionView<'_>>, grace_ms: u32, longe
 
 /// Leases of a connection have graces of their own; those of a session by hand have the session's.
 fn kept_by_connection(session: SessionView<'_>) -> Option<SessionView<'_>> {
-    session.kind().is_connection().then_some(session)
+    session.kept().is_connection().then_some(session)
 }
 
 impl SessionEntry {
     /// The next instant at which something about this session is due.
     pub(crate) fn deadline(&self) -> Option<Tick> {
         match self.phase {
-            SessionPhase::Alive if self.lives_by_connection() => None,
-            SessionPhase::Alive => Some(self.counts_from.tick().after_ms(self.ttl_ms.into())),
+            SessionPhase::Alive => {
+                let renewal_ms = match self.kept {
+                    Kept::Connection => return None,
+                    Kept::NodeConnection { keepalive_ms } => keepalive_ms.get(),
+                    Kept::Heartbeat { ttl_ms } => ttl_ms,
+                };
+                Some(self.counts_from.tick().after_ms(renewal_ms.into()))
+            }
             SessionPhase::Draining { since, grace_ms, .. } => {
                 grace_ms.map(|grace| since.after_ms(grace.into()))
             }
@@ -96,15 +101,13 @@ impl SessionEntry {
         }
     }
 
-    /// Whether a connection to this daemon keeps it by being open. One with a ttl is open at another node, whose word
-    /// for it lasts that long.
-    pub(crate) fn lives_by_connection(&self) -> bool {
-        self.kind.is_connection() && self.ttl_ms == 0
-    }
-
-    /// What its leases are promised by a grant, or by their holder's own heartbeat: only where a node's word keeps it.
+    /// What its leases are promised by a grant, or by their holder's own heartbeat: only where the keepalive of a node keeps
+    /// it.
     pub(crate) fn lease_promise_ms(&self) -> Option<u32> {
-        (self.kind.is_connection() && self.ttl_ms > 0).then_some(self.ttl_ms)
+        match self.kept {
+            Kept::NodeConnection { keepalive_ms } => Some(keepalive_ms.get()),
+            Kept::Connection | Kept::Heartbeat { .. } => None,
+        }
     }
 
     pub(crate) fn is_alive(&self) -> bool {

@@ -115,7 +115,7 @@ impl Liveness {
             SessionPhase::Alive => Standing::Alive,
             SessionPhase::Draining { .. } => Standing::Draining(DrainCause::Silence),
         };
-        let valid_ms = (!entry.kind.is_connection()).then(|| told_ms(entry.promised_until.ms_since(now)));
+        let valid_ms = (!entry.kept.is_connection()).then(|| told_ms(entry.promised_until.ms_since(now)));
         let (counts_from, last_seen) = (entry.counts_from.tick(), entry.counts_from.last_seen());
         Some(SessionStanding { standing, counts_from, last_seen, deadline: entry.deadline(), valid_ms })
     }

@@ -46,8 +46,8 @@ use crate::frame::FRAME_HEADER_BYTES;
 use crate::identity::{Genesis, Identity};
 use crate::ids::{BatchId, Lsn, Moment};
 use crate::ordered::{
-    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, LogReader, OrderedLog,
-    Resolution, Space, Trimmed,
+    AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, Extent, OrderedLog, Resolution,
+    Space, Trimmed,
 };
 use crate::planted::{self, Planted};
 use crate::snapshot::SnapshotStore;
@@ -197,11 +197,6 @@ impl FileLog {
         self.end
     }
 
-    /// A reader that also knows positions; see [`OrderedLog::reader`].
-    pub fn file_reader(&self) -> FileReader {
-        FileReader::new(self.disk.clone(), self.directories.log.clone(), self.published.clone())
-    }
-
     fn check(&self, batch: &Batch) -> Result<(), AppendError> {
         match &self.state {
             State::Open => {}
@@ -318,8 +313,8 @@ impl OrderedLog for FileLog {
         }
     }
 
-    fn reader(&self) -> Box<dyn LogReader> {
-        Box::new(self.file_reader())
+    fn reader(&self) -> FileReader {
+        FileReader::new(self.disk.clone(), self.directories.log.clone(), self.published.clone())
     }
 
     fn snapshots(&self) -> SnapshotStore {

@@ -29,7 +29,7 @@ pub use damage::{Damage, DamageCause, ReadError};
 pub use disk::{Disk, RealDisk, SharedDisk};
 pub use end::LogEnd;
 pub use file::{
-    ARRIVING_MARKER, CopyError, CopyOf, Earlier, EarlierError, FileLog, FileLogOptions, Junction,
+    ARRIVING_MARKER, CopyError, CopyOf, Earlier, EarlierError, FileLog, FileLogOptions, FileReader, Junction,
     MOVED_MARKER, Mirror, OfflineFrames, OfflineLog, OpenError, RawFrames, Recovery, Taken, restore,
 };
 pub use frame::{Frame, FrameHeader};
@@ -37,6 +37,6 @@ pub use identity::{Genesis, Identity};
 pub use ids::{BatchId, Lsn, Moment};
 pub use ordered::{
     AppendError, AppendOutcome, Authority, BatchRefusal, Chore, ChoreDone, ChoreKind, Extent, HistoryWindow,
-    LogReader, OrderedLog, Proof, Resolution, Space, Trimmed, bytes_above,
+    OrderedLog, Proof, Resolution, Space, Trimmed, bytes_above,
 };
 pub use snapshot::SnapshotStore;

@@ -6,9 +6,7 @@
 use std::io;
 
 use crate::batch::Batch;
-use crate::damage::ReadError;
-use crate::file::ChoreResult;
-use crate::frame::Frame;
+use crate::file::{ChoreResult, FileReader};
 use crate::identity::Identity;
 use crate::ids::{BatchId, Lsn, Moment};
 use crate::snapshot::SnapshotStore;
@@ -279,7 +277,7 @@ pub trait OrderedLog: Send {
     /// Finds out what became of a batch of this incarnation.
     fn resolve(&mut self, batch: BatchId) -> Resolution;
     /// A reader for another thread. It sees only durable frames, however the append goes on.
-    fn reader(&self) -> Box<dyn LogReader>;
+    fn reader(&self) -> FileReader;
     /// Where snapshots are stored and loaded; works from any thread, without the log.
     fn snapshots(&self) -> SnapshotStore;
     /// Lets go of whole extents that lie below `below` and below the older of two snapshots. With fewer than two
@@ -296,21 +294,6 @@ pub trait OrderedLog: Send {
     fn chore_done(&mut self, done: ChoreDone);
     /// Ends the log with a close record, durably. Nothing can be appended after it. A tick before the last one is raised to it.
     fn close(&mut self, at: Moment) -> AppendOutcome;
-}
-
-/// Reads durable frames in order.
-pub trait LogReader: Send {
-    /// Goes to the frame that holds `from`, or to the next one after it if `from` lies in a gap or ahead of the log.
-    fn seek(&mut self, from: Lsn) -> Result<(), ReadError>;
-    /// The next frame with records; the first after a `seek` may begin before the LSN that was asked for.
-    /// `None`: the reader has caught up; ask again after the next append.
-    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError>;
-
-    /// The frame that holds the record `lsn`; `None` if it lies in a gap or ahead of the log. Reading goes on after it.
-    fn frame_with(&mut self, lsn: Lsn) -> Result<Option<Frame<'_>>, ReadError> {
-        self.seek(lsn)?;
-        Ok(self.next_frame()?.filter(|frame| frame.record(lsn).is_some()))
-    }
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl World {
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let setup = setup(&daemon.log.identity(), &config);
         let store = daemon.log.snapshots();
-        let built = build_snapshot(setup, &store, &mut *daemon.log.reader(), upto, &mut || {});
+        let built = build_snapshot(setup, &store, &mut daemon.log.reader(), upto, &mut || {});
         if self.disk.has_stopped() {
             self.stopped_at_operation();
             return Ok(());

@@ -215,7 +215,7 @@ pub(crate) fn run(plan: Plan, started: impl FnOnce(Started)) -> Result<Ended, Da
     let leases = opened.engine.status().leases.iter().map(|(_, count)| count).sum();
     let (switchboard, ends) = Switchboard::new();
     ends::log(ends, opened.log.identity());
-    let history = History::online(disk, &plan.data_dir, opened.log.file_reader(), opened.log.identity())
+    let history = History::online(disk, &plan.data_dir, opened.log.reader(), opened.log.identity())
         .archived_in(plan.log.archive.clone());
     let host =
         Host::start(opened.engine, Box::new(opened.log), &plan.engine, plan.host, switchboard.listener());

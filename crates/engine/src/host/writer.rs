@@ -24,7 +24,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Duration;
 use tenure_kernel::{Lsn, Setup};
 use tenure_log::snapshot::SnapshotHeader;
-use tenure_log::{AppendOutcome, Authority, Batch, LogReader, Moment, OrderedLog, SnapshotStore, Space};
+use tenure_log::{AppendOutcome, Authority, Batch, FileReader, Moment, OrderedLog, SnapshotStore, Space};
 
 /// The host's own request; callers' tickets count up from one.
 const TRIM_TICKET: Ticket = Ticket(u64::MAX);
@@ -460,7 +460,7 @@ impl Writer {
         }
     }
 
-    fn build_snapshot(&mut self, mut reader: Box<dyn LogReader>, upto: Lsn) {
+    fn build_snapshot(&mut self, mut reader: FileReader, upto: Lsn) {
         let (setup, mailbox, store) = (self.setup.clone(), self.mailbox.clone(), self.snapshots.clone());
         let (upto, shared) = (upto.min(self.engine.synced_lsn()), Arc::clone(&self.shared));
         spawn("tenure-snapshot", move || {
@@ -469,7 +469,7 @@ impl Writer {
             let mut at_most = resident_bytes();
             shared.snapshot_memory().begin(at_most);
             let look = &mut || at_most = at_most.max(resident_bytes());
-            let outcome = build_snapshot(setup, &store, reader.as_mut(), upto, look);
+            let outcome = build_snapshot(setup, &store, &mut reader, upto, look);
             let outcome = outcome.map_err(|error| chain(&error));
             shared.snapshot_memory().end(at_most, resident_bytes());
             let _ = mailbox.put(Message::SnapshotDone(outcome));

@@ -305,7 +305,7 @@ impl Desk {
     pub(crate) fn answer_reads(&mut self) {
         let mut reader = self.log.reader();
         let reads = core::mem::take(&mut self.reads);
-        let done = reads.iter().map(|read| Completion::LogRead(read_log(reader.as_mut(), read))).collect();
+        let done = reads.iter().map(|read| Completion::LogRead(read_log(&mut reader, read))).collect();
         self.turn_with(done);
     }
 
@@ -314,7 +314,7 @@ impl Desk {
         let setup = setup(&self.log.identity(), &self.config);
         let mut reader = self.log.reader();
         let upto = self.engine.synced_lsn();
-        let built = build_snapshot(setup, &self.log.snapshots(), reader.as_mut(), upto, &mut || {}).unwrap();
+        let built = build_snapshot(setup, &self.log.snapshots(), &mut reader, upto, &mut || {}).unwrap();
         built.map(|header| header.lsn.0)
     }
 

@@ -13,8 +13,8 @@ use tenure_engine::host::{Handle, Host, HostOptions, Listener, read_clocks};
 use tenure_engine::{Answer, Control, Engine, EngineConfig, Out, Push, Refused, Request, Status, Submit};
 use tenure_kernel::{Action, Bundle, Grant, LeaseId, Lsn, Policy, Release, Text, Token};
 use tenure_log::{
-    AppendOutcome, Authority, Batch, BatchId, Chore, ChoreDone, Extent, FileLog, FileLogOptions, Genesis,
-    Identity, LogReader, Moment, OpenError, OrderedLog, RealDisk, Recovery, Resolution, SnapshotStore, Space,
+    AppendOutcome, Authority, Batch, BatchId, Chore, ChoreDone, Extent, FileLog, FileLogOptions, FileReader,
+    Genesis, Identity, Moment, OpenError, OrderedLog, RealDisk, Recovery, Resolution, SnapshotStore, Space,
     Trimmed,
 };
 
@@ -420,7 +420,7 @@ impl OrderedLog for Failing {
     fn resolve(&mut self, batch: BatchId) -> Resolution {
         self.log.resolve(batch)
     }
-    fn reader(&self) -> Box<dyn LogReader> {
+    fn reader(&self) -> FileReader {
         self.log.reader()
     }
     fn snapshots(&self) -> SnapshotStore {

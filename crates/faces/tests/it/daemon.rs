@@ -69,7 +69,7 @@ async fn open(directory: &TempDir, config: &EngineConfig) -> (Faces, Host) {
     let (log, recovery) = FileLog::open(disk.clone(), directory.path(), options).unwrap();
     let engine = Engine::recover(&log, &recovery, config.clone(), now).unwrap();
     let (switchboard, _ends) = Switchboard::new();
-    let history = History::online(disk, directory.path(), log.file_reader(), log.identity());
+    let history = History::online(disk, directory.path(), log.reader(), log.identity());
     let listener = switchboard.listener();
     let host = Host::start(engine, Box::new(log), config, HostOptions::default(), listener);
     let network = Arc::new(Quiet::default());

@@ -142,7 +142,7 @@ impl Tale {
 
     pub(crate) fn history(&self) -> History {
         let root = self.directory.path();
-        History::online(disk(), root, self.log.file_reader(), self.log.identity())
+        History::online(disk(), root, self.log.reader(), self.log.identity())
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::script::{Runner, check};
 use expect_test::expect;
+use std::num::NonZeroU32;
 use tenure_kernel::*;
 
 #[test]
@@ -307,6 +308,37 @@ fn what_opened_a_session_is_kept() {
     assert_eq!(runner.kernel.leases_of(SessionId(8)).count(), 0);
     assert!(!SessionKind::ByHand.is_connection());
     assert!(SessionKind::Connection.is_connection() && SessionKind::Stdin.is_connection());
+}
+
+#[test]
+fn what_keeps_a_session_follows_from_its_kind_and_its_ttl() {
+    let node = |keepalive_ms| Kept::NodeConnection { keepalive_ms: NonZeroU32::new(keepalive_ms).unwrap() };
+    let table = [
+        (SessionKind::Connection, 0, Kept::Connection),
+        (SessionKind::Connection, 1, node(1)),
+        (SessionKind::Connection, u32::MAX, node(u32::MAX)),
+        (SessionKind::Stdin, 0, Kept::Connection),
+        (SessionKind::Stdin, 10_000, node(10_000)),
+        (SessionKind::ByHand, 0, Kept::Heartbeat { ttl_ms: 0 }),
+        (SessionKind::ByHand, 10_000, Kept::Heartbeat { ttl_ms: 10_000 }),
+    ];
+    let mut kernel = Kernel::new(Setup::plain());
+    for (lsn, (kind, ttl_ms, kept)) in (1..).zip(table) {
+        let open = OpenSession {
+            session: SessionId(lsn),
+            holder: "x".into(),
+            kind,
+            ttl_ms,
+            grace_ms: 0,
+            principal: "p".into(),
+            accepts_handover: None,
+        };
+        assert_eq!(open.kept(), kept, "{kind:?} {ttl_ms}");
+        assert_eq!(kept.is_connection(), kind.is_connection(), "{kind:?} {ttl_ms}");
+        let event = Event { operation: None, change: Change::SessionOpened(open) };
+        kernel.evolve(Stamp { lsn: Lsn(lsn), tick: Tick(0) }, &event);
+        assert_eq!(kernel.session(SessionId(lsn)).unwrap().kept(), kept, "{kind:?} {ttl_ms}");
+    }
 }
 
 #[test]

@@ -238,7 +238,7 @@ impl Mirror {
     /// A reader for another thread.
     #[must_use]
     pub fn reader(&self) -> FileReader {
-        self.log.file_reader()
+        self.log.reader()
     }
 
     /// Where snapshots are stored and loaded.

@@ -13,7 +13,7 @@ use crate::file::segment::{SEGMENT_HEADER_BYTES, segment_name};
 use crate::file::window::Window;
 use crate::frame::{Frame, FrameHeader};
 use crate::ids::Lsn;
-use crate::ordered::{Extent, LogReader};
+use crate::ordered::Extent;
 use crate::planted::{self, Planted};
 
 /// The durable part of one segment.
@@ -74,7 +74,7 @@ pub struct Position {
     pub offset: u64,
 }
 
-/// A reader of the file log, live or at rest.
+/// Reads durable frames in order, from a log that is being written or at rest.
 pub struct FileReader {
     disk: SharedDisk,
     directory: PathBuf,
@@ -114,6 +114,33 @@ impl FileReader {
     /// When it cannot be read.
     pub fn from_segment(&self, first_lsn: Lsn) -> Result<Option<RawFrames>, ReadError> {
         RawFrames::begin(self.disk.clone(), self.directory.clone(), self.published.clone(), first_lsn)
+    }
+
+    /// Goes to the frame that holds `from`, or to the next one after it if `from` lies in a gap or ahead of the log.
+    ///
+    /// # Errors
+    /// When `from` is not kept any more, or a segment cannot be read.
+    pub fn seek(&mut self, from: Lsn) -> Result<(), ReadError> {
+        // LSN 0 and 1 both mean the very beginning.
+        let from = from.max(Lsn(1));
+        let segment = self.find(|segments| {
+            // The last segment that begins at or before `from`; an LSN in the gap before one belongs to that one.
+            let index = segments.partition_point(|segment| segment.previous_lsn < from);
+            segments[..index].last()
+        })?;
+        self.last = self.enter(segment)?.hop_to(from)?;
+        Ok(())
+    }
+
+    /// The next frame with records; the first after a `seek` may begin before the LSN that was asked for.
+    /// `None`: the reader has caught up; ask again after the next append.
+    ///
+    /// # Errors
+    /// When a frame cannot be read, is damaged, or was trimmed meanwhile.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
+        let Some((position, header)) = self.advance(true)? else { return Ok(None) };
+        let place = self.place.as_ref().expect("invariant: advancing found a place");
+        Ok(Some(place.window.lend(position.offset, header)))
     }
 
     /// Goes to a frame whose position is known, for instance from an index.
@@ -259,25 +286,5 @@ impl Place {
 
     fn name(&self) -> String {
         segment_name(self.segment.first_lsn)
-    }
-}
-
-impl LogReader for FileReader {
-    fn seek(&mut self, from: Lsn) -> Result<(), ReadError> {
-        // LSN 0 and 1 both mean the very beginning.
-        let from = from.max(Lsn(1));
-        let segment = self.find(|segments| {
-            // The last segment that begins at or before `from`; an LSN in the gap before one belongs to that one.
-            let index = segments.partition_point(|segment| segment.previous_lsn < from);
-            segments[..index].last()
-        })?;
-        self.last = self.enter(segment)?.hop_to(from)?;
-        Ok(())
-    }
-
-    fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
-        let Some((position, header)) = self.advance(true)? else { return Ok(None) };
-        let place = self.place.as_ref().expect("invariant: advancing found a place");
-        Ok(Some(place.window.lend(position.offset, header)))
     }
 }

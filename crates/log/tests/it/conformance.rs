@@ -8,7 +8,7 @@ use tenure_log::{
     RealDisk, Resolution,
 };
 
-use crate::support::{EVENT, Writer, drain, options, read_all};
+use crate::support::{EVENT, Writer, drain, frame_with, options, read_all};
 
 /// A place where one log lives; opening it again is a new incarnation of its writer.
 pub(crate) trait Home {
@@ -164,7 +164,7 @@ pub(crate) fn a_reader_follows_the_writer(home: &dyn Home) {
     for number in 0..100_u64 {
         let record = vec![7; 40 + number as usize];
         writer.append(&mut *log, &[&record]);
-        let records = drain(&mut *reader);
+        let records = drain(&mut reader);
         assert_eq!(records.len(), 1);
         assert_eq!((records[0].lsn, records[0].bytes.len()), (number + 1, record.len()));
     }
@@ -182,9 +182,9 @@ pub(crate) fn seeking_finds_each_record(home: &dyn Home) {
         let frame = reader.next_frame().unwrap().unwrap();
         assert_eq!(frame.record(lsn).unwrap().bytes[0], ((lsn.0 - 1) / 3) as u8);
     }
-    let frame = reader.frame_with(Lsn(7)).unwrap().unwrap();
+    let frame = frame_with(&mut reader, Lsn(7)).unwrap();
     assert_eq!((frame.header.first_lsn, frame.record(Lsn(7)).unwrap().bytes[0]), (Lsn(7), 2));
-    assert!(reader.frame_with(Lsn(181)).unwrap().is_none());
+    assert!(frame_with(&mut reader, Lsn(181)).is_none());
     reader.seek(Lsn(181)).unwrap();
     assert!(reader.next_frame().unwrap().is_none());
 }

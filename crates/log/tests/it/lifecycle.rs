@@ -8,9 +8,8 @@ use proptest::prelude::*;
 use tenure_log::disk::{LockError, LockHolder};
 use tenure_log::file::{Ended, Position, RestoreError};
 use tenure_log::{
-    AppendError, AppendOutcome, BatchBuilder, BatchId, FileLog, LogReader, Lsn, Moment, OfflineLog,
-    OpenError, OrderedLog, RECORDS_PER_FRAME_MAX, ReadError, RealDisk, Resolution, SharedDisk, Space,
-    restore,
+    AppendError, AppendOutcome, BatchBuilder, BatchId, FileLog, Lsn, Moment, OfflineLog, OpenError,
+    OrderedLog, RECORDS_PER_FRAME_MAX, ReadError, RealDisk, Resolution, SharedDisk, Space, restore,
 };
 
 use crate::crash_disk::{CrashDisk, Fault, Loss, Operation};
@@ -307,7 +306,7 @@ fn a_reader_on_another_thread_sees_every_record_once_and_in_order() {
         let mut records: Vec<Owned> = Vec::new();
         loop {
             let last_round = seen_done.load(Ordering::Acquire);
-            records.extend(drain(&mut *reader));
+            records.extend(drain(&mut reader));
             if last_round {
                 return records;
             }
@@ -331,7 +330,7 @@ fn a_frame_is_found_again_by_its_position() {
     for step in 0..30_u8 {
         writer.append(&mut log, &[&[step; 100]]);
     }
-    let mut reader = log.file_reader();
+    let mut reader = log.reader();
     let mut positions: Vec<(Position, Lsn)> = Vec::new();
     while let Some((position, frame)) = reader.next_located().unwrap() {
         positions.push((position, frame.header.first_lsn));
@@ -357,7 +356,7 @@ fn a_reader_refuses_a_frame_that_stands_in_the_place_of_another() {
     for step in 0..4_u8 {
         writer.append(&mut log, &[&[step; 100]]);
     }
-    let mut reader = log.file_reader();
+    let mut reader = log.reader();
     let mut offsets = Vec::new();
     while let Some((position, _)) = reader.next_located().unwrap() {
         offsets.push(position.offset as usize);
@@ -367,7 +366,7 @@ fn a_reader_refuses_a_frame_that_stands_in_the_place_of_another() {
     disk.damage(&segment, |bytes| bytes.copy_within(first..second, second));
     assert_eq!(third - second, second - first, "the frames are of one length");
     for from in [1, 2, 3] {
-        let mut reader = log.file_reader();
+        let mut reader = log.reader();
         let read = reader.seek(Lsn(from)).and_then(|()| {
             while reader.next_frame()?.is_some() {}
             Ok(())

@@ -134,7 +134,7 @@ pub(crate) fn recovered(log: &FileLog, recovery: &Recovery) -> Vec<Owned> {
     let mut reader = log.reader();
     reader.seek(recovery.replay_from()).unwrap();
     let after = recovery.snapshot.map_or(0, |snapshot| snapshot.lsn.0);
-    records.extend(drain(&mut *reader).into_iter().filter(|record| record.lsn > after));
+    records.extend(drain(&mut reader).into_iter().filter(|record| record.lsn > after));
     records
 }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use tenure_log::{
-    AppendOutcome, Batch, BatchBuilder, BatchId, FileLog, FileLogOptions, Genesis, LogReader, Lsn, Moment,
-    OpenError, OrderedLog, Recovery, Resolution, SharedDisk,
+    AppendOutcome, Batch, BatchBuilder, BatchId, FileLog, FileLogOptions, FileReader, Frame, Genesis, Lsn,
+    Moment, OpenError, OrderedLog, Recovery, Resolution, SharedDisk,
 };
 
 pub(crate) const ROOT: &str = "data";
@@ -81,11 +81,10 @@ impl Writer {
 }
 
 pub(crate) fn read_all(log: &dyn OrderedLog) -> Vec<Owned> {
-    let mut reader = log.reader();
-    drain(&mut *reader)
+    drain(&mut log.reader())
 }
 
-pub(crate) fn drain(reader: &mut dyn LogReader) -> Vec<Owned> {
+pub(crate) fn drain(reader: &mut FileReader) -> Vec<Owned> {
     let mut records = Vec::new();
     while let Some(frame) = reader.next_frame().unwrap() {
         records.extend(frame.records().map(|record| Owned {
@@ -95,4 +94,10 @@ pub(crate) fn drain(reader: &mut dyn LogReader) -> Vec<Owned> {
         }));
     }
     records
+}
+
+/// The frame that holds the record `lsn`; `None` if it lies in a gap or ahead of the log. Reading goes on after it.
+pub(crate) fn frame_with(reader: &mut FileReader, lsn: Lsn) -> Option<Frame<'_>> {
+    reader.seek(lsn).unwrap();
+    reader.next_frame().unwrap().filter(|frame| frame.record(lsn).is_some())
 }

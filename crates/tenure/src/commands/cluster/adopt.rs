@@ -15,7 +15,7 @@ use tenure_cluster::{BootOptions, Remembered, copy_whole, recall, remember};
 use tenure_engine::host::read_clocks;
 use tenure_history::LogTag;
 use tenure_kernel::codec::FORMAT;
-use tenure_log::{LogEnd, LogReader, Lsn, Mirror};
+use tenure_log::{LogEnd, Lsn, Mirror};
 
 use super::store::{disk, failed, genesis, log_options, open, pause, state_of};
 use crate::config::store_address;

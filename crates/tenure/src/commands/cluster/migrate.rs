@@ -84,7 +84,7 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
         Ok((mut log, recovery)) => {
             let snapshots = log.snapshots();
             let mut reader = log.reader();
-            let state = state_of(&log.identity(), &snapshots, reader.as_mut())?;
+            let state = state_of(&log.identity(), &snapshots, &mut reader)?;
             let end = log.end();
             let mut random = [0; 16];
             getrandom::fill(&mut random).expect("invariant: the system gives random bytes");

@@ -10,7 +10,7 @@ use tenure_engine::host::read_clocks;
 use tenure_engine::{EngineConfig, rebuild, setup};
 use tenure_kernel::Tick;
 use tenure_kernel::codec::encode_state;
-use tenure_log::{FileLogOptions, Genesis, Identity, LogReader, RealDisk, SharedDisk, SnapshotStore};
+use tenure_log::{FileLogOptions, FileReader, Genesis, Identity, RealDisk, SharedDisk, SnapshotStore};
 
 use crate::config::{Environment, EtcdAddress, Flags, Settings};
 use crate::failure::{Failure, Words, chain};
@@ -60,7 +60,7 @@ pub(super) fn log_options() -> FileLogOptions {
 pub(super) fn state_of(
     identity: &Identity,
     snapshots: &SnapshotStore,
-    reader: &mut dyn LogReader,
+    reader: &mut FileReader,
 ) -> Result<StateBytes, Failure> {
     let config = EngineConfig::default();
     let setup = setup(identity, &config);
