@@ -29,6 +29,8 @@ pub(crate) struct Load {
     pub(crate) cache_bytes: usize,
     /// Packets that have not left yet.
     pub(crate) packets: usize,
+    /// Services, also those that are being withdrawn, that go on by themselves on a link.
+    pub(crate) timers: usize,
 }
 
 /// The QR bit of the third byte.
@@ -113,6 +115,7 @@ impl Machine {
             waiting_entries: self.responder.waiting_entries(),
             cache_bytes: self.querier.kept_bytes(),
             packets: self.outbox.waiting(),
+            timers: self.responder.timers(),
         }
     }
 

@@ -9,8 +9,7 @@ mod known;
 mod leaving;
 
 use core::time::Duration;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::LazyLock;
 
 use self::answering::Pending;
@@ -56,7 +55,8 @@ pub(crate) struct Responder {
     /// When those who wait for a goodbye get an answer even if it was not said.
     overdue: BTreeSet<(Instant, EntryId)>,
     contests: Contests,
-    timers: BinaryHeap<Reverse<(Instant, EntryId, LinkId)>>,
+    /// When each presence is due, once each: what packets set again and again replaces what they set before.
+    timers: BTreeSet<(Instant, EntryId, LinkId)>,
     changed: BTreeSet<u128>,
     events: VecDeque<Event>,
     random: Random,
@@ -110,7 +110,7 @@ impl Responder {
             away: BTreeMap::new(),
             overdue: BTreeSet::new(),
             contests: Contests::default(),
-            timers: BinaryHeap::new(),
+            timers: BTreeSet::new(),
             changed: BTreeSet::new(),
             events: VecDeque::new(),
             random,
@@ -145,8 +145,8 @@ impl Responder {
         }
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
         for entry_id in entries {
+            let Some(presence) = self.take_off(entry_id, id) else { continue };
             let Some(entry) = self.entries.get_mut(&entry_id) else { continue };
-            let Some(presence) = entry.presences.remove(&id) else { continue };
             let interface = &gone.link.interface;
             let is_told =
                 !matches!(presence.phase, Phase::Probing { .. }) || entry.announced_on.contains(interface);
@@ -175,8 +175,10 @@ impl Responder {
         let ids: Vec<LinkId> = self.links.keys().copied().collect();
         for id in ids {
             let Some(OnLink { link, .. }) = self.links.remove(&id) else { continue };
-            for entry in self.entries.values_mut().filter(|entry| entry.leaving.is_none()) {
-                entry.presences.remove(&id);
+            let staying = self.entries.iter().filter(|(_, entry)| entry.leaving.is_none());
+            let staying: Vec<EntryId> = staying.map(|(entry, _)| *entry).collect();
+            for entry in staying {
+                self.take_off(entry, id);
             }
             self.link_up(now, link);
         }
@@ -353,9 +355,22 @@ impl Responder {
     fn set_phase(&mut self, id: EntryId, link: LinkId, phase: Phase, due: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let presence = entry.presences.entry(link).or_insert_with(|| Presence::new(phase, due));
-        (presence.phase, presence.due) = (phase, Some(due));
-        self.timers.push(Reverse((due, id, link)));
+        presence.phase = phase;
+        let before = presence.due.replace(due);
+        if let Some(at) = before {
+            self.timers.remove(&(at, id, link));
+        }
+        self.timers.insert((due, id, link));
         self.changed.extend(entry.key);
+    }
+
+    /// An entry is not on a link any more.
+    fn take_off(&mut self, id: EntryId, link: LinkId) -> Option<Presence> {
+        let presence = self.entries.get_mut(&id)?.presences.remove(&link)?;
+        if let Some(at) = presence.due {
+            self.timers.remove(&(at, id, link));
+        }
+        Some(presence)
     }
 
     /// Announces what changed, or what others no longer believe, if it is ours on this link.
@@ -379,9 +394,14 @@ impl Responder {
         self.links.values().map(of_link).sum()
     }
 
+    /// What goes on by itself, on whichever link: at most each entry on each link.
+    pub(crate) fn timers(&self) -> usize {
+        self.timers.len()
+    }
+
     /// When something is due.
     pub(crate) fn next_due(&self) -> Option<Instant> {
-        let timer = self.timers.peek().map(|Reverse((at, ..))| *at);
+        let timer = self.timers.first().map(|(at, ..)| *at);
         let answers =
             self.links.values().flat_map(|on_link| on_link.pending.values().map(|pending| pending.due));
         let answers = answers.min();
@@ -392,12 +412,12 @@ impl Responder {
     /// Does what is due.
     pub(crate) fn tick(&mut self, now: Instant, outbox: &mut Outbox) {
         let mut due: BTreeMap<LinkId, Vec<EntryId>> = BTreeMap::new();
-        while let Some(Reverse((at, id, link))) = self.timers.peek().copied()
+        while let Some((at, id, link)) = self.timers.first().copied()
             && at <= now
         {
-            self.timers.pop();
+            self.timers.pop_first();
             let presence = self.entries.get_mut(&id).and_then(|entry| entry.presences.get_mut(&link));
-            if let Some(presence) = presence.filter(|presence| presence.due == Some(at)) {
+            if let Some(presence) = presence {
                 presence.due = None;
                 due.entry(link).or_default().push(id);
             }
@@ -422,6 +442,7 @@ impl Responder {
             let (next, due) = match phase {
                 Phase::Probing { sent } if sent < PROBES => {
                     probes.add(probe(entry, link), None);
+                    entry.waits_with_name = false;
                     (Phase::Probing { sent: sent + 1 }, Some(now + PROBE_EVERY))
                 }
                 Phase::Probing { .. } if entry.leaving.is_some() => {
@@ -456,7 +477,7 @@ impl Responder {
                 (presence.phase, presence.due) = (next, due);
             }
             if let Some(due) = due {
-                self.timers.push(Reverse((due, id, link_id)));
+                self.timers.insert((due, id, link_id));
             }
         }
         outbox.goodbyes(link_id, goodbyes.finish());

@@ -46,6 +46,8 @@ const PACKETS_EVERY: Duration = Duration::from_millis(2);
 const WAITING_ENTRIES_MAX: usize = MANY * 32;
 /// Answers wait as questions from 512 packets on; announcements of many services can come on top.
 const PACKETS_MAX: usize = 1_000;
+/// Each service, and the name that it gives up.
+const TIMERS_MAX: usize = MANY * 2;
 /// Queries of one second: refreshes, instances that are asked for by themselves, known answers of three looks.
 const QUERIES_MAX: usize = 300;
 
@@ -75,7 +77,7 @@ impl Trial {
             packets.extend(few.run(SETTLED_AFTER));
         }
         let messages = many_questions().into_iter().take(2).chain(known_answers().into_iter().take(2));
-        packets.extend(messages.chain([fakes(0, 1)]).filter_map(|message| message.write()));
+        packets.extend(messages.chain(claims(1)).chain([fakes(0, 1)]).filter_map(|message| message.write()));
         packets
     }
 
@@ -125,6 +127,7 @@ impl Peer {
         assert!(load.waiting_entries <= WAITING_ENTRIES_MAX, "{load:?}");
         assert!(load.cache_bytes <= CACHE_BYTES_MAX, "{load:?}");
         assert!(load.packets <= PACKETS_MAX, "{load:?}");
+        assert!(load.timers <= TIMERS_MAX, "{load:?}");
         said
     }
 
@@ -222,6 +225,24 @@ fn known_answers() -> Vec<Message> {
     known.chunks(100).map(packet).collect()
 }
 
+/// Records of a host that claims a name of each of the many services: the one it begins with, or that of this number.
+fn claims(number: usize) -> Vec<Message> {
+    let mut claimed = Vec::new();
+    for service in 0..MANY {
+        let label = match number {
+            1 => format!("Many {service}"),
+            number => format!("Many {service} ({number})"),
+        };
+        let name = Name::of("_http._tcp.local").and_then(|name| name.child(label.as_bytes()));
+        let (Some(name), Some(target)) = (name, Name::of("claimant.local")) else { continue };
+        let data = Data::Srv { priority: 0, weight: 0, port: 1, target };
+        claimed.push(Record { name, is_unique: true, ttl: 120, data });
+    }
+    let packet =
+        |answers: &[Record]| Message { answers: answers.to_vec(), is_response: true, ..Message::default() };
+    claimed.chunks(100).map(packet).collect()
+}
+
 /// Instances that are not there, with records that live as long as given.
 fn fakes(from: usize, ttl: u32) -> Message {
     let mut message = Message { is_response: true, ..Message::default() };
@@ -243,6 +264,17 @@ mod tests {
 
     fn hear(trial: &mut Trial, message: &Message) {
         assert!(trial.hear(&message.write().expect("it fits")));
+    }
+
+    #[test]
+    fn floods_of_claims_stay_within_the_bounds() {
+        let mut trial = Trial::new();
+        for number in [1].into_iter().chain(1..=50) {
+            for message in claims(number) {
+                // Responses from strangers do not count.
+                (0..2).for_each(|_| hear(&mut trial, &message));
+            }
+        }
     }
 
     #[test]

@@ -578,13 +578,17 @@ mod tests {
         let question = Question { name: name("a.local"), kind: PTR, wants_unicast: false };
         let record =
             Record { name: name("a.local"), is_unique: false, ttl: 1, data: Data::A([192, 0, 2, 1].into()) };
-        let many = Message {
-            questions: vec![question.clone(); 300],
-            answers: vec![record; 200],
-            ..Message::default()
+        let read = |questions, answers| {
+            let many = Message {
+                questions: vec![question.clone(); questions],
+                answers: vec![record.clone(); answers],
+                ..Message::default()
+            };
+            let read = Message::read(&many.write().expect("it fits")).expect("a message");
+            (read.questions.len(), read.answers.len())
         };
-        let read = Message::read(&many.write().expect("it fits")).expect("a message");
-        assert_eq!((read.questions.len(), read.answers.len()), (QUESTIONS_MAX, 200));
+        assert_eq!(read(300, 200), (QUESTIONS_MAX, 200));
+        assert_eq!(read(10, 500), (10, RECORDS_MAX));
         let one = Message { questions: vec![question], ..Message::default() };
         let mut packet = one.write().expect("it fits");
         let last = packet.len() - 1;

@@ -665,6 +665,48 @@ fn forty_contested_services_each_wait_five_seconds_between_names() {
     assert!(early <= 14, "{early} names were tried within five seconds of the one before");
 }
 
+/// Forty services that have just lost their names, too many at once: the next names wait for five seconds.
+fn after_forty_conflicts() -> World {
+    let mut world = World::new(1, 7);
+    (1..=40).for_each(|key| world.advertise(0, key, &format!("wanted {key}")));
+    world.run(Duration::from_secs(10));
+    let claims = response((1..=40).map(|key| server_of(&format!("wanted {key}"))).collect());
+    // The first has the names probed for again.
+    (0..2).for_each(|_| world.hear(&claims));
+    world
+}
+
+/// Each packet took the next forty names, of which none was asked for, and left forty timers for five seconds.
+#[test]
+fn names_that_are_claimed_before_they_are_probed_for_are_not_gone_through() {
+    let mut world = after_forty_conflicts();
+    for number in 2..=50 {
+        let claims = (1..=40).map(|key| server_of(&format!("wanted {key} ({number})")));
+        world.hear(&response(claims.collect()));
+        world.run(Duration::from_millis(10));
+        let load = world.hosts[0].machine.load();
+        assert!(load.timers <= 40, "{load:?}");
+    }
+    world.run(Duration::from_secs(20));
+    for (key, standing) in &world.hosts[0].standings {
+        assert_eq!(standing.name, Some(format!("wanted {key} (2)")));
+    }
+}
+
+/// The wait of five seconds became one of a second, which is how long the loser of a simultaneous probe waits.
+#[test]
+fn a_lost_simultaneous_probe_does_not_shorten_the_wait_after_many_conflicts() {
+    let mut world = after_forty_conflicts();
+    let lost_at = world.now;
+    let name = http_name(&["wanted 1 (2)"]);
+    let question = Question { name: name.clone(), kind: ANY, wants_unicast: false };
+    let authorities = vec![server_of("wanted 1 (2)")];
+    world.hear(&Message { questions: vec![question], authorities, ..Message::default() });
+    world.run(Duration::from_secs(20));
+    let waited = world.probed_at[&name.to_string()] - lost_at;
+    assert!(waited >= Duration::from_secs(5), "{waited:?}");
+}
+
 /// A host that has the instance, and no more of it: every probe for it gets its SRV record.
 fn has_web(message: &Message) -> Option<Message> {
     let web = http_name(&["web"]);
@@ -673,9 +715,14 @@ fn has_web(message: &Message) -> Option<Message> {
 }
 
 fn server_of_web() -> Heard {
+    server_of("web")
+}
+
+/// Another host's.
+fn server_of(label: &str) -> Heard {
     let target = Name::of("claimant.local").expect("a name");
     let data = Data::Srv { priority: 0, weight: 0, port: 1, target };
-    Heard { name: http_name(&["web"]), is_unique: true, ttl: 120, data }
+    Heard { name: http_name(&[label]), is_unique: true, ttl: 120, data }
 }
 
 fn with_subtype(host: usize, key: u128, name: &str) -> Service {

@@ -156,6 +156,9 @@ impl Responder {
                 let lost = if is_host { Lost::Host } else { Lost::Instance };
                 self.leave_the_rest(now, id, link, lost);
             }
+            // RFC 6762 §8.1: one name in five seconds. Probing shows whether the next one is taken too; a host that claims
+            // names which were never asked for would have us go through them as fast as it sends packets.
+            Phase::Probing { sent: 0 } if entry.waits_with_name => {}
             Phase::Probing { .. } => self.rename(now, id, link, is_host),
             Phase::Announcing { .. } | Phase::Settled => {
                 entry.last_error = Some(format!("name conflict: another host uses {} too", record.name));
@@ -194,6 +197,7 @@ impl Responder {
             }
         }
         entry.names_lost += 1;
+        entry.waits_with_name = !delay.is_zero();
         entry.announced_on.clear();
         entry.last_error = Some(match entry.names_lost {
             1 => "name conflict: another host has its name; the next one is tried".to_owned(),
@@ -223,18 +227,20 @@ impl Responder {
             let (Some(entry), Some(on_link)) = (self.entries.get(id), self.links.get(&link)) else {
                 continue;
             };
-            let phase = entry.presences.get(&link).map(|presence| presence.phase);
-            if !matches!(phase, Some(Phase::Probing { .. })) {
+            let Some(presence) = entry.presences.get(&link) else { continue };
+            if !matches!(presence.phase, Phase::Probing { .. }) {
                 continue;
             }
             let ours = entry.unique_records(&on_link.link);
             let ours = ours.iter().filter(|record| record.name == question.name);
             if in_order(ours).cmp(&in_order(theirs.into_iter())) == Ordering::Less {
-                lost.push(*id);
+                let until = now + YIELD_FOR;
+                // A service that waits for longer, as after many conflicts, goes on waiting.
+                lost.push((*id, presence.due.map_or(until, |due| due.max(until))));
             }
         }
-        for id in lost {
-            self.set_phase(id, link, Phase::Probing { sent: 0 }, now + YIELD_FOR);
+        for (id, until) in lost {
+            self.set_phase(id, link, Phase::Probing { sent: 0 }, until);
         }
     }
 }

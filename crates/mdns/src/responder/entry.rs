@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub(crate) announced_on: BTreeSet<String>,
     /// How many names were taken by others since it was last announced.
     pub(crate) names_lost: u32,
+    /// Its name follows one that was lost in a storm of conflicts, and is not probed for yet: it is not lost before.
+    pub(crate) waits_with_name: bool,
     /// It waits for a name that another entry has.
     pub(crate) is_waiting: bool,
     /// Its host's records are another entry's to speak of.
@@ -166,6 +168,7 @@ impl Entry {
             presences: BTreeMap::new(),
             announced_on: BTreeSet::new(),
             names_lost: 0,
+            waits_with_name: false,
             is_waiting: false,
             is_without_host: false,
             leaving: None,

@@ -161,7 +161,7 @@ impl Responder {
         if was_announced && !entry.goodbye(&on_link.link).answers.is_empty() {
             return self.say_goodbye_on(now, id, link);
         }
-        entry.presences.remove(&link);
+        self.take_off(id, link);
         self.look_whether_gone(now, id);
     }
 
@@ -183,10 +183,10 @@ impl Responder {
             let Some(presence) = entry.presences.get_mut(&link) else { continue };
             let Phase::Leaving { sent, is_under_way: true } = presence.phase else { continue };
             if is_sent && sent >= GOODBYES {
-                entry.presences.remove(&link);
                 if let Some(leaving) = &mut entry.leaving {
                     leaving.is_said = true;
                 }
+                self.take_off(*id, link);
                 self.look_whether_gone(now, *id);
                 self.follow_link(now, *id, link);
                 continue;
