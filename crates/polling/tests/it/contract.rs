@@ -46,9 +46,23 @@ macro_rules! contract {
     };
 }
 
+/// One after the other in one test, because a cluster takes long to start.
+macro_rules! contract_in_one {
+    ($function:ident, $fixture:ty: $($topic:ident: [$($promise:ident),* $(,)?],)*) => {
+        /// Checks the promises that are wanted, by their names.
+        pub(crate) async fn $function(is_wanted: impl Fn(&str) -> bool) {
+            $($(
+                if is_wanted(stringify!($promise)) {
+                    $topic::$promise(<$fixture as Fixture>::start().await).await;
+                }
+            )*)*
+        }
+    };
+}
+
 macro_rules! of_every_store {
-    ($($store:ident: $fixture:ty),* $(,)?) => {
-        $(contract! { $store, $fixture:
+    ($($each:ident! $store:ident: $fixture:ty),* $(,)?) => {
+        $($each! { $store, $fixture:
             members: [
                 who_joins_is_seen_by_others,
                 a_status_that_is_told_is_seen,
@@ -92,8 +106,9 @@ macro_rules! of_every_store {
 }
 
 of_every_store! {
-    daemon: crate::daemon_fixture::DaemonFixture,
-    redis: crate::redis_fixture::RedisFixture,
+    contract! daemon: crate::daemon_fixture::DaemonFixture,
+    contract! redis: crate::redis_fixture::RedisFixture,
+    contract_in_one! on_a_cluster: crate::cluster::FollowerFixture,
 }
 
 /// Long enough that nothing ends by itself.

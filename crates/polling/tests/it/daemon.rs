@@ -3,6 +3,7 @@
 use crate::process::Process;
 use crate::waiting::LONG;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,10 +16,29 @@ pub(crate) struct Daemon {
     process: Process,
 }
 
+/// What makes a daemon a node of a cluster.
+pub(crate) struct Node {
+    pub(crate) name: &'static str,
+    pub(crate) address: SocketAddr,
+    pub(crate) store: String,
+}
+
 impl Daemon {
     pub(crate) async fn start() -> Self {
+        Self::start_with(&["--port", "0"]).await
+    }
+
+    pub(crate) async fn start_node(node: &Node) -> Self {
+        let (ip, port) = (node.address.ip().to_string(), node.address.port().to_string());
+        let url = format!("http://{}", node.address);
+        let place = ["--bind", &ip, "--port", &port, "--advertise", &url];
+        let cluster = ["--store", &node.store, "--node", node.name, "--leader-ttl", "1s"];
+        Self::start_with(&[&place[..], &cluster].concat()).await
+    }
+
+    async fn start_with(flags: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
-        let process = spawn(directory.path());
+        let process = spawn(directory.path(), flags);
         let mut daemon = Self { directory, process };
         daemon.wait_until_ready().await;
         daemon
@@ -46,7 +66,7 @@ impl Daemon {
     }
 }
 
-fn spawn(directory: &Path) -> Process {
+fn spawn(directory: &Path, flags: &[&str]) -> Process {
     let said = File::options().create(true).append(true).open(directory.join("said")).expect("a file");
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
@@ -56,7 +76,7 @@ fn spawn(directory: &Path) -> Process {
     }
     let child = command
         .arg("serve")
-        .args(["--port", "0"])
+        .args(flags)
         .arg("--socket")
         .arg(directory.join("tenure.sock"))
         .arg("--data-dir")

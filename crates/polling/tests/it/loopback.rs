@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-pub(crate) struct Loopback(Ipv4Addr);
+pub(crate) struct Loopback(pub(crate) Ipv4Addr);
 
 impl Loopback {
     /// One of sixteen million.

@@ -1,5 +1,6 @@
 //! The stores as pollers use them, against a real Redis and a real daemon; and what only one of them has.
 
+mod cluster;
 mod contract;
 mod daemon;
 mod daemon_fixture;

@@ -9,6 +9,7 @@ pub(crate) mod load;
 pub(crate) mod net;
 pub(crate) mod operator;
 pub(crate) mod proxy;
+pub(crate) mod stage;
 pub(crate) mod store;
 
 mod agreeing;
@@ -17,6 +18,7 @@ mod applying;
 mod asking;
 mod changing;
 mod connections;
+mod contract;
 mod encrypted;
 mod formats;
 mod growth;

@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cli_desk::Desk;
+use crate::cluster::stage::Company;
 use crate::fixture::Answer;
 use crate::raw_http::{Answered, Http};
 use crate::raw_lines::Lines;
@@ -36,6 +37,8 @@ pub(crate) struct Daemon {
     address: Option<SocketAddr>,
     /// Whose connections to its port the test's are.
     asker: Option<u32>,
+    /// The other nodes of its cluster, where the script is played with a follower.
+    company: Option<Company>,
 }
 
 impl Daemon {
@@ -63,6 +66,7 @@ impl Daemon {
             running: None,
             address: None,
             asker: None,
+            company: None,
         }
     }
 
@@ -124,6 +128,9 @@ impl Daemon {
     /// Starts it without waiting for anything.
     pub(crate) fn spawn(&mut self) {
         assert!(self.running.is_none(), "it runs already");
+        if self.company.is_none() {
+            self.company = Company::gather(&self.flags, &self.environment, self.desk.path());
+        }
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = self.serve();
         self.running = Some(command.stdout(Stdio::null()).stderr(log).spawn().unwrap());
@@ -138,6 +145,10 @@ impl Daemon {
                 let at = flags.iter().position(|usual| *usual == flag).unwrap();
                 flags.drain(at..at + 2);
             }
+        }
+        if let Some(company) = &self.company {
+            flags.drain(flags.iter().position(|flag| *flag == "--port").map_or(0..0, |at| at..at + 2));
+            flags.extend(company.flags().iter().map(String::as_str));
         }
         flags.extend(self.flags.iter().map(String::as_str));
         let mut command = self.desk.command(&flags);
@@ -172,6 +183,9 @@ impl Daemon {
             true
         });
         self.address = address;
+        if let Some(company) = &self.company {
+            company.wait_until_followed();
+        }
     }
 
     pub(crate) fn pid(&self) -> i32 {
@@ -208,9 +222,10 @@ impl Daemon {
         self.desk.path().join("serve.log")
     }
 
-    /// All it said on standard error, over all starts.
+    /// All it said on standard error, over all starts; and what the other nodes said, where it is a follower.
     pub(crate) fn said(&self) -> String {
-        fs::read_to_string(self.log_file()).unwrap_or_default()
+        let own = fs::read_to_string(self.log_file()).unwrap_or_default();
+        own + self.company.as_ref().map_or_else(String::new, Company::said).as_str()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

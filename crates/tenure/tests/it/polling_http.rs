@@ -8,6 +8,6 @@ mod permitting;
 mod reporting;
 mod restarting;
 mod showing;
-mod steering;
+pub(crate) mod steering;
 mod telling;
 pub(crate) mod ways;

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 
 use serde_json::Value;
 
+use crate::cluster::stage;
+
 /// One connection; several requests may follow each other on it.
 pub(crate) struct Http<S> {
     stream: BufReader<S>,
@@ -100,6 +102,7 @@ impl<S: Read + Write> Http<S> {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> std::io::Result<()> {
+        stage::before_request();
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.host);
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(headers.iter().copied()) {

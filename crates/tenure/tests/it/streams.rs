@@ -16,6 +16,6 @@ mod queueing;
 mod refusing;
 mod replaying;
 mod restarting;
-mod starting;
+pub(crate) mod starting;
 mod watching;
 pub(crate) mod ways;

@@ -4,9 +4,9 @@
 
 mod breaker;
 mod contract;
-mod contract_faults;
-mod contract_leases;
-mod contract_queues;
+pub(crate) mod contract_faults;
+pub(crate) mod contract_leases;
+pub(crate) mod contract_queues;
 pub(crate) mod daemon;
 pub(crate) mod events;
 pub(crate) mod http;

@@ -13,7 +13,7 @@ fn two(daemon: &Daemon) -> (ByHand, ByHand) {
 }
 
 #[test]
-fn a_target_that_is_moved_should_be_there_and_is_pinned_once_it_is() {
+pub(crate) fn a_target_that_is_moved_should_be_there_and_is_pinned_once_it_is() {
     let daemon = Daemon::start();
     let (kitchen, hall) = two(&daemon);
     let lease = kitchen.take(&daemon, "s1");
@@ -45,7 +45,7 @@ fn a_target_that_is_moved_should_be_there_and_is_pinned_once_it_is() {
 }
 
 #[test]
-fn a_target_that_nobody_has_can_be_moved() {
+pub(crate) fn a_target_that_nobody_has_can_be_moved() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     let_go(&daemon, &kitchen.take(&daemon, "s1"), "voluntary");
@@ -55,7 +55,7 @@ fn a_target_that_nobody_has_can_be_moved() {
 }
 
 #[test]
-fn who_is_not_there_is_refused_with_those_who_are() {
+pub(crate) fn who_is_not_there_is_refused_with_those_who_are() {
     let daemon = Daemon::start();
     for (verb, body) in [
         ("move", json!({"target": "s1", "poller": "attic"})),
@@ -84,7 +84,7 @@ fn who_is_not_there_is_refused_with_those_who_are() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+pub(crate) fn what_is_not_understood_is_refused() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");
@@ -105,7 +105,7 @@ fn what_is_not_understood_is_refused() {
 }
 
 #[test]
-fn nothing_is_moved_to_one_that_takes_nothing() {
+pub(crate) fn nothing_is_moved_to_one_that_takes_nothing() {
     let daemon = Daemon::start();
     let (kitchen, hall) = two(&daemon);
     let den = ByHand::join(&daemon, "den", LONG_MS);
@@ -125,7 +125,7 @@ fn nothing_is_moved_to_one_that_takes_nothing() {
 }
 
 #[test]
-fn a_cordoned_poller_should_have_nothing_until_it_is_uncordoned() {
+pub(crate) fn a_cordoned_poller_should_have_nothing_until_it_is_uncordoned() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     for name in ["s1", "s2"] {
@@ -158,7 +158,7 @@ fn a_cordoned_poller_should_have_nothing_until_it_is_uncordoned() {
 }
 
 #[test]
-fn where_everybody_is_cordoned_nobody_should_have_anything() {
+pub(crate) fn where_everybody_is_cordoned_nobody_should_have_anything() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");
@@ -171,7 +171,7 @@ fn where_everybody_is_cordoned_nobody_should_have_anything() {
 }
 
 #[test]
-fn what_was_said_of_a_drawn_name_ends_with_it_and_of_a_fixed_one_stays() {
+pub(crate) fn what_was_said_of_a_drawn_name_ends_with_it_and_of_a_fixed_one_stays() {
     let mut daemon = Daemon::start();
     let hall = ByHand::join(&daemon, "hall", LONG_MS);
     hall.take(&daemon, "s1");
@@ -207,7 +207,7 @@ fn what_was_said_of_a_drawn_name_ends_with_it_and_of_a_fixed_one_stays() {
 }
 
 #[test]
-fn a_cordon_whose_poller_is_gone_can_be_taken_back() {
+pub(crate) fn a_cordon_whose_poller_is_gone_can_be_taken_back() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     steered(&daemon, "cordon", &json!({"poller": "kitchen"}));
@@ -221,7 +221,7 @@ fn a_cordon_whose_poller_is_gone_can_be_taken_back() {
 }
 
 #[test]
-fn a_pin_can_be_taken_back_when_target_and_poller_are_gone() {
+pub(crate) fn a_pin_can_be_taken_back_when_target_and_poller_are_gone() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     let lease = kitchen.take(&daemon, "s1");
@@ -235,7 +235,7 @@ fn a_pin_can_be_taken_back_when_target_and_poller_are_gone() {
 }
 
 #[test]
-fn a_key_makes_a_retry_harmless() {
+pub(crate) fn a_key_makes_a_retry_harmless() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");
@@ -260,7 +260,7 @@ fn a_key_makes_a_retry_harmless() {
 }
 
 #[test]
-fn operators_who_speak_at_once_are_heard_one_after_the_other() {
+pub(crate) fn operators_who_speak_at_once_are_heard_one_after_the_other() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");
@@ -281,7 +281,7 @@ fn operators_who_speak_at_once_are_heard_one_after_the_other() {
 }
 
 #[test]
-fn an_operator_may_end_a_word_natively_and_it_is_gone_at_once() {
+pub(crate) fn an_operator_may_end_a_word_natively_and_it_is_gone_at_once() {
     let daemon = Daemon::start();
     let (kitchen, _hall) = two(&daemon);
     kitchen.take(&daemon, "s1");

@@ -7,7 +7,7 @@ use super::ways::{Registrant, Registry, service, service_with, started};
 use crate::wire::http::{Answer, Ask};
 
 #[test]
-fn a_registration_is_a_lease_of_its_own_face() {
+pub(crate) fn a_registration_is_a_lease_of_its_own_face() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let lease = daemon.lease_of(&registered);
@@ -32,7 +32,7 @@ fn a_registration_is_a_lease_of_its_own_face() {
 }
 
 #[test]
-fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
+pub(crate) fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
     let daemon = started();
     let name = "My Ünit v1.2 / a\\b (ok)_-";
     daemon.register(service(name));
@@ -52,7 +52,7 @@ fn its_lease_covers_the_advertised_name_in_lower_case_and_encoded() {
 }
 
 #[test]
-fn names_of_registrations_are_refused_to_native_grants() {
+pub(crate) fn names_of_registrations_are_refused_to_native_grants() {
     let daemon = started();
     for name in ["mdns/_http._tcp/app", "mdns/x", "mdns/_http%2e_tcp/app"] {
         for body in
@@ -68,7 +68,7 @@ fn names_of_registrations_are_refused_to_native_grants() {
 }
 
 #[test]
-fn a_native_release_is_an_unregister() {
+pub(crate) fn a_native_release_is_an_unregister() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let lease = daemon.lease_of(&registered);
@@ -86,7 +86,7 @@ fn a_native_release_is_an_unregister() {
 }
 
 #[test]
-fn a_native_release_over_lines_is_an_unregister_too() {
+pub(crate) fn a_native_release_over_lines_is_an_unregister_too() {
     let daemon = started();
     let mut lines = daemon.lines();
     let registered = lines.register(service("app"));
@@ -100,7 +100,7 @@ fn a_native_release_over_lines_is_an_unregister_too() {
 }
 
 #[test]
-fn a_native_revoke_ends_the_registration() {
+pub(crate) fn a_native_revoke_ends_the_registration() {
     let daemon = started();
     let mut browse = crate::wire::events::Events::look(daemon.http(), "/v1/mdns/browse?type=_http._tcp");
     let registered = daemon.register(service("app"));
@@ -116,7 +116,7 @@ fn a_native_revoke_ends_the_registration() {
 }
 
 #[test]
-fn a_native_drain_and_revive_show_here_and_the_other_way_round() {
+pub(crate) fn a_native_drain_and_revive_show_here_and_the_other_way_round() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let lease = daemon.lease_of(&registered);
@@ -133,7 +133,7 @@ fn a_native_drain_and_revive_show_here_and_the_other_way_round() {
 }
 
 #[test]
-fn a_native_heartbeat_keeps_a_registration() {
+pub(crate) fn a_native_heartbeat_keeps_a_registration() {
     let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 1})));
     let lease = daemon.lease_of(&registered);
@@ -143,7 +143,7 @@ fn a_native_heartbeat_keeps_a_registration() {
 }
 
 #[test]
-fn the_life_of_a_registration_is_on_the_stream_of_events() {
+pub(crate) fn the_life_of_a_registration_is_on_the_stream_of_events() {
     let daemon = started();
     let mut watch = daemon.watch();
     let registered = daemon.register(service("app"));
@@ -165,7 +165,7 @@ fn the_life_of_a_registration_is_on_the_stream_of_events() {
 }
 
 #[test]
-fn the_attachment_of_a_registration_is_not_its_payload() {
+pub(crate) fn the_attachment_of_a_registration_is_not_its_payload() {
     let daemon = started();
     let registered = daemon.register(service_with("app", json!({"txt": {"a": "b"}})));
     let lease = daemon.lease_of(&registered);
@@ -176,7 +176,7 @@ fn the_attachment_of_a_registration_is_not_its_payload() {
 }
 
 #[test]
-fn the_status_counts_registrations_by_face() {
+pub(crate) fn the_status_counts_registrations_by_face() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let face = daemon.lease_of(&registered)["application"].as_str().unwrap().to_owned();
@@ -188,7 +188,7 @@ fn the_status_counts_registrations_by_face() {
 }
 
 #[test]
-fn a_replayed_native_operation_id_does_not_meet_a_registration() {
+pub(crate) fn a_replayed_native_operation_id_does_not_meet_a_registration() {
     let daemon = started();
     let mut http = daemon.http().with("idempotency-key", "same");
     http.json("POST", "/v1/mdns/services", service("app")).good();

@@ -15,7 +15,7 @@ fn ask(daemon: &Served, method: &str, path: &str) -> Answered {
 }
 
 #[test]
-fn the_list_is_a_bare_array_sorted_by_name() {
+pub(crate) fn the_list_is_a_bare_array_sorted_by_name() {
     let daemon = started();
     assert_eq!(ask(&daemon, "GET", "/v1/mdns/admin/registrations").good(), json!([]));
     let mut lines = daemon.lines();
@@ -30,7 +30,7 @@ fn the_list_is_a_bare_array_sorted_by_name() {
 }
 
 #[test]
-fn the_status_counts_by_state_and_says_where_the_daemon_is() {
+pub(crate) fn the_status_counts_by_state_and_says_where_the_daemon_is() {
     let daemon = started();
     let mut lines = daemon.lines();
     lines.register(service("a"));
@@ -79,7 +79,7 @@ fn alike(daemon: &Served) -> Alike {
 }
 
 #[test]
-fn a_prefix_that_begins_one_id_only_stands_for_it() {
+pub(crate) fn a_prefix_that_begins_one_id_only_stands_for_it() {
     let daemon = started();
     let Alike { single, .. } = alike(&daemon);
     for cut in 2..=8 {
@@ -98,7 +98,7 @@ fn a_prefix_that_begins_one_id_only_stands_for_it() {
 }
 
 #[test]
-fn a_prefix_that_begins_several_ids_is_refused_with_all_of_them() {
+pub(crate) fn a_prefix_that_begins_several_ids_is_refused_with_all_of_them() {
     let daemon = started();
     let Alike { two, .. } = alike(&daemon);
     let prefix = &two[0][..2];
@@ -122,7 +122,7 @@ fn a_prefix_that_begins_several_ids_is_refused_with_all_of_them() {
 }
 
 #[test]
-fn a_prefix_of_one_character_is_refused() {
+pub(crate) fn a_prefix_of_one_character_is_refused() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let path = format!("/v1/mdns/admin/registrations/{}", &id(&registered)[..1]);
@@ -142,7 +142,7 @@ fn a_prefix_of_one_character_is_refused() {
 }
 
 #[test]
-fn a_drain_waits_for_the_grace_and_a_revive_takes_it_back() {
+pub(crate) fn a_drain_waits_for_the_grace_and_a_revive_takes_it_back() {
     let daemon = started();
     let mut lines = daemon.lines();
     for registered in [lines.register(service("session")), daemon.register(service("heartbeat"))] {
@@ -159,7 +159,7 @@ fn a_drain_waits_for_the_grace_and_a_revive_takes_it_back() {
 }
 
 #[test]
-fn a_permanent_registration_is_not_drained() {
+pub(crate) fn a_permanent_registration_is_not_drained() {
     let daemon = started();
     let registered = daemon.register(service_with("app", json!({"lease": 0})));
     daemon.steer(&registered, "drain").refused("permanent_lease");
@@ -168,7 +168,7 @@ fn a_permanent_registration_is_not_drained() {
 }
 
 #[test]
-fn a_registration_whose_connection_is_gone_is_not_revived() {
+pub(crate) fn a_registration_whose_connection_is_gone_is_not_revived() {
     let daemon = started_with(&["--mdns-socket-grace", "3s"]);
     let mut lines = daemon.lines();
     let silent = lines.register(service("silent"));
@@ -187,7 +187,7 @@ fn a_registration_whose_connection_is_gone_is_not_revived() {
 }
 
 #[test]
-fn a_silent_heartbeat_registration_is_revived_for_one_more_lease() {
+pub(crate) fn a_silent_heartbeat_registration_is_revived_for_one_more_lease() {
     let daemon = started_with(&["--mdns-http-grace", "2s"]);
     let registered = daemon.register(service_with("app", json!({"lease": 1})));
     daemon.until(&registered, "draining");
@@ -199,7 +199,7 @@ fn a_silent_heartbeat_registration_is_revived_for_one_more_lease() {
 }
 
 #[test]
-fn unknown_ids_are_not_found() {
+pub(crate) fn unknown_ids_are_not_found() {
     let daemon = started();
     let nobody = json!({"id": "00000000"});
     daemon.look(&nobody).refused("not_found");
@@ -209,7 +209,7 @@ fn unknown_ids_are_not_found() {
 }
 
 #[test]
-fn every_other_spelling_of_a_path_does_the_same() {
+pub(crate) fn every_other_spelling_of_a_path_does_the_same() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let id = id(&registered);
@@ -269,7 +269,7 @@ fn lasting(mut answer: Value) -> Value {
 }
 
 #[test]
-fn why_tells_the_story_of_a_registration_by_its_id() {
+pub(crate) fn why_tells_the_story_of_a_registration_by_its_id() {
     let daemon = started();
     let registered = daemon.register(service("app"));
     let lease_id = daemon.seen(&registered)["lease_id"].clone();
@@ -299,7 +299,7 @@ fn why_tells_the_story_of_a_registration_by_its_id() {
 }
 
 #[test]
-fn why_goes_on_over_a_take_over() {
+pub(crate) fn why_goes_on_over_a_take_over() {
     let daemon = started();
     let before = daemon.lines().register(service("app"));
     daemon.until(&before, "draining");

@@ -7,7 +7,7 @@ use crate::daemon::LIMIT;
 use crate::run_support::{boot_ms, wait_until};
 
 #[test]
-fn an_intent_to_start_is_accepted_with_the_whole_session() {
+pub(crate) fn an_intent_to_start_is_accepted_with_the_whole_session() {
     let daemon = started();
     let session = daemon.http().start(json!({}));
     assert_eq!(
@@ -28,7 +28,7 @@ fn an_intent_to_start_is_accepted_with_the_whole_session() {
 }
 
 #[test]
-fn what_was_asked_comes_back_on_every_look() {
+pub(crate) fn what_was_asked_comes_back_on_every_look() {
     let daemon = started();
     let asked = json!({
         "service_ref": "1:0:19:283D:3FB:1:C00000:0:0:0:", "correlation_id": "request-7", "client": "tv in the den",
@@ -47,7 +47,7 @@ fn what_was_asked_comes_back_on_every_look() {
 }
 
 #[test]
-fn every_session_has_an_id_and_a_slot_of_its_own() {
+pub(crate) fn every_session_has_an_id_and_a_slot_of_its_own() {
     let daemon = started();
     let mut http = daemon.http();
     let sessions: Vec<Value> = (0..4).map(|_| http.start(json!({}))).collect();
@@ -60,7 +60,7 @@ fn every_session_has_an_id_and_a_slot_of_its_own() {
 }
 
 #[test]
-fn the_holder_is_the_client_or_else_the_principal() {
+pub(crate) fn the_holder_is_the_client_or_else_the_principal() {
     let daemon = started();
     let mut http = daemon.http();
     for (asked, holder) in [(json!({"client": "den"}), "den"), (json!({}), "uid:0")] {
@@ -72,7 +72,7 @@ fn the_holder_is_the_client_or_else_the_principal() {
 }
 
 #[test]
-fn several_slots_are_taken_together() {
+pub(crate) fn several_slots_are_taken_together() {
     let daemon = started();
     let mut http = daemon.http();
     let session = http.start(json!({"count": 3}));
@@ -85,7 +85,7 @@ fn several_slots_are_taken_together() {
 }
 
 #[test]
-fn a_pool_is_named_or_the_configured_one() {
+pub(crate) fn a_pool_is_named_or_the_configured_one() {
     let daemon = started_with(&[("POOLS", "tuner=1,gpu=2"), ("DEFAULT_POOL", "gpu")]);
     let mut http = daemon.http();
     assert!(resources(&http.start(json!({})))[0].starts_with("gpu/"));
@@ -95,7 +95,7 @@ fn a_pool_is_named_or_the_configured_one() {
 }
 
 #[test]
-fn resources_by_name_stand_instead_of_slots_or_beside_them() {
+pub(crate) fn resources_by_name_stand_instead_of_slots_or_beside_them() {
     let daemon = started();
     let mut http = daemon.http();
     let alone = http.start(json!({"resources": ["antenna", "dish/2"]}));
@@ -111,7 +111,7 @@ fn resources_by_name_stand_instead_of_slots_or_beside_them() {
 }
 
 #[test]
-fn the_slot_is_taken_when_the_intent_is_answered() {
+pub(crate) fn the_slot_is_taken_when_the_intent_is_answered() {
     let daemon = started();
     let mut http = daemon.http();
     for taken in 1..=4 {
@@ -124,7 +124,7 @@ fn the_slot_is_taken_when_the_intent_is_answered() {
 }
 
 #[test]
-fn fences_of_a_slot_rise_from_session_to_session() {
+pub(crate) fn fences_of_a_slot_rise_from_session_to_session() {
     let daemon = started_with(&[("POOLS", "tuner=1")]);
     let mut http = daemon.http();
     let mut last = 0;
@@ -138,7 +138,7 @@ fn fences_of_a_slot_rise_from_session_to_session() {
 }
 
 #[test]
-fn with_a_start_timeout_it_must_be_activated() {
+pub(crate) fn with_a_start_timeout_it_must_be_activated() {
     let daemon = started();
     let mut http = daemon.http();
     let session = http.start(json!({"start_timeout": 30}));
@@ -161,7 +161,7 @@ fn with_a_start_timeout_it_must_be_activated() {
 }
 
 #[test]
-fn while_starting_a_heartbeat_is_acknowledged_and_moves_nothing() {
+pub(crate) fn while_starting_a_heartbeat_is_acknowledged_and_moves_nothing() {
     let daemon = started_with(SHORT);
     let mut http = daemon.http();
     let session = http.start(json!({"start_timeout": 4}));
@@ -181,7 +181,7 @@ fn while_starting_a_heartbeat_is_acknowledged_and_moves_nothing() {
 }
 
 #[test]
-fn who_is_not_activated_in_time_has_failed_and_its_slot_is_free() {
+pub(crate) fn who_is_not_activated_in_time_has_failed_and_its_slot_is_free() {
     let daemon = started_with(&[("POOLS", "tuner=1")]);
     let mut http = daemon.http();
     let session = http.start(json!({"start_timeout": 1}));
@@ -197,7 +197,7 @@ fn who_is_not_activated_in_time_has_failed_and_its_slot_is_free() {
 }
 
 #[test]
-fn an_activate_at_the_start_deadline_counts_or_the_slot_is_free() {
+pub(crate) fn an_activate_at_the_start_deadline_counts_or_the_slot_is_free() {
     let count = 8;
     let daemon = started_with(&[("POOLS", &pools_of_one(count))]);
     std::thread::scope(|scope| {
@@ -226,7 +226,7 @@ fn an_activate_at_the_start_deadline_counts_or_the_slot_is_free() {
 }
 
 #[test]
-fn a_session_that_runs_is_not_harmed_by_another_activate() {
+pub(crate) fn a_session_that_runs_is_not_harmed_by_another_activate() {
     let daemon = started();
     let mut http = daemon.http();
     for asked in [json!({}), json!({"start_timeout": 9})] {
@@ -242,7 +242,7 @@ fn a_session_that_runs_is_not_harmed_by_another_activate() {
 }
 
 #[test]
-fn sessions_are_started_over_the_socket_too() {
+pub(crate) fn sessions_are_started_over_the_socket_too() {
     let daemon = started();
     let session = daemon.http_over_socket().start(json!({}));
     assert!(session["client"].as_str().unwrap().starts_with("uid:"), "{session}");

@@ -8,7 +8,7 @@ use super::daemon::{Served, id};
 use super::http::Answer;
 
 #[test]
-fn durations_out_of_range_are_refused() {
+pub(crate) fn durations_out_of_range_are_refused() {
     check(
         r#"
         acquire {"resources":["r"],"holder":"a","mode":"heartbeat","ttl_ms":999}
@@ -46,7 +46,7 @@ fn durations_out_of_range_are_refused() {
 }
 
 #[test]
-fn contradictions_are_refused() {
+pub(crate) fn contradictions_are_refused() {
     check(
         r#"
         acquire {"resources":["r"],"holder":"a","mode":"permanent","ttl_ms":60000}
@@ -82,7 +82,7 @@ fn contradictions_are_refused() {
 }
 
 #[test]
-fn names_that_are_not_acceptable_are_refused() {
+pub(crate) fn names_that_are_not_acceptable_are_refused() {
     check(
         r#"
         acquire {"resources":[""],"holder":"a","mode":"heartbeat"}
@@ -132,7 +132,7 @@ fn names_that_are_not_acceptable_are_refused() {
 }
 
 #[test]
-fn ids_of_another_log_are_known_nowhere() {
+pub(crate) fn ids_of_another_log_are_known_nowhere() {
     let foreign = foreign_id();
     let script = format!(
         r#"
@@ -159,7 +159,7 @@ fn foreign_id() -> String {
 }
 
 #[test]
-fn ids_of_another_log_name_no_lease_in_any_call() {
+pub(crate) fn ids_of_another_log_name_no_lease_in_any_call() {
     let (foreign, daemon) = (foreign_id(), Served::start());
     daemon.acquire(json!({"resources": ["r"], "holder": "a"}));
     let mut lines = daemon.lines();
@@ -190,7 +190,7 @@ fn ids_of_another_log_name_no_lease_in_any_call() {
 }
 
 #[test]
-fn unknown_fields_are_named() {
+pub(crate) fn unknown_fields_are_named() {
     let daemon = Served::start();
     let lease = daemon.acquire(json!({"resources": ["r"], "holder": "a"}));
     let id = lease["lease_id"].as_str().unwrap();
@@ -246,7 +246,7 @@ fn unknown_fields_are_named() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+pub(crate) fn what_is_too_large_is_refused() {
     let long = |length: usize| "x".repeat(length);
     let many = |count: usize| (0..count).map(|n| format!("r{n}")).collect::<Vec<_>>();
     let cases = [

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::contract::check;
 
 #[test]
-fn a_lease_lives_and_is_given_back() {
+pub(crate) fn a_lease_lives_and_is_given_back() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000,"grace_ms":10000,"attachment":{"job":7}}
@@ -49,7 +49,7 @@ fn a_lease_lives_and_is_given_back() {
 }
 
 #[test]
-fn a_conflict_names_who_is_in_the_way() {
+pub(crate) fn a_conflict_names_who_is_in_the_way() {
     check(
         r#"
         a: acquire {"resources":["r1"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -69,7 +69,7 @@ fn a_conflict_names_who_is_in_the_way() {
 }
 
 #[test]
-fn a_stale_epoch_is_refused_with_the_current_one() {
+pub(crate) fn a_stale_epoch_is_refused_with_the_current_one() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -107,7 +107,7 @@ fn a_stale_epoch_is_refused_with_the_current_one() {
 }
 
 #[test]
-fn an_operation_id_makes_a_retry_harmless() {
+pub(crate) fn an_operation_id_makes_a_retry_harmless() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000,"operation_id":"one"}
@@ -145,7 +145,7 @@ fn an_operation_id_makes_a_retry_harmless() {
 }
 
 #[test]
-fn a_reservation_is_activated_or_runs_out() {
+pub(crate) fn a_reservation_is_activated_or_runs_out() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000,"reserve_ms":40000}
@@ -188,7 +188,7 @@ fn a_reservation_is_activated_or_runs_out() {
 }
 
 #[test]
-fn a_revoked_lease_is_reclaimed_when_that_is_safe() {
+pub(crate) fn a_revoked_lease_is_reclaimed_when_that_is_safe() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -249,7 +249,7 @@ fn a_revoked_lease_is_reclaimed_when_that_is_safe() {
 }
 
 #[test]
-fn an_operator_drains_and_revives() {
+pub(crate) fn an_operator_drains_and_revives() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000,"grace_ms":30000}
@@ -287,7 +287,7 @@ fn an_operator_drains_and_revives() {
 }
 
 #[test]
-fn a_permanent_lease_ends_only_by_hand() {
+pub(crate) fn a_permanent_lease_ends_only_by_hand() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","ttl_ms":0}
@@ -320,7 +320,7 @@ fn a_permanent_lease_ends_only_by_hand() {
 }
 
 #[test]
-fn a_guarded_store_asks_what_is_current() {
+pub(crate) fn a_guarded_store_asks_what_is_current() {
     check(
         r#"
         check {"resource":"r","fence":1}
@@ -376,7 +376,7 @@ fn a_guarded_store_asks_what_is_current() {
 }
 
 #[test]
-fn the_story_of_a_lease_is_told() {
+pub(crate) fn the_story_of_a_lease_is_told() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000,"grace_ms":10000}
@@ -415,7 +415,7 @@ fn the_story_of_a_lease_is_told() {
 }
 
 #[test]
-fn leases_are_listed_in_order_and_by_page() {
+pub(crate) fn leases_are_listed_in_order_and_by_page() {
     check(
         r#"
         list

@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::contract::check;
 
 #[test]
-fn a_bundle_is_taken_whole_or_not_at_all() {
+pub(crate) fn a_bundle_is_taken_whole_or_not_at_all() {
     check(
         r#"
         a: acquire {"resources":["r2"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -33,7 +33,7 @@ fn a_bundle_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_pool_gives_any_of_its_members() {
+pub(crate) fn a_pool_gives_any_of_its_members() {
     check(
         r#"
         pool
@@ -99,7 +99,7 @@ fn a_pool_gives_any_of_its_members() {
 }
 
 #[test]
-fn who_waits_is_served_in_order() {
+pub(crate) fn who_waits_is_served_in_order() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -132,7 +132,7 @@ fn who_waits_is_served_in_order() {
 }
 
 #[test]
-fn who_waits_for_a_bundle_is_not_overtaken_for_parts_of_it() {
+pub(crate) fn who_waits_for_a_bundle_is_not_overtaken_for_parts_of_it() {
     check(
         r#"
         a: acquire {"resources":["r1"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}
@@ -154,7 +154,7 @@ fn who_waits_for_a_bundle_is_not_overtaken_for_parts_of_it() {
 }
 
 #[test]
-fn a_wait_has_an_end() {
+pub(crate) fn a_wait_has_an_end() {
     check(
         r#"
         a: acquire {"resources":["r"],"holder":"alice","mode":"heartbeat","ttl_ms":60000}

@@ -11,6 +11,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::daemon::LONG;
+use crate::cluster::stage;
 
 /// One conversation. Its end is the end of its session.
 pub(crate) struct Lines {
@@ -48,6 +49,7 @@ impl Lines {
     /// Sends one line.
     #[track_caller]
     pub(crate) fn say(&mut self, line: Value) {
+        stage::before_request();
         self.send(format!("{line}\n").as_bytes());
     }
 

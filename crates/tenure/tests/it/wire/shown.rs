@@ -1,9 +1,12 @@
 //! Answers in a form that is the same for every run: ids have names, fences are numbered, durations are rounded,
 //! times are checked and left out.
 
+use std::cmp::Reverse;
+
 use serde_json::{Map, Value};
 
 use super::contract::Outcome;
+use crate::cluster::stage;
 
 /// Every field of a lease view, as the contract lists them.
 const LEASE_FIELDS: &[&str] = &[
@@ -51,6 +54,8 @@ impl Shown {
             && !self.names.iter().any(|(known, _)| known == id)
         {
             self.names.push((id.to_owned(), name.to_owned()));
+            // An id may begin with another.
+            self.names.sort_by_key(|(id, _)| Reverse(id.len()));
         }
     }
 
@@ -102,7 +107,10 @@ impl Shown {
                 format!("({})", shown.join(" "))
             }
             Value::Array(values) => {
-                let shown: Vec<String> = values.iter().map(|value| self.value(value)).collect();
+                // That another node leads is an entry of every story that goes on over it.
+                let is_of_script = |value: &&Value| stage::leader().is_none() || value["kind"] != "restarted";
+                let values = values.iter().filter(is_of_script);
+                let shown: Vec<String> = values.map(|value| self.value(value)).collect();
                 format!("[{}]", shown.join(" "))
             }
             Value::String(text) => self.text(text),
@@ -185,10 +193,18 @@ impl Shown {
     }
 }
 
-/// Who asks is known differently over each transport.
+/// Who asks is known differently over each transport, and nodes add the machine: `uid:0@3f869eab4cf5`.
 fn principal(text: &str) -> String {
     let uid = format!("uid:{}", rustix::process::geteuid().as_raw());
-    text.replace(&uid, "ME")
+    let with_machine = format!("{uid}@");
+    let mut parts = text.split(with_machine.as_str());
+    let first = parts.next().unwrap().to_owned();
+    let alone = parts.fold(first, |text, rest| {
+        let machine = rest.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(rest.len());
+        format!("{text}{uid}{}", &rest[machine..])
+    });
+    alone
+        .replace(&uid, "ME")
         .replace("by local", "by ME")
         .replace("operator:local", "operator:ME")
         .replace("(local)", "(ME)")
