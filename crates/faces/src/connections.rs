@@ -175,7 +175,9 @@ impl NodeConnections {
         let Some(session) = caller.connection() else { return };
         let lease = match reply {
             Reply::Lease(lease) => Some(lease),
-            Reply::Registered(_) => None,
+            // A permanent one, or one with a lease, is not kept by the connection: the leader does not know the session then,
+            // and this node would hang up on it.
+            Reply::Registered(registered) if registered.mode == api::Mode::Session => None,
             _ => return,
         };
         let mut table = self.table();

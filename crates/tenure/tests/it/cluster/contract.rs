@@ -130,18 +130,13 @@ const POLLING: &[File] = scripts! {
     ],
 };
 
-/// Scripts that a follower does not keep to, and why.
+/// Scripts that are about one daemon, and why a follower need not be like it.
 const NOT_AT_A_FOLLOWER: &[(&str, &str)] = &[
     ("the_holder_is_the_client_or_else_the_principal", "a user of a node has the name of its machine too"),
     (
         "the_status_counts_by_state_and_says_where_the_daemon_is",
         "the status is that of the leader, its process and its addresses too",
     ),
-    (
-        "a_prefix_that_begins_one_id_only_stands_for_it",
-        "a defect: a node hangs up on a connection that registered only what needs no connection",
-    ),
-    ("a_prefix_that_begins_several_ids_is_refused_with_all_of_them", "the same"),
 ];
 
 /// Scripts that a follower keeps to, and a change of leader does not, by decision.
