@@ -56,7 +56,7 @@ pub enum Kept {
     /// A connection in a cluster: its node sends keepalives while it is open.
     NodeConnection {
         /// How long one keepalive lasts.
-        keepalive_ms: NonZeroU32,
+        ttl_ms: NonZeroU32,
     },
     /// Heartbeats of its holder.
     Heartbeat {
@@ -102,9 +102,7 @@ impl Kept {
     fn of(kind: SessionKind, ttl_ms: u32) -> Self {
         match (kind, NonZeroU32::new(ttl_ms)) {
             (SessionKind::Connection | SessionKind::Stdin, None) => Self::Connection,
-            (SessionKind::Connection | SessionKind::Stdin, Some(keepalive_ms)) => {
-                Self::NodeConnection { keepalive_ms }
-            }
+            (SessionKind::Connection | SessionKind::Stdin, Some(ttl_ms)) => Self::NodeConnection { ttl_ms },
             (SessionKind::ByHand, _) => Self::Heartbeat { ttl_ms },
         }
     }

@@ -181,7 +181,7 @@ impl Liveness {
                 match session.kept {
                     Kept::Connection => return None,
                     Kept::NodeConnection { .. } if session.is_left => Tick(0),
-                    Kept::NodeConnection { keepalive_ms } => bounded(keepalive_ms.get()),
+                    Kept::NodeConnection { ttl_ms } => bounded(ttl_ms.get()),
                     Kept::Heartbeat { .. } => session.promised_until,
                 }
             }

@@ -80,7 +80,7 @@ impl SessionEntry {
             SessionPhase::Alive => {
                 let renewal_ms = match self.kept {
                     Kept::Connection => return None,
-                    Kept::NodeConnection { keepalive_ms } => keepalive_ms.get(),
+                    Kept::NodeConnection { ttl_ms } => ttl_ms.get(),
                     Kept::Heartbeat { ttl_ms } => ttl_ms,
                 };
                 Some(self.counts_from.tick().after_ms(renewal_ms.into()))
@@ -105,7 +105,7 @@ impl SessionEntry {
     /// it.
     pub(crate) fn lease_promise_ms(&self) -> Option<u32> {
         match self.kept {
-            Kept::NodeConnection { keepalive_ms } => Some(keepalive_ms.get()),
+            Kept::NodeConnection { ttl_ms } => Some(ttl_ms.get()),
             Kept::Connection | Kept::Heartbeat { .. } => None,
         }
     }

@@ -312,7 +312,7 @@ fn what_opened_a_session_is_kept() {
 
 #[test]
 fn what_keeps_a_session_follows_from_its_kind_and_its_ttl() {
-    let node = |keepalive_ms| Kept::NodeConnection { keepalive_ms: NonZeroU32::new(keepalive_ms).unwrap() };
+    let node = |ttl_ms| Kept::NodeConnection { ttl_ms: NonZeroU32::new(ttl_ms).unwrap() };
     let table = [
         (SessionKind::Connection, 0, Kept::Connection),
         (SessionKind::Connection, 1, node(1)),
