@@ -117,6 +117,7 @@ fn spawn(directory: &Path) -> Process {
         .env("TENURE_RUN_DIR", directory.join("machine"))
         .env("TENURE_MDNS_ENABLED", "false")
         .env("TENURE_SESSIONS_POOLS", "")
+        .env("TENURE_LOG_SEGMENT_BYTES", "4MiB")
         .stdin(Stdio::null())
         .stdout(said.try_clone().expect("a file"))
         .stderr(said)

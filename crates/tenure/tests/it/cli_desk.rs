@@ -50,6 +50,8 @@ impl Desk {
             .env("TENURE_MDNS_ENABLED", "false")
             // Nor is there a pool that nobody asked for.
             .env("TENURE_SESSIONS_POOLS", "")
+            // A daemon writes two files of this size before it is ready, and a thousand tests start one each.
+            .env("TENURE_LOG_SEGMENT_BYTES", "4MiB")
             .stdin(Stdio::null());
         command
     }

@@ -102,7 +102,7 @@ impl<S: Read + Write> Http<S> {
         headers: &[(&str, &str)],
         body: &[u8],
     ) -> std::io::Result<()> {
-        stage::before_request();
+        stage::before_request(&format!("{method} {path} {}", String::from_utf8_lossy(body)));
         let mut head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n", self.host);
         let own = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         for (name, value) in own.chain(headers.iter().copied()) {

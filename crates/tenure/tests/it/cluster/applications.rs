@@ -10,7 +10,7 @@ use super::harness::{Cluster, LIMIT, Node};
 use super::proxy::Replies;
 use super::store::Member;
 use crate::cli_streams::Running;
-use crate::run_support::{let_time_pass, wait_until};
+use crate::run_support::{boot_ms, let_time_pass, wait_until};
 use crate::wire::lines::Lines;
 
 /// Kills the leader; gives the one that follows it.
@@ -104,12 +104,15 @@ fn a_former_leader_does_not_say_that_what_the_next_one_granted_is_unknown() {
         let node = &cluster.nodes[leader];
         let claims = |place: usize| cluster.nodes[place].view().is_some_and(|view| view["role"] == "leader");
         cluster.set_replies(leader, Replies::Lost);
-        let mut next = leader;
-        wait_until("another leader", LIMIT, || {
+        let deadline = boot_ms() + LIMIT.as_millis() as u64;
+        let next = loop {
             let mut others = (1..3).map(|step| (leader + step) % 3);
-            next = others.find(|place| claims(*place)).unwrap_or(leader);
-            next != leader
-        });
+            match others.find(|place| claims(*place)) {
+                Some(next) => break next,
+                None => assert!(boot_ms() < deadline, "no other leader\n{}", cluster.said_lately()),
+            }
+            let_time_pass(Duration::from_millis(2), "another node claims");
+        };
         early += usize::from(claims(leader));
         let service = json!({"name": format!("p{round}"), "type": "_ipp._tcp", "port": 631, "lease": 60});
         let registered = cluster.nodes[next].post("/v1/mdns/services", &service);

@@ -147,6 +147,10 @@ const NOT_OVER_CHANGES_OF_LEADER: &[(&str, &str)] = &[
     ),
     ("who_waits_is_served_in_order", "those who wait ask the next leader again, each in its own time"),
     ("who_waits_for_a_bundle_is_not_overtaken_for_parts_of_it", "the same: until then they do not wait"),
+    (
+        "a_registration_whose_connection_is_gone_is_not_revived",
+        "the next leader gives a session that fell silent a full term, as a restart does",
+    ),
     ("a_native_release_is_an_unregister", "a stream of /v1/events may end with a change of leader"),
     ("the_life_of_a_registration_is_on_the_stream_of_events", "the same"),
     (

@@ -16,7 +16,8 @@ use crate::run_support::wait_until;
 
 const PORT: u16 = 5641;
 const ASK_LIMIT: Duration = Duration::from_secs(10);
-/// The leader resigns before every request of a script whose number is a multiple of this, where it is to.
+/// The leader resigns before every request of a script whose number is a multiple of this, where it is to. One that repeats
+/// the request before it has no number of its own: how often a script polls depends on the machine.
 const REQUESTS_PER_LEADER: u32 = 5;
 /// How often it resigns in one script: one that waits asks again and again, and what silence ends begins anew each time.
 const RESIGNATIONS_PER_SCRIPT: u32 = 2;
@@ -39,6 +40,7 @@ struct Stage {
     leader: Leader,
     companies: u8,
     requests: u32,
+    last_request: String,
     resignations: u32,
     /// The follower that the script began last.
     follower: Option<SocketAddr>,
@@ -60,8 +62,16 @@ pub(crate) fn with_followers(leader: Leader, scripts: impl FnOnce()) -> u32 {
     let mut members = members(&net, &["m1"]);
     members[0].start();
     members[0].wait_until_healthy();
-    let (companies, requests, resignations, follower) = (0, 0, 0, None);
-    STAGE.set(Some(Stage { members, leader, companies, requests, resignations, follower, _net: net }));
+    STAGE.set(Some(Stage {
+        members,
+        leader,
+        companies: 0,
+        requests: 0,
+        last_request: String::new(),
+        resignations: 0,
+        follower: None,
+        _net: net,
+    }));
     RESIGNATIONS.set(0);
     let _ended = Ended;
     scripts();
@@ -103,10 +113,14 @@ impl Drop for Away {
 
 /// Makes the leader resign if it is time for that. The next one may not lead yet when this returns: the request meets what
 /// there is.
-pub(crate) fn before_request() {
+pub(crate) fn before_request(request: &str) {
     let Some(mut away) = Away::take() else { return };
     let stage = away.stage();
     let (Leader::Changes, Some(follower)) = (stage.leader, stage.follower) else { return };
+    if stage.last_request == request {
+        return;
+    }
+    request.clone_into(&mut stage.last_request);
     stage.requests += 1;
     let is_due = stage.requests.is_multiple_of(REQUESTS_PER_LEADER);
     if is_due && stage.resignations < RESIGNATIONS_PER_SCRIPT {
@@ -153,6 +167,7 @@ impl Company {
             company.others.push(node);
         }
         (stage.follower, stage.requests, stage.resignations) = (Some(follower), 0, 0);
+        stage.last_request.clear();
         Some(company)
     }
 

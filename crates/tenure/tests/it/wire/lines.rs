@@ -49,8 +49,9 @@ impl Lines {
     /// Sends one line.
     #[track_caller]
     pub(crate) fn say(&mut self, line: Value) {
-        stage::before_request();
-        self.send(format!("{line}\n").as_bytes());
+        let line = format!("{line}\n");
+        stage::before_request(&line);
+        self.send(line.as_bytes());
     }
 
     /// Sends one line and reads the next.

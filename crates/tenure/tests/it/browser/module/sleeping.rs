@@ -90,24 +90,26 @@ fn a_machine_that_slept_does_not_count_on_its_session() {
     assert_eq!(words(&stage), json!(["lost"]));
 }
 
-/// Browsers wake timers that set themselves once a minute in a tab that was hidden for a while.
+/// Browsers wake timers that set themselves once a minute in a tab that was hidden for a while. They also count the time
+/// that a hidden tab takes on a busy machine, and hold its timers back for seconds: the duration is long enough for that.
 #[test]
 fn a_hidden_tab_goes_on_beating_where_chained_timers_are_slowed_down() {
     let slowed = "--enable-features=IntensiveWakeUpThrottling:grace_period_seconds/1";
-    let stage = Stage::with_ttl("4s", &["disable-background-timer-throttling", slowed]);
+    let stage = Stage::with_ttl("12s", &["disable-background-timer-throttling", slowed]);
     let id = stage.start(tuner());
+    stage.tab.hide();
+    stage.tab.wait_until("document.hidden");
     stage.tab.run(
         "window.chained = 0;
+         window.begun = performance.now();
          const again = () => { chained += 1; setTimeout(again, 500); };
          again();",
     );
-    stage.tab.hide();
-    stage.tab.wait_until("document.hidden");
     let count = || stage.proxy.seen("POST", "/heartbeat").len();
     let before = count();
-    wait_until("ten heartbeats", LIMIT, || count() >= before + 10);
+    wait_until("four heartbeats", LIMIT, || count() >= before + 4);
     assert_eq!(stage.state(&id).0, "running");
     assert_eq!(words(&stage), json!([]));
-    let chained = stage.tab.run("return chained").as_u64().unwrap();
-    assert!(chained < 16, "the browser did not slow down: {chained} in ten seconds");
+    let per_second = stage.tab.run("return 1000 * chained / (performance.now() - begun)").as_f64().unwrap();
+    assert!(per_second < 1.6, "the browser did not slow down: {per_second} timers a second instead of 2");
 }
