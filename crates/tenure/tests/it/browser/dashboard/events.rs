@@ -72,7 +72,7 @@ fn it_begins_at_any_position_and_goes_on_live() {
     // The newest events stood there before, earlier ones among them; for a moment there are none.
     board.tab.wait_until_with(
         "((shown) => shown.includes(given[1]) && Math.min(...shown) >= given[0])(
-             [...document.querySelectorAll('.event-row[data-lsn]')].map((row) => Number(row.dataset.lsn)))",
+             [...document.querySelectorAll('.event-row[data-lsn]:not([hidden])')].map((row) => Number(row.dataset.lsn)))",
         &[json!(from), json!(from + 4)],
     );
     let shown = board.events();
