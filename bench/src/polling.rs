@@ -290,7 +290,7 @@ async fn change(
         stood = Some(frozen::measure(group, rounds.frozen, random).await?);
         done += rounds.frozen;
     }
-    if only.has_row("Q7") && setting.targets > 1_000 {
+    if only.has_row("Q7") {
         say(setting, store, "ten, and nothing happens");
         add(rows, calls::measure(group, rounds.calls).await?);
         add(rows, vec![calls::balance(group)?]);
