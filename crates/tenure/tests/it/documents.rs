@@ -15,6 +15,7 @@
 
 mod block;
 mod matching;
+mod readme_program;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};

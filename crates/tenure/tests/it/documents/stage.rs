@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use rustix::process::{Signal, geteuid};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::matching::plain;
 use crate::run_support::{boot_ms, signal, wait_until};
@@ -55,6 +57,13 @@ impl Host {
         let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap();
         host.pid = children.trim().parse().unwrap();
         host
+    }
+
+    /// Moves the calling thread, and the threads that it starts, into this machine's network.
+    #[track_caller]
+    pub(super) fn enter_network(&self) {
+        let network = File::open(format!("/proc/{}/ns/net", self.pid)).unwrap();
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
     }
 
     /// Runs lines of `ip` in this machine's network.
