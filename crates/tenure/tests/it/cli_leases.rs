@@ -141,7 +141,7 @@ fn the_life_of_a_lease() {
             exit 1
             --- out
             --- err
-            error: no lease has the ID printer, and no lease holds a resource printer
+            error: "printer" is neither a lease ID nor a resource that a lease holds
             hint: tenure lease ls, or tenure why printer
         "#]],
     );
@@ -580,7 +580,7 @@ fn the_name_of_a_pool_stands_for_its_members() {
             exit 1
             --- out
             --- err
-            error: no lease has the ID nothing, and no lease holds a resource nothing
+            error: "nothing" is neither a lease ID nor a resource that a lease holds
             hint: tenure lease ls, or tenure why nothing
         "#]],
     );
