@@ -172,10 +172,6 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::NotDraining
         | ErrorCode::NoLiveness
         | ErrorCode::DeadlinePassed => "tenure lease show shows its state, tenure why its history".to_owned(),
-        ErrorCode::NotClustered => {
-            "tenure serve --store etcd://HOST:PORT/PREFIX starts a node; tenure status shows this daemon"
-                .to_owned()
-        }
         ErrorCode::LeaseRetired => "tenure why shows its history".to_owned(),
         ErrorCode::LsnTrimmed => format!("the oldest kept event: --from {}", number("oldest")?),
         ErrorCode::OperationConflict => "use another --operation-id for another request".to_owned(),
@@ -203,6 +199,7 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::TtlOutOfRange
         | ErrorCode::BundleEmpty
         | ErrorCode::BundleTooLarge
+        | ErrorCode::NotClustered
         | ErrorCode::DuplicateMember
         | ErrorCode::AmbiguousId
         | ErrorCode::MethodNotAllowed
