@@ -65,7 +65,8 @@ fn http(generated: &str) -> String {
          - Times are RFC 3339 in UTC; durations are in the unit that the name of the field ends with.\n\
          - `kind` of a session is what keeps it alive: `by_hand` (heartbeats that the client sends itself: every session that\n  \
            was opened with `POST /v1/sessions`), `connection` (an open socket) or `stdin` (an open standard input).\n\
-         - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default. The commands of `tenure` use 30 s and 0 s.\n"
+         - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default, also those of\n  \
+           `tenure lease acquire`; `tenure run` and `tenure poll run`, which renew by themselves, use 30 s and no grace.\n"
     );
     let (routes, examples) = (routes(), examples());
     let mut group = "";
