@@ -210,7 +210,8 @@ codes! {
     /// The daemon is not a node of a cluster.
     NotClustered = "not_clustered", 409, 1, Never,
         "a cluster operation on a standalone daemon",
-        "start nodes with: tenure serve --store etcd://HOST:PORT/PREFIX";
+        "start nodes with: tenure serve --store etcd://HOST:PORT/PREFIX --node NAME --bind ADDRESS --advertise URL \
+         --token-file FILE";
     /// The lease ended, and its details are not kept any more.
     LeaseRetired = "lease_retired", 410, 1, Never,
         "the lease ended longer ago than ended leases are kept",

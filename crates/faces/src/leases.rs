@@ -18,10 +18,10 @@ use tenure_engine::kernel::{
 use tenure_engine::{OperationId, Submit};
 use tenure_history::session_kind;
 
-/// How long one heartbeat lasts unless told.
-pub(crate) const TTL_MS_DEFAULT: u32 = 90_000;
-/// How long silence is forgiven unless told.
-pub(crate) const GRACE_MS_DEFAULT: u32 = 30_000;
+/// The TTL of a lease or session for which the caller names none.
+pub const TTL_MS_DEFAULT: u32 = 90_000;
+/// The grace of a lease or session for which the caller names none.
+pub const GRACE_MS_DEFAULT: u32 = 30_000;
 /// The same for a standard input, whose end is rarely an accident.
 const STDIN_GRACE_MS_DEFAULT: u32 = 5_000;
 

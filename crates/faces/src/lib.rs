@@ -51,6 +51,7 @@ pub use dispatch::{Begun, Faces, Planned, UnderWay, Vitals};
 pub use elsewhere::{Elsewhere, FollowedElsewhere, Following, Passed};
 pub use events::{EventStream, Streamed};
 pub use following::SessionEvents;
+pub use leases::{GRACE_MS_DEFAULT, TTL_MS_DEFAULT};
 pub use limits::{
     ATTACHMENT_BYTES_MAX, GRACE_MS_MAX, LIFETIME_MS_MAX, OPERATION_ID_BYTES_MAX, PAGE_MAX, TTL_MS_MAX,
     TTL_MS_MIN, WAIT_MS_MAX, over_limit,

@@ -285,6 +285,9 @@ impl Auth {
             })?;
             return tokens.find(token, boot_ms).ok_or_else(|| unauthorized("the token is not known"));
         }
+        if ask.authorization.is_some_and(|shown| bearer(shown).is_ok()) {
+            return Err(no_tokens());
+        }
         if let Some(shown) = ask.certificate {
             return self.certified(shown, boot_ms);
         }
@@ -508,6 +511,13 @@ fn bearer(authorization: &str) -> Result<&str, Error> {
         .map(|(_, token)| token.trim())
         .filter(|token| !token.is_empty())
         .ok_or_else(|| unauthorized("only `Authorization: Bearer TOKEN` is understood"))
+}
+
+/// Without this error another principal would act than the caller means, and it may be allowed more than the token.
+fn no_tokens() -> Error {
+    unauthorized("the token cannot be checked: this daemon has no tokens (auth.token_file is not set)")
+        .hint("send no token, or start the daemon with --token-file")
+        .with("setting", "auth.token_file")
 }
 
 fn unauthorized(message: &str) -> Error {

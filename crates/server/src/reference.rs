@@ -57,7 +57,8 @@ fn http(generated: &str) -> String {
          Every operation with an example: the request as `curl` sends it, and the answer of a daemon. The fields of every\n\
          object are in [openapi.json](openapi.json), which the daemon serves at `/openapi.json` and, for reading, at `/docs`;\n\
          errors are in [errors.md](errors.md).\n\n\
-         - A daemon that requires credentials accepts `Authorization: Bearer TOKEN`. *Scope* is the scope that the token needs.\n\
+         - A daemon that requires credentials accepts `Authorization: Bearer TOKEN`. *Scope* is the scope that the token needs.\n  \
+           A daemon without a token file answers 401 to a token.\n\
          - `Idempotency-Key: TEXT`, or `operation_id` in the body, makes a retry of a change harmless: it is carried out once.\n\
          - Names with slashes are written in a path as they are, or with `%2F`.\n\
          - Reads take `?consistency=stale` (a follower of a cluster answers from its local log) and `?min_lsn=N` (the answer\n  \
@@ -65,7 +66,8 @@ fn http(generated: &str) -> String {
          - Times are RFC 3339 in UTC; durations are in the unit that the name of the field ends with.\n\
          - `kind` of a session is what keeps it alive: `by_hand` (heartbeats that the client sends itself: every session that\n  \
            was opened with `POST /v1/sessions`), `connection` (an open socket) or `stdin` (an open standard input).\n\
-         - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default. The commands of `tenure` use 30 s and 0 s.\n"
+         - A lease and a session have `ttl_ms` 90000 and `grace_ms` 30000 by default, also those of\n  \
+           `tenure lease acquire`; `tenure run` and `tenure poll run`, which renew by themselves, use 30 s and no grace.\n"
     );
     let (routes, examples) = (routes(), examples());
     let mut group = "";

@@ -9,6 +9,7 @@ mod route;
 pub(crate) use refusal::call_failure;
 pub(crate) use route::{Route, route};
 
+use std::env;
 use std::fs;
 use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -133,7 +134,16 @@ impl Reach {
             }
             How::Looked { .. } | How::Told | How::Trail(_) => {}
         }
+        if matches!(endpoint, Endpoint::Unix(_)) && self.has_token_flag() {
+            printer.talk("note: the token is not used: on the Unix socket the daemon knows you by your user");
+        }
         Ok(daemon)
+    }
+
+    /// Whether the token is from the command line. One from the environment may be for other daemons.
+    fn has_token_flag(&self) -> bool {
+        let is_flag = |given: &Option<String>, variable| given.is_some() && env::var_os(variable).is_none();
+        is_flag(&self.token, "TENURE_TOKEN") || is_flag(&self.token_from, "TENURE_TOKEN_FROM")
     }
 
     /// Finds the daemon, or starts one in this process that serves mDNS alone and ends with the command.

@@ -41,7 +41,7 @@ use wrong_usage::wrong_usage;
 
 /// Durable leases and locks that clean up after crashed clients.
 #[derive(Parser)]
-#[command(name = "tenure", version, max_term_width = 100, after_help = EXIT_CODES)]
+#[command(name = "tenure", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
     /// Print data as JSON
     #[arg(long, global = true, display_order = 100)]
@@ -58,8 +58,14 @@ struct Cli {
     command: Option<Command>,
 }
 
-const EXIT_CODES: &str = "Data goes to standard output, notes and errors to standard error.
-Exit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.";
+const AFTER_HELP: &str = "Data goes to standard output, notes and errors to standard error.
+Exit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.
+
+Examples:
+  tenure serve
+  tenure run --resource nightly-backup --wait 1h -- /usr/local/bin/backup
+  tenure lease acquire printer
+  tenure why printer";
 
 /// What `tenure` alone prints: what one does first.
 const FIRST_STEPS: &str = "Durable leases and locks that clean up after crashed clients.
@@ -179,7 +185,7 @@ mod tests {
     fn every_help_ends_with_examples_that_can_be_parsed() {
         let mut root = command_line();
         root.build();
-        let mut found = Vec::new();
+        let mut found = vec![root.clone()];
         pages(&root, &mut found);
         assert!(found.len() > 100);
         for command in found {
@@ -188,8 +194,11 @@ mod tests {
                 continue;
             }
             let path = command.get_bin_name().unwrap_or(name);
-            let commands: Vec<Vec<String>> =
-                examples(&command).iter().flat_map(|it| commands_in(it)).collect();
+            let lines = examples(&command);
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            let last = help.replace("\\\n", " ").lines().last().map(|line| line.trim_start().to_owned());
+            assert_eq!(lines.last().map(|line| line.trim_start().to_owned()), last, "{path} ends otherwise");
+            let commands: Vec<Vec<String>> = lines.iter().flat_map(|it| commands_in(it)).collect();
             let ours = commands.iter().filter(|words| words.first().is_some_and(|word| word == "tenure"));
             let called: Vec<String> = ours.map(|words| called(words)).collect();
             assert!(!called.is_empty(), "{path} has no example");

@@ -124,13 +124,25 @@ impl Printer {
     /// One line for people, beside the data.
     pub(crate) fn talk(&mut self, line: impl Display) {
         if !self.is_quiet() {
-            say(&line);
+            self.say(&line);
         }
     }
 
     /// One line for people that is never left out: they are about to decide.
     pub(crate) fn insist(&mut self, line: impl Display) {
-        say(&line);
+        self.say(&line);
+    }
+
+    /// A line to standard error, behind the data that was printed before it: both may go to one terminal.
+    fn say(&mut self, line: &dyn Display) {
+        self.let_out();
+        // Where standard error is closed, no reader is left.
+        let _ = writeln!(io::stderr(), "{}", plain(&line.to_string()));
+    }
+
+    /// Data that cannot be written stays in the buffer, and `finish` reports why.
+    fn let_out(&mut self) {
+        let _ = self.out.flush();
     }
 
     /// A bar for people who wait. Only a terminal shows it, and whoever ends it clears it away.
@@ -146,6 +158,7 @@ impl Printer {
 
     /// A question to whoever sits at the terminal; the answer follows on the same line.
     pub(crate) fn question(&mut self, question: impl Display) {
+        self.let_out();
         let mut stderr = io::stderr();
         let _ = write!(stderr, "{} ", plain(&question.to_string()));
         let _ = stderr.flush();
@@ -161,18 +174,18 @@ impl Printer {
         }
         match failure {
             Failure::NoDaemon { address, cause: Some(cause) } => {
-                say(&format_args!("Error: Tenure daemon does not answer at {address}: {cause}"));
+                self.say(&format_args!("Error: Tenure daemon does not answer at {address}: {cause}"));
                 match is_here(address) {
-                    true => say(&"hint: the daemon may be starting, suspended or overloaded"),
-                    false => say(&"hint: check the address, the network and the firewall"),
+                    true => self.say(&"hint: the daemon may be starting, suspended or overloaded"),
+                    false => self.say(&"hint: check the address, the network and the firewall"),
                 }
             }
             Failure::NoDaemon { address, cause: None } => {
                 // As the contract words it, capital included: programs look for this line.
-                say(&format_args!("Error: Tenure daemon is not running at {address}"));
+                self.say(&format_args!("Error: Tenure daemon is not running at {address}"));
                 match is_here(address) {
-                    true => say(&"hint: start it with: tenure serve"),
-                    false => say(
+                    true => self.say(&"hint: start it with: tenure serve"),
+                    false => self.say(
                         &"hint: nothing listens there; on that host, start tenure serve with --bind, or check the port",
                     ),
                 }
@@ -181,14 +194,14 @@ impl Printer {
             | Failure::Usage(Words { line, hint })
             | Failure::Unexpected(Words { line, hint })
             | Failure::Answered { words: Words { line, hint }, .. } => {
-                say(&format_args!("error: {line}"));
+                self.say(&format_args!("error: {line}"));
                 if let Some(hint) = hint {
-                    say(&format_args!("hint: {hint}"));
+                    self.say(&format_args!("hint: {hint}"));
                 }
             }
             Failure::Ended(_) => {}
             Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            Failure::Output(error) => say(&format_args!("error: cannot write the output: {error}")),
+            Failure::Output(error) => self.say(&format_args!("error: cannot write the output: {error}")),
         }
     }
 
@@ -223,11 +236,6 @@ pub(crate) fn is_hidden(character: char) -> bool {
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}')
-}
-
-/// Where standard error is closed there is nobody left to tell.
-fn say(line: &dyn Display) {
-    let _ = writeln!(io::stderr(), "{}", plain(&line.to_string()));
 }
 
 #[cfg(test)]

@@ -156,11 +156,23 @@ fn what_a_proxy_passed_on_is_nobody_of_this_machine() {
     assert_eq!(said(tokens.tcp_at(&shown, 0)), "token:ci hold");
 }
 
+// The header was left out of account: a token for one prefix came in as the daemon's own user, who may do everything.
 #[test]
-fn without_tokens_a_header_for_another_daemon_does_no_harm() {
-    let auth = auth(settings());
-    let ask = TcpAsk { authorization: Some("Bearer of-another-daemon"), ..near() };
-    assert_eq!(said(auth.tcp_at(&ask, 0)), "local admin");
+fn without_tokens_a_token_is_not_left_out_of_account() {
+    let open = AuthSettings { insecure_no_auth: true, ..settings() };
+    for auth in [auth(settings()), auth(open)] {
+        let with = |authorization| TcpAsk { authorization: Some(authorization), ..near() };
+        let error = auth.tcp_at(&with("Bearer of-another-daemon"), 0).unwrap_err();
+        assert_eq!(
+            (error.code, &error.details["setting"]),
+            (ErrorCode::Unauthorized, &"auth.token_file".into())
+        );
+        assert_eq!(said(auth.tcp_at(&TcpAsk { uid: Some(0), ..with("bearer x") }, 0)), "unauthorized");
+        // Other schemes are between the caller and a proxy.
+        assert_eq!(said(auth.tcp_at(&with("Basic eDp5"), 0)), "local admin");
+        let public = TcpAsk { needs_credential: false, ..with("Bearer of-another-daemon") };
+        assert_eq!(said(auth.tcp_at(&public, 0)), "nobody");
+    }
 }
 
 #[test]
@@ -471,7 +483,7 @@ fn a_token_counts_for_more_than_a_cookie() {
     let cookie = signed_in(&without, &Admitted::new("uid:7", Scope::Hold), 0);
     let ask =
         TcpAsk { authorization: Some("Bearer of-another-daemon"), signed_in: cookie.halves(), ..near() };
-    assert_eq!(said(without.tcp_at(&ask, 0)), "local admin");
+    assert_eq!(said(without.tcp_at(&ask, 0)), "unauthorized");
 }
 
 #[test]

@@ -36,9 +36,12 @@ pub(crate) fn json_value(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("not JSON: {error}; quote a string twice, as in '\"x\"'"))
 }
 
-/// The time to live of a lease that a command takes, and its grace: the same wherever one is taken.
-pub(crate) const TTL: &str = "30s";
-pub(crate) const GRACE: &str = "0s";
+/// TTL and grace of what is renewed by hand, as over HTTP: time to notice a missing renewal (record 0088).
+pub(crate) const TTL_BY_HAND: &str = "90s";
+pub(crate) const GRACE_BY_HAND: &str = "30s";
+/// TTL and grace of what a command renews itself: its end shows soon that the command has ended (record 0088).
+pub(crate) const TTL_KEPT: &str = "30s";
+pub(crate) const GRACE_KEPT: &str = "0s";
 
 /// A time to live.
 pub(crate) fn ttl(text: &str) -> Result<Span, String> {
@@ -89,7 +92,14 @@ mod tests {
         }
         assert!(parse(ttl, TTL_MS_MIN).is_ok() && parse(ttl, TTL_MS_MIN - 1).is_err());
         assert_eq!(ttl("400d"), Err("expected 1s to 24h".to_owned()));
-        assert!(ttl(TTL).is_ok() && grace(GRACE).is_ok());
+        assert!(ttl(TTL_KEPT).is_ok() && grace(GRACE_KEPT).is_ok());
+    }
+
+    #[test]
+    fn what_is_renewed_by_hand_has_the_defaults_of_http() {
+        use tenure_faces::{GRACE_MS_DEFAULT, TTL_MS_DEFAULT};
+        assert_eq!(ttl(TTL_BY_HAND), Ok(Span::of_ms(TTL_MS_DEFAULT.into())));
+        assert_eq!(grace(GRACE_BY_HAND), Ok(Span::of_ms(GRACE_MS_DEFAULT.into())));
     }
 
     #[test]

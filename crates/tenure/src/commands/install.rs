@@ -24,7 +24,7 @@ use unit::{Earlier, FIRST_SETTINGS, SYSUSERS_PATH, UNIT_NAME, UNIT_PATH, Unit, i
 /// service. The unit keeps the flags of `tenure serve` that are given here; a later install without them keeps them too.
 /// The command is idempotent.
 #[derive(Args)]
-#[command(after_help = format!("Examples:\n  sudo tenure install\n  sudo tenure install --port 7000 --no-mdns\n\n{MORE_SETTINGS}"))]
+#[command(after_help = format!("{MORE_SETTINGS}\n\nExamples:\n  sudo tenure install\n  sudo tenure install --port 7000 --no-mdns"))]
 pub(crate) struct Install {
     #[command(flatten)]
     flags: Flags,

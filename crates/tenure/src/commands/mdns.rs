@@ -29,11 +29,13 @@ pub(crate) struct Mdns {
     command: MdnsCommand,
 }
 
-const SHORTER: &str = "Examples:
+const SHORTER: &str =
+    "tenure register, unregister, browse, resolve and subscribe are short forms of these commands.
+Without a daemon, all but unregister and admin use mDNS themselves while they run.
+
+Examples:
   tenure mdns register \"My App\" _http._tcp 8080
-  tenure mdns browse _http._tcp
-tenure register, unregister, browse, resolve and subscribe are short forms of these commands.
-Without a daemon, all but unregister and admin use mDNS themselves while they run.";
+  tenure mdns browse _http._tcp";
 
 #[derive(Subcommand)]
 enum MdnsCommand {

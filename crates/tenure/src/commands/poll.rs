@@ -24,11 +24,12 @@ pub(crate) struct Poll {
     command: Option<PollCommand>,
 }
 
-const EXAMPLE: &str = "Examples:
+const EXAMPLE: &str = "Without a command: tenure poll groups
+
+Examples:
   tenure poll run --targets sites.txt --every 5s -- curl -sS -m 3 {target}
   tenure poll pollers
-  tenure poll targets --unowned
-Without a command: tenure poll groups";
+  tenure poll targets --unowned";
 
 #[derive(Subcommand)]
 enum PollCommand {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use tenure_api::{Acquire, Mode};
 
-use super::arguments::{GRACE, PoolCount, TTL, grace, ttl};
+use super::arguments::{GRACE_KEPT, PoolCount, TTL_KEPT, grace, ttl};
 use crate::caller::user_at_host;
 use crate::connect::{Reach, block_on};
 use crate::duration::Span;
@@ -40,10 +40,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", default_value = "0s")]
     wait: Span,
     /// Expire the lease this long after its last renewal
-    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL_KEPT)]
     ttl: Span,
     /// Keep the expired lease in the state draining for this long; useful with --on-lost warn
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE_KEPT)]
     grace: Span,
     #[arg(help = "Set the holder's name [default: user@host:pid]")]
     #[arg(long, value_name = "HOLDER")]

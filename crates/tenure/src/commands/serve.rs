@@ -19,7 +19,7 @@ use crate::printer::{Printer, counted};
 /// Requires no other service and no configuration. SIGTERM, SIGINT and SIGHUP stop it. Leases survive a stop: holders
 /// continue when a daemon starts on the same data directory. `tenure admin restart` restarts it in place.
 #[derive(Args)]
-#[command(after_help = format!("{EXAMPLES}\n\n{MORE_SETTINGS}"))]
+#[command(after_help = format!("{MORE_SETTINGS}\n\n{EXAMPLES}"))]
 pub(crate) struct Serve {
     #[command(flatten)]
     flags: Flags,

@@ -136,9 +136,7 @@ fn hint(error: &Error) -> Option<String> {
             Some(left) => format!("safe in {}; --force does it now, and the log records it", duration(left)),
             None => "--force does it now, and the log records it".to_owned(),
         },
-        ErrorCode::Unauthorized => {
-            "send a token with --token or TENURE_TOKEN; tenure token new creates one".to_owned()
-        }
+        ErrorCode::Unauthorized => token_hint(text("setting")).to_owned(),
         ErrorCode::Forbidden => "use other credentials: another --token, or the daemon's own user".to_owned(),
         ErrorCode::OutsideScope => {
             "ask the operator for a token with this prefix: tenure token new NAME --scope hold:PREFIX*"
@@ -172,10 +170,6 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::NotDraining
         | ErrorCode::NoLiveness
         | ErrorCode::DeadlinePassed => "tenure lease show shows its state, tenure why its history".to_owned(),
-        ErrorCode::NotClustered => {
-            "tenure serve --store etcd://HOST:PORT/PREFIX starts a node; tenure status shows this daemon"
-                .to_owned()
-        }
         ErrorCode::LeaseRetired => "tenure why shows its history".to_owned(),
         ErrorCode::LsnTrimmed => format!("the oldest kept event: --from {}", number("oldest")?),
         ErrorCode::OperationConflict => "use another --operation-id for another request".to_owned(),
@@ -205,10 +199,21 @@ fn hint(error: &Error) -> Option<String> {
         | ErrorCode::BundleTooLarge
         | ErrorCode::DuplicateMember
         | ErrorCode::AmbiguousId
+        | ErrorCode::NotClustered
         | ErrorCode::MethodNotAllowed
         | ErrorCode::SessionExists
         | ErrorCode::TooLarge => return None,
     })
+}
+
+/// What to do about the token, which the daemon cannot check where it names the setting.
+fn token_hint(setting: Option<&str>) -> &'static str {
+    match setting {
+        Some(_) => {
+            "omit --token and --token-from (TENURE_TOKEN, TENURE_TOKEN_FROM), or start the daemon with --token-file"
+        }
+        None => "send a token with --token or TENURE_TOKEN; tenure token new creates one",
+    }
 }
 
 /// Since when it is held, and how to wait.

@@ -77,6 +77,35 @@ fn a_token_is_asked_for_and_presented() {
     assert_eq!(daemon.tenure(&["lease", "ls"]).code, 0);
 }
 
+// The daemon left the token out of account, and the caller was its own user, who may do everything.
+#[test]
+fn a_token_for_a_daemon_without_tokens_is_an_error_that_says_so() {
+    let daemon = Daemon::start();
+    let http = format!("http://{}", daemon.address());
+    let shown = |arguments: &[&str]| scrubbed(&daemon.tenure(arguments).all(), &daemon.tag());
+    expect![[r#"
+        exit 1
+        --- out
+        --- err
+        error: the token cannot be checked: this daemon has no tokens (auth.token_file is not set) (unauthorized)
+        hint: omit --token and --token-from (TENURE_TOKEN, TENURE_TOKEN_FROM), or start the daemon with --token-file
+    "#]]
+    .assert_eq(&shown(&["lease", "ls", "--endpoint", &http, "--token", "of-another-daemon"]));
+    assert_eq!(daemon.tenure(&["lease", "ls", "--endpoint", &http]).code, 0);
+    // On the socket the user counts, with tokens and without.
+    expect![[r#"
+        exit 0
+        --- out
+        --- err
+        note: the token is not used: on the Unix socket the daemon knows you by your user
+        0 leases at lsn 0
+    "#]]
+    .assert_eq(&shown(&["lease", "ls", "--token", "of-another-daemon"]));
+    let mut by_environment = daemon.command(&["lease", "ls"]);
+    let answer = daemon.desk.answer(by_environment.env("TENURE_TOKEN", "of-another-daemon"));
+    assert_eq!((answer.code, answer.err.contains("note:")), (0, false), "{}", answer.err);
+}
+
 #[test]
 fn a_daemon_with_certificates_is_trusted_by_its_root_and_shown_ours() {
     let mut daemon = Daemon::prepared(&[

@@ -28,7 +28,7 @@ fn the_life_of_a_lease() {
             granted now (TIME)
             last seen now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             --- err
             hint: renew this lease with: tenure lease heartbeat TAG-1 --epoch 1
@@ -63,7 +63,7 @@ fn the_life_of_a_lease() {
             granted now (TIME)
             last seen now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             --- err
         "#]],
@@ -98,7 +98,7 @@ fn the_life_of_a_lease() {
             granted now (TIME)
             last seen now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             attachment {"job":7}
             --- err
@@ -141,7 +141,7 @@ fn the_life_of_a_lease() {
             exit 1
             --- out
             --- err
-            error: no lease has the ID printer, and no lease holds a resource printer
+            error: "printer" is neither a lease ID nor a resource that a lease holds
             hint: tenure lease ls, or tenure why printer
         "#]],
     );
@@ -185,6 +185,24 @@ fn the_usual_holder_is_the_caller() {
     let (user, host) = holder.split_once('@').unwrap();
     assert!(!user.is_empty() && !host.is_empty(), "{holder}");
     assert_eq!(daemon.object(&["lease", "acquire", "b"])["holder"], lease["holder"]);
+}
+
+// By the command line a lease and a session had 30 s and no grace, over HTTP 90 s and 30 s (record 0088).
+#[test]
+fn what_is_renewed_by_hand_has_the_same_times_however_it_was_taken() {
+    let daemon = Daemon::start();
+    let times = |shown: &serde_json::Value| (shown["ttl_ms"].as_u64(), shown["grace_ms"].as_u64());
+    let by_hand = (Some(90_000), Some(30_000));
+    let lease = daemon.acquire(&json!({"resources": ["a"], "holder": "h"}));
+    assert_eq!(times(&daemon.object(&["lease", "show", lease["lease_id"].as_str().unwrap()])), by_hand);
+    assert_eq!(times(&daemon.object(&["lease", "acquire", "b"])), by_hand);
+    let session = daemon.post("/v1/sessions", &json!({"holder": "h"})).json();
+    assert_eq!(times(&session), by_hand);
+    assert_eq!(times(&daemon.object(&["admin", "session", "open"])), by_hand);
+    // What a command renews is free soon after the command is gone.
+    let show = [env!("CARGO_BIN_EXE_tenure"), "lease", "show", "c", "--json"];
+    let kept = daemon.tenure(&[&["run", "--resource", "c", "--"], &show[..]].concat());
+    assert_eq!(times(&serde_json::from_str(&kept.out).unwrap()), (Some(30_000), Some(0)), "{}", kept.all());
 }
 
 #[test]
@@ -288,7 +306,7 @@ fn a_reservation_is_activated() {
             granted now (TIME)
             last seen now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             --- err
         "#]],
@@ -352,7 +370,7 @@ fn a_stale_epoch_is_told_the_present_one() {
             granted now (TIME)
             last seen now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             --- err
         "#]],
@@ -463,7 +481,7 @@ fn an_operator_drains_and_revives() {
             granted now (TIME)
             last seen not since the restart or revive, now (TIME)
             valid for SPAN
-            next ends unless its holder renews it in SPAN (TIME)
+            next drains unless its holder renews it in SPAN (TIME)
             application leases
             --- err
         "#]],
@@ -580,7 +598,7 @@ fn the_name_of_a_pool_stands_for_its_members() {
             exit 1
             --- out
             --- err
-            error: no lease has the ID nothing, and no lease holds a resource nothing
+            error: "nothing" is neither a lease ID nor a resource that a lease holds
             hint: tenure lease ls, or tenure why nothing
         "#]],
     );

@@ -276,7 +276,7 @@ fn why_reads_like_an_explanation() {
             exit 0
             --- out
             resource printer
-              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace [TAG-1]
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), grace SPAN [TAG-1]
               TIME now drained by uid:ME, saying "maintenance": still held until its grace ends or an operator revives it [TAG-1]
             next: held by alice: ends when its grace of SPAN ends, unless its holder releases it or an operator revives it before
             --- err
@@ -289,7 +289,7 @@ fn why_reads_like_an_explanation() {
             exit 0
             --- out
             lease TAG-1
-              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), grace SPAN
               TIME now drained by uid:ME, saying "maintenance": still held until its grace ends or an operator revives it
             next: ends when its grace of SPAN ends, unless its holder releases it or an operator revives it before
             --- err
@@ -303,7 +303,7 @@ fn why_reads_like_an_explanation() {
             exit 0
             --- out
             resource printer
-              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), no grace [TAG-1]
+              TIME now granted to alice: printer; ttl SPAN (renew every SPAN), grace SPAN [TAG-1]
               TIME now drained by uid:ME, saying "maintenance": still held until its grace ends or an operator revives it [TAG-1]
               TIME now released by alice: printer free again [TAG-1]
             next: printer is free: the next grant takes it

@@ -11,6 +11,7 @@ use expect_test::expect;
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
+use crate::cli_daemon::{Daemon, scrubbed};
 use crate::cli_desk::Desk;
 
 /// Nothing that is asked at a terminal takes longer.
@@ -84,4 +85,22 @@ fn at_a_terminal_the_daemon_is_asked_before_anybody_has_to_decide() {
     "#]]
     .assert_eq(&shown.text);
     assert_eq!(shown.code, 3);
+}
+
+// The hint came first: standard output was let out when the command ended.
+#[test]
+fn what_is_said_about_data_comes_behind_it() {
+    let daemon = Daemon::start();
+    let shown = |arguments: &[&str]| {
+        let shown = at_terminal(&mut daemon.command(arguments), 200, "");
+        assert_eq!(shown.code, 0, "{}", shown.text);
+        scrubbed(&shown.text, &daemon.tag())
+    };
+    let acquired = shown(&["lease", "acquire", "printer", "--holder", "alice"]);
+    let lines: Vec<&str> = acquired.lines().collect();
+    assert_eq!(lines.first(), Some(&"lease TAG-1"), "{acquired}");
+    let hint = "hint: renew this lease with: tenure lease heartbeat TAG-1 --epoch 1";
+    assert_eq!(lines.last(), Some(&hint), "{acquired}");
+    let listed = shown(&["lease", "ls"]);
+    assert!(listed.starts_with("ID HOLDER ") && listed.ends_with("\n1 lease at lsn 1\n"), "{listed}");
 }

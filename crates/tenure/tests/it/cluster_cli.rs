@@ -75,7 +75,11 @@ fn a_daemon_with_a_log_of_its_own_is_no_node() {
     for arguments in [&["status"][..], &["nodes"], &["step-down", "--yes"], &["forget", "a", "--yes"]] {
         let answer = daemon.tenure(&[&["cluster"], arguments].concat());
         assert_eq!((answer.code, answer.out.as_str()), (1, ""), "{arguments:?}: {}", answer.err);
-        assert!(answer.err.contains("(not_clustered)\nhint: tenure serve --store etcd://"), "{}", answer.err);
+        assert!(
+            answer.err.contains("(not_clustered)\nhint: start nodes with: tenure serve --store etcd://"),
+            "{}",
+            answer.err
+        );
     }
 }
 

@@ -10,15 +10,20 @@ fn check(arguments: &[&str], expected: Expect) {
 }
 
 #[test]
-fn help_names_the_commands_and_the_exit_codes() {
+fn help_names_the_commands_and_the_exit_codes_and_ends_with_examples() {
     let answer = tenure(None, &["-h"]);
     assert_eq!((answer.code, answer.err.as_str()), (0, ""));
     assert!(answer.out.starts_with("Durable leases and locks"), "{}", answer.out);
     for command in ["serve", "status", "watch", "why", "lease", "run", "pool", "log", "backup", "stdio"] {
         assert!(answer.out.contains(&format!("\n  {command} ")), "{command}: {}", answer.out);
     }
-    let end = "Exit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.\n";
-    assert!(answer.out.ends_with(end), "{}", answer.out);
+    let codes = "\nExit codes: 0 done, 1 rejected, 2 wrong usage, 3 unreachable or unexpected.\n";
+    let (_, end) = answer.out.split_once(codes).unwrap_or_else(|| panic!("{}", answer.out));
+    let examples = end.strip_prefix("\nExamples:\n").unwrap_or_else(|| panic!("{end}"));
+    assert!(examples.lines().all(|line| line.starts_with("  tenure ")), "{end}");
+    let shows = |what: &str| examples.contains(&format!("  tenure {what}"));
+    assert!(["serve", "run --resource ", "lease acquire ", "why "].into_iter().all(shows), "{end}");
+    assert_eq!(tenure(None, &["--help"]).out.split_once(codes).map(|(_, end)| end), Some(end));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tenure_api::{
 use tenure_client::{Method, operation_id};
 
 use crate::caller::user_at_host;
-use crate::commands::arguments::{GRACE, TTL, grace, ttl};
+use crate::commands::arguments::{GRACE_BY_HAND, TTL_BY_HAND, grace, ttl};
 use crate::commands::listing::Extent;
 use crate::confirm::Consent;
 use crate::connect::{Daemon, read, route};
@@ -64,10 +64,10 @@ struct Open {
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
     /// Expire the session this long after its last heartbeat
-    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL_BY_HAND)]
     ttl: Span,
     /// Keep the leases of the expired session in the state draining for this long
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE_BY_HAND)]
     grace: Span,
     /// Accept leases that other principals hand over if all their resources have this prefix
     #[arg(long, value_name = "PREFIX")]

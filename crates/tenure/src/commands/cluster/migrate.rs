@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
+use tenure_api::ErrorCode;
 use tenure_cluster::moving::{self, Beginning, MoveError};
 use tenure_cluster::values::Standing;
 use tenure_cluster::{BootOptions, copy_whole};
@@ -118,7 +119,8 @@ fn into_cluster(from: &Path, to: &EtcdAddress, printer: &mut Printer) -> Result<
     };
     moving::activate(&steps, &opened.keys).map_err(|error| failed(&error))?;
     said(printer, &identity, &from.display().to_string(), &to.text())?;
-    printer.talk(format_args!("hint: start nodes with: tenure serve --store {} --advertise URL", to.text()));
+    let next = ErrorCode::NotClustered.fix().replace("etcd://HOST:PORT/PREFIX", &to.text());
+    printer.talk(format_args!("hint: {next}"));
     Ok(())
 }
 

@@ -7,7 +7,9 @@ use tenure_client::{CallError, Method, operation_id};
 
 use super::print_lease;
 use crate::caller::user_at_host;
-use crate::commands::arguments::{GRACE, PoolCount, TTL, grace, json_value, lifetime, ttl, wait};
+use crate::commands::arguments::{
+    GRACE_BY_HAND, PoolCount, TTL_BY_HAND, grace, json_value, lifetime, ttl, wait,
+};
 use crate::connect::{Daemon, call_failure, read, route};
 use crate::duration::Span;
 use crate::failure::{Failure, Words};
@@ -34,11 +36,11 @@ pub(super) struct Acquire {
     #[arg(long, value_name = "HOLDER")]
     holder: Option<String>,
     /// Expire the lease this long after its last renewal
-    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL_BY_HAND)]
     #[arg(conflicts_with_all = ["permanent", "session"])]
     ttl: Span,
     /// Keep the expired lease in the state draining for this long
-    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE)]
+    #[arg(long, value_name = "DURATION", value_parser = grace, default_value = GRACE_BY_HAND)]
     #[arg(conflicts_with_all = ["permanent", "session"])]
     grace: Span,
     /// Wait this long for the resources; without it a held resource is an error

@@ -81,7 +81,7 @@ impl Target {
         match list.leases.as_slice() {
             [] => {
                 let words = Words::new(format_args!(
-                    "no lease has the ID {name}, and no lease holds a resource {name}"
+                    "{name:?} is neither a lease ID nor a resource that a lease holds"
                 ));
                 Err(Failure::Refused(words.hint(format_args!("tenure lease ls, or tenure why {name}"))))
             }

@@ -21,7 +21,7 @@ use super::arguments::{Group, Percent, StoreChoice, listen_address};
 use super::place::store_failure;
 use super::polls::{Polls, Record};
 use super::source::{Source, TargetsChoice, TargetsRedis};
-use crate::commands::arguments::{TTL, ttl};
+use crate::commands::arguments::{TTL_KEPT, ttl};
 use crate::connect::{Reach, route};
 use crate::daemon::start_logging;
 use crate::duration::Span;
@@ -72,7 +72,7 @@ pub(super) struct Run {
     #[arg(long, value_name = "PERCENT", default_value = "10%")]
     jitter: Percent,
     /// Give the targets of a silent poller to others after this long
-    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL)]
+    #[arg(long, value_name = "DURATION", value_parser = ttl, default_value = TTL_KEPT)]
     ttl: Span,
     /// Set a name, with which a restarted poller gets its targets back [default: a new name each time]
     #[arg(long, value_name = "NAME")]

@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::proxy::Fault;
-use super::{Stage, tuner, words};
+use super::{Stage, prepared, tuner, words};
 use crate::run_support::wait_until;
+use crate::security::write_tokens;
 
 #[test]
 fn heartbeats_keep_a_session_beyond_its_ttl() {
@@ -161,14 +162,16 @@ fn a_listener_that_throws_does_no_harm_and_one_that_was_taken_away_hears_nothing
 
 #[test]
 fn a_rotated_token_is_asked_for_with_every_heartbeat() {
-    let stage = Stage::begin();
-    stage
-        .tab
-        .run("window.token = 'first'; window.s = await begin({ pool: 'tuner', token: () => window.token });");
+    let daemon = prepared(&["--token-file", "DIR/tokens"], "6s");
+    write_tokens(&daemon.path("tokens"), &[("first", "admin"), ("second", "admin")]);
+    let stage = Stage::of(daemon, &[]);
+    stage.tab.run(
+        "window.token = 'secret-first'; window.s = await begin({ pool: 'tuner', token: () => window.token });",
+    );
     stage.tab.wait_until("seen('renewed') > 0");
-    stage.tab.run("window.token = 'second';");
+    stage.tab.run("window.token = 'secret-second';");
     let bearer = |token: &str| {
-        let line = format!("authorization: bearer {token}");
+        let line = format!("authorization: bearer secret-{token}");
         let seen = stage.proxy.seen("POST", "/heartbeat");
         seen.iter().any(|seen| seen.headers.iter().any(|header| header.to_ascii_lowercase() == line))
     };
