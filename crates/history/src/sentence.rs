@@ -114,7 +114,7 @@ pub(crate) fn change_at(change: &Change, when: When) -> String {
             format!(
                 "{} ended: {} ({}); its leases end with it",
                 session_words(*session),
-                session_end(*reason),
+                session_end(*session, *reason),
                 reason.as_str()
             )
         }
@@ -268,7 +268,16 @@ fn revoked_sentence(revoked: &Revoked, when: When) -> String {
 fn because(reason: Reason, evidence: Evidence, when: When) -> String {
     let cause = match reason {
         Reason::Explicit => "its holder asked for it",
-        Reason::SessionExpired => "its session was silent for longer than its grace",
+        Reason::SessionExpired => match evidence {
+            Evidence::Disconnected { at } if at == when.tick => return "its holder disconnected".to_owned(),
+            Evidence::Disconnected { at } => {
+                return format!("its holder disconnected {} earlier and did not come back", when.since(at));
+            }
+            Evidence::None
+            | Evidence::Silence { .. }
+            | Evidence::Lifetime { .. }
+            | Evidence::Drained { .. } => "its session was silent for longer than its grace",
+        },
         Reason::HeartbeatExpired => match evidence {
             Evidence::Silence { last_seen, .. } if when.is_unheard(last_seen) => {
                 return format!("no heartbeat in the {} since the restart", when.since(last_seen));
@@ -350,10 +359,13 @@ fn session_words(session: SessionId) -> String {
     format!("{what} {}", wire_session(session))
 }
 
-fn session_end(reason: Reason) -> &'static str {
+fn session_end(session: SessionId, reason: Reason) -> &'static str {
     match reason {
         Reason::Explicit => "its holder asked for it",
-        Reason::SessionExpired => "it was silent for longer than its grace",
+        Reason::SessionExpired => match session_kind(session) {
+            SessionKind::Connection | SessionKind::Stdin => "it closed, and its holder did not come back",
+            SessionKind::ByHand => "it was silent for longer than its grace",
+        },
         Reason::HeartbeatExpired => "its heartbeats stopped",
         Reason::ReservationExpired => "it was not used in time",
         Reason::MaxLifetime => "it reached its maximum lifetime",

@@ -87,8 +87,8 @@ fn a_lease_tells_what_happened_to_its_session() {
             16 22:15:11 daemon | breaker_opened | mass-expiry protection: 20 of 30 holders fell silent at once, so the daemon postpones ends
             17 22:15:12 daemon | breaker_closed | mass-expiry protection ended: leases end on time again
             18 22:15:13 daemon | stalled | the daemon was stalled for 4.2 s; no lease lost more than 1 s of its ttl
-            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
-            20 22:15:15 #7 daemon * | revoked | revoked: its session was silent for longer than its grace, disconnected for 5 s (session_expired)
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it closed, and its holder did not come back (session_expired); its leases end with it
+            20 22:15:15 #7 daemon * | revoked | revoked: its holder disconnected 5 s earlier and did not come back (session_expired)
             21 22:15:15 #7 daemon | gate_opened | finalizer started: its resources stay taken until the finalizer is done or times out
             22 22:15:15 #7 daemon | reclaimed | reclaimed: the goodbye packet was sent, mdns/x free again
             23 22:15:16 #7 daemon | notified | the notification of its end was delivered or dropped
@@ -165,8 +165,8 @@ fn a_session_tells_of_the_leases_it_kept() {
             16 22:15:11 daemon | breaker_opened | mass-expiry protection: 20 of 30 holders fell silent at once, so the daemon postpones ends
             17 22:15:12 daemon | breaker_closed | mass-expiry protection ended: leases end on time again
             18 22:15:13 daemon | stalled | the daemon was stalled for 4.2 s; no lease lost more than 1 s of its ttl
-            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it was silent for longer than its grace (session_expired); its leases end with it
-            20 22:15:15 #7 daemon * | revoked | revoked: its session was silent for longer than its grace, disconnected for 5 s (session_expired)
+            19 22:15:15 daemon | session_closed | standard input cli:0000002a ended: it closed, and its holder did not come back (session_expired); its leases end with it
+            20 22:15:15 #7 daemon * | revoked | revoked: its holder disconnected 5 s earlier and did not come back (session_expired)
             21 22:15:15 #7 daemon | gate_opened | finalizer started: its resources stay taken until the finalizer is done or times out
             22 22:15:15 #7 daemon | reclaimed | reclaimed: the goodbye packet was sent, mdns/x free again
             next: -

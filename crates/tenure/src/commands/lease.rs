@@ -30,9 +30,9 @@ pub(crate) struct Lease {
 
 const EXAMPLES: &str = "Examples:
   tenure lease acquire printer --ttl 60s
-  tenure lease heartbeat printer
+  tenure lease heartbeat k3f9-4
   tenure lease ls --holder alice
-  tenure lease release printer";
+  tenure lease release k3f9-4";
 
 #[derive(Subcommand)]
 enum LeaseCommand {

@@ -36,8 +36,8 @@ pub(super) struct Heartbeat {
 }
 
 const HEARTBEAT_EXAMPLES: &str = "Examples:
-  tenure lease heartbeat printer
-  tenure lease heartbeat k3f9-4 --epoch 1 --holder alice";
+  tenure lease heartbeat k3f9-4
+  tenure lease heartbeat printer --holder alice";
 
 /// Activate a reserved lease
 #[derive(Args)]
@@ -52,7 +52,8 @@ pub(super) struct Activate {
 
 /// Release a lease
 ///
-/// Only the principal that acquired the lease can release it, so the command does not ask for confirmation.
+/// Only the principal that acquired the lease can release it, so the command does not ask for confirmation. Name the lease by
+/// its ID, or its holder too: a resource alone names the lease that holds it now, which may be a later one.
 #[derive(Args)]
 #[command(after_help = RELEASE_EXAMPLES)]
 pub(super) struct Release {
@@ -69,8 +70,8 @@ pub(super) struct Release {
 }
 
 const RELEASE_EXAMPLES: &str = "Examples:
-  tenure lease release printer
-  tenure lease release k3f9-4 --epoch 1 --reason done";
+  tenure lease release k3f9-4 --reason done
+  tenure lease release printer --holder alice";
 
 /// Replace the attachment of a lease
 #[derive(Args)]

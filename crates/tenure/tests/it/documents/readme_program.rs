@@ -12,10 +12,14 @@ use super::{LIMIT_MS, root};
 use crate::run_support::boot_ms;
 
 // The program begins.
+use std::time::Duration;
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let daemon: tenure_client::Endpoint = "http://127.0.0.1:5641".parse()?;
-    let guard = tenure_client::Client::builder(daemon).build()?.hold(["report"]).acquire().await?;
+    let client = tenure_client::Client::builder(daemon).build()?;
+    let report = client.hold(["report"]).ttl(Duration::from_secs(5)).grace(Duration::ZERO);
+    let guard = report.wait(Duration::from_secs(60)).acquire().await?;
     // The guard renews the lease. Send the fence with each write; `guard.token()` is cancelled if the lease is lost.
     println!("fence {}", guard.fence());
     Ok(guard.release().await?)
