@@ -63,6 +63,8 @@ impl Machine {
 
     /// The machine slept.
     pub(crate) fn woke(&mut self, now: Instant) {
+        // What was decided before need not hold now.
+        self.outbox.clear();
         self.responder.probe_all(now);
         self.querier.ask_all(now);
     }

@@ -104,6 +104,13 @@ impl Outbox {
         }
     }
 
+    /// Nothing of what waits leaves.
+    pub(crate) fn clear(&mut self) {
+        for queue in [&mut self.goodbyes, &mut self.direct, &mut self.others, &mut self.questions] {
+            queue.clear();
+        }
+    }
+
     /// Packets that wait.
     pub(crate) fn waiting(&self) -> usize {
         [&self.goodbyes, &self.direct, &self.others, &self.questions].into_iter().map(VecDeque::len).sum()

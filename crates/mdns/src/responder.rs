@@ -173,15 +173,24 @@ impl Responder {
     /// The machine slept: what the links were then they need not be now.
     pub(crate) fn probe_all(&mut self, now: Instant) {
         let ids: Vec<LinkId> = self.links.keys().copied().collect();
-        for id in ids {
-            let Some(OnLink { link, .. }) = self.links.remove(&id) else { continue };
-            let staying = self.entries.iter().filter(|(_, entry)| entry.leaving.is_none());
-            let staying: Vec<EntryId> = staying.map(|(entry, _)| *entry).collect();
-            for entry in staying {
-                self.take_off(entry, id);
-            }
-            self.link_up(now, link);
+        ids.into_iter().for_each(|id| self.probe_link(now, id));
+    }
+
+    /// Begins anew on a link. Goodbyes that were under way there are said once their names have been probed for.
+    fn probe_link(&mut self, now: Instant, id: LinkId) {
+        let Some(OnLink { link, .. }) = self.links.remove(&id) else { return };
+        let present = self.entries.iter().filter(|(_, entry)| entry.presences.contains_key(&id));
+        let (leaving, staying): (Vec<EntryId>, Vec<EntryId>) =
+            present.map(|(entry, _)| *entry).partition(|entry| self.is_leaving(*entry));
+        for entry in staying {
+            self.take_off(entry, id);
         }
+        self.link_up(now, link);
+        leaving.into_iter().for_each(|entry| self.probe_on(now, entry, id));
+    }
+
+    fn is_leaving(&self, id: EntryId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.leaving.is_some())
     }
 
     /// Advertises a service, or updates in place what this key stands for.
@@ -307,18 +316,35 @@ impl Responder {
             Some(leaving) => {
                 let is_news = is_carried && !is_present && leaving.missed.remove(&on_link.link.interface);
                 if is_news {
-                    self.say_goodbye_on(now, id, link_id);
+                    // Another host may have taken the name meanwhile.
+                    self.probe_on(now, id, link_id);
                 }
             }
             None if entry.is_waiting => {}
             None if is_carried && !is_present => self.probe_on(now, id, link_id),
-            None if !is_carried && is_present => {
-                entry.announced_on.remove(&on_link.link.interface);
-                self.say_goodbye_on(now, id, link_id);
-            }
+            None if !is_carried => self.leave_link(now, id, link_id),
             None => {}
         }
         self.look_for_links(id);
+    }
+
+    /// The link carries the service no longer. A name that is being probed for may be another host's: its end is said when
+    /// it is known to be ours.
+    fn leave_link(&mut self, now: Instant, id: EntryId, link_id: LinkId) {
+        let (Some(entry), Some(on_link)) = (self.entries.get_mut(&id), self.links.get(&link_id)) else {
+            return;
+        };
+        let interface = &on_link.link.interface;
+        match entry.presences.get(&link_id).map(|presence| presence.phase) {
+            Some(Phase::Probing { .. }) if !entry.announced_on.contains(interface) => {
+                self.take_off(id, link_id);
+            }
+            Some(Phase::Announcing { .. } | Phase::Settled) => {
+                entry.announced_on.remove(interface);
+                self.say_goodbye_on(now, id, link_id);
+            }
+            Some(Phase::Probing { .. } | Phase::Leaving { .. }) | None => {}
+        }
     }
 
     fn look_for_links(&mut self, id: EntryId) {
@@ -445,8 +471,11 @@ impl Responder {
                     entry.waits_with_name = false;
                     (Phase::Probing { sent: sent + 1 }, Some(now + PROBE_EVERY))
                 }
-                Phase::Probing { .. } if entry.leaving.is_some() => {
+                Phase::Probing { .. } if entry.leaving.is_some() || !entry.is_carried_by(link) => {
                     // The name is ours after all, so that its end is ours to say.
+                    if entry.leaving.is_none() {
+                        entry.announced_on.remove(&link.interface);
+                    }
                     goodbyes.add(entry.goodbye(link), Some(id));
                     (Phase::Leaving { sent: 1, is_under_way: true }, None)
                 }

@@ -45,6 +45,8 @@ struct World {
 struct Host {
     machine: Machine,
     network: u32,
+    /// Whether its link is there.
+    is_up: bool,
     wanted: BTreeMap<u128, Service>,
     standings: BTreeMap<u128, Standing>,
     seen: BTreeMap<String, Option<Record>>,
@@ -95,6 +97,7 @@ impl World {
             world.hosts.push(Host {
                 machine,
                 network: 0,
+                is_up: true,
                 wanted: BTreeMap::new(),
                 standings: BTreeMap::new(),
                 seen: BTreeMap::new(),
@@ -123,13 +126,27 @@ impl World {
     /// The process dies without a word and another takes its place.
     fn crash(&mut self, host: usize, seed: u64) {
         let mut machine = Machine::new(self.now, PORT, seed);
-        machine.link_up(self.now, link(host));
+        if self.hosts[host].is_up {
+            machine.link_up(self.now, link(host));
+        }
         machine.browse(self.now, &http());
         for (key, service) in &self.hosts[host].wanted {
             machine.advertise(self.now, *key, service.clone());
         }
         self.hosts[host].seen.clear();
         self.hosts[host].machine = machine;
+    }
+
+    fn unplug(&mut self, host: usize) {
+        if core::mem::take(&mut self.hosts[host].is_up) {
+            self.hosts[host].machine.link_down(self.now, LinkId(1));
+        }
+    }
+
+    fn plug_in(&mut self, host: usize) {
+        if !core::mem::replace(&mut self.hosts[host].is_up, true) {
+            self.hosts[host].machine.link_up(self.now, link(host));
+        }
     }
 
     /// A host finds itself on another network, as behind a switch: its link stays up.
@@ -212,7 +229,7 @@ impl World {
             }
             let last = u8::try_from(from.wrapping_add(1)).unwrap_or(0).max(1);
             let source = SocketAddr::from((Ipv4Addr::new(192, 0, 2, last), PORT));
-            for host in self.hosts.iter_mut().filter(|host| host.network == network) {
+            for host in self.hosts.iter_mut().filter(|host| host.is_up && host.network == network) {
                 host.machine.receive(now, LinkId(1), source, &bytes);
             }
         }
@@ -264,17 +281,22 @@ fn a_name_has_one_host_and_everybody_sees_what_is_there_after_any_cuts_joins_and
         };
         for step in 0..40 {
             let (host, key) = (draw(4), 1 + draw(4) as u128);
-            match draw(10) {
+            match draw(12) {
                 0..4 => world.advertise(host, key, names[draw(names.len())]),
                 4..6 => world.withdraw(host, key),
                 6..8 => world.put(host, draw(2) as u32),
                 8 => world.crash(host, seed * 1_000 + step),
+                9 => world.unplug(host),
+                10 => world.plug_in(host),
                 _ => world.hosts[host].machine.woke(world.now),
             }
             let pause = [0, 3, 50, 300, 2_000, 20_000][draw(6)];
             world.run(Duration::from_millis(pause));
         }
-        (0..4).for_each(|host| world.put(host, 0));
+        for host in 0..4 {
+            world.put(host, 0);
+            world.plug_in(host);
+        }
         // Somebody has to say something for the networks to notice each other; ghosts of crashes end with their records.
         world.ask_all();
         world.run(Duration::from_secs(60));
@@ -765,37 +787,176 @@ fn a_packet_with_two_records_against_ours_is_one_conflict() {
     assert_eq!(world.hosts[0].standings[&1].name.as_deref(), Some("web"));
 }
 
+/// One machine on links of its own, and what a stranger says there.
+struct Solo {
+    now: Instant,
+    machine: Machine,
+    /// Pointers of the type that were sent with a TTL of 0, by link.
+    goodbyes: BTreeMap<LinkId, usize>,
+    withdrawn: Vec<(u64, Goodbye)>,
+}
+
+/// The second link.
+fn eth1(id: u64) -> Link {
+    Link { id: LinkId(id), interface: "eth1".to_owned(), index: 3, ..link(0) }
+}
+
+impl Solo {
+    fn new(links: impl IntoIterator<Item = Link>) -> Self {
+        let now = clock::now();
+        let mut machine = Machine::new(now, PORT, 1);
+        links.into_iter().for_each(|link| machine.link_up(now, link));
+        Self { now, machine, goodbyes: BTreeMap::new(), withdrawn: Vec::new() }
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            self.machine.tick(self.now);
+            while let Some(transmit) = self.machine.next_transmit(self.now) {
+                self.machine.transmitted(self.now, transmit.link, &transmit.goodbyes, true);
+                let message = Message::read(&transmit.bytes).expect("what we write can be read");
+                let is_goodbye = |record: &&Heard| record.ttl == 0 && record.data.kind() == PTR;
+                *self.goodbyes.entry(transmit.link).or_default() +=
+                    message.answers.iter().filter(is_goodbye).count();
+            }
+            for event in self.machine.take_events() {
+                if let Event::Withdrawn(token, goodbye) = event {
+                    self.withdrawn.push((token, goodbye));
+                }
+            }
+            match self.machine.next_due(self.now).filter(|due| *due <= until) {
+                Some(due) => self.now = due.max(self.now),
+                None => break,
+            }
+        }
+        self.now = until;
+    }
+
+    fn settle(&mut self) {
+        self.run(Duration::from_secs(10));
+    }
+
+    /// Another host says that it has the name.
+    fn claim(&mut self, link: u64) {
+        let conflict = response(vec![server_of_web()]).write().expect("it fits");
+        self.machine.receive(self.now, LinkId(link), STRANGER, &conflict);
+    }
+
+    fn goodbyes_on(&self, link: u64) -> usize {
+        self.goodbyes.get(&LinkId(link)).copied().unwrap_or(0)
+    }
+}
+
 /// After sleep all links are probed again. The other link never heard that the name was given up.
 #[test]
 fn a_name_that_is_lost_on_one_link_is_withdrawn_on_another_once_it_has_been_probed_there() {
-    let mut now = clock::now();
-    let mut machine = Machine::new(now, PORT, 1);
-    machine.link_up(now, link(0));
-    machine.link_up(now, Link { id: LinkId(2), interface: "eth1".to_owned(), index: 3, ..link(0) });
-    machine.advertise(now, 1, named(0, 1, "web"));
-    let mut goodbyes: BTreeMap<LinkId, usize> = BTreeMap::new();
-    let mut run = |machine: &mut Machine| {
-        let until = now + Duration::from_secs(10);
-        while let Some(due) = machine.next_due(now).filter(|due| *due <= until) {
-            now = due.max(now);
-            machine.tick(now);
-            while let Some(transmit) = machine.next_transmit(now) {
-                machine.transmitted(now, transmit.link, &transmit.goodbyes, true);
-                let message = Message::read(&transmit.bytes).expect("what we write can be read");
-                let is_goodbye = |record: &&Heard| record.ttl == 0 && record.data.kind() == PTR;
-                *goodbyes.entry(transmit.link).or_default() +=
-                    message.answers.iter().filter(is_goodbye).count();
-            }
+    let mut solo = Solo::new([link(0), eth1(2)]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.settle();
+    solo.machine.woke(solo.now);
+    solo.claim(1);
+    solo.settle();
+    assert_eq!((solo.goodbyes_on(1), solo.goodbyes_on(2)), (0, 2));
+}
+
+/// The goodbye was sent at once when the link was back, and peers lost the service of the host that had the name by then.
+#[test]
+fn a_goodbye_that_waited_for_its_link_does_not_take_the_name_from_a_host_that_has_it_now() {
+    for is_taken in [true, false] {
+        let mut world = World::new(3, 5);
+        world.advertise(0, 1, "web");
+        world.run(Duration::from_secs(10));
+        world.unplug(0);
+        world.withdraw(0, 1);
+        world.run(Duration::from_secs(10));
+        if is_taken {
+            world.advertise(1, 2, "web");
+            world.run(Duration::from_secs(10));
         }
-        now = until;
-        now
-    };
-    let now = run(&mut machine);
-    machine.woke(now);
-    let conflict = response(vec![server_of_web()]).write().expect("it fits");
-    machine.receive(now, LinkId(1), STRANGER, &conflict);
-    run(&mut machine);
-    assert_eq!(goodbyes, BTreeMap::from([(LinkId(1), 0), (LinkId(2), 2)]));
+        world.plug_in(0);
+        world.run(Duration::from_secs(10));
+        let goodbyes = world.goodbyes.get(&("_http._tcp.local".to_owned(), PTR)).copied().unwrap_or(0);
+        let removals: &[&str] = if is_taken { &[] } else { &["web"] };
+        assert_eq!((goodbyes, &*world.hosts[2].removals), (2 - 2 * usize::from(is_taken), removals));
+        assert_eq!(world.seen(2).get("web"), is_taken.then_some(&2_002));
+    }
+}
+
+/// As above, where another link heard the goodbye in time.
+#[test]
+fn a_goodbye_that_is_owed_to_a_link_does_not_take_the_name_from_a_host_that_has_it_now() {
+    for is_taken in [true, false] {
+        let mut solo = Solo::new([link(0), eth1(2)]);
+        solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+        solo.settle();
+        solo.machine.link_down(solo.now, LinkId(2));
+        solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+        solo.settle();
+        assert_eq!(solo.withdrawn, [(1, Goodbye::Sent)]);
+        solo.machine.link_up(solo.now, eth1(3));
+        solo.run(Duration::from_millis(300));
+        if is_taken {
+            solo.claim(3);
+        }
+        solo.settle();
+        assert_eq!((solo.goodbyes_on(1), solo.goodbyes_on(3)), (2, if is_taken { 0 } else { 2 }));
+    }
+}
+
+#[test]
+fn what_an_earlier_process_announced_is_withdrawn_unless_another_host_has_it_now() {
+    for is_taken in [true, false] {
+        let mut world = World::new(3, 5);
+        if is_taken {
+            world.advertise(1, 2, "web");
+        }
+        world.run(Duration::from_secs(10));
+        world.hosts[0].machine.withdraw(world.now, 1, named(0, 1, "web"), 1);
+        world.run(Duration::from_secs(10));
+        let goodbyes = world.goodbyes.get(&("_http._tcp.local".to_owned(), PTR)).copied().unwrap_or(0);
+        assert_eq!(goodbyes, if is_taken { 0 } else { 2 });
+        assert_eq!(world.hosts[2].removals, [""; 0]);
+        assert_eq!(world.hosts[0].withdrawn.len(), 1);
+    }
+}
+
+#[test]
+fn a_withdrawal_that_sleep_interrupts_is_said_once_its_name_has_been_probed_for() {
+    for is_taken in [true, false] {
+        let mut solo = Solo::new([link(0)]);
+        solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+        solo.settle();
+        solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+        solo.machine.woke(solo.now);
+        if is_taken {
+            solo.claim(1);
+        }
+        solo.settle();
+        assert_eq!(solo.goodbyes_on(1), if is_taken { 0 } else { 2 });
+        assert_eq!(solo.withdrawn.len(), 1);
+    }
+}
+
+/// The link was probed anew, and then its network changed: the goodbye left in the middle of the probing.
+#[test]
+fn a_service_whose_address_leaves_a_link_is_withdrawn_there_unless_another_host_has_its_name() {
+    for is_taken in [true, false] {
+        let mut solo = Solo::new([link(0)]);
+        let service = Service { ip: Some([192, 0, 2, 50].into()), ..named(0, 1, "web") };
+        solo.machine.advertise(solo.now, 1, service);
+        solo.settle();
+        solo.machine.woke(solo.now);
+        let ip = Ipv4Addr::new(198, 51, 100, 1);
+        let netmask = Ipv4Addr::new(255, 255, 255, 0);
+        let addresses = vec![IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen: 24, broadcast: None })];
+        solo.machine.link_changed(solo.now, Link { addresses, ..link(0) });
+        if is_taken {
+            solo.claim(1);
+        }
+        solo.settle();
+        assert_eq!(solo.goodbyes_on(1), if is_taken { 0 } else { 2 });
+    }
 }
 
 /// Each pointer with the bit that flushes had all 10,000 pointers of its type compared.

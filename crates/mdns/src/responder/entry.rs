@@ -205,6 +205,10 @@ impl Entry {
         self.presences.iter().filter(|(_, presence)| presence.is_ours()).map(|(link, _)| *link)
     }
 
+    pub(crate) fn is_carried_by(&self, link: &Link) -> bool {
+        link.addresses_of(self.wanted.ip).is_some()
+    }
+
     fn addresses(&self, link: &Link) -> Vec<IpAddr> {
         if self.is_without_host {
             return Vec::new();

@@ -24,6 +24,7 @@ pub(super) struct Owed {
 /// How the end of a service is said on a link.
 #[derive(Clone, Copy)]
 enum Ending {
+    /// The name is ours on this link.
     AtOnce,
     /// The name may be another host's by now, which probing shows.
     OnceProbed,
@@ -58,7 +59,8 @@ impl Responder {
         if self.owners.contains_key(&entry.names.instance) {
             return self.answer(token, Goodbye::Sent);
         }
-        let endings = self.links.keys().map(|link| (*link, Ending::AtOnce)).collect();
+        // Another host may have taken the name since.
+        let endings = self.links.keys().map(|link| (*link, Ending::OnceProbed)).collect();
         self.say_for_another(now, entry, Some(token), endings);
     }
 
@@ -248,7 +250,7 @@ impl Responder {
             // Another entry has the name now and is announced under it.
             let entry = Entry::new(None, service);
             if let Some(entry) = entry.filter(|entry| !self.owners.contains_key(&entry.names.instance)) {
-                self.say_for_another(now, entry, None, vec![(link, Ending::AtOnce)]);
+                self.say_for_another(now, entry, None, vec![(link, Ending::OnceProbed)]);
             }
         }
     }
