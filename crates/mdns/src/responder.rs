@@ -17,10 +17,10 @@ use self::conflicts::Contests;
 pub(crate) use self::entry::{Entry, EntryId};
 use self::entry::{OTHER_TTL, Phase, Presence};
 use self::known::KnownAnswers;
-use self::leaving::Owed;
+use self::leaving::{Owed, REMEMBERED_FOR};
 use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
-use crate::link::{Link, LinkId};
+use crate::link::{Link, LinkId, LinkName};
 use crate::outbox::Outbox;
 use crate::pack::Packer;
 use crate::random::Random;
@@ -50,8 +50,8 @@ pub(crate) struct Responder {
     /// Names that were reported, by key.
     reported: HashMap<u128, String>,
     owed: Vec<Owed>,
-    /// Interfaces that were in use and may come back, with when they went.
-    away: BTreeMap<String, Instant>,
+    /// Links that were in use and may come back, with when they went.
+    away: BTreeMap<LinkName, Instant>,
     /// When those who wait for a goodbye get an answer even if it was not said.
     overdue: BTreeSet<(Instant, EntryId)>,
     contests: Contests,
@@ -122,7 +122,7 @@ impl Responder {
 
     /// A link is there. What is to be on it is probed for first, also what was on it before (RFC 6762 §8).
     pub(crate) fn link_up(&mut self, now: Instant, link: Link) {
-        let (id, interface) = (link.id, link.interface.clone());
+        let (id, name) = (link.id, link.name());
         let on_link = OnLink {
             link,
             pending: HashMap::new(),
@@ -130,28 +130,26 @@ impl Responder {
             types_multicast: HashMap::new(),
         };
         self.links.insert(id, on_link);
-        self.away.remove(&interface);
+        self.away.remove(&name);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
         entries.into_iter().for_each(|entry| self.follow_link(now, entry, id));
-        self.settle_owed(now, id, &interface);
+        self.settle_owed(now, id);
     }
 
     /// A link is gone, with whatever was under way on it.
     pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) {
         let Some(gone) = self.links.remove(&id) else { return };
-        let is_left = self.links.values().any(|on_link| on_link.link.interface == gone.link.interface);
-        if !is_left {
-            self.away.insert(gone.link.interface.clone(), now);
-        }
+        let name = gone.link.name();
+        self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
+        self.away.insert(name.clone(), now);
         let entries: Vec<EntryId> = self.entries.keys().copied().collect();
         for entry_id in entries {
             let Some(presence) = self.take_off(entry_id, id) else { continue };
             let Some(entry) = self.entries.get_mut(&entry_id) else { continue };
-            let interface = &gone.link.interface;
-            let is_told =
-                !matches!(presence.phase, Phase::Probing { .. }) || entry.announced_on.contains(interface);
-            if let Some(leaving) = entry.leaving.as_mut().filter(|_| is_told) {
-                leaving.missed.insert(interface.clone());
+            let is_probed = matches!(presence.phase, Phase::Probing { .. });
+            let is_known = !is_probed || entry.may_be_known_on(&name);
+            if let Some(leaving) = entry.leaving.as_mut().filter(|_| is_known) {
+                leaving.missed.insert(name.clone());
             }
             self.look_for_links(entry_id);
             self.look_whether_gone(now, entry_id);
@@ -168,6 +166,7 @@ impl Responder {
             self.follow_link(now, entry, id);
             self.announce_again(now, entry, id);
         }
+        self.settle_owed(now, id);
     }
 
     /// The machine slept: what the links were then they need not be now.
@@ -314,7 +313,7 @@ impl Responder {
         let is_present = entry.presences.contains_key(&link_id);
         match &mut entry.leaving {
             Some(leaving) => {
-                let is_news = is_carried && !is_present && leaving.missed.remove(&on_link.link.interface);
+                let is_news = is_carried && !is_present && leaving.takes_on(&on_link.link.name());
                 if is_news {
                     // Another host may have taken the name meanwhile.
                     self.probe_on(now, id, link_id);
@@ -334,13 +333,13 @@ impl Responder {
         let (Some(entry), Some(on_link)) = (self.entries.get_mut(&id), self.links.get(&link_id)) else {
             return;
         };
-        let interface = &on_link.link.interface;
+        let name = on_link.link.name();
         match entry.presences.get(&link_id).map(|presence| presence.phase) {
-            Some(Phase::Probing { .. }) if !entry.announced_on.contains(interface) => {
+            Some(Phase::Probing { .. }) if !entry.announced_on.contains(&name) => {
                 self.take_off(id, link_id);
             }
             Some(Phase::Announcing { .. } | Phase::Settled) => {
-                entry.announced_on.remove(interface);
+                entry.announced_on.remove(&name);
                 self.say_goodbye_on(now, id, link_id);
             }
             Some(Phase::Probing { .. } | Phase::Leaving { .. }) | None => {}
@@ -474,7 +473,7 @@ impl Responder {
                 Phase::Probing { .. } if entry.leaving.is_some() || !entry.is_carried_by(link) => {
                     // The name is ours after all, so that its end is ours to say.
                     if entry.leaving.is_none() {
-                        entry.announced_on.remove(&link.interface);
+                        entry.announced_on.remove(&link.name());
                     }
                     goodbyes.add(entry.goodbye(link), Some(id));
                     (Phase::Leaving { sent: 1, is_under_way: true }, None)
@@ -549,7 +548,7 @@ fn announced(entry: &mut Entry, link: &Link, now: Instant) {
         kinds.into_iter().for_each(|kind| presence.set_multicast(kind, now));
         presence.announced_at = Some(now);
     }
-    entry.announced_on.insert(link.interface.clone());
+    entry.announced_on.insert(link.name());
     (entry.names_lost, entry.last_error) = (0, None);
 }
 

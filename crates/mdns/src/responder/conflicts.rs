@@ -207,6 +207,8 @@ impl Responder {
         self.take_names(id);
         for link in links {
             self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
+            // Nothing is to be said under the new name where the link carries it no longer.
+            self.follow_link(now, id, link);
         }
         freed.into_iter().for_each(|waiting| self.begin(now, waiting));
     }

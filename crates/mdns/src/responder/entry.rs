@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::board::Standing;
 use crate::clock::Instant;
-use crate::link::{Link, LinkId};
+use crate::link::{Link, LinkId, LinkName};
 use crate::service::Service;
 use crate::wire::{A, AAAA, Data, Message, Name, Record, SRV, TXT};
 
@@ -25,8 +25,8 @@ pub(crate) struct Entry {
     pub(crate) names: Names,
     txt: Box<[u8]>,
     pub(crate) presences: BTreeMap<LinkId, Presence>,
-    /// Interfaces on which it was announced under its present name.
-    pub(crate) announced_on: BTreeSet<String>,
+    /// Links on which it was announced under its present name.
+    pub(crate) announced_on: BTreeSet<LinkName>,
     /// How many names were taken by others since it was last announced.
     pub(crate) names_lost: u32,
     /// Its name follows one that was lost in a storm of conflicts, and is not probed for yet: it is not lost before.
@@ -88,8 +88,28 @@ pub(crate) struct Leaving {
     pub(crate) token: Option<u64>,
     /// A goodbye and its repeat left on some link.
     pub(crate) is_said: bool,
-    /// Interfaces that were away: hosts behind them believe in the service still.
-    pub(crate) missed: BTreeSet<String>,
+    /// Another host has one of its names on some link.
+    pub(crate) is_lost: bool,
+    /// Links that were away: hosts behind them believe in the service still.
+    pub(crate) missed: BTreeSet<LinkName>,
+    /// An earlier process announced it, on links that are not known: those on which its end is said, or is another
+    /// host's to say.
+    pub(crate) earlier: Option<BTreeSet<LinkName>>,
+    /// Hosts behind some links have not heard it since then, and others have.
+    pub(crate) owed_since: Option<Instant>,
+}
+
+impl Leaving {
+    /// Whether hosts behind a link that has come have yet to hear of it. They will.
+    pub(crate) fn takes_on(&mut self, link: &LinkName) -> bool {
+        let is_missed = self.missed.remove(link);
+        is_missed || self.earlier.as_ref().is_some_and(|settled| !settled.contains(link))
+    }
+
+    /// Nothing is left to be said on a link.
+    pub(crate) fn settle(&mut self, link: LinkName) {
+        self.earlier.as_mut().map(|settled| settled.insert(link));
+    }
 }
 
 /// One record of an entry.
@@ -184,6 +204,12 @@ impl Entry {
 
     pub(crate) fn is_announced(&self) -> bool {
         !self.announced_on.is_empty()
+    }
+
+    /// Whether hosts behind a link may believe in it.
+    pub(crate) fn may_be_known_on(&self, link: &LinkName) -> bool {
+        let is_late = |leaving: &Leaving| leaving.owed_since.is_some() || leaving.earlier.is_some();
+        self.announced_on.contains(link) || self.leaving.as_ref().is_some_and(is_late)
     }
 
     pub(crate) fn standing(&self) -> Standing {
