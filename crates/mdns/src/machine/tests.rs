@@ -791,8 +791,8 @@ fn a_packet_with_two_records_against_ours_is_one_conflict() {
 struct Solo {
     now: Instant,
     machine: Machine,
-    /// Pointers of the type that were sent with a TTL of 0, by link.
-    goodbyes: BTreeMap<LinkId, usize>,
+    /// Names and kinds of records that were sent with a TTL of 0, by link.
+    goodbyes: Vec<(LinkId, String, u16)>,
     withdrawn: Vec<(u64, Goodbye)>,
 }
 
@@ -806,7 +806,7 @@ impl Solo {
         let now = clock::now();
         let mut machine = Machine::new(now, PORT, 1);
         links.into_iter().for_each(|link| machine.link_up(now, link));
-        Self { now, machine, goodbyes: BTreeMap::new(), withdrawn: Vec::new() }
+        Self { now, machine, goodbyes: Vec::new(), withdrawn: Vec::new() }
     }
 
     fn run(&mut self, time: Duration) {
@@ -816,9 +816,10 @@ impl Solo {
             while let Some(transmit) = self.machine.next_transmit(self.now) {
                 self.machine.transmitted(self.now, transmit.link, &transmit.goodbyes, true);
                 let message = Message::read(&transmit.bytes).expect("what we write can be read");
-                let is_goodbye = |record: &&Heard| record.ttl == 0 && record.data.kind() == PTR;
-                *self.goodbyes.entry(transmit.link).or_default() +=
-                    message.answers.iter().filter(is_goodbye).count();
+                for record in message.answers.iter().filter(|record| record.ttl == 0) {
+                    let name = record.name.to_string();
+                    self.goodbyes.push((transmit.link, name, record.data.kind()));
+                }
             }
             for event in self.machine.take_events() {
                 if let Event::Withdrawn(token, goodbye) = event {
@@ -843,8 +844,9 @@ impl Solo {
         self.machine.receive(self.now, LinkId(link), STRANGER, &conflict);
     }
 
+    /// Goodbyes for a service.
     fn goodbyes_on(&self, link: u64) -> usize {
-        self.goodbyes.get(&LinkId(link)).copied().unwrap_or(0)
+        self.goodbyes.iter().filter(|(on, _, kind)| *on == LinkId(link) && *kind == PTR).count()
     }
 }
 
@@ -917,8 +919,129 @@ fn what_an_earlier_process_announced_is_withdrawn_unless_another_host_has_it_now
         let goodbyes = world.goodbyes.get(&("_http._tcp.local".to_owned(), PTR)).copied().unwrap_or(0);
         assert_eq!(goodbyes, if is_taken { 0 } else { 2 });
         assert_eq!(world.hosts[2].removals, [""; 0]);
-        assert_eq!(world.hosts[0].withdrawn.len(), 1);
+        let lost = Goodbye::Unneeded("another host has its name".to_owned());
+        assert_eq!(world.hosts[0].withdrawn, [(1, if is_taken { lost } else { Goodbye::Sent })]);
     }
+}
+
+/// It counted as sent.
+#[test]
+fn a_goodbye_that_no_host_has_to_hear_is_not_reported_as_sent() {
+    let mut solo = Solo::new([]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+    solo.machine.withdraw(solo.now, 2, named(0, 2, "unknown"), 2);
+    solo.settle();
+    let unneeded = |why: &str| Goodbye::Unneeded(why.to_owned());
+    assert_eq!(solo.withdrawn, [
+        (1, unneeded("it was not announced")),
+        (2, unneeded("no interface in use carries it"))
+    ]);
+    solo.machine.link_up(solo.now, link(0));
+    solo.machine.advertise(solo.now, 3, named(0, 3, "here"));
+    solo.settle();
+    solo.machine.withdraw(solo.now, 4, named(0, 4, "here"), 4);
+    solo.settle();
+    assert_eq!(solo.withdrawn[2..], [(4, unneeded("its name is another registration's"))]);
+}
+
+#[test]
+fn a_withdrawal_of_what_is_being_withdrawn_already_is_answered_when_that_is_over() {
+    let mut solo = Solo::new([link(0)]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.settle();
+    solo.machine.link_down(solo.now, LinkId(1));
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+    solo.settle();
+    assert!(matches!(&*solo.withdrawn, [(1, Goodbye::Unsent(_))]), "{:?}", solo.withdrawn);
+    solo.machine.link_up(solo.now, link(0));
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 2);
+    solo.settle();
+    assert_eq!(solo.withdrawn[1..], [(2, Goodbye::Sent)]);
+    assert_eq!(solo.goodbyes_on(1), 2);
+}
+
+/// The goodbye was said on the link that was there first, such as a container's bridge, and the network never heard it.
+#[test]
+fn what_an_earlier_process_announced_is_withdrawn_on_each_link_that_comes_after_the_start() {
+    for is_first_there in [true, false] {
+        let mut solo = Solo::new(is_first_there.then(|| eth1(2)));
+        solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+        solo.settle();
+        if !is_first_there {
+            solo.machine.link_up(solo.now, eth1(2));
+            solo.settle();
+        }
+        let v6 = Link { id: LinkId(3), family: Family::V6, ..link(0) };
+        // While the first is still being probed on.
+        solo.machine.link_up(solo.now, link(0));
+        solo.run(Duration::from_millis(500));
+        solo.machine.link_up(solo.now, v6);
+        solo.settle();
+        assert_eq!([1, 2, 3].map(|link| solo.goodbyes_on(link)), [2; 3], "{is_first_there}");
+        // Once is enough.
+        solo.machine.link_down(solo.now, LinkId(1));
+        solo.machine.link_up(solo.now, Link { id: LinkId(4), ..link(0) });
+        solo.settle();
+        assert_eq!(solo.goodbyes_on(4), 0);
+        // Hosts have forgotten it by now.
+        solo.run(2 * HOUR);
+        solo.machine.link_up(solo.now, Link { id: LinkId(5), interface: "eth2".to_owned(), ..link(0) });
+        solo.settle();
+        assert_eq!(solo.goodbyes_on(5), 0);
+    }
+}
+
+/// Its link was there before its address, as with DHCP: the goodbye was said nowhere.
+#[test]
+fn what_is_owed_waits_for_the_address_of_its_link() {
+    let mut solo = Solo::new([]);
+    let service = Service { ip: Some([198, 51, 100, 50].into()), ..named(0, 1, "web") };
+    solo.machine.withdraw(solo.now, 1, service, 1);
+    solo.machine.link_up(solo.now, link(0));
+    solo.settle();
+    assert_eq!(solo.goodbyes_on(1), 0);
+    let (ip, netmask) = (Ipv4Addr::new(198, 51, 100, 1), Ipv4Addr::new(255, 255, 255, 0));
+    let addresses = vec![IfAddr::V4(Ifv4Addr { ip, netmask, prefixlen: 24, broadcast: None })];
+    solo.machine.link_changed(solo.now, Link { addresses, ..link(0) });
+    solo.settle();
+    assert_eq!(solo.goodbyes_on(1), 2);
+}
+
+/// The first link of an interface that was back heard it, and hosts of the other family did not.
+#[test]
+fn what_is_owed_to_an_interface_is_said_in_both_families() {
+    let v6 = |id| Link { id: LinkId(id), family: Family::V6, ..eth1(0) };
+    let mut solo = Solo::new([link(0), eth1(2), v6(3)]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.settle();
+    solo.machine.link_down(solo.now, LinkId(2));
+    solo.machine.link_down(solo.now, LinkId(3));
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+    solo.settle();
+    solo.machine.link_up(solo.now, eth1(4));
+    solo.machine.link_up(solo.now, v6(5));
+    solo.settle();
+    assert_eq!([1, 4, 5].map(|link| solo.goodbyes_on(link)), [2; 3]);
+}
+
+#[test]
+fn a_name_that_was_given_up_is_withdrawn_on_a_link_that_was_away_and_its_host_stays() {
+    let mut solo = Solo::new([link(0), eth1(2)]);
+    solo.machine.advertise(solo.now, 1, named(0, 1, "web"));
+    solo.settle();
+    solo.machine.link_down(solo.now, LinkId(2));
+    // The first claim has the name probed for.
+    (0..2).for_each(|_| solo.claim(1));
+    solo.settle();
+    solo.machine.link_up(solo.now, eth1(3));
+    solo.settle();
+    assert_eq!(solo.goodbyes_on(3), 2);
+    let is_of_host = |(_, name, _): &&(LinkId, String, u16)| name.starts_with("h0-1");
+    assert_eq!(solo.goodbyes.iter().filter(is_of_host).count(), 0, "the service has it");
+    solo.machine.withdraw(solo.now, 1, named(0, 1, "web"), 1);
+    solo.settle();
+    assert_eq!(solo.goodbyes.iter().filter(is_of_host).count(), 4, "it answers for its host until it goes");
 }
 
 #[test]

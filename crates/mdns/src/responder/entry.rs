@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::board::Standing;
+use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
 use crate::link::{Link, LinkId, LinkName};
 use crate::service::Service;
@@ -106,9 +106,24 @@ impl Leaving {
         is_missed || self.earlier.as_ref().is_some_and(|settled| !settled.contains(link))
     }
 
+    /// How it went, once nothing is under way on any link.
+    pub(crate) fn outcome(&self) -> Goodbye {
+        if self.is_said {
+            Goodbye::Sent
+        } else if self.is_lost {
+            Goodbye::Unneeded("another host has its name".to_owned())
+        } else if self.missed.is_empty() {
+            Goodbye::Unneeded("it was not announced".to_owned())
+        } else {
+            Goodbye::Unsent("too many goodbyes wait for their interfaces".to_owned())
+        }
+    }
+
     /// Nothing is left to be said on a link.
     pub(crate) fn settle(&mut self, link: LinkName) {
-        self.earlier.as_mut().map(|settled| settled.insert(link));
+        if let Some(settled) = &mut self.earlier {
+            settled.insert(link);
+        }
     }
 }
 

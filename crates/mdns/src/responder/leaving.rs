@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::collections::BTreeSet;
 
 use super::entry::{Entry, EntryId, Leaving, Lost, Phase};
-use super::{Event, NOT_CARRIED, Responder};
+use super::{Event, NAME_HELD, NOT_CARRIED, Owner, Responder};
 use crate::board::Goodbye;
 use crate::clock::Instant;
 use crate::link::{LinkId, LinkName};
@@ -85,9 +85,8 @@ impl Responder {
             return self.answer(token, Goodbye::Unsent(unfit.to_string()));
         }
         let Some(mut entry) = Entry::new(None, service) else { return };
-        // Another entry has the name now: it is announced under it, or is being withdrawn.
-        if self.owners.contains_key(&entry.names.instance) {
-            return self.answer(token, Goodbye::Sent);
+        if let Some(Owner::Instance(holder) | Owner::Host(holder)) = self.owners.get(&entry.names.instance) {
+            return self.join(now, *holder, token);
         }
         entry.is_without_host = self.owners.contains_key(&entry.names.host);
         self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
@@ -97,6 +96,18 @@ impl Responder {
         // Another host may have taken the name since.
         let endings = self.links.keys().map(|link| (*link, Ending::OnceProbed)).collect();
         self.say_for_another(now, entry, leaving, endings);
+    }
+
+    /// Another entry has the name: it is announced under it, or is being withdrawn, which answers for both.
+    fn join(&mut self, now: Instant, holder: EntryId, token: u64) {
+        let leaving = self.entries.get_mut(&holder).and_then(|entry| entry.leaving.as_mut());
+        match leaving.filter(|leaving| leaving.token.is_none()) {
+            Some(leaving) => {
+                leaving.token = Some(token);
+                self.overdue.insert((now + ANSWER_WITHIN, holder));
+            }
+            None => self.answer(token, Goodbye::Unneeded(NAME_HELD.to_owned())),
+        }
     }
 
     /// Takes nothing new, and does not wait for interfaces that are away.
@@ -141,7 +152,7 @@ impl Responder {
             // Most likely no host believes in it; if one does, the goodbye follows.
             let token = leaving.token;
             self.owe(now, &entry, leaving);
-            return token.into_iter().for_each(|token| self.answer(token, Goodbye::Sent));
+            return token.into_iter().for_each(|token| self.answer(token, Goodbye::Unneeded(NOT_CARRIED.to_owned())));
         }
         let answer_by = leaving.token.map(|_| now + ANSWER_WITHIN);
         entry.leaving = Some(leaving);
@@ -240,7 +251,7 @@ impl Responder {
         if !entry.presences.is_empty() {
             return;
         }
-        let is_heard = leaving.is_said || leaving.missed.is_empty();
+        let is_heard = leaving.is_said || leaving.is_lost || leaving.missed.is_empty();
         if !is_heard && self.is_closing {
             let answer = leaving.token.take();
             answer.into_iter().for_each(|token| self.answer(token, Goodbye::Unsent(NOT_CARRIED.to_owned())));
@@ -253,7 +264,7 @@ impl Responder {
         let Some(leaving) = entry.leaving.take() else { return };
         self.overdue.retain(|(_, overdue)| *overdue != id);
         if let Some(token) = leaving.token {
-            self.answer(token, Goodbye::Sent);
+            self.answer(token, leaving.outcome());
         }
         self.owe(now, &entry, leaving);
         freed.into_iter().for_each(|waiting| self.begin(now, waiting));
