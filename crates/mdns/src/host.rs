@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, HashMap};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use crate::board::{Board, Condition, Goodbye};
 use crate::clock::{self, Instant};
 use crate::interface::Options;
-use crate::links::{Change, Links, Received};
+use crate::links::{Change, Links, Received, Reports};
 use crate::machine::Machine;
 use crate::mdns::{Renamed, StartError};
 use crate::responder::Event;
@@ -122,8 +123,8 @@ impl Host {
     /// Runs one machine until it is closed.
     async fn run(&mut self) {
         let now = clock::now();
-        let mut machine = Machine::new(now, self.options.port, clock::seed());
-        let (mut links, mut packets) = Links::new(self.options.clone());
+        let mut machine = Machine::new(self.options.port, clock::seed());
+        let (mut links, Reports { received: mut packets, mut writable }) = Links::new(self.options.clone());
         self.follow_links(now, &mut machine, &mut links);
         self.tell_all(now, &mut machine);
         let started = now;
@@ -132,7 +133,7 @@ impl Host {
         let mut slept = clock::slept();
         let mut handles_gone = false;
         loop {
-            self.go_on(&mut machine, &links).await;
+            self.go_on(&mut machine, &mut links);
             if self.closing.is_some() && self.withdrawals.is_empty() {
                 break;
             }
@@ -158,6 +159,7 @@ impl Host {
                     }
                 }
                 () = sleep_until(due.unwrap_or_else(clock::now)), if due.is_some() => {}
+                Some(link) = writable.recv() => machine.takes_again(clock::now(), link),
                 // Last, because the network never falls silent for certain.
                 Some(packet) = packets.recv() => receive(&mut machine, packet, &mut packets),
             }
@@ -165,14 +167,19 @@ impl Host {
         self.end();
     }
 
-    /// Does what is due, sends what may leave and tells what happened.
-    async fn go_on(&mut self, machine: &mut Machine, links: &Links) {
+    /// Does what is due, sends what may leave and tells what happened. Waits for no socket.
+    fn go_on(&mut self, machine: &mut Machine, links: &mut Links) {
         machine.tick(clock::now());
         // Before it can be seen on the network, so that a peer that looks here next finds it.
         self.tell_all_events(machine);
         while let Some(transmit) = machine.next_transmit(clock::now()) {
-            let sent = links.send(transmit.link, transmit.to, &transmit.bytes).await;
+            let sent = links.send(transmit.link, transmit.to, &transmit.bytes);
             let now = clock::now();
+            if sent.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+                links.wait(transmit.link);
+                machine.not_taken(now, transmit);
+                continue;
+            }
             if let Err(error) = &sent
                 && self.send_failed_at.is_none_or(|at| at + LOG_EVERY <= now)
             {

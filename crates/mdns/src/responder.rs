@@ -137,8 +137,8 @@ impl Responder {
     }
 
     /// A link is gone, with whatever was under way on it.
-    pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) {
-        let Some(gone) = self.links.remove(&id) else { return };
+    pub(crate) fn link_down(&mut self, now: Instant, id: LinkId) -> Option<Link> {
+        let gone = self.links.remove(&id)?;
         let name = gone.link.name();
         self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
         self.away.insert(name.clone(), now);
@@ -154,6 +154,7 @@ impl Responder {
             self.look_for_links(entry_id);
             self.look_whether_gone(now, entry_id);
         }
+        Some(gone.link)
     }
 
     /// The addresses of a link are others now.

@@ -93,7 +93,7 @@ impl World {
             packets: 0,
         };
         for (host, seed) in seeds.into_iter().enumerate() {
-            let machine = Machine::new(now, PORT, seed);
+            let machine = Machine::new(PORT, seed);
             world.hosts.push(Host {
                 machine,
                 network: 0,
@@ -125,7 +125,7 @@ impl World {
 
     /// The process dies without a word and another takes its place.
     fn crash(&mut self, host: usize, seed: u64) {
-        let mut machine = Machine::new(self.now, PORT, seed);
+        let mut machine = Machine::new(PORT, seed);
         if self.hosts[host].is_up {
             machine.link_up(self.now, link(host));
         }
@@ -804,7 +804,7 @@ fn eth1(id: u64) -> Link {
 impl Solo {
     fn new(links: impl IntoIterator<Item = Link>) -> Self {
         let now = clock::now();
-        let mut machine = Machine::new(now, PORT, 1);
+        let mut machine = Machine::new(PORT, 1);
         links.into_iter().for_each(|link| machine.link_up(now, link));
         Self { now, machine, goodbyes: Vec::new(), withdrawn: Vec::new() }
     }
@@ -933,10 +933,10 @@ fn a_goodbye_that_no_host_has_to_hear_is_not_reported_as_sent() {
     solo.machine.withdraw(solo.now, 2, named(0, 2, "unknown"), 2);
     solo.settle();
     let unneeded = |why: &str| Goodbye::Unneeded(why.to_owned());
-    assert_eq!(solo.withdrawn, [
-        (1, unneeded("it was not announced")),
-        (2, unneeded("no interface in use carries it"))
-    ]);
+    assert_eq!(
+        solo.withdrawn,
+        [(1, unneeded("it was not announced")), (2, unneeded("no interface in use carries it"))]
+    );
     solo.machine.link_up(solo.now, link(0));
     solo.machine.advertise(solo.now, 3, named(0, 3, "here"));
     solo.settle();

@@ -364,7 +364,7 @@ impl Responder {
         for link_id in links {
             let Some(on_link) = self.links.get_mut(&link_id) else { continue };
             let is_due = |pending: &Pending| pending.due <= now;
-            if outbox.is_crowded() {
+            if outbox.is_crowded(link_id) {
                 let due = on_link.pending.values_mut().filter(|pending| is_due(pending));
                 due.for_each(|pending| pending.due = now + CROWDED_DELAY);
                 continue;

@@ -152,7 +152,9 @@ impl Responder {
             // Most likely no host believes in it; if one does, the goodbye follows.
             let token = leaving.token;
             self.owe(now, &entry, leaving);
-            return token.into_iter().for_each(|token| self.answer(token, Goodbye::Unneeded(NOT_CARRIED.to_owned())));
+            return token
+                .into_iter()
+                .for_each(|token| self.answer(token, Goodbye::Unneeded(NOT_CARRIED.to_owned())));
         }
         let answer_by = leaving.token.map(|_| now + ANSWER_WITHIN);
         entry.leaving = Some(leaving);
