@@ -550,7 +550,7 @@ fn announced(entry: &mut Entry, link: &Link, now: Instant) {
         presence.announced_at = Some(now);
     }
     entry.announced_on.insert(link.name());
-    (entry.names_lost, entry.last_error) = (0, None);
+    (entry.names_lost, entry.is_contested, entry.last_error) = (0, false, None);
 }
 
 /// What all types on the network are asked for by (RFC 6763 §9).

@@ -119,8 +119,10 @@ impl Responder {
             if !asked.insert((question.name.clone(), kind)) {
                 continue;
             }
-            let is_alone =
-                question.wants_unicast && self.was_multicast_lately(now, link_id, &question.name, kind);
+            // A host of another network on this link gets no unicast answer, and a probe must have one.
+            let is_alone = is_near
+                && question.wants_unicast
+                && self.was_multicast_lately(now, link_id, &question.name, kind);
             if is_legacy || is_alone {
                 direct.push((question, kind));
             } else {

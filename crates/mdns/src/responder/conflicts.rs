@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use super::entry::{EntryId, Lost, Names, Phase};
+use super::entry::{Entry, EntryId, Lost, Names, Phase};
 use super::{Owner, Responder, SECOND};
 use crate::clock::Instant;
 use crate::link::LinkId;
@@ -51,8 +51,9 @@ impl Logged {
 }
 
 impl Contests {
-    /// One more; how long the next try of a service that has lost so many names has to wait.
-    fn count(&mut self, now: Instant, names_lost: u32) -> Duration {
+    /// One more, and how long the next try of the service that met it has to wait. A service that has to wait once waits
+    /// each time, however rare conflicts have become by that, until a name is its own.
+    fn count(&mut self, now: Instant, entry: &mut Entry) -> Duration {
         self.recent.push_back(now);
         while self.recent.front().is_some_and(|at| *at + CONFLICTS_WITHIN <= now) {
             self.recent.pop_front();
@@ -61,8 +62,12 @@ impl Contests {
         while self.recent.len() > CONFLICTS_MAX {
             self.recent.pop_front();
         }
-        let is_contested = self.recent.len() >= CONFLICTS_MAX || names_lost as usize >= CONFLICTS_MAX;
-        if is_contested { CONTESTED_DELAY } else { Duration::ZERO }
+        entry.is_contested |= self.recent.len() >= CONFLICTS_MAX;
+        if entry.is_contested || entry.names_lost as usize >= CONFLICTS_MAX {
+            CONTESTED_DELAY
+        } else {
+            Duration::ZERO
+        }
     }
 }
 
@@ -165,7 +170,7 @@ impl Responder {
                 if let Some(times) = self.contests.conflicts.times(now) {
                     tracing::warn!(name = %record.name, times, "name conflict: another host uses the same name; probing again");
                 }
-                let delay = self.contests.count(now, entry.names_lost);
+                let delay = self.contests.count(now, entry);
                 let at = self.next_probing(now) + delay;
                 self.set_phase(id, link, Phase::Probing { sent: 0 }, at);
             }
@@ -175,8 +180,8 @@ impl Responder {
 
     /// Goes on under the next name, on all links.
     fn rename(&mut self, now: Instant, id: EntryId, lost_on: LinkId, is_host: bool) {
-        let names_lost = self.entries.get(&id).map_or(0, |entry| entry.names_lost);
-        let delay = self.contests.count(now, names_lost);
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let delay = self.contests.count(now, entry);
         let at = self.next_probing(now) + delay;
         let freed = self.drop_names(id);
         if !is_host {

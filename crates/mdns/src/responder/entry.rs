@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub(crate) announced_on: BTreeSet<LinkName>,
     /// How many names were taken by others since it was last announced.
     pub(crate) names_lost: u32,
+    /// It met a conflict in a storm of them: each further name waits, until one is its own.
+    pub(crate) is_contested: bool,
     /// Its name follows one that was lost in a storm of conflicts, and is not probed for yet: it is not lost before.
     pub(crate) waits_with_name: bool,
     /// It waits for a name that another entry has.
@@ -203,6 +205,7 @@ impl Entry {
             presences: BTreeMap::new(),
             announced_on: BTreeSet::new(),
             names_lost: 0,
+            is_contested: false,
             waits_with_name: false,
             is_waiting: false,
             is_without_host: false,

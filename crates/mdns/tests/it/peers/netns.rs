@@ -162,6 +162,13 @@ impl Host {
         self.namespace.configure(&format!("link set {INTERFACE} down"));
     }
 
+    /// Has an interface take a hundred packets and then, for minutes, no more.
+    #[track_caller]
+    pub(crate) fn clog(&self, interface: &str) {
+        let shaper = format!("qdisc add dev {interface} root tbf rate 1kbit burst 1600 limit 10000000");
+        run(self.command("tc").args(shaper.split(' ')));
+    }
+
     /// Leaves it with IPv6 alone.
     #[track_caller]
     pub(crate) fn forget_ipv4(&self) {
