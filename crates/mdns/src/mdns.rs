@@ -155,4 +155,10 @@ impl Mdns {
     pub(crate) fn break_down(&self) {
         self.shared.tell(Command::Break);
     }
+
+    /// Has the engine find that the machine slept for so long.
+    #[cfg(test)]
+    pub(crate) fn sleep(&self, time: core::time::Duration) {
+        self.shared.tell(Command::Sleep(time));
+    }
 }
