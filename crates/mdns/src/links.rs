@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use core::time::Duration;
@@ -100,8 +100,7 @@ impl Links {
         }
         self.open.retain(|key, open| {
             let carrier = carrier(&open.link.interface);
-            let sends_from = open.link.ips().find(|ip| Family::of(*ip) == open.link.family);
-            let is_kept = wanted.get(key).is_some_and(|link| link.ips().any(|ip| Some(ip) == sends_from));
+            let is_kept = wanted.get(key).is_some_and(|link| open.sends_as(link));
             if !is_kept || carrier != open.carrier {
                 open.abort();
                 changes.push(Change::Down(open.link.id));
@@ -168,6 +167,18 @@ impl Links {
 }
 
 impl Open {
+    /// Whether the socket goes on with the addresses that the link has now. Over IPv4 it sends from one of them; over IPv6
+    /// from the interface, whichever addresses come and go.
+    fn sends_as(&self, link: &Link) -> bool {
+        match self.link.family {
+            Family::V4 => {
+                let sends_from = self.link.ips().find(IpAddr::is_ipv4);
+                link.ips().any(|ip| Some(ip) == sends_from)
+            }
+            Family::V6 => true,
+        }
+    }
+
     fn abort(&self) {
         self.reader.abort();
         self.waiter.iter().for_each(JoinHandle::abort);

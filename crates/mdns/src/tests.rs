@@ -158,8 +158,7 @@ async fn what_ran_out_while_the_machine_slept_is_gone_when_it_wakes() {
     // Longer than a pointer lives.
     ours.sleep(Duration::from_secs(4_600));
     wait_for(&mut browse, "the end of the silent one", is_removed("silent")).await;
-    wait_until("it is advertised", || ours.standing(2).advertised).await;
-    wait_for(&mut browse, "what stays", is_resolved("stays")).await;
+    wait_for(&mut ours.browse(http()), "what stays", is_resolved("stays")).await;
 }
 
 #[test]
