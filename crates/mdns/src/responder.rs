@@ -461,7 +461,6 @@ impl Responder {
         let link = &on_link.link;
         let (mut probes, mut news) = (Packer::new(Message::default()), Packer::responses());
         let (mut goodbyes, mut repeats) = (Packer::responses(), Packer::responses());
-        let mut types = HashSet::new();
         for id in ids {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
             let Some(phase) = entry.presences.get(&link_id).map(|presence| presence.phase) else { continue };
@@ -480,20 +479,17 @@ impl Responder {
                     (Phase::Leaving { sent: 1, is_under_way: true }, None)
                 }
                 Phase::Probing { .. } | Phase::Announcing { .. } => {
-                    news.add(entry.announcement(link), None);
-                    if types.insert(entry.names.pointers[0].clone()) {
-                        let answers = vec![type_record(&entry.names.pointers[0])];
+                    let is_first = matches!(phase, Phase::Probing { .. });
+                    news.add(announce(entry, link, now, is_first), None);
+                    let type_name = &entry.names.pointers[0];
+                    let last = on_link.types_multicast.get(type_name);
+                    if last.is_none_or(|at| *at + SECOND <= now) {
+                        let answers = vec![type_record(type_name)];
                         news.add(Message { answers, ..Message::default() }, None);
-                        on_link.types_multicast.insert(entry.names.pointers[0].clone(), now);
+                        on_link.types_multicast.insert(type_name.clone(), now);
                     }
-                    announced(entry, link, now);
                     self.changed.extend(entry.key);
-                    let sent = if let Phase::Announcing { sent } = phase { sent + 1 } else { 1 };
-                    if sent < ANNOUNCEMENTS {
-                        (Phase::Announcing { sent }, Some(now + ANNOUNCE_AGAIN_AFTER))
-                    } else {
-                        (Phase::Settled, None)
-                    }
+                    next_announcement(entry, link_id, phase, now)
                 }
                 Phase::Leaving { sent, .. } => {
                     let packer = if sent == 0 { &mut goodbyes } else { &mut repeats };
@@ -543,14 +539,34 @@ fn probe(entry: &Entry, link: &Link) -> Message {
     }
 }
 
-fn announced(entry: &mut Entry, link: &Link, now: Instant) {
-    let kinds = entry.kinds(link);
+/// The records to be announced. Those that have just been sent are left out (RFC 6762 §6), but for the first time after
+/// probing: whatever other hosts had of the names is replaced then.
+fn announce(entry: &mut Entry, link: &Link, now: Instant, is_first: bool) -> Message {
+    let mut kinds = entry.kinds(link);
     if let Some(presence) = entry.presences.get_mut(&link.id) {
-        kinds.into_iter().for_each(|kind| presence.set_multicast(kind, now));
+        presence.withdrawn.retain(|withdrawn| kinds.contains(withdrawn));
+        kinds.retain(|kind| is_first || presence.free_at(*kind, now) == now);
+        kinds.iter().for_each(|kind| presence.set_multicast(*kind, now));
         presence.announced_at = Some(now);
     }
     entry.announced_on.insert(link.name());
     (entry.names_lost, entry.is_contested, entry.last_error) = (0, false, None);
+    let answers = kinds.into_iter().map(|kind| entry.record(kind, link)).collect();
+    Message { answers, ..Message::default() }
+}
+
+/// What follows an announcement.
+fn next_announcement(entry: &Entry, link: LinkId, phase: Phase, now: Instant) -> (Phase, Option<Instant>) {
+    let sent = if let Phase::Announcing { sent } = phase { sent + 1 } else { 1 };
+    if sent < ANNOUNCEMENTS {
+        return (Phase::Announcing { sent }, Some(now + ANNOUNCE_AGAIN_AFTER));
+    }
+    let presence = entry.presences.get(&link);
+    let again = presence.and_then(|p| p.withdrawn.iter().map(|kind| p.free_at(*kind, now)).min());
+    match again {
+        Some(at) => (Phase::Announcing { sent: ANNOUNCEMENTS - 1 }, Some(at)),
+        None => (Phase::Settled, None),
+    }
 }
 
 /// What all types on the network are asked for by (RFC 6763 §9).

@@ -39,6 +39,8 @@ struct World {
     goodbyes: BTreeMap<(String, u16), usize>,
     /// Ports that each name was ever said to be at.
     said: BTreeMap<String, BTreeSet<u16>>,
+    /// When each record was sent to the group, by host.
+    multicast: BTreeMap<(usize, String), Vec<Instant>>,
     packets: usize,
     /// Of these, to one host alone.
     unicast: usize,
@@ -92,6 +94,7 @@ impl World {
             asked: BTreeMap::new(),
             goodbyes: BTreeMap::new(),
             said: BTreeMap::new(),
+            multicast: BTreeMap::new(),
             packets: 0,
             unicast: 0,
         };
@@ -190,6 +193,10 @@ impl World {
                 *self.goodbyes.entry((record.name.to_string(), record.data.kind())).or_default() += 1;
             }
             for record in message.answers.iter().chain(&message.additionals).filter(|record| record.ttl > 0) {
+                if transmit.to.is_none() && message.is_response {
+                    let record = format!("{} {:?}", record.name, record.data);
+                    self.multicast.entry((at, record)).or_default().push(now);
+                }
                 if let Data::Srv { port, .. } = record.data {
                     self.said.entry(record.name.to_string()).or_default().insert(port);
                 }
@@ -454,6 +461,72 @@ fn a_question_from_elsewhere_is_answered_to_nobody() {
     }
     world.run(Duration::from_secs(2));
     assert_eq!(world.packets, before);
+}
+
+/// RFC 6762 §6. A correction, an update and the pointer to a type came too soon after an answer or an announcement.
+#[test]
+fn a_record_is_sent_to_everybody_once_a_second_at_most_whatever_is_asked_and_said_of_it() {
+    for seed in 0..30 {
+        let mut world = World::new(1, seed);
+        (1..=3).for_each(|key| world.advertise(0, key, &format!("service {key}")));
+        world.run(Duration::from_secs(10));
+        let mut random = Random::new(seed);
+        let mut draw = |most: u64| {
+            let drawn = random.within(Duration::ZERO, Duration::from_millis(most)).as_millis();
+            u64::try_from(drawn).expect("small")
+        };
+        for step in 0..400 {
+            let label = format!("service {}", 1 + draw(3).min(2));
+            let question = |name: Name, kind: u16, draw: u64| Message {
+                questions: vec![Question { name, kind, wants_unicast: draw == 0 }],
+                ..Message::default()
+            };
+            let kind = [SRV, TXT, ANY, NSEC][usize::try_from(draw(4).min(3)).expect("small")];
+            match draw(20) {
+                0..6 => world.hear(&question(http_name(&[]), PTR, draw(3))),
+                6..9 => world.hear(&question(http_name(&[&label]), kind, draw(3))),
+                9..12 => {
+                    let host = format!("h0-{}.local", 1 + draw(3).min(2));
+                    world.hear(&question(Name::of(&host).expect("a name"), A, draw(3)));
+                }
+                12..14 => world.hear(&question(crate::responder::TYPES.clone(), PTR, draw(3))),
+                14..17 => world.hear(&response(vec![pointer(&label, 0)])),
+                17 => world.advertise(0, 10 + step, &format!("later {step}")),
+                _ => {
+                    let port = 5_000 + u16::try_from(step).expect("small");
+                    let changed = Service { port, ..named(0, 1, "service 1") };
+                    world.hosts[0].machine.advertise(world.now, 1, changed);
+                }
+            }
+            world.run(Duration::from_millis(draw(400)));
+        }
+        for ((_, record), times) in &world.multicast {
+            let least = times.windows(2).map(|pair| pair[1] - pair[0]).min();
+            assert!(
+                least.is_none_or(|least| least >= Duration::from_secs(1)),
+                "{seed}: {record} after {least:?}"
+            );
+        }
+    }
+}
+
+/// The promise is a second on a quiet machine; so much of it is waiting for each other.
+#[test]
+fn a_thousand_goodbyes_leave_within_half_a_second_of_the_machines_time() {
+    let mut solo = Solo::new([link(0)]);
+    (1..=1_000).for_each(|key| solo.machine.advertise(solo.now, key, named(0, key, &format!("{key}"))));
+    solo.run(Duration::from_secs(30));
+    let began = solo.now;
+    for key in 1..=1_000 {
+        let token = u64::try_from(key).expect("small keys");
+        solo.machine.withdraw(solo.now, key, named(0, key, &format!("{key}")), token);
+    }
+    solo.run(Duration::from_millis(500));
+    let left = solo.goodbyes_on(1);
+    assert!(left >= 1_000, "{left} goodbyes after {:?}", solo.now - began);
+    solo.settle();
+    assert_eq!(solo.goodbyes_on(1), 2_000);
+    assert!(solo.withdrawn.iter().all(|(_, goodbye)| *goodbye == Goodbye::Sent));
 }
 
 /// A probe whose answer was to be unicast was neither answered by unicast, because it came from another network, nor to

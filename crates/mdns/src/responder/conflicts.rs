@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use super::entry::{Entry, EntryId, Lost, Names, Phase};
-use super::{Owner, Responder, SECOND};
+use super::entry::{Entry, EntryId, Kind, Lost, Names, Phase};
+use super::{ANNOUNCEMENTS, Owner, Responder};
 use crate::clock::Instant;
 use crate::link::LinkId;
 use crate::outbox::Outbox;
@@ -111,12 +111,13 @@ impl Responder {
         };
         let (Some(entry), Some(on_link)) = (self.entries.get(&id), self.links.get(&link)) else { return };
         let Some(presence) = entry.presences.get(&link) else { return };
-        let kinds = entry.kinds(&on_link.link).into_iter();
-        let mut ours =
-            kinds.map(|kind| entry.record(kind, &on_link.link)).filter(|own| own.name == record.name);
-        let same = ours.find(|own| own.data == record.data);
+        let own = |kind: &Kind| entry.record(*kind, &on_link.link);
+        let is_same = |own: Record| own.name == record.name && own.data == record.data;
+        let same = entry.kinds(&on_link.link).into_iter().find(|kind| is_same(own(kind)));
         match same {
-            Some(own) if record.ttl < own.ttl / 2 && presence.is_ours() => self.correct(now, id, link),
+            Some(kind) if record.ttl < kind.ttl() / 2 && presence.is_ours() => {
+                self.correct(now, id, link, kind)
+            }
             Some(_) => {}
             // It is somebody's farewell to a name that we have since.
             None if record.ttl == 0 => {}
@@ -137,18 +138,21 @@ impl Responder {
     }
 
     /// Announces again what others no longer believe.
-    fn correct(&mut self, now: Instant, id: EntryId, link: LinkId) {
-        let Some(entry) = self.entries.get(&id) else { return };
-        let Some(presence) = entry.presences.get(&link) else { return };
+    fn correct(&mut self, now: Instant, id: EntryId, link: LinkId, kind: Kind) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        let Some(presence) = entry.presences.get_mut(&link) else { return };
+        if !presence.withdrawn.contains(&kind) {
+            presence.withdrawn.push(kind);
+        }
         if presence.phase != Phase::Settled {
             return;
         }
-        let earliest = presence.announced_at.map_or(now, |at| at + SECOND).max(now);
+        let at = presence.free_at(kind, now);
         if let Some(times) = self.contests.goodbyes.times(now) {
             let name = &entry.label;
             tracing::warn!(name, times, "another host withdrew a service of this host; announcing it again");
         }
-        self.set_phase(id, link, Phase::Announcing { sent: 1 }, earliest);
+        self.set_phase(id, link, Phase::Announcing { sent: ANNOUNCEMENTS - 1 }, at);
     }
 
     /// RFC 6762 §9: a name that was ours is probed for again; one that is probed for is given up.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use super::SECOND;
 use crate::board::{Goodbye, Standing};
 use crate::clock::Instant;
 use crate::link::{Link, LinkId, LinkName};
@@ -58,6 +59,8 @@ pub(crate) struct Presence {
     pub(crate) due: Option<Instant>,
     /// When each record was last sent to everybody here.
     pub(crate) multicast: Vec<(Kind, Instant)>,
+    /// Records that another host has withdrawn since, to be sent again.
+    pub(crate) withdrawn: Vec<Kind>,
     /// When the service was last announced here.
     pub(crate) announced_at: Option<Instant>,
     /// The name that another host has here since.
@@ -171,7 +174,14 @@ impl Names {
 
 impl Presence {
     pub(crate) fn new(phase: Phase, due: Instant) -> Self {
-        Self { phase, due: Some(due), multicast: Vec::new(), announced_at: None, lost: None }
+        Self {
+            phase,
+            due: Some(due),
+            multicast: Vec::new(),
+            withdrawn: Vec::new(),
+            announced_at: None,
+            lost: None,
+        }
     }
 
     /// Whether the records are ours here, so that questions for them are answered.
@@ -183,7 +193,13 @@ impl Presence {
         self.multicast.iter().find(|(sent, _)| *sent == kind).map(|(_, at)| *at)
     }
 
+    /// When a record may be sent to everybody again (RFC 6762 §6).
+    pub(crate) fn free_at(&self, kind: Kind, now: Instant) -> Instant {
+        self.multicast_at(kind).map_or(now, |at| (at + SECOND).max(now))
+    }
+
     pub(crate) fn set_multicast(&mut self, kind: Kind, at: Instant) {
+        self.withdrawn.retain(|withdrawn| *withdrawn != kind);
         match self.multicast.iter_mut().find(|(sent, _)| *sent == kind) {
             Some((_, last)) => *last = at,
             None => self.multicast.push((kind, at)),
@@ -216,7 +232,17 @@ impl Entry {
 
     /// Takes over port, text and address of a service with the same names.
     pub(crate) fn update(&mut self, service: Service) {
-        self.txt = strings(&service);
+        let txt = strings(&service);
+        let is_other = |kind: &Kind| match kind {
+            Kind::Srv => service.port != self.wanted.port,
+            Kind::Txt => txt != self.txt,
+            // An address that is another one is another record.
+            Kind::Pointer(_) | Kind::Address(_) | Kind::NoMoreOfInstance | Kind::NoMoreOfHost => false,
+        };
+        self.presences
+            .values_mut()
+            .for_each(|presence| presence.multicast.retain(|(kind, _)| !is_other(kind)));
+        self.txt = txt;
         self.wanted = service;
     }
 
@@ -303,12 +329,6 @@ impl Entry {
         Record { name: name.clone(), is_unique, ttl: kind.ttl(), data }
     }
 
-    /// All records, to be announced.
-    pub(crate) fn announcement(&self, link: &Link) -> Message {
-        let answers = self.kinds(link).into_iter().map(|kind| self.record(kind, link)).collect();
-        Message { answers, ..Message::default() }
-    }
-
     /// All records, not to be believed any more, but for those of a name that another host has.
     pub(crate) fn goodbye(&self, link: &Link) -> Message {
         let lost = self.presences.get(&link.id).and_then(|presence| presence.lost);
@@ -327,8 +347,8 @@ impl Entry {
 
     /// The records whose names are to be ours alone, with the names they have.
     pub(crate) fn unique_records(&self, link: &Link) -> Vec<Record> {
-        let mut records = self.announcement(link).answers;
-        records.retain(|record| record.is_unique);
+        let records = self.kinds(link).into_iter().map(|kind| self.record(kind, link));
+        let mut records: Vec<Record> = records.filter(|record| record.is_unique).collect();
         // What is only proposed flushes nothing.
         records.iter_mut().for_each(|record| record.is_unique = false);
         records
