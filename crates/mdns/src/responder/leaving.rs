@@ -63,8 +63,12 @@ impl Behind {
     /// The link has nothing to hear any more.
     fn settle(&mut self, link: LinkName) {
         match self {
-            Self::These(links) => drop(links.remove(&link)),
-            Self::AllBut(links) => drop(links.insert(link)),
+            Self::These(links) => {
+                links.remove(&link);
+            }
+            Self::AllBut(links) => {
+                links.insert(link);
+            }
         }
     }
 
@@ -86,7 +90,8 @@ impl Responder {
         }
         let Some(mut entry) = Entry::new(None, service) else { return };
         if let Some(Owner::Instance(holder) | Owner::Host(holder)) = self.owners.get(&entry.names.instance) {
-            return self.join(now, *holder, token);
+            let holder = *holder;
+            return self.join(now, holder, token);
         }
         entry.is_without_host = self.owners.contains_key(&entry.names.host);
         self.away.retain(|_, since| *since + REMEMBERED_FOR > now);
