@@ -9,7 +9,7 @@ mod known;
 mod leaving;
 
 use core::time::Duration;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::LazyLock;
 
 use self::answering::Pending;

@@ -1068,8 +1068,8 @@ fn a_goodbye_that_waited_for_its_link_does_not_take_the_name_from_a_host_that_ha
         world.plug_in(0);
         world.run(Duration::from_secs(10));
         let goodbyes = world.goodbyes.get(&("_http._tcp.local".to_owned(), PTR)).copied().unwrap_or(0);
-        let removals: &[&str] = if is_taken { &[] } else { &["web"] };
-        assert_eq!((goodbyes, &*world.hosts[2].removals), (2 - 2 * usize::from(is_taken), removals));
+        let removals = if is_taken { Vec::new() } else { vec!["web".to_owned()] };
+        assert_eq!((goodbyes, &world.hosts[2].removals), (2 - 2 * usize::from(is_taken), &removals));
         assert_eq!(world.seen(2).get("web"), is_taken.then_some(&2_002));
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct Leaving {
     pub(crate) token: Option<u64>,
     /// A goodbye and its repeat left on some link.
     pub(crate) is_said: bool,
-    /// Another host has one of its names on some link.
+    /// Another host has one of its names on some link: what it did not have was withdrawn there.
     pub(crate) is_lost: bool,
     /// Links that were away: hosts behind them believe in the service still.
     pub(crate) missed: BTreeSet<LinkName>,

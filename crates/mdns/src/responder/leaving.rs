@@ -209,7 +209,6 @@ impl Responder {
         let name = on_link.link.name();
         let is_known = entry.may_be_known_on(&name);
         if let Some(leaving) = &mut entry.leaving {
-            leaving.is_lost = true;
             leaving.settle(name);
         }
         if is_known && !entry.goodbye(&on_link.link).answers.is_empty() {
@@ -220,9 +219,12 @@ impl Responder {
     }
 
     fn set_lost(&mut self, id: EntryId, link: LinkId, lost: Lost) {
-        let entry = self.entries.get_mut(&id);
-        if let Some(presence) = entry.and_then(|entry| entry.presences.get_mut(&link)) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if let Some(presence) = entry.presences.get_mut(&link) {
             presence.lost = Some(lost);
+        }
+        if let Some(leaving) = &mut entry.leaving {
+            leaving.is_lost = true;
         }
     }
 
@@ -237,8 +239,9 @@ impl Responder {
             let Some(presence) = entry.presences.get_mut(&link) else { continue };
             let Phase::Leaving { sent, is_under_way: true } = presence.phase else { continue };
             if is_sent && sent >= GOODBYES {
+                let is_whole = presence.lost.is_none();
                 if let Some(leaving) = &mut entry.leaving {
-                    leaving.is_said = true;
+                    leaving.is_said |= is_whole;
                     self.links.get(&link).into_iter().for_each(|on_link| leaving.settle(on_link.link.name()));
                 }
                 self.take_off(*id, link);
