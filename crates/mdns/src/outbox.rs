@@ -153,21 +153,21 @@ impl Outbox {
     }
 
     pub(crate) fn goodbyes(&mut self, link: LinkId, packed: Vec<Packed>) {
-        self.to_all(link, Queue::Goodbyes, packed);
+        self.multicast_from(link, Queue::Goodbyes, packed);
     }
 
     pub(crate) fn multicast(&mut self, link: LinkId, packed: Vec<Packed>) {
-        self.to_all(link, Queue::Others, packed);
+        self.multicast_from(link, Queue::Others, packed);
     }
 
     pub(crate) fn questions(&mut self, link: LinkId, packed: Vec<Packed>) {
         let of_link = self.links.get_mut(&link);
         if of_link.is_some_and(|of_link| of_link.queue(Queue::Questions).len() < QUESTIONS_MAX) {
-            self.to_all(link, Queue::Questions, packed);
+            self.multicast_from(link, Queue::Questions, packed);
         }
     }
 
-    fn to_all(&mut self, link: LinkId, queue: Queue, packed: Vec<Packed>) {
+    fn multicast_from(&mut self, link: LinkId, queue: Queue, packed: Vec<Packed>) {
         let Some(of_link) = self.links.get_mut(&link) else { return };
         let transmit =
             |packed: Packed| Transmit { link, to: None, bytes: packed.bytes, goodbyes: packed.tags, queue };

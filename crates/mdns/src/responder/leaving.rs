@@ -305,7 +305,7 @@ impl Responder {
             behind.settle(name.clone());
             if self.owners.contains_key(&entry.names.instance) {
                 // Another entry has the name now and is announced under it here.
-                self.owed.extend((!behind.is_none()).then(|| Owed {
+                self.owed.extend((!behind.is_none()).then_some(Owed {
                     service: entry.wanted,
                     is_without_host,
                     behind,
